@@ -13,7 +13,7 @@ from refold.codecs.detect import open_payload
 from refold.core.profile import CountedTranscript
 from refold.core.view import View
 from refold.errors import FormatError
-from refold.messages import Media, Message, Opaque, Text, Thinking, ToolResult
+from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from refold.speakers.carriers import (
     NEW_TASK,
     OF_REQUEST,
@@ -79,17 +79,18 @@ def _apply_labels(messages: Sequence[Message], labeled: Sequence[LabeledSegments
     """Return the segments of each message: those under a client's label are a tool's, those of what
     carries a summary are left out."""
     labels = _find_client_labels(messages, labeled)
-    segmented, is_launched = [spoken for spoken, _ in labeled], False
+    segmented, skills = [spoken for spoken, _ in labeled], set[str]()
+    is_launched = False
     for at, (spoken, own) in enumerate(labeled):
+        for part in messages[at].parts:
+            if isinstance(part, ToolCall) and part.name.lower() == "skill":
+                skills.add(part.id)
+            elif isinstance(part, ToolResult) and part.text.startswith(SKILL_RESULT):
+                is_launched = part.id in skills
         if messages[at].role == "assistant":
             is_launched = False
-        elif not is_launched:
-            is_launched = any(
-                isinstance(part, ToolResult) and part.text.startswith(SKILL_RESULT)
-                for part in messages[at].parts
-            )
-        if is_launched and has_person(spoken):
-            segmented[at] = tuple(map(_as_skill, spoken))
+        elif is_launched and spoken:  # only what comes right behind it
+            segmented[at], is_launched = (_as_skill(spoken[0]), *spoken[1:]), False
         elif spoken and spoken[0].text in CARRIERS and belongs_to_summary(messages, at):
             segmented[at] = ()
         elif not labels.isdisjoint(own):

@@ -8,7 +8,7 @@ from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.models.driver import drive
 from refold.summarizers.heuristic import RuleSummary
-from refold.summarizers.heuristic.calls import CallEffect, effect_of_call, iter_patch
+from refold.summarizers.heuristic.calls import CallEffect, Hunk, effect_of_call, iter_patch
 from refold.summarizers.heuristic.current_files import read_files
 from refold.summarizers.heuristic.shell import find_first_line
 from refold.summarizers.heuristic.source import read_steps
@@ -82,13 +82,13 @@ def test_a_patch_says_what_it_replaces_in_which_file():
         ),
     ):
         assert list(iter_patch(effect_of_call(made), made.arguments)) == [
-            (
+            Hunk(
                 "src/pool.py",
-                "\n".join(SOURCE[1:4]),
-                "\n".join((SOURCE[1], '    limit_3 = read_limit("three")', SOURCE[3])),
+                tuple(SOURCE[1:4]),
+                (SOURCE[1], '    limit_3 = read_limit("three")', SOURCE[3]),
             ),
-            ("src/pool.py", SOURCE[8], ""),
-            ("src/new.py", None, "def brand_new():\n    return 1"),
+            Hunk("src/pool.py", (SOURCE[8],), (), "def close():"),
+            Hunk("src/new.py", (), ("def brand_new():", "    return 1"), is_file=True),
         ]
 
 
@@ -189,3 +189,91 @@ def test_what_stands_for_a_text_is_not_the_text(stub):
 def test_a_page_is_no_file():
     files = read_files(read_steps(call("read", "\n".join(SOURCE), path="agent://3-Review")))
     assert not files
+
+
+TWO = [
+    "class A:",
+    "    def f(self):",
+    "        return 1",
+    "class B:",
+    "    def f(self):",
+    "        return 1",
+]
+
+
+def patch(*lines, result="Success."):
+    """A patch of `a.py` as Codex makes it."""
+    body = "\n".join(("*** Begin Patch", "*** Update File: a.py", *lines, "*** End Patch"))
+    return shell(f"apply_patch <<'EOF'\n{body}\nEOF", result)
+
+
+@pytest.mark.parametrize(("before", "lines", "after"), [
+    (TWO, ["@@ class B:", "-        return 1", "+        return 2"], [*TWO[:5], "        return 2"]),
+    (TWO, ["@@ class B:", "+    slots = 4"], [*TWO[:4], "    slots = 4", *TWO[4:]]),
+    (["x = 12", "x = 1", "max = 1"], ["@@", "-x = 1", "+x = 2"], ["x = 12", "x = 2", "max = 1"]),
+    (list("abcd"), ["@@", " a", "-b", " c"], list("acd")),
+    (list("abcd"), ["@@", "-a", "+x", "@@", "-d", "+y", "+z"], list("xbcyz")),
+])  # fmt: skip
+def test_a_patch_changes_whole_lines_behind_its_anchor(before, lines, after):
+    files = read_files(read_steps([*shell("cat a.py", "\n".join(before)), *patch(*lines)]))
+    assert files["a.py"].lines == list(enumerate(after, 1))
+    assert not files["a.py"].is_stale
+
+
+@pytest.mark.parametrize("lines", [["@@", "-nowhere", "+x"], ["@@", "+x"], ["@@ class C:", "+x"]])
+def test_a_patch_that_has_no_place_makes_a_file_stale(lines):
+    files = read_files(read_steps([*shell("cat a.py", "\n".join(TWO)), *patch(*lines)]))
+    assert [text for _, text in files["a.py"].lines] == TWO
+    assert files["a.py"].is_stale
+
+
+def test_a_patch_that_was_refused_changes_nothing():
+    refused = (
+        "Exit code: 1\nOutput:\napply_patch verification failed: Failed to find expected lines"
+    )
+    said = [
+        *shell("cat a.py", "\n".join(TWO)),
+        *patch("@@", "-class A:", "+class C:", result=refused),
+    ]
+    files = read_files(read_steps(said))
+    assert files["a.py"].lines == list(enumerate(TWO, 1)) and not files["a.py"].is_stale
+
+
+@pytest.mark.parametrize(("command", "text", "lines"), [
+    ("cat a.py", "<returncode>0</returncode>\n<output>\nx = 1\n</output>", [(1, "x = 1")]),
+    ("cat a.py", "x = 1\ny = compute(…123 tokens truncated…2)\nz = 3", [(1, "x = 1")]),
+    ("cat a.py b.py", "x = 1\ny = 2", []),
+    ("cat a.py > b.py", "", []),
+    ("cat a.yaml", "codes:\n  404: not found", [(1, "codes:"), (2, "  404: not found")]),
+    ("cat ids.tsv", "1\tx\n9999999\ty", []),
+    (f"tail -n +{'9' * 5_000} a.py", "x = 1", []),
+])  # fmt: skip
+def test_what_a_command_prints_is_taken_for_no_more_than_it_is(command, text, lines):
+    files = read_files(read_steps(shell(command, text)))
+    assert next(iter(files.values())).lines == lines if files else not lines
+
+
+def test_a_change_under_another_spelling_of_a_path_makes_a_file_stale():
+    shown = shell("cat /repo/src/pool.py", "\n".join(SOURCE))
+    edited = call("edit", "Done.", path="src/pool.py", oldText=SOURCE[3], newText="x")
+    assert read_files(read_steps([*shown, *edited]))["/repo/src/pool.py"].is_stale
+
+
+def test_a_second_change_by_one_command_makes_a_file_stale():
+    command = "cat > a.py <<'EOF'\nx = 1\nEOF\nsed -i s/1/2/ a.py"
+    assert read_files(read_steps(shell(command)))["a.py"].is_stale
+
+
+def test_an_edit_that_is_made_again_and_again_does_not_grow_without_end():
+    said = call("Write", "Done.", file_path="/a.py", content="a")
+    for _ in range(40):
+        said += call("Edit", "Done.", file_path="/a.py", old_string="a", new_string="aa")
+    assert not text_of(said, "/a.py")
+
+
+def test_a_list_of_tasks_is_no_other_agent():
+    said = [
+        *call("read", "\n".join(SOURCE), path="src/pool.py"),
+        *call("TaskUpdate", "Updated.", subject="Look at src/pool.py"),
+    ]
+    assert not read_files(read_steps(said))["src/pool.py"].is_stale

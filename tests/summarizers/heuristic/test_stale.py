@@ -301,6 +301,7 @@ def test_a_commit_that_prints_nothing_is_told_by_its_message():
     ("npm run build; ls dist | grep missing", "[build] Complete!", None),
     ("npm run build; ls dist | grep missing", "[build] 3 tests passed", "[build] 3 tests passed"),
     ("npm run build && ls dist/missing", "src/a.ts: error TS2304", "exit 1"),
+    ("npm run build && git push", "[build] 3 tests passed", "[build] 3 tests passed"),
     ("npm run build", "[build] Complete!", "exit 1"),
 ])  # fmt: skip
 def test_the_exit_code_of_a_longer_command_is_not_its_checks(command, text, outcome):
@@ -314,6 +315,8 @@ def test_the_exit_code_of_a_longer_command_is_not_its_checks(command, text, outc
 def test_a_result_that_is_left_out_tells_no_outcome():
     gone = "[Compacted history content evicted to cold storage]"
     assert not collect(call("Bash", gone, command="npm test 2>&1 | tail -40")).checks
+    failed = call("Bash", "<error: 3 tests failed>", is_error=True, command="npm test")
+    assert collect(failed).checks["npm test"].startswith("error")
 
 
 @pytest.mark.parametrize(("command", "is_deleted"), [
@@ -321,14 +324,18 @@ def test_a_result_that_is_left_out_tells_no_outcome():
     ("rm -rf app && ./build_all.sh", False),
     ("rm -rf app; git checkout -- app", False),
     ("rm -rf app && npm install", False),
+    ("rm app/models.py && npm run build", None),
     ("rm -rf app && pytest -q && git add -A && git commit -m x", True),
     ("cd /repo && rm -rf app && ls", True),
 ])  # fmt: skip
 def test_what_may_be_made_again_is_not_deleted(command, is_deleted):
     said = [*call("bash", command="touch app/models.py"), *call("bash", command=command)]
     files = {path.split("/repo/")[-1]: file.state for path, file in collect(said).files.items()}
-    assert files.get("app") == ("deleted" if is_deleted else None)
-    assert files.get("app/models.py") == (None if is_deleted else "created")
+    if is_deleted is None:
+        assert files == {"app/models.py": "deleted"}
+    else:
+        assert files.get("app") == ("deleted" if is_deleted else None)
+        assert files.get("app/models.py") == (None if is_deleted else "created")
 
 
 def test_a_step_that_was_announced_and_done_is_not_next():
@@ -336,11 +343,15 @@ def test_a_step_that_was_announced_and_done_is_not_next():
     look = call("Read", FILE, "Now let me look at the adapter.", file_path="/a.py")
     assert collect(write).next_step == ""
     assert collect(look).next_step == "Now let me look at the adapter."
+    log = call("bash", "", "Now let me write the adapter.", command="pytest > /tmp/x.log 2>&1")
+    assert collect(log).next_step == "Now let me write the adapter."
 
 
 def test_a_failure_that_the_work_went_on_from_is_no_open_one():
     failed = call("Bash", "Exit code 127\ntimeout: not found", is_error=True, command="timeout 3 x")
-    work = [m for n in range(30) for m in call("bash", f"row {n} is there", command=f"cat {n}")]
+    looks = [m for n in range(30) for m in call("bash", f"row {n} is there", command=f"cat {n}")]
+    work = [m for n in range(30) for m in edit(f"limit_{n}", f"bound_{n}")]
+    assert collect([*failed, *looks]).error
     assert collect([*failed, *work[:20]]).error
     assert not collect([*failed, *work]).error
 
@@ -348,3 +359,5 @@ def test_a_failure_that_the_work_went_on_from_is_no_open_one():
 def test_what_stands_above_a_list_is_no_rule():
     state = collect([user("Do NOT:\n- touch the schema\nEnsure:\nNever delete the old rows.")])
     assert list(state.constraints) == ["Never delete the old rows."]
+    for rule in ("Always use pnpm:\nnpm breaks it.", "请务必用中文回答：\n谢谢"):
+        assert len(collect([user(rule)]).constraints) == 1

@@ -356,8 +356,9 @@ def _read_changes(work: Work, step: Step) -> None:
         if state in {"created", "deleted"}:
             history.replaced_at = at
     changes = defaultdict[str, list[tuple[str | None, str]]](list)
-    for path, before, after in iter_patch(effect, step.arguments):
-        changes[path].append((before, after))
+    for hunk in iter_patch(effect, step.arguments):
+        before = None if hunk.is_file else "\n".join(hunk.old)
+        changes[hunk.path].append((before, "\n".join(hunk.new)))
     if len(changed) == 1 and not effect.command and not changes:
         changes[changed[0]] += iter_changes(step.arguments)
     for path, pairs in changes.items():

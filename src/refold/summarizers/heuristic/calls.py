@@ -32,7 +32,10 @@ RANGE = re.compile(r":(\d{1,7})(?:-\d{1,7})?\Z")
 _VENDORED = re.compile(
     r"(?:^|[/\\])(?:node_modules|site-packages|vendor|dist|build|target|\.venv)[/\\]"
 )
-_AGENT = re.compile(r"^(?:task|agent|subagent|dispatch)", re.IGNORECASE)
+_AGENT = re.compile(
+    r"(?:task|agent|subagent|dispatch)(?!_?(?:create|get|list|output|stop|update))", re.IGNORECASE
+)
+"""The names that tools have by which another agent is given a task; not those of lists of tasks."""
 _COMMAND_KEYS = ("command", "cmd", "script", "commands")
 _WORD = re.compile(r"[a-z]+|[A-Z][a-z]*")
 _TODO_KEYS = ("content", "step", "description", "title", "text", "subject")
@@ -47,7 +50,8 @@ _PATCH = re.compile(
     r"^\*\*\* (Add|Update|Delete) File: (.*\S)|^\*\*\* Move to: (.*\S)", re.MULTILINE
 )
 PATCH_BEGINS = "*** Begin Patch"
-"""The first line of a patch as Codex writes it."""
+PATCH_ENDS = "*** End Patch"
+"""The first and the last line of a patch as Codex writes it."""
 _PATCH_STATES = {"Add": "created", "Update": "modified", "Delete": "deleted"}
 _STATUS = {
     "completed": "done", "done": "done", "complete": "done", "finished": "done", "cancelled": "done",
@@ -217,30 +221,37 @@ def iter_changes(arguments: str) -> Iterator[tuple[str | None, str]]:
             pending += reversed([item for item in value.values() if isinstance(item, list)])
 
 
-def iter_patch(effect: CallEffect, arguments: str) -> Iterator[tuple[str, str | None, str]]:
-    """Yield what a Codex patch in a call replaces and puts in place, as (path, old, new); None for
-    a whole file. A file that it moves or deletes has nothing."""
+class Hunk(NamedTuple):
+    """One change of a Codex patch, in whole lines."""
+
+    path: str
+    old: tuple[str, ...]
+    new: tuple[str, ...]
+    anchor: str = ""
+    """The line that it stands behind, if the patch names it."""
+    is_file: bool = False
+    """Is *new* all of a new file?"""
+
+
+def iter_patch(effect: CallEffect, arguments: str) -> Iterator[Hunk]:
+    """Yield what a Codex patch in a call changes, in order. A file that it deletes has nothing."""
     text = effect.command
     if PATCH_BEGINS not in text:
         text = "\n".join(_texts_in(_arguments(arguments))) if PATCH_BEGINS in arguments else ""
-    path, is_new, old, new = "", False, list[str](), list[str]()
-
-    def end_hunk() -> Iterator[tuple[str, str | None, str]]:
-        if path and new != old:
-            yield path, None if is_new else "\n".join(old), "\n".join(new)
-        old.clear()
-        new.clear()
-
-    for line in text.partition(PATCH_BEGINS)[2].split("\n"):
+    path, anchor, is_new, old, new = "", "", False, list[str](), list[str]()
+    for line in (*text.partition(PATCH_BEGINS)[2].splitlines(), PATCH_ENDS):
         if line.startswith(("*** ", "@@")):
-            yield from end_hunk()
+            if path and new != old:
+                yield Hunk(path, tuple(old), tuple(new), anchor, is_new)
+            old, new, anchor = [], [], line[2:].strip() if line.startswith("@@") else ""
             if match := _PATCH.match(line):
-                path, is_new = match[2] or "", match[1] == "Add"
+                path, is_new = match[2] or path, match[1] == "Add"
+            elif line.startswith(PATCH_ENDS):
+                path = ""
         elif path and line[:1] in {"-", " ", ""}:
             old.append(line[1:])
         if path and line[:1] in {"+", " ", ""}:
             new.append(line[1:])
-    yield from end_hunk()
 
 
 def is_agent(tool: str) -> bool:

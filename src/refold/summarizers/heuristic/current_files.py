@@ -7,13 +7,14 @@ from bisect import bisect
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, pairwise
 from math import sqrt
 
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.blocks import LOGS
 from refold.summarizers.heuristic.calls import (
     RANGE,
+    Hunk,
     is_agent,
     is_vendored,
     iter_changes,
@@ -28,8 +29,12 @@ from refold.tokens.count import estimate
 
 MOST_FILES = 6
 MOST_STEPS = 8_000_000
-"""Lines that edits of one file go through: 4,000 edits of 2,000 lines. After that it has to be
-read."""
+"""Lines that edits of one file go through, or hundreds of characters if these are more: 2,000 edits
+of 2,000 long lines. After that it has to be read."""
+LARGEST = 2_000_000
+"""Characters of a file that edits are applied to."""
+MOST_SPELLINGS = 50
+"""Files of one name that are looked at for other spellings of one path."""
 MOST_LINES = 20
 """Lines of a block, which ends at a blank line or before a definition if it can."""
 RECENT = 8
@@ -45,10 +50,17 @@ PENDING = 3
 _NUMBERED = re.compile(r"\s{0,20}(\d{1,7})(?:[a-z]{2}(?=\|))?[→|:\t](.*)", re.DOTALL)
 """A number, perhaps with two letters that check the line, and what stands in it."""
 _LEFT_OUT = re.compile(
-    r"^.{0,9}(?:…|\.\.\.)\D{0,20}\d+ (?:of \d+ )?\w+ (?:truncated|omitted)|omitted \d+ of \d+",
+    r"^.{0,9}(?:…|\.\.\.)\D{0,20}\d+ (?:of \d+ )?\w+ (?:truncated|omitted)|omitted \d+ of \d+"
+    r"|…\s?\d+ \w+ truncated|^<elided_chars>",
     re.MULTILINE,
 )
 """A row where a client left out some."""
+_OUTPUT = re.compile(
+    r"\s*(?:<returncode>-?\d+</returncode>\s*)?(?:<warning>[^<]*</warning>\s*)?"
+    r"<output(?:_head)?>\n?(.*?)(?:\n?</output>\s*)?",
+    re.DOTALL,
+)
+"""What stands around an output (mini-swe-agent)."""
 _REFUSED = re.compile(r"(?:cat|head|nl|sed|tail): .*(?:\n|\Z)")
 """What a program says of a file that it cannot read."""
 _DEFINITION = re.compile(
@@ -69,7 +81,7 @@ class CurrentFile:
     """Lines that edits put in place, with the position of the edit."""
     edits: int = 0
     steps: int = 0
-    """Lines that edits went through."""
+    """Lines, and hundreds of characters, that edits went through."""
     touched_at: int = -1
     is_stale: bool = False
     """Did a command change it in a way that is not known?"""
@@ -77,7 +89,7 @@ class CurrentFile:
 
 def read_files(steps: Iterable[Step]) -> dict[str, CurrentFile]:
     """Reconstruct every file that was read or written, in one pass. What another agent was told or
-    tells of may have been changed by it."""
+    tells of, or what is changed under another spelling of its path, may differ."""
     files, paths = dict[str, CurrentFile](), defaultdict[str, set[str]](set)
     for step in steps:
         if step.kind != "result" or not step.has_effect:
@@ -85,56 +97,73 @@ def read_files(steps: Iterable[Step]) -> dict[str, CurrentFile]:
         if is_agent(step.effect.tool):
             named = find_names(f"{step.arguments}\n{step.text}")
             for name in {split_path(name)[1] for name in named}:
-                for path in paths[name] & files.keys():
-                    files[path].is_stale = True
+                for path in paths.pop(name, ()):
+                    if path in files:
+                        files[path].is_stale = True
         _apply(files, step)
-        for path, _ in step.effect.files:
-            paths[split_path(path)[1]].add(path)
+        for path, state in step.effect.files:
+            spellings = paths[split_path(path)[1]]
+            if state != "read" and len(spellings) <= MOST_SPELLINGS:
+                for spelling in (spellings - {path}) & files.keys():
+                    if _is_end(path, spelling) or _is_end(spelling, path):
+                        files[spelling].is_stale = True
+            spellings.add(path)
     return files
 
 
+def _is_end(name: str, path: str) -> bool:
+    """Is *name* the end of a path, so that both may name one file?"""
+    return f"/{path}".endswith(f"/{name.removeprefix('./')}")
+
+
 def _apply(files: dict[str, CurrentFile], step: Step) -> None:
-    written = dict(shell.split_files(step.effect.command)[1])
-    patched = defaultdict[str, list[tuple[str | None, str]]](list)
-    for path, old, new in iter_patch(step.effect, step.arguments):
-        patched[path].append((old, new))
-    names = frozenset(patched)
+    command = step.effect.command
+    written = dict(shell.split_files(command)[1])
+    hunks = defaultdict[str, list[Hunk]](list)
+    for hunk in iter_patch(step.effect, step.arguments):
+        hunks[hunk.path].append(hunk)
+    is_one, done = len(step.effect.files) == 1, set[str]()
     for path, state in step.effect.files:
         file = files.setdefault(path, CurrentFile(path))
         file.touched_at = step.at
         if state == "deleted":
             del files[path]
         elif state == "read":
-            _add_read(file, step)
-        elif path in names:  # once, however often a patch names it
-            _add_changes(file, patched.pop(path, ()), step.at)
-        elif step.effect.command:
-            file.is_stale = path not in written
-            if path in written:
-                _write_whole(file, written[path], step.at)
-        elif changes := list(iter_changes(step.arguments)):
+            if is_one or not command:  # else nobody knows which lines are its own
+                _add_read(file, step)
+        elif path in hunks:  # once, however often a patch names it
+            if path not in done:
+                _apply_hunks(file, hunks[path], step.at)
+        elif path in written and path not in done:
+            _write_whole(file, written[path], step.at)
+            file.is_stale = False
+        elif not command and (changes := list(iter_changes(step.arguments))):
             _add_changes(file, changes, step.at)
         else:  # in a form that is not known
             file.is_stale = True
+        done.add(path)
 
 
 def _add_read(file: CurrentFile, step: Step) -> None:
     """Take the lines of a read in place of what was known there."""
-    if is_stub(step.text):
+    text = step.text
+    if is_stub(text) or not text.strip():
         return
-    text = clip_scanned(step.text).removesuffix("\n")
+    if frame := _OUTPUT.fullmatch(text):
+        text = frame[1]
+    text = clip_scanned(text).removesuffix("\n")
     rows = text.split("\n")
     matches = [match for row in rows if (match := _NUMBERED.fullmatch(row))]
+    if step.effect.command and len(matches) < len(rows):
+        matches = []  # a program numbers all of them: else they begin like that
     lines = [(int(match[1]), match[2].rstrip()) for match in matches]
     if not lines and (start := _find_start(step)):  # no numbers are printed
         gap = _LEFT_OUT.search(text)
         rows = rows[: text.count("\n", 0, gap.start())] if gap else rows
         lines = [(at, row.rstrip()) for at, row in enumerate(rows, start)]
-    if not lines:
+    if not lines or any(after[0] != before[0] + 1 for before, after in pairwise(lines)):
         return
     first, last = lines[0][0], lines[-1][0]
-    if [number for number, _ in lines] != list(range(first, last + 1)):
-        return
     before = file.lines[: bisect(file.lines, (first,))]
     after = file.lines[bisect(file.lines, (last + 1,)) :]
     file.lines, file.is_stale = [*before, *lines, *after], False
@@ -150,8 +179,9 @@ def _find_start(step: Step) -> int:
         fields = json.loads(step.arguments)
     except (ValueError, RecursionError):
         return 1
-    offset = fields.get("offset") if isinstance(fields, dict) else None
-    if isinstance(offset, int):
+    if not isinstance(fields, dict):
+        return 1
+    if isinstance(offset := fields.get("offset"), int):
         return max(1, offset)
     places = (RANGE.search(value) for value in fields.values() if isinstance(value, str))
     return next((int(place[1]) for place in places if place), 1)
@@ -179,11 +209,11 @@ def _note_edit(file: CurrentFile, lines: Iterable[str], at: int) -> None:
 def _replace(file: CurrentFile, old: str, new: str, at: int) -> None:
     """Put *new* in the place of *old*, often a part of a line, in the known lines, if they hold it;
     forget the lines of a large file that is edited without end."""
-    file.steps += len(file.lines)
-    if file.steps > MOST_STEPS:
-        file.lines = []
     texts = [text for _, text in file.lines]
     whole = "\n".join(texts)  # by lines it would take n * m steps where all are alike
+    file.steps += len(texts) + len(whole) // 100
+    if file.steps > MOST_STEPS or len(whole) > LARGEST:
+        file.lines, texts, whole = [], [], ""
     old = old if old in whole else "\n".join(line.rstrip() for line in old.split("\n"))
     place, rows = whole.find(old) if old.strip() else -1, new.split("\n")
     if place >= 0 and "\n" not in old + new:  # each of them: of what stands twice, all are replaced
@@ -199,7 +229,43 @@ def _replace(file: CurrentFile, old: str, new: str, at: int) -> None:
         placed = enumerate((row.rstrip() for row in rows), file.lines[first][0])
         tail = [(number + shift, text) for number, text in file.lines[last:]]
         file.lines = [*file.lines[:first], *placed, *tail]
+    elif not {row for line in old.split("\n") if len(row := line.strip()) > 2}.isdisjoint(
+        map(str.strip, texts)
+    ):
+        file.is_stale = True  # some of it is known, and is not any more what stands there
     _note_edit(file, (row.rstrip() for row in rows), at)
+
+
+def _apply_hunks(file: CurrentFile, hunks: Iterable[Hunk], at: int) -> None:
+    """Put the changes of a patch in place, in order: whole lines, each behind its anchor and behind
+    the one before. The file may differ if one has no place in the known lines."""
+    behind = 0
+    for hunk in hunks:
+        if hunk.is_file:
+            _write_whole(file, "\n".join(hunk.new), at)
+            continue
+        whole = "".join(f"\n{text}" for _, text in file.lines) + "\n"
+        file.steps += len(file.lines) + len(whole) // 100
+        if file.steps > MOST_STEPS or len(whole) > LARGEST:
+            file.lines, whole = [], "\n"
+        anchored = whole.find(f"{hunk.anchor}\n", behind) if hunk.anchor else -1
+        behind = whole.index("\n", anchored) if anchored >= 0 else behind
+        place = behind if anchored >= 0 else -1
+        if hunk.old:
+            old = "".join(f"\n{row.rstrip()}" for row in hunk.old) + "\n"
+            place = whole.find(old, behind)
+            place = whole.find(old) if place < 0 else place
+        if place >= 0:
+            first = whole.count("\n", 0, place)
+            rows, last = [row.rstrip() for row in hunk.new], first + len(hunk.old)
+            number = file.lines[first][0] if first < len(file.lines) else first + 1
+            shift = len(rows) - len(hunk.old)
+            tail = [(number + shift, text) for number, text in file.lines[last:]]
+            file.lines = [*file.lines[:first], *enumerate(rows, number), *tail]
+            behind = place + sum(len(row) + 1 for row in rows)
+        elif file.lines:
+            file.is_stale = True
+        _note_edit(file, (row.rstrip() for row in hunk.new), at)
 
 
 # --- which blocks are shown ---------------------------------------------------------------------

@@ -330,7 +330,11 @@ def _unwrap_lines(text: str) -> str:
     return "".join(pieces)
 
 
-_HEAD = re.compile(r"(?:\S{1,20}\s{1,3}){0,2}\S{1,20}[:：]\s{0,3}")
+_HEAD = re.compile(
+    r"(?:please\s{1,3})?(?:do\s{1,3}not|don['’]t|never|always|only|must(?:\s{1,3}not)?|ensure|make\s{1,3}sure|required)\s?:\s{0,3}"
+    r"|(?:必须|不要|禁止|务必|務必|只能|永远不要)\s?[:：]\s{0,3}",
+    re.IGNORECASE,
+)
 """What stands above a list: it binds nobody without it."""
 
 

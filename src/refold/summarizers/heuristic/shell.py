@@ -17,6 +17,7 @@ _GIT_MAKES = frozenset(
     {"apply", "checkout", "clone", "merge", "pull", "reset", "restore", "stash", "switch"}
 )
 _MAKES = re.compile(r"build|make|compile|install")
+_FROM = re.compile(r"\+(\d{1,7})")
 _PRINTED = re.compile(r"(\d{1,7})(?:,(?:\d{1,7}|\$))?p")
 """The lines that `sed -n` prints."""
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
@@ -90,8 +91,8 @@ def file_effects(command: str) -> Iterator[tuple[str, str]]:
     for at, (words, program) in enumerate(programs):
         yield from _redirects(words)
         effects = _effects_of_program(program)
-        if program[:1] in (["rm"], ["unlink"]) and at < last_making:
-            effects = iter(())  # what is deleted may be there again
+        if program[:1] in (["rm"], ["unlink"]) and at < last_making:  # folders may be there again
+            effects = (effect for effect in effects if "." in effect[0].rpartition("/")[2])
         yield from effects
         if program[:1] in (["patch"], ["apply"]):
             yield from ((match[1], "modified") for match in patched)
@@ -134,14 +135,24 @@ def find_checks(command: str) -> str:
 
 def is_code_of_check(command: str, code: int = 1) -> bool:
     """Is this the exit code of a command's checks? Behind a pipe, `;` or `&` it is another's; but
-    what only trims an output does not fail."""
-    check = find_checks(command)
-    rest = _without_heredocs(command[:MAX_COMMAND]).rstrip(" \n;")
-    rest = rest.rpartition(check)[2] if check else rest
+    what only trims an output hardly ever fails."""
+    rest = _after_checks(command)
     if code and _TRIMMED.fullmatch(rest):
         return True
     marks = {word[3] for word in _WORD.finditer(rest) if word[3]}
     return not (marks & (_BREAKS - {"&&"}) or _BACKGROUND.search(rest))
+
+
+def ends_with_check(command: str) -> bool:
+    """Does nothing follow a command's last check, but for what trims its output?"""
+    return bool(_TRIMMED.fullmatch(_after_checks(command)))
+
+
+def _after_checks(command: str) -> str:
+    """Return what of a command follows its last check; all of it if it has none."""
+    check = find_checks(command)
+    rest = _without_heredocs(command[:MAX_COMMAND]).rstrip(" \n;")
+    return rest.rpartition(check)[2] if check else rest
 
 
 def _texts_of(words: Sequence[re.Match[str]]) -> list[str]:
@@ -173,7 +184,8 @@ def find_first_line(command: str) -> int:
     first = 1
     for words in _simple_commands(_without_setup(command)):
         program = [word for word in _program_words(words) if word]
-        if not (start := _find_start(program)):
+        start = 0 if any(_redirects(words)) else _find_start(program)
+        if not start:
             return 0
         first += start - 1
     return first
@@ -187,8 +199,8 @@ def _find_start(words: list[str]) -> int:
             return 1
         case ["sed", "-n", script, *_] if match := _PRINTED.fullmatch(script):
             return int(match[1])
-        case ["tail", "-n", number, *_] if number[:1] == "+" and number[1:].isdecimal():
-            return int(number)
+        case ["tail", "-n", number, *_] if match := _FROM.fullmatch(number):
+            return int(match[1])
         case _:
             return 0
 

@@ -23,6 +23,7 @@ from refold.speakers.request import Segmented
 from refold.speakers.segments import trailing_elements
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import (
+    PATCH_BEGINS,
     CallEffect,
     effect_of_call,
     effect_of_command,
@@ -281,10 +282,16 @@ class Step(NamedTuple):
     def has_effect(self) -> bool:
         """Of a result: did its call do to files what it should? An edit that is answered by an
         error did not; of a command whose test fails, what stands before the test was done."""
+        if PATCH_BEGINS in self.effect.command or PATCH_BEGINS in self.arguments:
+            return not (self.is_error or self.exit_code or _REFUSED.search(self.text[:1_000]))
         if command := self.effect.command:
             return not self.is_error or bool(self.exit_code and shell.find_checks(command))
         is_edit = any(state != "read" for _, state in self.effect.files)
         return not (self.is_error or (is_edit and is_failure(self.text)))
+
+
+_REFUSED = re.compile(r"verification failed|failed to (?:apply|find)|invalid patch", re.IGNORECASE)
+"""What is said of a patch that was not applied."""
 
 
 @dataclass(slots=True)

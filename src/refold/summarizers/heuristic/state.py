@@ -22,7 +22,8 @@ from refold.text.failures import find_error_line, looks_failed
 LONGEST_COMMAND = 110
 """Characters of a command."""
 LONGEST_FAILURE = 20
-"""Results that are no failures, after which the work has gone on without mending the last one."""
+"""Changes and commands that worked, after which the work has gone on without mending the last
+failure."""
 DEEPEST = 100
 """Folders of a path that are looked at."""
 MOST_DECIDED = 2
@@ -82,7 +83,7 @@ class State:
     failed: str = ""
     """The command or tool that it is of."""
     since_failed: int = 0
-    """Results since then that are no failures."""
+    """Changes and commands since then that worked."""
     next_step: str = ""
     """What the model announced last."""
     decisions: dict[str, float] = field(default_factory=dict)
@@ -102,7 +103,7 @@ def read_state(steps: Iterable[Step]) -> State:
                 state.todos = step.effect.todos
             case "result":
                 _note_result(state, step)
-                is_done |= step.has_effect and any(now != "read" for _, now in step.effect.files)
+                is_done |= step.has_effect and any(map(_is_work_on, step.effect.files))
             case "answer":
                 _note_answer(state, step.text, is_final=step.is_final)
                 answers.append(step)
@@ -113,6 +114,12 @@ def read_state(steps: Iterable[Step]) -> State:
     state.error = find_error_line(state.error)
     state.next_step = "" if is_done else _find_next_step(answers)
     return state
+
+
+def _is_work_on(file: tuple[str, str]) -> bool:
+    """Is this a change of a project's file, rather than of a log or elsewhere?"""
+    path, now = file
+    return now != "read" and not path.startswith(OUTSIDE_REPOSITORIES) and not path.endswith(".log")
 
 
 def drop_superseded(state: State, after: Sequence[Step]) -> None:
@@ -185,8 +192,11 @@ def _note_result(state: State, step: Step) -> None:
         outcome = "failed"
     if step.has_effect:
         _note_files(state, step)
-    is_others = not is_its and step.exit_code and not looks_failed(_EXIT_CODE.sub("", text))
-    if is_stub(text) or (is_others and not _find_figures(text)):
+    figures = _find_figures(text) if check else ""
+    may_be_others = not is_its or (figures and not shell.ends_with_check(effect.command))
+    is_others = step.exit_code and may_be_others and not looks_failed(_EXIT_CODE.sub("", text))
+    is_left_out = is_stub(text) and not (step.is_error or step.exit_code)
+    if is_left_out or (is_others and not figures):
         return  # nobody says what came of it
     outcome = "" if is_others else outcome
     commit = _COMMIT.search(command)
@@ -207,7 +217,7 @@ def _note_result(state: State, step: Step) -> None:
         state.failed, state.error = name, text  # its line is looked for if nothing mends it
         state.since_failed = 0
     elif outcome == "ok" and state.failed:
-        state.since_failed += 1
+        state.since_failed += is_work or any(now != "read" for _, now in effect.files)
         if shell.has_command(name, state.failed) or state.since_failed > LONGEST_FAILURE:
             state.failed = state.error = ""
 
