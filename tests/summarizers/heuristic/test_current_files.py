@@ -277,3 +277,11 @@ def test_a_list_of_tasks_is_no_other_agent():
         *call("TaskUpdate", "Updated.", subject="Look at src/pool.py"),
     ]
     assert not read_files(read_steps(said))["src/pool.py"].is_stale
+
+
+def test_the_files_of_a_deleted_folder_have_no_text():
+    shown = shell("cat src/pool.py", "\n".join(SOURCE))
+    assert not read_files(read_steps([user("Go."), *shown, *shell("rm -rf src/")]))
+    written = shell("cat > src/pool.py <<'EOF'\nx = 1\nEOF")
+    again = read_files(read_steps([user("Go."), *shown, *shell("rm -rf src"), *written]))
+    assert again["src/pool.py"].lines == [(1, "x = 1")]

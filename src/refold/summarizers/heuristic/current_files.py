@@ -23,6 +23,7 @@ from refold.summarizers.heuristic.calls import (
 from refold.summarizers.heuristic.excerpts import Context, quote
 from refold.summarizers.heuristic.identifiers import find_names
 from refold.summarizers.heuristic.source import Step, is_stub
+from refold.summarizers.heuristic.state import folders_of
 from refold.text.clip import clip_scanned
 from refold.text.plain import split_path
 from refold.tokens.count import estimate
@@ -91,6 +92,7 @@ def read_files(steps: Iterable[Step]) -> dict[str, CurrentFile]:
     """Reconstruct every file that was read or written, in one pass. What another agent was told or
     tells of, or what is changed under another spelling of its path, may differ."""
     files, paths = dict[str, CurrentFile](), defaultdict[str, set[str]](set)
+    deleted = dict[str, int]()
     for step in steps:
         if step.kind != "result" or not step.has_effect:
             continue
@@ -102,13 +104,19 @@ def read_files(steps: Iterable[Step]) -> dict[str, CurrentFile]:
                         files[path].is_stale = True
         _apply(files, step)
         for path, state in step.effect.files:
+            if state == "deleted":
+                deleted[path.rstrip("/")] = step.at
             spellings = paths[split_path(path)[1]]
             if state != "read" and len(spellings) <= MOST_SPELLINGS:
                 for spelling in (spellings - {path}) & files.keys():
                     if _is_end(path, spelling) or _is_end(spelling, path):
                         files[spelling].is_stale = True
             spellings.add(path)
-    return files
+    return {
+        path: file
+        for path, file in files.items()
+        if all(deleted.get(folder, -1) <= file.touched_at for folder in folders_of(path))
+    }
 
 
 def _is_end(name: str, path: str) -> bool:

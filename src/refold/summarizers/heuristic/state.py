@@ -240,14 +240,14 @@ def _without_deleted_folders(files: dict[str, FileState]) -> dict[str, FileState
     """Return files, the last touched last, without those in a folder that was deleted later."""
     deleted, remaining = set[str](), list[tuple[str, FileState]]()
     for path, file in reversed(files.items()):
-        if deleted.isdisjoint(_folders_of(path)):
+        if deleted.isdisjoint(folders_of(path)):
             remaining.append((path, file))
         if file.state == "deleted":
             deleted.add(path.rstrip("/"))
     return dict(reversed(remaining))
 
 
-def _folders_of(path: str) -> Iterator[str]:
+def folders_of(path: str) -> Iterator[str]:
     """Yield the folders that a path is in, the innermost first, at most `DEEPEST`."""
     for _ in range(DEEPEST):
         path = path.rstrip("/").rpartition("/")[0]
