@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
@@ -17,7 +17,6 @@ from refold.cli import terminal
 from refold.cli.options import GATEWAY_STORE, JSON, start_of
 from refold.cli.places import PLACE, data_directory, find_store
 from refold.cli.terminal import Line, clean, plural, table, tokens
-from refold.gateway.config import Config, is_loopback
 from refold.gateway.ledger.entry import (
     DOLLAR,
     Grouping,
@@ -29,9 +28,12 @@ from refold.gateway.ledger.entry import (
 )
 from refold.gateway.ledger.sql import prune as prune_store
 from refold.gateway.ledger.writer import has_ledger, open_ledger
-from refold.gateway.settings import parse_duration
+from refold.gateway.settings import is_loopback, parse_duration
 from refold.gateway.tenants import HEADER
 from refold.stores import file_path, is_server, open_store, require_file
+
+if TYPE_CHECKING:
+    from refold.gateway import Config
 
 # --- refold serve ---------------------------------------------------------------------------------
 
@@ -159,7 +161,7 @@ def _folder_of(store: str) -> Iterator[None]:
             folder.rmdir()
 
 
-def _base(config: Config) -> str:
+def _base(config: "Config") -> str:
     """Return the address that the gateway answers at."""
     host = f"[{config.host}]" if ":" in config.host.strip("[]") else config.host
     return f"http://{host}:{config.port}"
@@ -175,7 +177,7 @@ CLIENTS = (
 """What each kind of client is told, by the API that it speaks."""
 
 
-def banner(config: Config) -> Iterator[Line]:
+def banner(config: "Config") -> Iterator[Line]:
     """Yield what somebody who started the gateway does next."""
     base, store = _base(config), config.store
     yield Line(f"Refold listens on {base}. Ctrl-C stops it; streams are finished first.", "bold")
@@ -208,12 +210,12 @@ def _place_of(store: str) -> str:
     )
 
 
-def _load_config(path: str | None, options: Mapping[str, Any]) -> Config:
+def _load_config(path: str | None, options: Mapping[str, Any]) -> "Config":
     """Return the file's settings, with the flags over them. Raises ValueError, ImportError."""
     changes = {name: value for name, value in options.items() if value not in (None, ())}
     names = ("soft", "hard", "target", "shadow")
     shares = {name: changes.pop(name) for name in names if name in changes}
-    own = Config(store=find_store())
+    own = gateway.Config(store=find_store())
     config = gateway.load_config(path) if path else gateway.with_environment(own)
     if "upstreams" in changes:
         changes["upstreams"] = tuple(map(gateway.parse_upstream, changes["upstreams"]))

@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from refold.gateway.api.app import Api, is_page, send_page
-from refold.gateway.config import Config, is_loopback
+from refold.gateway.config import Config
 from refold.gateway.http.client import HTTPClient
 from refold.gateway.http.request import ClientDisconnected, Receive, client_api, read_head
 from refold.gateway.http.response import ON_DISCONNECT, AccessLogEntry, Caller, Send, Tracing
@@ -35,7 +35,7 @@ from refold.gateway.metrics import CONTENT_TYPE, Samples, render
 from refold.gateway.pipeline.engines import SessionEnds
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.gateway.relay import Relay, refuse_websocket
-from refold.gateway.settings import is_own_path
+from refold.gateway.settings import is_loopback, is_own_path
 
 # --- the application ------------------------------------------------------------------------------
 

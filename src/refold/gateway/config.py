@@ -7,8 +7,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from difflib import get_close_matches
-from functools import lru_cache, partial
-from ipaddress import ip_address
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
@@ -24,6 +23,7 @@ from refold.gateway.settings import (
     Settings,
     Upstream,
     find_provider,
+    is_loopback,
     load_providers,
     parse_duration,
 )
@@ -174,15 +174,6 @@ def _check_sites(hosts: tuple[str, ...], origins: tuple[str, ...]) -> None:
         raise ValueError(
             f"allowed_origins: write origins as https://chat.example or null, not {wrong!r}"
         )
-
-
-@lru_cache(maxsize=64)
-def is_loopback(host: str) -> bool:
-    """Does *host* name this machine alone?"""
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 def with_environment(config: Config, environment: Mapping[str, str] = os.environ) -> Config:

@@ -7,8 +7,9 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
+from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -229,6 +230,18 @@ def parse_duration(text: str) -> float:
     if match is None or not float(match[1]):
         raise ValueError(f"{text!r} is no time: write it as 7d, 12h or 30m")
     return float(match[1]) * UNITS[match[2]]
+
+
+# --- hosts ----------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=64)
+def is_loopback(host: str) -> bool:
+    """Does *host* name this machine alone?"""
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 # --- upstreams ------------------------------------------------------------------------------------

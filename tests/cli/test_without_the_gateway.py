@@ -1,0 +1,25 @@
+"""What the command line does where its extra alone is installed."""
+
+import subprocess
+import sys
+
+import pytest
+
+from refold.gateway import NEEDED
+
+WITHOUT = "import sys; sys.modules.update(dict.fromkeys({packages!r})); {then}"
+
+
+@pytest.mark.parametrize("module", [
+    "refold.cli.commands", "refold.cli.hook", "refold.cli.run", "refold.gateway.pipeline.pipeline",
+    "refold.gateway.settings", "refold.session_files", "refold.compactor.compactor", "refold.corpus",
+])  # fmt: skip
+def test_modules_are_imported_without_the_packages_of_the_gateway(module: str) -> None:
+    code = WITHOUT.format(packages=NEEDED, then=f"import {module}")
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_gateway_says_which_extra_it_needs() -> None:
+    code = WITHOUT.format(packages=NEEDED, then="from refold.gateway import Config")
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 1 and "extra 'gateway'" in ran.stderr
