@@ -296,11 +296,11 @@ def test_a_large_answer_waits_until_it_is_taken() -> None:
 
     async def work(send, client) -> None:
         reply = await send()
-        while reply.buffered <= BUFFER_BYTES:  # noqa: ASYNC110 - the loop itself makes it true
+        while reply.buffered_bytes <= BUFFER_BYTES:  # noqa: ASYNC110 - the loop itself makes it true
             await asyncio.sleep(0.01)
         for _ in range(20):
             await asyncio.sleep(0.01)
-            assert reply.buffered <= BUFFER_BYTES + READ_BYTES
+            assert reply.buffered_bytes <= BUFFER_BYTES + READ_BYTES
         assert len(await whole(reply)) == size
 
     run(Server(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % size + b"x" * size), work)

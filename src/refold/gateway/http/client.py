@@ -43,7 +43,7 @@ class Response:
         """0 until the head has come."""
         self.headers: list[tuple[bytes, bytes]] = []
         """In order, repeats included, names in lower case."""
-        self.buffered = 0
+        self.buffered_bytes = 0
         """Bytes that wait to be taken."""
         self.is_complete = self.is_reusable = False
         """Has all of it come, and may another follow on its connection?"""
@@ -75,9 +75,9 @@ class Response:
             await self.wait()
         piece = b"".join(self._pieces)  # a single piece is not copied
         self._pieces.clear()
-        if self.buffered > BUFFER_BYTES and self._connection.is_open:
+        if self.buffered_bytes > BUFFER_BYTES and self._connection.is_open:
             self._connection.transport.resume_reading()
-        self.buffered = 0
+        self.buffered_bytes = 0
         return piece
 
     @property
@@ -150,7 +150,7 @@ class Response:
         """Take a piece of the body."""
         if not self.is_complete:
             self._pieces.append(body)
-            self.buffered += len(body)
+            self.buffered_bytes += len(body)
 
     def on_message_complete(self) -> None:
         """End the response."""
@@ -178,9 +178,9 @@ class Connection(asyncio.BufferedProtocol):
         return self.transport is not None and not self.transport.is_closing()
 
     @property
-    def buffered(self) -> int:
+    def buffered_bytes(self) -> int:
         """Bytes of a response that wait to be taken."""
-        return self._response.buffered if self._response is not None else 0
+        return self._response.buffered_bytes if self._response is not None else 0
 
     async def exchange(
         self, head: bytes, body: bytes | AsyncIterator[bytes] | None, *, has_body: bool = True
@@ -246,7 +246,7 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
             return
         response.feed(bytes(self._buffer[:nbytes]))
-        if response.buffered > BUFFER_BYTES and self.is_open:
+        if response.buffered_bytes > BUFFER_BYTES and self.is_open:
             self.transport.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -304,7 +304,7 @@ class HTTPClient:
     @property
     def buffered_bytes(self) -> int:
         """Bytes of responses that wait for their clients, on the side of the upstreams."""
-        return sum(connection.buffered for connection in self._connections)
+        return sum(connection.buffered_bytes for connection in self._connections)
 
     async def send(self, request: UpstreamRequest) -> Response:
         """Return the upstream's response as soon as its headers are there. Raises `HTTPException`

@@ -108,15 +108,20 @@ def read_files(steps: Iterable[Step]) -> dict[str, CurrentFile]:
                 deleted[path.rstrip("/")] = step.at
             spellings = paths[split_path(path)[1]]
             if state != "read" and len(spellings) <= MOST_SPELLINGS:
-                for spelling in (spellings - {path}) & files.keys():
-                    if _is_end(path, spelling) or _is_end(spelling, path):
-                        files[spelling].is_stale = True
+                _mark_spellings(files, path, spellings)
             spellings.add(path)
     return {
         path: file
         for path, file in files.items()
         if all(deleted.get(folder, -1) <= file.touched_at for folder in folders_of(path))
     }
+
+
+def _mark_spellings(files: dict[str, CurrentFile], path: str, spellings: set[str]) -> None:
+    """Mark what may be the changed file at *path* under another spelling of that."""
+    for spelling in (spellings - {path}) & files.keys():
+        if _is_end(path, spelling) or _is_end(spelling, path):
+            files[spelling].is_stale = True
 
 
 def _is_end(name: str, path: str) -> bool:
@@ -219,8 +224,7 @@ def _replace(file: CurrentFile, old: str, new: str, at: int) -> None:
     forget the lines of a large file that is edited without end."""
     texts = [text for _, text in file.lines]
     whole = "\n".join(texts)  # by lines it would take n * m steps where all are alike
-    file.steps += len(texts) + len(whole) // 100
-    if file.steps > MOST_STEPS or len(whole) > LARGEST:
+    if _is_too_much(file, whole):
         file.lines, texts, whole = [], [], ""
     old = old if old in whole else "\n".join(line.rstrip() for line in old.split("\n"))
     place, rows = whole.find(old) if old.strip() else -1, new.split("\n")
@@ -231,17 +235,28 @@ def _replace(file: CurrentFile, old: str, new: str, at: int) -> None:
         begin, end = whole.rfind("\n", 0, place) + 1, whole.find("\n", place + len(old))
         rest = whole[place + len(old) : end if end >= 0 else None]
         rows = (whole[begin:place] + new + rest).split("\n")
-        first = whole.count("\n", 0, place)
-        last = first + old.count("\n") + 1
-        shift = len(rows) - (last - first)
-        placed = enumerate((row.rstrip() for row in rows), file.lines[first][0])
-        tail = [(number + shift, text) for number, text in file.lines[last:]]
-        file.lines = [*file.lines[:first], *placed, *tail]
+        _put_rows(file, whole.count("\n", 0, place), old.count("\n") + 1, rows)
     elif not {row for line in old.split("\n") if len(row := line.strip()) > 2}.isdisjoint(
         map(str.strip, texts)
     ):
         file.is_stale = True  # some of it is known, and is not any more what stands there
     _note_edit(file, (row.rstrip() for row in rows), at)
+
+
+def _is_too_much(file: CurrentFile, whole: str) -> bool:
+    """Is a file too large, or edited too often, to apply one more edit to its text?"""
+    file.steps += len(file.lines) + len(whole) // 100
+    return file.steps > MOST_STEPS or len(whole) > LARGEST
+
+
+def _put_rows(file: CurrentFile, first: int, count: int, rows: Sequence[str]) -> None:
+    """Put *rows* in the place of *count* known lines from *first* on, and number those behind
+    anew."""
+    number = file.lines[first][0] if first < len(file.lines) else first + 1
+    placed = [(at, row.rstrip()) for at, row in enumerate(rows, number)]
+    shift = len(rows) - count
+    behind = [(at + shift, text) for at, text in file.lines[first + count :]]
+    file.lines = [*file.lines[:first], *placed, *behind]
 
 
 def _apply_hunks(file: CurrentFile, hunks: Iterable[Hunk], at: int) -> None:
@@ -253,8 +268,7 @@ def _apply_hunks(file: CurrentFile, hunks: Iterable[Hunk], at: int) -> None:
             _write_whole(file, "\n".join(hunk.new), at)
             continue
         whole = "".join(f"\n{text}" for _, text in file.lines) + "\n"
-        file.steps += len(file.lines) + len(whole) // 100
-        if file.steps > MOST_STEPS or len(whole) > LARGEST:
+        if _is_too_much(file, whole):
             file.lines, whole = [], "\n"
         anchored = whole.find(f"{hunk.anchor}\n", behind) if hunk.anchor else -1
         behind = whole.index("\n", anchored) if anchored >= 0 else behind
@@ -264,13 +278,8 @@ def _apply_hunks(file: CurrentFile, hunks: Iterable[Hunk], at: int) -> None:
             place = whole.find(old, behind)
             place = whole.find(old) if place < 0 else place
         if place >= 0:
-            first = whole.count("\n", 0, place)
-            rows, last = [row.rstrip() for row in hunk.new], first + len(hunk.old)
-            number = file.lines[first][0] if first < len(file.lines) else first + 1
-            shift = len(rows) - len(hunk.old)
-            tail = [(number + shift, text) for number, text in file.lines[last:]]
-            file.lines = [*file.lines[:first], *enumerate(rows, number), *tail]
-            behind = place + sum(len(row) + 1 for row in rows)
+            _put_rows(file, whole.count("\n", 0, place), len(hunk.old), hunk.new)
+            behind = place + sum(len(row.rstrip()) + 1 for row in hunk.new)
         elif file.lines:
             file.is_stale = True
         _note_edit(file, (row.rstrip() for row in hunk.new), at)

@@ -283,14 +283,16 @@ class Step(NamedTuple):
         """Of a result: did its call do to files what it should? An edit that is answered by an
         error did not; of a command whose test fails, what stands before the test was done."""
         if PATCH_BEGINS in self.effect.command or PATCH_BEGINS in self.arguments:
-            return not (self.is_error or self.exit_code or _REFUSED.search(self.text[:1_000]))
+            return not (self.is_error or self.exit_code or _NOT_APPLIED.search(self.text[:1_000]))
         if command := self.effect.command:
             return not self.is_error or bool(self.exit_code and shell.find_checks(command))
         is_edit = any(state != "read" for _, state in self.effect.files)
         return not (self.is_error or (is_edit and is_failure(self.text)))
 
 
-_REFUSED = re.compile(r"verification failed|failed to (?:apply|find)|invalid patch", re.IGNORECASE)
+_NOT_APPLIED = re.compile(
+    r"verification failed|failed to (?:apply|find)|invalid patch", re.IGNORECASE
+)
 """What is said of a patch that was not applied."""
 
 

@@ -184,21 +184,22 @@ def _note_result(state: State, step: Step) -> None:
     command = shell.name_command(effect.command) if effect.command else ""
     check = shell.name_command(shell.find_checks(effect.command))
     is_work = bool(check) or shell.is_work(effect.command)
-    is_its = not check or shell.is_code_of_check(effect.command, step.exit_code or 0)
+    has_own_code = not check or shell.is_code_of_check(effect.command, step.exit_code or 0)
     if not effect.command and not step.is_error:
         outcome = "ok"  # a code in a page or a report is no outcome of reading it
-    has_code = step.exit_code is not None and is_its
-    if is_work and outcome == "ok" and not has_code and looks_failed(text):
+    is_known = step.exit_code is not None and has_own_code
+    if is_work and outcome == "ok" and not is_known and looks_failed(text):
         outcome = "failed"
     if step.has_effect:
         _note_files(state, step)
-    figures = _find_figures(text) if check else ""
-    may_be_others = not is_its or (figures and not shell.ends_with_check(effect.command))
-    is_others = step.exit_code and may_be_others and not looks_failed(_EXIT_CODE.sub("", text))
-    is_left_out = is_stub(text) and not (step.is_error or step.exit_code)
-    if is_left_out or (is_others and not figures):
+    if is_stub(text) and not (step.is_error or step.exit_code):
         return  # nobody says what came of it
-    outcome = "" if is_others else outcome
+    if check and step.exit_code and not looks_failed(_EXIT_CODE.sub("", text)):
+        figures = _find_figures(text)  # what failed may be what stands behind the check
+        if not has_own_code and not figures:
+            return
+        if not has_own_code or (figures and not shell.ends_with_check(effect.command)):
+            outcome = ""
     commit = _COMMIT.search(command)
     for name in filter(None, (check, "git commit" if commit else "")):
         listed = one_line(name, LONGEST_COMMAND)
