@@ -481,6 +481,10 @@ def test_the_text_of_a_skill_that_a_call_launched_is_no_persons(is_apart):
         if is_apart
         else [Message("user", (result, text))]
     )
+    stopped = [*behind, user("[Request interrupted by user]"), user("No. Never touch the schema.")]
+    assert has_person(segment_messages([user("Allow npm."), call, *stopped])[-1])
+    other = Message("assistant", (ToolCall("c1", "Bash", '{"command": "cat log"}'),))
+    assert has_person(segment_messages([user("Allow npm."), other, *behind])[-1])
     said = [
         user("Allow npm."),
         call,

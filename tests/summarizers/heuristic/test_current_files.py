@@ -8,8 +8,10 @@ from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.models.driver import drive
 from refold.summarizers.heuristic import RuleSummary
+from refold.summarizers.heuristic.blocks import Block, Work, read_work
 from refold.summarizers.heuristic.calls import CallEffect, Hunk, effect_of_call, iter_patch
 from refold.summarizers.heuristic.current_files import read_files
+from refold.summarizers.heuristic.excerpts import Context, find_excerpts
 from refold.summarizers.heuristic.shell import find_first_line
 from refold.summarizers.heuristic.source import read_steps
 
@@ -213,6 +215,8 @@ def patch(*lines, result="Success."):
     (["x = 12", "x = 1", "max = 1"], ["@@", "-x = 1", "+x = 2"], ["x = 12", "x = 2", "max = 1"]),
     (list("abcd"), ["@@", " a", "-b", " c"], list("acd")),
     (list("abcd"), ["@@", "-a", "+x", "@@", "-d", "+y", "+z"], list("xbcyz")),
+    (list("xx"), ["@@", "-x", "+w", "+x", "@@", "-x", "+z"], list("wxz")),
+    (list("abc"), ["@@", "-c", "+C", "@@", "-a", "+A"], list("AbC")),
 ])  # fmt: skip
 def test_a_patch_changes_whole_lines_behind_its_anchor(before, lines, after):
     files = read_files(read_steps([*shell("cat a.py", "\n".join(before)), *patch(*lines)]))
@@ -227,10 +231,9 @@ def test_a_patch_that_has_no_place_makes_a_file_stale(lines):
     assert files["a.py"].is_stale
 
 
-def test_a_patch_that_was_refused_changes_nothing():
-    refused = (
-        "Exit code: 1\nOutput:\napply_patch verification failed: Failed to find expected lines"
-    )
+@pytest.mark.parametrize("code", ["Exit code: 1\nOutput:\n", ""])
+def test_a_patch_that_was_refused_changes_nothing(code):
+    refused = f"{code}apply_patch verification failed: Failed to find expected lines"
     said = [
         *shell("cat a.py", "\n".join(TWO)),
         *patch("@@", "-class A:", "+class C:", result=refused),
@@ -285,3 +288,40 @@ def test_the_files_of_a_deleted_folder_have_no_text():
     written = shell("cat > src/pool.py <<'EOF'\nx = 1\nEOF")
     again = read_files(read_steps([user("Go."), *shown, *shell("rm -rf src"), *written]))
     assert again["src/pool.py"].lines == [(1, "x = 1")]
+
+
+def test_an_edit_of_what_is_known_in_part_makes_a_file_stale():
+    shown = shell("head -n 4 src/pool.py", "\n".join(SOURCE[:4]))
+    for old, is_stale in ((f"{SOURCE[3]}\n{SOURCE[4]}", True), (SOURCE[8], False)):
+        edited = call("edit", "Done.", path="src/pool.py", oldText=old, newText="x = 1")
+        assert read_files(read_steps([*shown, *edited]))["src/pool.py"].is_stale == is_stale
+
+
+def test_what_stands_behind_a_patch_is_none_of_it():
+    patched = f"apply_patch <<'EOF'\n{PATCH}\nEOF\ncat > n.diff <<'X'\n+other = 2\nX"
+    assert "other = 2" not in [text for _, text in text_of(shell(patched), "src/new.py")]
+    last = PATCH.replace("*** Delete File: src/gone.py\n", "")
+    patched = f"apply_patch <<'EOF'\n{last}\nEOF\ncat > n.diff <<'X'\n+other = 2\nX"
+    assert "other = 2" not in [text for _, text in text_of(shell(patched), "src/new.py")]
+
+
+def test_a_result_that_stands_for_another_is_not_quoted():
+    stub = "File unchanged since last read: load_rows and load_cols stand above."
+    said = [user("Go."), *call("read", stub, path="src/pool.py")]
+    assert "load_cols" not in drive(RuleSummary()(View.of(said), 0, 3, 2_000)).text
+
+
+@pytest.mark.parametrize(("path", "is_task"), [
+    ("specs/1/tasks.md", True), (".specify/templates/tasks-template.md", False), ("src/tasks.py", False),
+])  # fmt: skip
+def test_a_template_is_no_task(path, is_task):
+    read = call("read", "- [ ] T001 Create load_rows in the pool", path=path)
+    assert [block.kind == "task" for block in read_work(read_steps(read)).blocks] == [is_task]
+
+
+def test_source_that_was_read_is_worth_more_than_data_and_what_the_model_wrote():
+    kinds = ("source", "docs", "read", "run", "written", "command")
+    work = Work([Block(0, kind, kind, f"the name load_{kind} is there") for kind in kinds])
+    excerpts = find_excerpts(work, Context([0.0], frozenset(), False, ""), 500)
+    source, docs, *data, written, command = [excerpt.worth for excerpt in excerpts]
+    assert source > docs > 2 * max(data) and min(data) > 2 * max(written, command)

@@ -343,8 +343,9 @@ def test_a_step_that_was_announced_and_done_is_not_next():
     look = call("Read", FILE, "Now let me look at the adapter.", file_path="/a.py")
     assert collect(write).next_step == ""
     assert collect(look).next_step == "Now let me look at the adapter."
-    log = call("bash", "", "Now let me write the adapter.", command="pytest > /tmp/x.log 2>&1")
-    assert collect(log).next_step == "Now let me write the adapter."
+    for out in ("test.log", "/tmp/out.txt"):
+        log = call("bash", "", "Now let me write the adapter.", command=f"pytest > {out} 2>&1")
+        assert collect(log).next_step == "Now let me write the adapter."
 
 
 def test_a_failure_that_the_work_went_on_from_is_no_open_one():
