@@ -154,6 +154,32 @@ def test_lines_that_a_path_asks_for_belong_to_the_file():
     assert text_of(checked, "src/pool.py") == list(enumerate(SOURCE[19:21], 20))
 
 
+SHOWN = "\n".join(SOURCE[19:25])
+GEMINI = (
+    "\nIMPORTANT: The file content has been truncated.\nStatus: Showing lines 20-25 of 40 total lines."
+    "\nAction: To read more of the file, you can use the 'start_line' and 'end_line' parameters in a "
+    "subsequent 'read_file' call. For example, to read the next section of the file, use start_line: 26."
+    "\n\n--- FILE CONTENT (truncated) ---\n"
+)
+
+
+@pytest.mark.parametrize(("tool", "fields", "before"), [
+    ("read_file", {"start_line": 20, "end_line": 25}, GEMINI),
+    ("read_file", {"offset": 19, "limit": 6}, GEMINI),
+    ("read_file", {"offset": 19, "limit": 6}, "Showing lines 20-25 of at least 40 total lines.\n\n---\n\n"),
+    ("read_file", {"offset": 19, "limit": 6}, ""),
+    ("read", {"offset": 20, "limit": 6}, ""),
+])  # fmt: skip
+def test_clients_count_the_lines_of_a_file_from_0_or_from_1(tool, fields, before):
+    shown = call(tool, before + SHOWN, file_path="/repo/pool.py", **fields)
+    assert text_of(shown, "/repo/pool.py") == list(enumerate(SOURCE[19:25], 20))
+
+
+def test_a_blank_line_at_the_beginning_of_a_part_is_its_first():
+    shown = call("read_file", f"{GEMINI}\n{SHOWN}", file_path="/repo/pool.py", start_line=20)
+    assert text_of(shown, "/repo/pool.py")[:2] == [(20, ""), (21, SOURCE[19])]
+
+
 def test_an_edit_in_an_unknown_form_makes_a_file_stale():
     shown = call("read", "\n".join(SOURCE), path="src/pool.py")
     edited = call("edit", "Done.", path="src/pool.py", input="=20ab\n    limit_20 = 1")

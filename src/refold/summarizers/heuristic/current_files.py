@@ -62,6 +62,13 @@ _OUTPUT = re.compile(
     re.DOTALL,
 )
 """What stands around an output (mini-swe-agent)."""
+_PART = re.compile(
+    r"\s{0,9}(?:IMPORTANT: [^\n]*\nStatus: )?Showing lines (\d{1,7})-\d{1,7} of [^\n]*\n"
+    r"(?:Action: [^\n]*\n)?\n(?:---\n\n|--- FILE CONTENT \(truncated\) ---\n)"
+)
+"""What stands before a part of a file, with the number of its first line (Gemini CLI, Qwen Code)."""
+_COUNTS_FROM_0 = "read_file"
+"""The tool whose `offset` is 0 for the first line (Gemini CLI, Qwen Code, Mistral Vibe)."""
 _REFUSED = re.compile(r"(?:cat|head|nl|sed|tail): .*(?:\n|\Z)")
 """What a program says of a file that it cannot read."""
 _DEFINITION = re.compile(
@@ -164,13 +171,15 @@ def _add_read(file: CurrentFile, step: Step) -> None:
         return
     if frame := _OUTPUT.fullmatch(text):
         text = frame[1]
-    text = clip_scanned(text).removesuffix("\n")
+    part = _PART.match(text)
+    text = clip_scanned(text[part.end() :] if part else text).removesuffix("\n")
     rows = text.split("\n")
     matches = [match for row in rows if (match := _NUMBERED.fullmatch(row))]
-    if step.effect.command and len(matches) < len(rows):
+    if part or (step.effect.command and len(matches) < len(rows)):
         matches = []  # a program numbers all of them: else they begin like that
     lines = [(int(match[1]), match[2].rstrip()) for match in matches]
-    if not lines and (start := _find_start(step)):  # no numbers are printed
+    start = int(part[1]) if part else _find_start(step)
+    if not lines and start:  # no numbers are printed
         gap = _LEFT_OUT.search(text)
         rows = rows[: text.count("\n", 0, gap.start())] if gap else rows
         lines = [(at, row.rstrip()) for at, row in enumerate(rows, start)]
@@ -183,8 +192,8 @@ def _add_read(file: CurrentFile, step: Step) -> None:
 
 
 def _find_start(step: Step) -> int:
-    """Return where a call begins to read: what it calls an offset, else line 1; 0 if it shows no
-    lines in a row."""
+    """Return where a call begins to read: what it calls its start or offset, else line 1; 0 if it
+    shows no lines in a row."""
     if command := step.effect.command:
         is_error = step.exit_code or _REFUSED.match(step.text)
         return 0 if is_error else shell.find_first_line(command)
@@ -194,8 +203,10 @@ def _find_start(step: Step) -> int:
         return 1
     if not isinstance(fields, dict):
         return 1
+    if isinstance(line := fields.get("start_line"), int):
+        return max(1, line)
     if isinstance(offset := fields.get("offset"), int):
-        return max(1, offset)
+        return max(1, offset + (step.effect.tool == _COUNTS_FROM_0))
     places = (RANGE.search(value) for value in fields.values() if isinstance(value, str))
     return next((int(place[1]) for place in places if place), 1)
 
