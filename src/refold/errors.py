@@ -27,7 +27,10 @@ class ModelNotNamed(UserWarning):
 
 def install_hint(name: str) -> str:
     """Say how to get the packages of an extra, at the end of an error."""
-    return f"install Refold with its extra {name!r}, in a clone by pip install '.[{name}]'"
+    return (
+        f"install Refold with its extra {name!r}: "
+        f"in a clone of its repository, pip install '.[{name}]'"
+    )
 
 
 def require_int(least: int, **settings: Any) -> None:

@@ -611,5 +611,5 @@ def test_without_a_package_it_says_what_to_install(tmp_path, module, command, ne
     assert (done.returncode, done.stdout) == (2, "")
     assert (
         done.stderr
-        == f"refold: {needs}: install Refold with its extra '{extra}', in a clone by pip install '.[{extra}]'\n"
+        == f"refold: {needs}: install Refold with its extra '{extra}': in a clone of its repository, pip install '.[{extra}]'\n"
     )

@@ -47,6 +47,16 @@ def test_f22_an_environment_has_what_its_extras_name_and_nothing_else(tmp_path: 
     assert (named.returncode, named.stderr) == (0, "")
 
 
+def test_whoever_installs_is_told_where_from() -> None:
+    """Every page said "in a clone", and none how to get one."""
+    (address,) = set(re.findall(r"^git clone (.+) refold$", PROSE, re.MULTILINE))
+    assert address == "<address of this repository>"  # until it is public
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        if re.search(r"pip install '\.\[", text):
+            assert "git clone" in text or "start.md#get-it)" in text, name_of(page)
+
+
 def test_links_lead_somewhere() -> None:
     links = [
         (page, target)
