@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Literal, NamedTuple, get_args
 
+from refold.errors import EditError
 from refold.messages import Message
 
 
@@ -31,6 +32,14 @@ def edit_id(start: int, stop: int, tip: str, by: str) -> str:
     """Name an edit by place and maker, not by what it shows, so that a stub can say its name."""
     key = f"{start}:{stop}:{tip}:{by}".encode("utf-8", "surrogatepass")
     return blake2b(key, digest_size=8).hexdigest()
+
+
+def name_edit(edit: str | Edit) -> str:
+    """Return the id that names an edit. Raises `EditError` for what is neither."""
+    name = edit.id if isinstance(edit, Edit) else edit
+    if not isinstance(name, str):
+        raise EditError(f"name an edit by its id, as `view.edits` has it, not by {edit!r}")
+    return name
 
 
 Outcome = Literal["applied", "noop", "rejected", "degraded", "failed", "no_headroom"]

@@ -283,6 +283,14 @@ def test_attempts_tell_how_each_strategy_ended():
     )
 
 
+def test_an_edit_itself_is_as_good_as_its_id_to_take_back():
+    history, compact = conversation(60), refold.Compactor(STRATEGIES, refold.Budget(3_000, 1_500))
+    edit = compact(history).edits[-1]
+    with pytest.raises(refold.EditError, match=r"name an edit by its id, .* not by None"):
+        compact.revert(history, None)
+    assert edit not in compact.revert(history, edit).edits
+
+
 def test_a_store_that_refuses_leaves_no_trace():
     class Full(refold.MemoryStore):
         def save(self, edits):
@@ -462,6 +470,7 @@ def test_a_request_in_bytes_with_a_system_message_among_its_entries_is_known_aga
         ({"strategies": ["Summarize"]}, "a strategy is given with its settings"),
         ({"budget": 100}, "the budget must be a refold.Budget"),
         ({"store": "refold.db"}, "the store must be one"),
+        ({"model": 5}, "the model must be a name, such as 'claude-opus-5-5', not 5"),
     ],
 )
 def test_settings_of_another_type_are_reported_at_once(settings, said):
@@ -480,6 +489,9 @@ def test_only_a_preview_is_accepted_and_only_numbers_are_budgets():
         refold.Budget(trigger="1k", target=20)
     with pytest.raises(ValueError, match="to must be a whole number of at least 0, not '60k'"):
         refold.compact([], to="60k")
+    for act in (compact.preview, compact.compact_now):
+        with pytest.raises(ValueError, match="to must be a whole number of at least 0, not '4k'"):
+            act([{"role": "user", "content": "hi"}], to="4k")
 
 
 def test_a_repeated_result_whose_first_copy_is_hidden_does_not_take_the_request_over_its_goal() -> (

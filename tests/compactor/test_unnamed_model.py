@@ -7,9 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import refold
 from refold import Budget, Compactor, MemoryStore
 from refold.codecs.repair import check
 from refold.errors import ModelNotNamed
+from refold.session_files import demo_session
 from refold.strategies import ClearThinking, ClearToolResults, Summarize
 from tests.support.signed_histories import signed_histories
 
@@ -51,7 +53,7 @@ def test_f14_a_tool_loop_in_a_bare_list_keeps_the_thinking_of_its_turn_and_says_
 ):
     """AN-6: "thinking blocks in the latest assistant message cannot be modified" was what an older model answered."""
     history = loop(10)
-    with pytest.warns(ModelNotNamed, match="body, which names the model") as told:
+    with pytest.warns(ModelNotNamed, match="body, which names it") as told:
         view = compactor()(history)
     assert len(told) == 1
     assert view.edits
@@ -124,11 +126,44 @@ def test_f14_law_a_list_that_names_no_model_keeps_what_an_older_one_wants_back(
         before = after
 
 
-def test_a_model_without_a_known_window_and_a_budget_is_warned_of(caplog):
-    Compactor(model="house-model-1", budget=Budget(1_000, 500))
-    Compactor(model="claude-opus-5-5")
-    Compactor()
+def test_f14_a_call_that_names_the_model_is_not_warned_and_the_warning_says_how() -> None:
+    with pytest.warns(ModelNotNamed, match=r"model=\.\.\. of refold.compact"):
+        refold.compact(loop(10), to=1_000)
+    for model, kept in (("claude-opus-5-5", False), (OLDER, True)):
+        with warnings.catch_warnings(action="error"):
+            view = refold.compact(loop(10), to=1_500, model=model)
+        assert view.edits and view.profile.model == model
+        assert ("sig9" in thoughts(view.payload)) is kept
+
+
+# --- what the default budget cannot do for a model is said -------------------------------------
+
+
+def test_a_default_budget_that_can_do_nothing_for_a_model_is_warned_of_once(caplog):
+    history = [{"role": "user", "content": "Find the bug. " * 90} for _ in range(9)]
+    Compactor(model="house-model-1", budget=Budget(1_000, 500))(history)
+    Compactor(model="claude-opus-5-5")(history)
+    by_hand = Compactor()
+    by_hand({"model": "claude-opus-5-5", "messages": history})
+    by_hand.compact(history, budget=Budget(10**6, 10**6))
+    by_hand.compact_now(history)
     assert not caplog.records
-    Compactor(model="house-model-1")
+    for body in (history, {"model": "house-model-1", "messages": history}):
+        by_hand(body)
+        by_hand([*history, history[0]] if body is history else body)
+    assert {record.name for record in caplog.records} == {"refold"}
+    unnamed, unknown = (record.getMessage() for record in caplog.records)
+    assert unnamed.startswith("no model is named") and "Compactor(model=...)" in unnamed
+    assert unknown.startswith("no window is known for the model 'house-model-1'")
+    assert unknown.endswith("nor prices: give a budget, else nothing of it is compacted")
+
+
+def test_a_model_whose_prices_alone_are_known_is_compacted_when_that_pays_and_the_log_agrees(
+    caplog,
+):
+    """It said that nothing would be compacted, and compacted."""
+    history = demo_session()
+    view = Compactor(model="gpt-5.1-codex")(history)
+    assert view.tokens < 20_000 and view.tokens_unedited > 200_000
     (record,) = caplog.records
-    assert record.name == "refold" and "no window is known for the model" in record.getMessage()
+    assert "it is compacted when that pays, but not for being nearly full" in record.getMessage()

@@ -1041,6 +1041,12 @@ def test_edits_are_found_by_beginnings_of_ids_as_long_as_they_are_unique():
     by_ids = {edit.id: edit for edit in view.edits}
     assert view.find_all(by_ids) == list(by_ids.values())
     assert view.find_all(id[:12] for id in by_ids) == list(by_ids.values())
+    assert view.find_all(view.edits) == list(view.edits)
+    edit = view.edits[-1]
+    assert view.unfold(edit) == view.unfold(edit.id) and view.revert(edit) == view.revert(edit.id)
+    for wrong in (None, 5):
+        with pytest.raises(refold.EditError, match=f"name an edit by its id, .* not by {wrong}"):
+            view.unfold(wrong)
     for wrong in ("", "xyz"):
         with pytest.raises(refold.EditError, match="no edit"):
             view.find_all([wrong])

@@ -387,6 +387,11 @@ def test_recall_works_on_what_a_compactor_returns_and_unfold_gives_the_wire_entr
         view.unfold("nothing")
 
 
+def test_a_query_is_a_text() -> None:
+    with pytest.raises(ValueError, match="the query must be a text, not 5"):
+        recall(folded_view(), 5)
+
+
 def test_f21_the_tool_says_that_more_matches_than_it_gives() -> None:
     view = folded_view()
     some, whole = (

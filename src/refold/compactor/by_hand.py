@@ -15,7 +15,7 @@ from refold.compactor.late_edits import (
     find_thinking_copies,
 )
 from refold.compactor.loading import Schedule, load
-from refold.compactor.run import TurnOptions, TurnSteps, flush_memory, new_edits, run_turn
+from refold.compactor.run import TurnSteps, flush_memory, force_turn, new_edits, run_turn
 from refold.compactor.settings import Settings
 from refold.core.view import View
 from refold.edits import Attempt, Edit, Loss, Losses, LossKind
@@ -86,7 +86,7 @@ class Preview:
         texts = ((edit.id, _summary_of(edit)) for edit in self.edits)
         return {id: text for id, text in texts if text is not None}
 
-    def amend(self, id: str, text: str) -> "Preview":
+    def amend(self, id: str | Edit, text: str) -> "Preview":
         """Return this preview with another *text* in the summary that the edit *id* (or a unique
         beginning of it) shows. The text is wrapped as any summary; the edit keeps its id.
 
@@ -136,10 +136,10 @@ def preview(
     settings: Settings, cache: ConversationCache, history: Any, to: int | None, actor: str
 ) -> TurnSteps[Preview]:
     """Compact *history* and keep nothing of it, as `Compactor.preview`."""
+    options = force_turn(to, actor=actor, keep=False)
     payload, cached = cache.open(history)
     before = yield from load(settings, cached, payload)
     settings = settings.fit(before.view)
-    options = TurnOptions(actor, forced=True, to=to, keep=False)
     after = yield from run_turn(settings, Schedule.of(settings), before, options)
     return Preview(before.view, after.view, tuple(new_edits(before, after)))
 
@@ -178,7 +178,11 @@ def accept(
 
 
 def revert(
-    settings: Settings, cache: ConversationCache, history: Any, ids: Sequence[str], actor: str
+    settings: Settings,
+    cache: ConversationCache,
+    history: Any,
+    ids: Sequence[str | Edit],
+    actor: str,
 ) -> View:
     """Take stored edits of *history* back, as `Compactor.revert`."""
     store, (payload, cached) = settings.store, cache.open(history)

@@ -6,7 +6,7 @@ from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from refold.budget.budget import Budget, Check
+from refold.budget.budget import Budget, Check, default_budget
 from refold.codecs.codec import Codec, Payload, split_payload
 from refold.codecs.detect import fields_of, recognize
 from refold.compactor import by_hand
@@ -15,10 +15,11 @@ from refold.compactor.calibration import Reports, reports_for
 from refold.compactor.conversations import ConversationCache, ConversationState, Session
 from refold.compactor.hooks import After, Before, OnEvent
 from refold.compactor.loading import Schedule, count_pending, is_quiet, load
-from refold.compactor.run import TurnOptions, TurnSteps, run_turn
-from refold.compactor.settings import Settings, budget_for, default_strategies
+from refold.compactor.run import TurnOptions, TurnSteps, force_turn, run_turn
+from refold.compactor.settings import Settings, default_strategies
 from refold.core.strategy import Strategy
 from refold.core.view import View
+from refold.edits import Edit
 from refold.errors import require_int
 from refold.models.driver import Asker, AsyncAsker, Effect, adrive, drive, require_asker
 from refold.stores.store import LedgerRow, LedgerStore, MemoryStore, Store, as_ledger_store
@@ -72,7 +73,7 @@ class Compactor:
         self.ask = require_asker(ask)
         self.settings = Settings(
             default_strategies() if strategies is None else tuple(strategies),
-            budget_for(model) if budget is None else budget,
+            default_budget() if budget is None else budget,
             store,
             format,
             model,
@@ -177,7 +178,7 @@ class Compactor:
         """Compact whatever the trigger says and whatever failed before: down to *to* tokens, else
         to the budget's target, else by the budget's `progress` at least. *actor* is who wants it,
         for the ledger. A `Fallback` is asked although its breaker is open."""
-        options = TurnOptions(actor, forced=True, to=to, pending=pending)
+        options = force_turn(to, actor=actor, pending=pending)
         return drive(self._run_turn(history, options), _manual_asker(self.ask))
 
     async def acompact_now(
@@ -190,7 +191,7 @@ class Compactor:
         actor: str = "manual",
     ) -> View:
         """As `compact_now`, for async code."""
-        run = self._run_turn(history, TurnOptions(actor, forced=True, to=to, pending=pending))
+        run = self._run_turn(history, force_turn(to, actor=actor, pending=pending))
         return await adrive(run, _manual_asker(ask or self.ask))
 
     def preview(self, history: Any, *, to: int | None = None, actor: str = "manual") -> Preview:
@@ -221,8 +222,8 @@ class Compactor:
         """
         return by_hand.accept(self.settings, self._cache, preview, actor, self.ask)
 
-    def revert(self, history: Any, *ids: str, actor: str = "manual") -> View:
-        """Take stored edits back for good (all, without *ids*).
+    def revert(self, history: Any, *ids: str | Edit, actor: str = "manual") -> View:
+        """Take stored edits back for good (all, without *ids*; an edit stands for its own id).
 
         An edit of a local strategy comes back by itself, so the message itself is stored as what to
         show. If thinking is bound to what stood before it (AN-7), signed thinking from the first
@@ -264,6 +265,8 @@ class Compactor:
         budget = options.budget or settings.budget
         state = yield from load(settings, cached, payload, budget)
         if settings.has_default_strategies or settings.has_default_budget:
+            if not options.forced and options.budget is None:
+                settings.warn_of(state.view.profile.model)
             settings = settings.fit(state.view)
             budget = options.budget or settings.budget
         if options.forced or not is_quiet(state, budget, pending):

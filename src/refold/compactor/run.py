@@ -36,7 +36,7 @@ from refold.core.strategy import (
 )
 from refold.core.view import View
 from refold.edits import Attempt, Edit
-from refold.errors import EditError, ModelNotNamed
+from refold.errors import EditError, ModelNotNamed, require_int
 from refold.models.driver import Effect, call_safely
 
 if TYPE_CHECKING:  # a memory is seldom given, and takes long to import
@@ -189,6 +189,14 @@ class TurnOptions(NamedTuple):
     """In place of the compactor's."""
     pending: Any = None
     """What is about to be added, as for `count_pending`."""
+
+
+def force_turn(to: int | None, **options: Any) -> TurnOptions:
+    """Return the options of a compaction that a user starts, down to *to* tokens. Raises ValueError
+    if that is no number of tokens."""
+    if to is not None:
+        require_int(0, to=to)
+    return TurnOptions(forced=True, to=to, **options)
 
 
 def run_turn(

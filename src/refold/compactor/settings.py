@@ -38,10 +38,12 @@ from refold.summarizers.model import ModelSummary
 from refold.summarizers.model.prompt import Prompt
 from refold.summarizers.placement import TaggedMemory
 from refold.tokens.count import Counter
-from refold.tokens.model_table import find_window
+from refold.tokens.model_table import find_rates, find_window
 
 if TYPE_CHECKING:  # a memory is seldom given, and takes long to import
     from refold.memory import MemoryFlush
+
+_log = logging.getLogger("refold")
 
 # --- settings -------------------------------------------------------------------------------------
 
@@ -83,6 +85,10 @@ class Settings:
             raise ValueError(
                 "the store must be one, such as refold.SQLiteStore('refold.db'), "
                 f"not {self.store!r}"
+            )
+        if not isinstance(self.model, str):
+            raise ValueError(  # noqa: TRY004 - as for all settings
+                f"the model must be a name, such as 'claude-opus-5-5', not {self.model!r}"
             )
         require_callable_or_none(before=self.before, after=self.after, on_event=self.on_event)
 
@@ -130,6 +136,18 @@ class Settings:
         """Settings that were made to fit, by their goal."""
         return {}
 
+    def warn_of(self, model: str) -> None:
+        """Log, once for each *model*, what the default budget cannot do for it."""
+        if self.has_default_budget and model not in self._models_seen:
+            self._models_seen.add(model)
+            if gap := describe_gap(model):
+                _log.warning("%s", gap)
+
+    @cached_property
+    def _models_seen(self) -> set[str]:
+        """Models that were warned of, or need not be."""
+        return set()
+
     def emit(self, event: Event) -> None:
         """Pass an event on to the listener."""
         if self.on_event is not None:
@@ -164,15 +182,25 @@ def _accepts_since(strategy: Strategy) -> bool:
 
 # --- defaults -------------------------------------------------------------------------------------
 
-_log = logging.getLogger("refold")
 
-
-def budget_for(model: str) -> Budget:
-    """Return the default budget. Logs a warning if it can do nothing for the *model* that is
-    named."""
-    if model and (table := find_window(model)).window is None:
-        _log.warning("%s: give a budget, else nothing of it is compacted", table.reason)
-    return default_budget()
+def describe_gap(model: str) -> str:
+    """Say what the default budget cannot do for *model*; an empty text if it can do all. It acts by
+    prices and by the window."""
+    table = find_window(model)
+    if table.window is not None:
+        return ""
+    if find_rates(model) is not None:
+        return (
+            f"{table.reason}: it is compacted when that pays, but not for being nearly full. "
+            "Give a budget with a window"
+        )
+    if model:
+        return f"{table.reason}, nor prices: give a budget, else nothing of it is compacted"
+    return (
+        "no model is named, so neither its window nor its prices are known: name it "
+        "(Compactor(model=...), or the request's body in place of its list of messages) "
+        "or give a budget, else nothing is compacted"
+    )
 
 
 def default_strategies(target: int | None = None) -> tuple[Strategy, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 from refold.codecs.codec import Payload
 from refold.core.edit_stack import EditStack, Piece, VisibleEdit, check_edit, flatten, render
 from refold.core.profile import CountedTranscript, Profile, ViewItem
-from refold.edits import Attempt, Edit, Losses, edit_id
+from refold.edits import Attempt, Edit, Losses, edit_id, name_edit
 from refold.errors import EditError
 from refold.messages import Message
 from refold.transcript import AppendLog, Transcript
@@ -215,10 +215,11 @@ class View:
             stack.add(edit, tokens.get(id(edit)))
         return self.with_stack(stack)
 
-    def revert(self, *ids: str) -> "View":
-        """Return this view without the edits of these ids or unique beginnings of ids.
+    def revert(self, *ids: str | Edit) -> "View":
+        """Return this view without these edits, given themselves or by their ids or unique
+        beginnings of ids.
 
-        Without ids all edits go. Raises `EditError` for an id that is none of its edits.
+        Without ids all edits go. Raises `EditError` for what is none of its edits.
         """
         reverted = {edit.id for edit in (self.find_all(ids) if ids else self.edits)}
         estimate = self.base.total_tokens
@@ -268,15 +269,16 @@ class View:
         """Return the short id an edit will have, for a stub that says how to unfold it."""
         return edit_id(start, stop, self._tip(stop), by)[:8]
 
-    def find(self, id: str) -> Edit:
+    def find(self, id: str | Edit) -> Edit:
         """Return the edit with this id or unique beginning of an id. Raises `EditError`."""
         return self.find_all((id,))[0]
 
-    def find_all(self, ids: Iterable[str]) -> list[Edit]:
-        """Return the edits with these ids or unique beginnings of ids. Raises `EditError`."""
+    def find_all(self, ids: Iterable[str | Edit]) -> list[Edit]:
+        """Return the edits with these ids or unique beginnings of ids; an edit stands for its own
+        id. Raises `EditError`."""
         edits = {edit.id: edit for edit in self.edits}
         names, matches = sorted(edits), list[Edit]()
-        for id in ids:
+        for id in map(name_edit, ids):
             at = bisect_left(names, id)
             alike = [name for name in names[at : at + 2] if id and name.startswith(id)]
             if len(alike) != 1:
@@ -285,7 +287,7 @@ class View:
             matches.append(edits[alike[0]])
         return matches
 
-    def unfold(self, id: str) -> list[Any]:
+    def unfold(self, id: str | Edit) -> list[Any]:
         """Return what an edit hides: wire entries if the view came from a payload, else messages.
 
         Raises `EditError`.

@@ -218,8 +218,11 @@ def recall(
     Chinese, Japanese and Korean words of any length are found. A query without letters or digits,
     or whose words are nowhere, is searched as a string; nothing in it is syntax. *width* is the
     length of a snippet in characters. With an *index* that is reused, only newly hidden messages
-    cost time; without, one is made for this search. Raises `StoreError` if the index's file fails.
+    cost time; without, one is made for this search. Raises ValueError for a query that is no text,
+    `StoreError` if the index's file fails.
     """
+    if not isinstance(query, str):
+        raise ValueError(f"the query must be a text, not {query!r}")  # noqa: TRY004 - as elsewhere
     hidden = find_hidden(view)
     if not hidden or not query.strip() or limit <= 0:
         return ()
