@@ -287,15 +287,21 @@ def _manual_asker(ask: Any) -> Any:
 
 
 def compact(
-    history: Any, to: int, *, store: Store | None = None, format: str | Codec | None = None
+    history: Any,
+    to: int,
+    *,
+    model: str = "",
+    store: Store | None = None,
+    format: str | Codec | None = None,
 ) -> View:
     """Return a view of *history* of at most *to* tokens, if the default strategies can make it so
     small.
 
     *history* is a list of messages, a request body or its JSON text, in any of the five formats
     (docs/formats.md); *format* names it if its shape should not decide. It is left alone: send the
-    view's `payload`. With a *store* the edits made now are used again next time. No model is asked.
-    `view.tokens` says whether it fits; `view.attempts` what was done.
+    view's `payload`. *model* names the model that it goes to, if the history does not: by it tokens
+    are counted, and signed thinking stays or goes. No model is asked. With a *store* the edits made
+    now are used again next time. `view.tokens` says whether it fits; `view.attempts` what was done.
 
     Not for loops: called anew for a history that grows, it decides anew and breaks the prompt cache
     nearly every time. Keep one `Compactor(model=...)` there, which compacts when that pays.
@@ -304,4 +310,5 @@ def compact(
     conversation, `StoreError` if the store fails.
     """
     require_int(0, to=to)
-    return Compactor(default_strategies(to), Budget(to, to), store, format=format)(history)
+    compactor = Compactor(default_strategies(to), Budget(to, to), store, model=model, format=format)
+    return compactor(history)

@@ -165,9 +165,8 @@ MAX_ROUNDS = 100
 NAME_THE_MODEL = (
     "signed thinking of the current turn stays as it is behind what was compacted: no model is "
     "named, and models since Claude Opus 5.5 refuse it there (AN-7) where older ones refuse a "
-    "request without it (AN-6). Give the request's body, which names the model, in place of its "
-    "list of messages, or name it yourself (Compactor(model=...)), or give a codec with rules "
-    "(refold.codecs.codec.with_rules)"
+    "request without it (AN-6). Name it (model=... of refold.compact or refold.Compactor), or give "
+    "the request's body, which names it, in place of its list of messages"
 )
 
 T = TypeVar("T")
