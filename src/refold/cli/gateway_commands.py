@@ -1,9 +1,10 @@
 """The commands of the gateway: `refold serve` runs it, `refold prune` clears its store, and
 `refold report` says what its calls cost."""
 
+import os
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
+from click.core import ParameterSource
 
 from refold import gateway
 from refold.cli import terminal
 from refold.cli.options import GATEWAY_STORE, JSON, start_of
-from refold.cli.places import PLACE, data_directory, find_store
+from refold.cli.places import PLACE, STORE, data_directory, find_store
 from refold.cli.terminal import Line, clean, plural, table, tokens
 from refold.gateway.ledger.entry import (
     DOLLAR,
@@ -275,20 +277,35 @@ def prune(store: str, older: str, as_json: bool) -> int:
     help="A row for each of these.",
 )
 @JSON
-def report(store: str, since: float, by: Grouping, as_json: bool) -> int:
+@click.pass_context
+def report(context: click.Context, store: str, since: float, by: Grouping, as_json: bool) -> int:
     """Show what the gateway's calls cost and what it saved.
 
     Works while gateways write. Money saved is negative where compaction cost more than it saved.
     """
     first = hour_of(since)
-    ledger = open_ledger(store, fresh=False)
-    result = build_report(ledger.entries(first), by, first)
-    ledger.close()
+    is_option = context.get_parameter_source("store") is not ParameterSource.DEFAULT
+    is_named = is_option or bool(os.environ.get(STORE))  # a name may be misspelt
+    is_used = is_named or has_ledger(store)
+    result = _read_report(store, by, first) if is_used else build_report((), by, first)
     if as_json:
         terminal.print_json(report_as_json(result))
-    else:
+    elif is_used:
         terminal.print_lines(_report_lines(result))
+    else:
+        place = terminal.short_path(Path(store).absolute())
+        terminal.print_lines(
+            [
+                Line(f"no calls were booked: no gateway has written to {place} yet"),
+                Line("refold run COMMAND starts one for a command, refold serve one for a team"),
+            ]
+        )
     return 0
+
+
+def _read_report(store: str, by: Grouping, first: int) -> Report:
+    with closing(open_ledger(store, fresh=False)) as ledger:
+        return build_report(ledger.entries(first), by, first)
 
 
 def _report_lines(report: Report) -> Iterator[Line]:

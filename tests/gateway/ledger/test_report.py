@@ -160,7 +160,7 @@ def test_without_an_option_the_store_is_the_one_of_the_environment(place) -> Non
     command = [sys.executable, "-m", "refold", "report", "--json"]
     elsewhere = directory / "elsewhere"
     elsewhere.mkdir()
-    for extra, code in (({"REFOLD_STORE": store}, 0), ({}, 2)):
+    for extra, calls in (({"REFOLD_STORE": store}, 1), ({}, 0)):
         known = (
             {name: value for name, value in os.environ.items() if name != "REFOLD_STORE"}
             | {"XDG_DATA_HOME": str(elsewhere)}
@@ -169,8 +169,8 @@ def test_without_an_option_the_store_is_the_one_of_the_environment(place) -> Non
         done = subprocess.run(
             command, cwd=elsewhere, env=known, capture_output=True, text=True, check=False
         )
-        assert done.returncode == code, done.stderr
-        assert code or json.loads(done.stdout)["total"]["calls"] == 1
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["total"]["calls"] == calls
 
 
 def test_transcripts_are_kept_of_their_tenant_without_its_key(place) -> None:
@@ -234,3 +234,23 @@ def test_for_people_it_says_that_the_brake_holds(tmp_path) -> None:
     done = CliRunner().invoke(refold, ["report", "--store", store])
     assert "the brake: 2 hidden results of 1.2k tokens fetched again" in done.output
     assert "$0.0100 is charged for it" in done.output
+
+
+def test_where_no_gateway_has_run_yet_the_report_says_so(tmp_path, monkeypatch) -> None:
+    """It was an error for whoever had only looked at `refold run --print`. A store that is named
+    may be misspelt."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("XDG_DATA_HOME", "REFOLD_STORE"):
+        monkeypatch.delenv(name, raising=False)
+    done = CliRunner().invoke(refold, ["report"])
+    assert done.exit_code == 0
+    assert done.output.splitlines()[0].startswith(
+        "no calls were booked: no gateway has written to "
+    )
+    total = json.loads(CliRunner().invoke(refold, ["report", "--json"]).output)["total"]
+    assert (total["calls"], total["saved"]) == (0, 0)
+    named = CliRunner().invoke(refold, ["report", "--store", "refold.db"])
+    by_variable = CliRunner().invoke(refold, ["report"], env={"REFOLD_STORE": "refold.db"})
+    assert isinstance(named.exception, StoreError) and isinstance(by_variable.exception, StoreError)
+    assert list(tmp_path.iterdir()) == []
