@@ -1,25 +1,32 @@
-"""The console lines of docs/start.md work, and links lead to headings."""
+"""Who comes by a door finds that it works, and links lead to headings."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from tests.support.cli_lines import check_example, make_sessions, typed_lines
-from tests.support.pages import ROOT, code_blocks
+from tests.support.cli_lines import follow_door
+from tests.support.pages import ROOT, texts_by_door
 
-START = ROOT / "docs" / "start.md"
+DOORS = {
+    (page, door): text
+    for page in ("docs/start.md",)
+    for door, text in texts_by_door(ROOT / page).items()
+}
 
 
 @pytest.mark.slow
-def test_the_lines_of_start_work(tmp_path: Path) -> None:
-    directory = make_sessions(tmp_path)
-    (toml,) = (code for _, code in code_blocks(START, "toml"))
-    (directory / "refold.toml").write_text(toml, encoding="utf-8")
-    for line in typed_lines(START):
-        name, _, command = line.rpartition(" refold ")
-        env = dict([name.split("=", 1)]) if "=" in name else {}
-        check_example(f"refold {command}" if env else line, directory, env)
+@pytest.mark.parametrize(("page", "door"), DOORS)
+def test_who_comes_by_a_door_needs_no_other(page: str, door: str, tmp_path: Path) -> None:
+    """Blocks once ran in one namespace, among files that the tests had made: what another door had
+    imported, and a file before the block that writes it, went unnoticed."""
+    follow_door(DOORS[page, door], tmp_path)
+
+
+def test_a_page_with_doors_has_three() -> None:
+    assert len(DOORS) == 3 * len({page for page, _ in DOORS})
+    text = DOORS["docs/start.md", "I run a coding agent"]
+    assert "git clone" in text and "## I run a team" not in text and "refold serve" not in text
 
 
 def test_every_heading_that_a_link_names_is_there() -> None:

@@ -19,7 +19,7 @@ from refold.gateway.ledger.entry import EntryKey, Sums, hour_of
 from refold.gateway.ledger.writer import open_ledger
 from refold.session_files import demo_session
 from refold.stores import open_store
-from tests.support.pages import code_blocks
+from tests.support.pages import code_blocks, read_blocks
 
 SHELL = f'refold() {{ "{sys.executable}" -W error -m refold "$@"; }}; '
 
@@ -98,12 +98,32 @@ def run_in_process(line: str, directory: Path, **env: str) -> Run:
         return Run(code, out.getvalue().decode(), err.getvalue().decode())
 
 
+def follow_door(text: str, directory: Path) -> None:
+    """Do what a page's *text* says, from top to bottom, in an empty *directory*: run its Python in
+    one namespace, write its `refold.toml`, type its lines."""
+    names: dict[str, object] = {"__name__": "docs"}
+    for line, language, code in read_blocks(text):
+        if language == "python":
+            with contextlib.chdir(directory):
+                exec(compile("\n" * (line - 1) + code, "the page", "exec"), names)
+        elif language == "toml":
+            (directory / "refold.toml").write_text(code, encoding="utf-8")
+        elif language == "console":
+            for typed in code.splitlines():
+                if typed.startswith("$ "):
+                    check_example(typed[2:], directory, {})
+
+
 PROCESSES = ("refold", "refold check broken.json   # exit code 1")
 """Lines that run as real processes, beside those that need a shell."""
+_STARTS = re.compile(r"refold run (?!--print)")
+"""How a line begins that starts a gateway for a command."""
+_NEEDS_SHELL = re.compile(rf"[A-Z_]+=|{_STARTS.pattern}")
+"""The first of these sets a variable for a command."""
 
 
 def needs_shell(line: str) -> bool:
-    return line in PROCESSES or "|" in line or ">" in line
+    return line in PROCESSES or "|" in line or ">" in line or bool(_NEEDS_SHELL.match(line))
 
 
 def check_example(line: str, directory: Path, fixed: dict[str, str]) -> None:
@@ -112,6 +132,8 @@ def check_example(line: str, directory: Path, fixed: dict[str, str]) -> None:
     comment = re.search(r"# exit code (\d)", line)
     assert done.code == (int(comment[1]) if comment else 0), f"{line}\n{done.out[-500:]}{done.err}"
     assert done.out or ">" in line or "-o" in line, line
+    if _STARTS.match(line):
+        assert re.search(r"its page is http://\S+/refold/$", done.err, re.MULTILINE), done.err
     if line.endswith("--json"):
         json.loads(done.out)
 

@@ -12,15 +12,15 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 import refold
-from tests.support.pages import ROOT, code_blocks
+from tests.support.pages import ROOT, read_blocks, texts_by_door
 
 _INSTALL = re.compile(r"pip install '\.\[([\w,-]+)\]'")
 _PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
 
-def extras_before(page: Path, line: int) -> frozenset[str]:
-    """Collect the extras of the install commands above *line* of *page*."""
-    above = page.read_text("utf-8").splitlines()[: line - 1]
+def extras_before(text: str, line: int) -> frozenset[str]:
+    """Collect the extras of the install commands above *line* of a page's *text*."""
+    above = text.splitlines()[: line - 1]
     return frozenset(
         extra for names in _INSTALL.findall("\n".join(above)) for extra in names.split(",")
     )
@@ -30,11 +30,18 @@ def code_by_extras(page: Path) -> Iterator[tuple[frozenset[str], str]]:
     """Split *page* into sets of extras and the Python code that has to run with only these.
 
     Each code begins at the top of the page and ends before more extras are named; the last is the
-    whole page. Lines keep their numbers.
+    whole page. Each door of the page is read by itself. Lines keep their numbers.
     """
+    for text in texts_by_door(page).values():
+        yield from _split_by_extras(text)
+
+
+def _split_by_extras(text: str) -> Iterator[tuple[frozenset[str], str]]:
     code, extras = "", frozenset[str]()
-    for line, block in code_blocks(page, "python"):
-        named = extras_before(page, line)
+    for line, language, block in read_blocks(text):
+        if language != "python":
+            continue
+        named = extras_before(text, line)
         if code and named != extras:
             yield extras, code
         extras = named
