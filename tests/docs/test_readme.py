@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli_lines import follow_door
-from tests.support.pages import ROOT, texts_by_door
+from tests.support.cli_lines import follow_door, run_as_process
+from tests.support.pages import ROOT, code_blocks, texts_by_door
 
 DOORS = {
     (page, door): text
@@ -21,6 +21,27 @@ def test_who_comes_by_a_door_needs_no_other(page: str, door: str, tmp_path: Path
     """Blocks once ran in one namespace, among files that the tests had made: what another door had
     imported, and a file before the block that writes it, went unnoticed."""
     follow_door(DOORS[page, door], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        (('store = "refold.db"', 'sotre = "refold.db"'), "sotre"),
+        (('preset = "openai"', 'preset = "openia"'), "openia"),
+        (("workers = 2", "workers = -2"), "workers"),
+        (("workers = 2", "workers = "), "line 3"),
+    ],
+)
+def test_check_names_what_is_wrong_in_the_file(
+    change: tuple[str, str], names: str, tmp_path: Path
+) -> None:
+    """As start.md says: the key, or the line where it is no TOML."""
+    (toml,) = (code for _, code in code_blocks(ROOT / "docs" / "start.md", "toml"))
+    assert change[0] in toml
+    (tmp_path / "refold.toml").write_text(toml.replace(*change), encoding="utf-8")
+    token = {"REFOLD_ADMIN_TOKEN": "at-least-sixteen-characters"}
+    done = run_as_process("refold serve --config refold.toml --check", tmp_path, **token)
+    assert done.code == 2 and names in done.err and "refold.toml" in done.err, done.err
 
 
 def test_a_page_with_doors_has_three() -> None:
