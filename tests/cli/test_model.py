@@ -137,6 +137,26 @@ def test_a_failing_model_is_reported_and_rules_summarise(file) -> None:
     assert "no such model" in refold("history", file).out
 
 
+@pytest.mark.parametrize("to", ["20k", "8k"])
+def test_b8_rules_have_the_room_that_they_have_without_a_model_if_it_fails(to, file) -> None:
+    """A session came down to 38,104 tokens of 60,000, with less than half of the summary."""
+    by_rules = compact(file, "--dry-run", to=to)
+    with ScriptedProvider(lambda _: Reply("no such model", status=404)) as server:
+        failed = compact(file, "--dry-run", *at(server), to=to)
+    with ScriptedProvider(["All is well."]) as server:
+        formless = compact(file, "--dry-run", *at(server), to=to)
+    assert by_rules["tokens"] == failed["tokens"] == formless["tokens"]
+    (reason,) = (row["reason"] for row in formless["strategies"] if row["outcome"] == "degraded")
+    assert reason.endswith(f"missing headings: {', '.join(HEADINGS)}")
+
+
+def test_any_text_will_do_if_no_headings_are_asked_for(file) -> None:
+    any_text = "SummarizeTo(summarizer=ModelSummary(headings=()))"
+    with ScriptedProvider(["All is as it was agreed."]) as server:
+        done = compact(file, *at(server), "--strategy", any_text)
+    assert done["calls"] == 1 and "as it was agreed" in refold("view", file).out
+
+
 def test_a_failure_that_passes_is_tried_again(file) -> None:
     with ScriptedProvider([Reply("slow down", status=429, retry_after=0), SUMMARY]) as server:
         done = compact(file, *at(server))

@@ -164,7 +164,7 @@ def compact_session(
 ) -> Compaction:
     """Compact one session, or try to, as *plan* says."""
     to = plan.target(edited)
-    strategies = plan.adapt(model.strategies(plan.strategies, edited.view, to), edited.view)
+    strategies = plan.adapt(model.strategies(plan.strategies, to), edited.view)
     action: Action = "preview" if plan.preview else "compact"
     preview, rows = try_strategies(edited, strategies, to, ask=ask, actor=plan.actor, action=action)
     savings = find_savings(edited.view, preview.view, strategies)

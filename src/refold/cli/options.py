@@ -26,13 +26,11 @@ from refold.codecs.detect import CODECS
 from refold.codecs.json_text import dump
 from refold.compactor.settings import default_strategies, parse_strategy
 from refold.core.strategy import Answer, Ask, Strategy
-from refold.core.view import View
 from refold.gateway.settings import parse_duration
 from refold.models.driver import Asker
 from refold.models.model import Price
 from refold.session_files.edited import EditedSession
 from refold.session_files.source import LEAST_ID
-from refold.strategies import ClearToolInputs, ClearToolResults, Summarize
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.model import ModelSummary
 
@@ -195,7 +193,7 @@ ACTOR = click.option(
     "--actor",
     metavar="NAME",
     default=user,
-    help="Who wants it, for the ledger. Default: your login.",
+    help="Who wants it; refold history shows it. Default: your login.",
 )
 _SESSION_OPTIONS = (
     click.option(
@@ -328,16 +326,15 @@ class ModelOptions:
         client = kind.make_client(**settings) if settings else None
         return kind(client, model=name, price=self.prices)
 
-    def strategies(self, named: Sequence[Strategy], view: View, to: int) -> tuple[Strategy, ...]:
+    def strategies(self, named: Sequence[Strategy], to: int) -> tuple[Strategy, ...]:
         """Return the named strategies, else the default ones; the model writes their summaries."""
+        strategies = tuple(named) or default_strategies(to)
         if not self.name:
-            return tuple(named) or default_strategies(to)
+            return strategies
         summary = ModelSummary(instructions=self.instructions)
         if self.window is not None:
             summary = replace(summary, window=self.window)
-        if named:
-            return tuple(with_summarizer(strategy, summary) for strategy in named)
-        return _one_question(view, to, summary)
+        return tuple(with_summarizer(strategy, summary) for strategy in strategies)
 
 
 def with_summarizer(strategy: Strategy, summary: ModelSummary) -> Strategy:
@@ -349,19 +346,6 @@ def with_summarizer(strategy: Strategy, summary: ModelSummary) -> Strategy:
     if inner is not None:
         changes["strategy"] = with_summarizer(inner, summary)
     return replace(strategy, **changes) if changes else strategy  # type: ignore[type-var]
-
-
-def _one_question(view: View, to: int, summary: ModelSummary) -> tuple[Strategy, ...]:
-    """Return the default strategies with one summary that keeps the largest tail that fits.
-
-    So one question is enough. If it is not, results are cleared before another is asked.
-    """
-    without_summaries, max_tokens = default_strategies(to)[:3], max(600, min(4_000, to // 10))
-    share = 0.9 * (to - view.profile.fixed_tokens - max_tokens) / max(1, view.estimate)
-    keep = round(min(0.8, max(0.05, share)), 2)
-    first = Summarize(keep=keep, max_tokens=max_tokens, summarizer=summary)
-    last = Summarize(keep=8, max_tokens=max_tokens, summarizer=summary)
-    return (*without_summaries, first, ClearToolResults(keep=3), ClearToolInputs(keep=3), last)
 
 
 def _with_status(model: Asker, name: str) -> Asker:

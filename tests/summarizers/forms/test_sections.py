@@ -76,6 +76,14 @@ def test_reading_never_raises(form, text):
     assert found is None or form.parse(form.render(found)) == found
 
 
+def test_the_missing_headings_are_listed() -> None:
+    whole = HANDOVER.template
+    first, *_, last = (heading.title for heading in HANDOVER.headings if heading.required)
+    assert HANDOVER.list_missing(whole) == []
+    lacking = whole.replace(f"## {first}\n", "").replace(f"## {last}\n", "")
+    assert HANDOVER.list_missing(lacking) == [first, last]
+
+
 @pytest.mark.parametrize("title", [h.title for h in HANDOVER.headings])
 def test_conformance_34_an_answer_without_a_required_heading_is_none(title):
     """S4-10: each of the five must be there, if only to say none."""

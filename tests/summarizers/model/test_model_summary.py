@@ -148,6 +148,15 @@ def test_a_failed_answer_falls_back_with_its_reason():
     assert "HTTP 529: overloaded" in compaction.attempts[0].reason
 
 
+def test_an_answer_that_lacks_headings_is_told_which():
+    missing = f"missing headings: {HEADINGS[1]}, {HEADINGS[4]}"
+    lacking = "\n".join(f"## {title}\n- as agreed" for title in HEADINGS if title not in missing)
+    model = ScriptedModel([lacking, lacking])
+    (attempt,) = run(model, ModelSummary()).attempts
+    assert attempt.reason.endswith(missing) and missing in model.asked[1].prompt
+    assert run(ScriptedModel([lacking, GOOD]), ModelSummary()).attempts[0].outcome == "applied"
+
+
 def test_a_fallback_may_be_another_model():
     def by_hand(view, start, stop, max_tokens):
         answer = yield Ask("Say it in one line.")

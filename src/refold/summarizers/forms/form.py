@@ -3,7 +3,7 @@ what models answer."""
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
 Value = TypeVar("Value")
@@ -38,6 +38,15 @@ class Form(Protocol[Value]):
     def shorten(self, value: Value, /) -> Value | None:
         """Return the value without the one thing that matters least; None where the rest must
         stay."""
+
+
+def describe_fault(form: Form[Any], text: str) -> str:
+    """Say why *text* has no value in *form*; what it lacks, if the form can tell: by a method
+    `list_missing`, which takes the text and returns headings."""
+    list_missing: Callable[[str], Sequence[str]] | None = getattr(form, "list_missing", None)
+    missing = ", ".join(list_missing(text)) if list_missing is not None else ""
+    fault = "it does not have the form that was asked for"
+    return f"{fault}; missing headings: {missing}" if missing else fault
 
 
 # --- JSON objects: in fences, in prose, with small faults ---------------------------------------

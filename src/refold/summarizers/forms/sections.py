@@ -1,7 +1,7 @@
 """Markdown summaries: fixed headings, a list under each (conformance 34)."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeVar
 
@@ -137,15 +137,27 @@ class SectionsForm:
         """Return the sections in *text*; None where a required heading is missing, or nothing is
         said. Headings of any level are read, bold and numbered ones too; other headings are
         content."""
-        bodies: dict[str, list[str]] = {}
-        for title, line in self._lines(strip_scratchpads(text, self._pattern())):
-            bodies.setdefault(title, [""]).append(line)
-        if any(heading.required and heading.title not in bodies for heading in self.headings):
+        bodies = self._read_bodies(text)
+        if self._missing_from(bodies):
             return None
         value = self._sections(
             (title, list_items("\n".join(lines))) for title, lines in bodies.items()
         )
         return value if value.entries else None
+
+    def list_missing(self, text: str) -> list[str]:
+        """Return the required headings that *text* lacks."""
+        return self._missing_from(self._read_bodies(text))
+
+    def _read_bodies(self, text: str) -> dict[str, list[str]]:
+        bodies: dict[str, list[str]] = {}
+        for title, line in self._lines(strip_scratchpads(text, self._pattern())):
+            bodies.setdefault(title, [""]).append(line)
+        return bodies
+
+    def _missing_from(self, titles: Collection[str]) -> list[str]:
+        required = (heading.title for heading in self.headings if heading.required)
+        return [title for title in required if title not in titles]
 
     def render(self, value: Sections) -> str:
         """Return every heading, with its entries."""

@@ -113,6 +113,10 @@ class Headings:
             else None
         )
 
+    def list_missing(self, text: str, /) -> list[str]:
+        """Return the headings that *text* lacks."""
+        return [title for title in self.titles if not _heading(title).search(text)]
+
     def render(self, value: str, /) -> str:
         """Return the text as it is."""
         return value

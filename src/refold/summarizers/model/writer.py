@@ -13,7 +13,7 @@ from refold.core.view import View
 from refold.messages import user
 from refold.rules.pairing import pair_calls
 from refold.speakers import current_request, own_words, view_segments
-from refold.summarizers.forms.form import Form
+from refold.summarizers.forms.form import Form, describe_fault
 from refold.summarizers.heuristic import Material, read_material, write_summary
 from refold.summarizers.heuristic.earlier import read_given
 from refold.summarizers.heuristic.layout import render_state
@@ -396,7 +396,7 @@ class Writer:
     def _read_part(self, text: str) -> WriterResult:
         value = self.form.parse(text)
         if value is None:
-            return WriterResult("off template", "it does not have the form that was asked for")
+            return WriterResult("off template", describe_fault(self.form, text))
         return WriterResult("good", self.form.render(value), value)
 
     def _read(self, text: str) -> WriterResult:
