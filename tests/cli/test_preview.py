@@ -475,6 +475,36 @@ def test_signed_thinking_goes_if_the_session_has_grown_under_the_edit(file, hist
     assert json.loads(payload(file))[0] == history[0]
 
 
+def test_b7_edits_that_must_stay_are_named_and_never_recorded_as_taken_back(file) -> None:
+    """A second revert told of nothing and wrote that it took back what stood there again."""
+    whole = demo_session(40)
+    refold("compact", file, "--to", "20k")
+    file.write_text(json.dumps(whole), "utf-8")
+    done = refold("revert", file)
+    staying = [
+        edit["id"] for edit in refold("revert", file, "--json").json["sessions"][0]["staying"]
+    ]
+    assert staying == edit_ids(file)
+    why = f"{len(staying)} edits must stay: they leave out signed thinking"
+    assert why in done.out and "AN-7" in done.out
+    again = refold("revert", file).out
+    assert "no edits to take back" in again and why in again
+    assert not {row["edit"] for row in rows(file) if row["action"] == "revert"} & set(staying)
+
+
+def test_b7_a_torn_line_of_the_ledger_is_told_of(file) -> None:
+    refold("compact", file, "--to", "20k")
+    store = file.with_name("session.json.refold")
+    store.write_bytes(store.read_bytes()[:-200])
+    torn = "session.json.refold: line 2: cut off"
+    done = refold("revert", file, "--json")
+    assert torn in done.err
+    (problem,) = done.json["sessions"][0]["problems"]
+    assert torn in problem["text"]
+    assert torn in refold("stats", file).err
+    assert refold("stats", file, "--store", store).err.count(torn) == 1
+
+
 def test_one_edit_is_reverted_as_the_library_does_it(file) -> None:
     """S2-53: `refold revert` and `Compactor.revert` come to the same."""
     refold("compact", file, "--to", "20k")

@@ -266,6 +266,29 @@ def test_a_revert_shows_the_call_again_though_its_thinking_was_settled():
     assert after.messages[1] == Message("assistant", call.parts[1:])
 
 
+def test_b7_what_takes_out_thinking_is_never_recorded_as_reverted():
+    """What a revert puts back at once was not taken back: no row and no event say so."""
+    messages = [
+        {"role": "user", "content": [{"type": "text", "text": "a" * 3_000}]},
+        thought([], 0, "src/parser.py"),
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": "t0", "content": "ok"}],
+        },
+        {"role": "assistant", "content": [{"type": "text", "text": "Done."}]},
+        {"role": "user", "content": "Thanks."},
+    ]
+    body, events = {"model": BOUND, "messages": messages}, []
+    store = refold.MemoryStore()
+    compact = refold.Compactor([], refold.Budget(10**6, 10**6), store, on_event=events.append)
+    store.save([compact(body).replace(0, user("short"), by="me")])
+    (settled,) = compact.revert(body).edits
+    before = store.ledger()
+    assert settled.by == "settle" and settled.id not in {row.edit for row in before}
+    assert compact.revert(body).edits == compact.revert(body, settled.id).edits == (settled,)
+    assert store.ledger() == before and len(events) == 1
+
+
 def test_the_target_may_be_out_of_reach_and_the_view_says_so():
     view = refold.Compactor([ClearToolResults(keep=3)], refold.Budget(100, 100))(conversation(2))
     assert view.tokens > 100

@@ -20,7 +20,7 @@ from refold.session_files import FoundSession, Session
 from refold.session_files.edited import EditedSession, open_edited, save_first_sight, show_request
 from refold.session_files.source import NAMES, OnError, files_below
 from refold.stores import MemoryStore, file_path, open_store, require_file
-from refold.stores.store import Store
+from refold.stores.store import Store, list_problems
 from refold.tokens.count import Counter, count_message, counter, exact
 
 ENCODING = "o200k_base"
@@ -74,6 +74,8 @@ class Inputs:
         Raises `RefoldError` and `OSError` if there is nothing to work on.
         """
         store, empty = self._open_store(), True
+        if store is not None:
+            warn_of_problems(store, self.store)
         several = (
             self.every or len(self.targets) > 1 or any(Path(path).is_dir() for path in self.paths)
         )
@@ -110,6 +112,8 @@ class Inputs:
             edited = open_edited(
                 session, data, own, format=self.format, count=self.count, place=place
             )
+            if own is None:
+                warn_of_problems(edited.store, edited.place)
             if self.use in ("change", "create"):
                 save_first_sight(edited)
             if self.request is not None:
@@ -247,6 +251,12 @@ def _is_same_file(path: str, file: str | Path) -> bool:
 def _is_request(session: Session) -> bool:
     """Is the whole file one request, whose spelling is to be kept?"""
     return session.client == "plain" and not session.id
+
+
+def warn_of_problems(store: Store, place: str | Path | None) -> None:
+    """Print what of the store at *place* could not be read. Raises `StoreError`."""
+    name = terminal.short_path(place or "")
+    terminal.warn_all(f"{name}: {problem}" for problem in list_problems(store))
 
 
 def reason(error: BaseException) -> str:

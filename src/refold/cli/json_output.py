@@ -7,6 +7,7 @@ from typing import Any
 from refold.cli.compaction import Acceptance, Compaction
 from refold.cli.drafts import summaries
 from refold.codecs.repair import RepairResult
+from refold.compactor.late_edits import list_settled
 from refold.core.view import View
 from refold.core.view_lines import savings_by_strategy, tokens_saved
 from refold.edits import Edit
@@ -33,7 +34,7 @@ def session(edited: EditedSession) -> Document:
         "title": session.title,
         "cwd": session.cwd,
         "messages": len(edited.view.transcript),
-        "problems": list(map(asdict, session.problems)),
+        "problems": list(map(asdict, edited.problems)),
     }
 
 
@@ -163,7 +164,8 @@ def revert(before: EditedSession, edits: Sequence[Edit], after: EditedSession) -
     """Return the answer of `refold revert` for one session."""
     tokens = {"before": before.view.tokens, "after": after.view.tokens}
     reverted = [_edit(before.view, edit) for edit in edits]
-    return {**session(before), "tokens": tokens, "reverted": reverted}
+    staying = [_edit(after.view, edit) for edit in list_settled(after.view)]
+    return {**session(before), "tokens": tokens, "reverted": reverted, "staying": staying}
 
 
 def check(

@@ -50,6 +50,7 @@ from refold.cli.terminal import (
     tokens,
 )
 from refold.compactor.by_hand import Preview
+from refold.compactor.late_edits import list_settled
 from refold.core.view import View
 from refold.core.view_lines import Saving, describe_strategy, first_words, span_text
 from refold.edits import Edit, Losses
@@ -244,7 +245,7 @@ def discard(inputs: Inputs) -> None:
 def revert(inputs: Inputs, edits: tuple[str, ...], before: str, newest: bool, actor: str) -> None:
     """Take edits back: those named, or all of them. The session shows what was said again.
 
-    `refold history` lists the edits; the ledger keeps what was taken back, and by whom.
+    `refold history` lists the edits, those too that were taken back, and says by whom.
     """
     if bool(edits) + bool(before) + newest > 1:
         raise click.UsageError("name edits, one to go back to before, or --newest: not several")
@@ -505,6 +506,12 @@ def show_reverts(
         result = f"{plural(len(edits), 'edit')} taken back, {_step(before, after)}"
         result = result if edits else "no edits to take back"
         yield Line(f"{argument_of(before)}: {result}")
+        if count := len(list_settled(after.view)):
+            yield Line(
+                f"{plural(count, 'edit')} must stay: they leave out signed thinking that may have "
+                "come behind a compaction, and the provider would then refuse it (rule AN-7)",
+                "yellow",
+            )
 
 
 def _step(before: EditedSession, after: EditedSession) -> str:

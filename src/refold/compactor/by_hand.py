@@ -201,10 +201,14 @@ def revert(
         if edit.by in settings.local_names
     )
     cache.clear()
-    store.save(edits_after_revert(_load(settings, None, payload).view, view))
+    stripping = edits_after_revert(_load(settings, None, payload).view, view)
+    store.save(stripping)
+    staying = {edit.id for edit in stripping}  # also of those that were to go
+    gone = [edit for edit in edits if edit.id not in staying]
     when = settings.clock()
-    settings.record(build_manual_rows("revert", when, actor, view, edits))
-    settings.emit(EditsReverted(when=when, actor=actor, edits=tuple(edit.id for edit in edits)))
+    if gone:
+        settings.record(build_manual_rows("revert", when, actor, view, gone))
+        settings.emit(EditsReverted(when=when, actor=actor, edits=tuple(edit.id for edit in gone)))
     return _finish(settings, cache, None, payload, when)
 
 

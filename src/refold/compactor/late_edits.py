@@ -190,6 +190,12 @@ def edits_dropping_answer(view: View, at: int) -> list[Edit]:
     return list(strip_signed_thinking(view, at, min(stop, _removable_until(view))))
 
 
+def list_settled(view: View) -> list[Edit]:
+    """Return the edits of *view* that take out signed thinking which would be refused: a revert
+    cannot take them back."""
+    return [edit for edit in view.edits if edit.by == BY]
+
+
 def find_thinking_copies(view: View, gone: Sequence[Edit]) -> list[Edit]:
     """Return the edits that show what edits of *gone* show, without its thinking: if those are
     reverted, these must be too."""

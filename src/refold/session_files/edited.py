@@ -26,9 +26,9 @@ from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import EditError, FormatError
 from refold.models.driver import Asker
-from refold.session_files import Compaction, Session
+from refold.session_files import Compaction, Problem, Session
 from refold.stores import MemoryStore, SidecarStore
-from refold.stores.store import Action, LedgerRow, Store, as_ledger_store
+from refold.stores.store import Action, LedgerRow, Store, as_ledger_store, list_problems
 from refold.tokens.count import Counter, count_message
 
 NEVER = Budget(sys.maxsize, 0)
@@ -55,6 +55,13 @@ class EditedSession:
     """Whose session it is, if it is a gateway's."""
     typed: str = ""
     """What the user called it, if that is the beginning of its id."""
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What cannot be read in the session's file, and in that of its edits. Raises
+        `StoreError`."""
+        of_edits = (Problem(0, f"{self.place}: {text}") for text in list_problems(self.store))
+        return (*self.session.problems, *of_edits)
 
     @property
     def codec(self) -> str | Codec:
@@ -229,14 +236,13 @@ def undo_edits(
     if not edits:
         return edited
     first = edits.index(find_edits(edited.view, [before])[0]) if before else 0
-    named = [edit.id for edit in find_edits(edited.view, ids) or edits[first:]]
-    untouched = not ids and _is_unseen(edited, named)
-    view = read_only_compactor(edited).revert(edited.payload, *named, actor=actor)
-    if untouched and view.edits != edits[:first]:
-        stay = {edit.id for edit in edits[:first]}
-        edited.store.remove(edit.id for edit in view.edits if edit.id not in stay)
-        view = read_only_compactor(edited)(edited.payload)
-    return replace(edited, view=view)
+    gone = find_edits(edited.view, ids) or list(edits[first:])
+    named, compact = [edit.id for edit in gone], read_only_compactor(edited)
+    if ids or not _is_unseen(edited, named):
+        return replace(edited, view=compact.revert(edited.payload, *named, actor=actor))
+    edited.store.remove(named)
+    record_rows(edited, build_manual_rows("revert", time.time(), actor, edited.view, gone))
+    return replace(edited, view=compact(edited.payload))
 
 
 def _is_unseen(edited: EditedSession, ids: Iterable[str]) -> bool:

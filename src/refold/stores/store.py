@@ -137,6 +137,12 @@ def replacement_count(store: object) -> int:
     return getattr(store, "replacements", 0)
 
 
+def list_problems(store: object) -> Sequence[str]:
+    """Return what *store* could not read and passed over, as its `problems` says. Raises
+    `StoreError`."""
+    return tuple(getattr(store, "problems", ()))
+
+
 def rows_about(ledger: LedgerStore, tips: Sequence[str]) -> Sequence[LedgerRow]:
     """Return the rows about the history with these *tips* and about what it branched from, in the
     order of recording. Reads the whole ledger unless it is indexed. Raises `StoreError`."""

@@ -142,10 +142,11 @@ def revert(context: ApiContext, arguments: RevertArguments) -> RevertAnswer:
         _discard_prepared(conversation, after)
         _update_latest(context, conversation, edits, after.edits)
     _save_session(context)
+    staying = {edit.id for edit in after.edits}  # what takes out thinking does (AN-7)
     hard, tokens_after = turn.levels.hard, after.tokens_uncalibrated + located.unseen_tokens
     return RevertAnswer(
         session=conversation.name,
-        reverted=ids,
+        reverted=[id for id in ids if id not in staying],
         tokens_before=before.tokens_uncalibrated + located.unseen_tokens,
         tokens_after=tokens_after,
         fits=hard is None or after.profile.calibrate(tokens_after) < hard,
@@ -246,6 +247,7 @@ def _update_latest(
     shown = {edit.id for edit in view.edits}
     reverted = [edit.id for edit in removed if edit.id in shown]
     view = view.revert(*reverted) if reverted else view
+    shown.difference_update(reverted)
     view = view.apply_valid(edit for edit in edits if edit.id not in shown)
     now = context.pipeline.settings.clock()
     conversation.latest = conversation.latest._replace(view=view, edited_at=now)
