@@ -1,5 +1,6 @@
 """What the documentation says works, and everything public is in it."""
 
+import ast
 import re
 import tomllib
 from dataclasses import replace
@@ -12,6 +13,7 @@ from refold import strategies
 from refold.gateway import Config, Limits, Settings
 from tests.support.page_environments import code_by_extras, create_environment, run_code
 from tests.support.pages import PAGES, ROOT, code_blocks
+from tests.support.sources import SOURCE, syntax_trees
 
 
 def name_of(page: Path) -> str:
@@ -55,6 +57,46 @@ def test_whoever_installs_is_told_where_from() -> None:
         text = page.read_text(encoding="utf-8")
         if re.search(r"pip install '\.\[", text):
             assert "git clone" in text or "start.md#get-it)" in text, name_of(page)
+
+
+def test_messages_are_understood_without_the_repository() -> None:
+    """An installation has no `docs`, and the commands know two ledgers: a message says which."""
+    wrong = [
+        f"{path.relative_to(SOURCE)}: {text}"
+        for path, tree in syntax_trees().items()
+        for text in messages_of(tree)
+        if "docs/" in text
+        or ({"cli", "gateway"} & {*path.relative_to(SOURCE).parts} and says_ledger(text))
+    ]
+    assert wrong == []
+
+
+def messages_of(tree: ast.Module) -> list[str]:
+    """The texts of a file that are no docstrings; of a command its docstring too, which is its help."""
+    docstrings = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    texts = [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and id(node) not in docstrings
+    ]
+    commands = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        and any("click.command" in ast.unparse(each) for each in node.decorator_list)
+    ]
+    return [*texts, *(ast.get_docstring(command) or "" for command in commands)]
+
+
+def says_ledger(text: str) -> bool:
+    """Does it speak of a ledger, and not say which?"""
+    return " " in text and bool(re.search(r"(?<!net )(?<!\.)\bledger\b(?! WHERE)", text))
 
 
 def test_links_lead_somewhere() -> None:

@@ -240,7 +240,7 @@ def _load_config(path: str | None, options: Mapping[str, Any]) -> "Config":
 def prune(store: str, older: str, as_json: bool) -> int:
     """Delete what no session has used for a time.
 
-    That is edits, attempts, and the ledger's lines about ended sessions. Works while gateways
+    That is edits, attempts, and the net ledger's lines about ended sessions. Works while gateways
     write. What a session that goes on needs stays, however old it is; sums of tokens and money stay
     too.
     """
@@ -403,5 +403,6 @@ def _notes(total: ReportLine) -> Iterator[str]:
         calls = plural(sums.summaries_unpriced, "summary call")
         yield f"{calls} without a known price: their cost is not subtracted"
     yield (
-        "what it would have cost without us is estimated, not measured (docs/gateway-operations.md)"
+        "without us: estimated, not measured, from what the upstream counted and its cache's hits, "
+        "with what the edits took out added"
     )

@@ -100,7 +100,7 @@ def report_failure(counters: Counters, api: str, reason: str, error: BaseExcepti
 def report_ledger_failure(counters: Counters, doing: str, error: BaseException) -> None:
     """Count and log what failed of the ledger, without a word of content; requests flow on."""
     counters.add("ledger_failures", doing=doing)
-    log("the ledger failed", doing=doing, **error_fields(error))
+    log("the net ledger failed", doing=doing, **error_fields(error))
 
 
 def log_passthrough(api: str, reason: str, **error: Any) -> None:

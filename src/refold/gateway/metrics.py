@@ -41,7 +41,7 @@ HELP = {
     "ledger_lost": "Calls that the net ledger has no room for.",
     "refetched_kept": "Results that were fetched again after they had been hidden: they stay.",
     "records_purged": "Transcripts that were deleted at their time.",
-    "pruned": "Edits, attempts in the ledger and sessions that were deleted at their time, by what.",
+    "pruned": "Edits, attempts and sessions that were deleted at their time, by what.",
     "prepare_seconds": "Time from the last byte of a request to its being ready for the upstream.",
     "first_byte_seconds": "Time from the last byte of a request to the upstream's first.",
 }

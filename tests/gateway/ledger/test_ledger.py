@@ -768,7 +768,7 @@ def test_a_ledger_that_fails_loses_nothing_and_stops_nobody(caplog):
         if record.name == "refold.gateway"
     ]
     assert [(one["event"], one["doing"], one["error"]) for one in lines] == [
-        ("the ledger failed", "write", "StoreError")
+        ("the net ledger failed", "write", "StoreError")
     ] * 3
     assert all(one["at"] for one in lines)
     assert "full" not in str(lines) and "bug" not in str(lines)

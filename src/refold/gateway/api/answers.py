@@ -141,21 +141,19 @@ class Session(Answer, kw_only=True):
     edits: Annotated[Count | None, about("How many edits show.")] = None
     requests: Annotated[
         Count | None,
-        about(
-            "From the ledger: requests that were answered. Null while the ledger cannot be read."
-        ),
+        about("Requests that were answered, by the net ledger. Null while that cannot be read."),
     ] = None
     saved_tokens: Annotated[
         int | None,
         about(
-            "From the ledger: tokens that those were smaller by, as billed; "
+            "Tokens that those were smaller by, as billed, by the net ledger; "
             "estimated if no usage was reported."
         ),
     ] = None
     saved_dollars: Annotated[
         float | None,
         about(
-            "From the ledger: saved net, after what caching, summaries and refetches cost, in US "
+            "Saved net, by the net ledger: after what caching, summaries and refetches cost, in US "
             "dollars. Negative if it cost more, null if no price is known."
         ),
     ] = None

@@ -53,7 +53,7 @@ ApiName = Annotated[
     Literal["anthropic", "openai_chat", "openai_responses", "gemini"] | UnsetType,
     about("The format of `request`, if its shape should not decide."),
 ]
-Actor = Annotated[str, about("Who wants it, for the ledger.", min_length=1, max_length=100)]
+Actor = Annotated[str, about("Who wants it; `history` shows it.", min_length=1, max_length=100)]
 
 # --- the soft/hard preset ---------------------------------------------------------------------
 

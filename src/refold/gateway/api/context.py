@@ -79,7 +79,7 @@ class ApiContext:
         """Return the context of *pipeline*. *memory* makes of an agent's id the sink for what
         `compact` hides. Raises ValueError for a pipeline that keeps no ledger."""
         if pipeline.ledger_writer is None:
-            raise ValueError("the API needs a pipeline with a ledger")
+            raise ValueError("the API needs a pipeline with a net ledger")
         model = pipeline.workers.ask if pipeline.settings.ask is not None else None
         no_messages = Conversations(most=0)  # the gateway keeps none
         compactor = SoftHardCompactor(

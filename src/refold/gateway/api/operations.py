@@ -175,7 +175,7 @@ OPERATIONS: tuple[Operation, ...] = (
     _operation(
         "GET",
         queries.history,
-        "The edits that show in a session, and the ledger of all attempts, oldest first.",
+        "The edits that show in a session, and all attempts, oldest first.",
         {"session": "0" * 32},
         "`limit` and `offset` are those of the attempts, counted from the latest.",
     ),
