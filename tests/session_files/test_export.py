@@ -8,9 +8,9 @@ import pytest
 
 from refold import check, session_files
 from refold.errors import FormatError
-from refold.session_files import FIELDS
+from refold.session_files import FIELDS, discover
 from refold.session_files.export import CLIENTS, export_session
-from tests.support.command_line import refold
+from tests.support.command_line import refold, set_home
 from tests.support.opencode import Base, done, text, tool
 
 NOW = datetime(2026, 11, 23, 5, 50, tzinfo=UTC)
@@ -149,7 +149,7 @@ def file(request, tmp_path: Path) -> Path:
 
 def test_what_is_read_of_a_written_session_is_what_was_written(file: Path) -> None:
     session = session_files.read(file)
-    exported = export_session(session, session.messages, NOW)
+    exported = export_session(session, session.messages, NOW, file.parent)
     again = session_files.read(exported.path)
     assert (again.id, again.client, again.cwd) == (exported.id, session.client, session.cwd)
     assert again.effective == session.messages and not again.problems
@@ -169,9 +169,48 @@ def test_a_compacted_session_goes_on_as_its_view(file: Path) -> None:
 def test_compact_says_how_to_go_on(file: Path) -> None:
     assert f"refold export {file} " in refold("compact", file, "--to", "2k").out
     exported = refold("export", file)
-    assert exported.code == 0 and "go on with: " in exported.out
+    assert exported.code == 0
     written = Path(exported.out.split("written to ")[1].splitlines()[0]).expanduser()
     assert session_files.read(written).id in exported.out and written.parent == file.parent
+
+
+PLACES = {
+    "claude_code": (".claude/projects/-src", ".claude/projects/-src"),
+    "codex": (".codex/sessions/2026/11/22", ".codex/sessions/"),
+}
+"""Where a client's session may be, and where it looks for a new one in /src."""
+
+
+@pytest.mark.parametrize("client", LINES)
+def test_b9_it_is_said_where_a_session_must_be_for_its_client_to_go_on(
+    client: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy of a session elsewhere was to go on with a command that does not look there."""
+    set_home(monkeypatch, tmp_path)
+    own, folder = PLACES.get(client, ("", ""))
+    lines = "".join(json.dumps(line) + "\n" for line in LINES[client](12))
+    for place in (own, "copies"):
+        (tmp_path / place).mkdir(parents=True, exist_ok=True)
+        (tmp_path / place / "old.jsonl").write_text(lines, "utf-8")
+    monkeypatch.chdir(tmp_path / own)
+    there = refold("export", "old.jsonl").out
+    assert f"written to {tmp_path / own}".replace(str(tmp_path), "~") in there
+    assert "go on with: " in there and "move it" not in there
+    monkeypatch.chdir(tmp_path / "copies")
+    elsewhere = refold("export", "old.jsonl")
+    assert "written to ~/copies/" in elsewhere.out
+    exported = refold("export", "old.jsonl", "--json").json["sessions"][0]["export"]
+    assert Path(exported["file"]).parent == tmp_path / "copies"
+    if client == "pi":  # its command names the file
+        assert "go on with: " in elsewhere.out and exported["file"] in exported["command"]
+        assert exported["move_to"] is None
+        return
+    assert "go on with: " not in elsewhere.out and f"but in ~/{folder}" in elsewhere.out
+    assert exported["move_to"].startswith(str(tmp_path / folder))
+    moved = Path(exported["move_to"]) / Path(exported["file"]).name
+    moved.parent.mkdir(parents=True, exist_ok=True)
+    Path(exported["file"]).rename(moved)
+    assert moved in [session.path for session in discover(tmp_path, {})]
 
 
 def test_a_session_that_is_not_written_is_said_to_be_none(tmp_path: Path) -> None:
@@ -180,5 +219,5 @@ def test_a_session_that_is_not_written_is_said_to_be_none(tmp_path: Path) -> Non
     refused = refold("export", plain)
     assert refused.code == 2 and "plain" in refused.err and refused.err.count("\n") == 1
     with pytest.raises(FormatError, match="only of Claude Code, Codex, pi, OpenCode"):
-        export_session(session_files.read(plain), [], NOW)
+        export_session(session_files.read(plain), [], NOW, tmp_path)
     assert refold("compact", plain, "--to", "2k", "--resume", "--dry-run").code == 2

@@ -102,7 +102,7 @@ def _preview(result: Compaction) -> Document:
 def export(exported: Exported) -> Document:
     """Return what is said of a session that was written to a new file."""
     names = {"file": str(exported.path), "new_id": exported.id, "command": exported.command}
-    return {"export": names}
+    return {"export": {**names, "move_to": exported.move_to and str(exported.move_to)}}
 
 
 def acceptance(result: Acceptance, actor: str) -> Document:

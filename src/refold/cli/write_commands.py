@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import groupby, starmap
+from pathlib import Path
 from typing import Any
 
 import click
@@ -290,7 +291,7 @@ def export(inputs: Inputs) -> None:
     """Write a compacted session to a new file that its client resumes.
 
     As its edits show it. For sessions of Claude Code, Codex, pi and OpenCode. The file is written
-    where the client looks for its sessions, under an id of its own; the original stays as it is.
+    beside the session's, under an id of its own; the original stays as it is.
     """
     edited = inputs.single_session()
     exported = write_exported(edited)
@@ -306,7 +307,8 @@ def write_exported(edited: EditedSession) -> Exported:
     session, payload = edited.session, edited.view.payload
     if not isinstance(payload, dict):  # a request as it was, of no client
         raise FormatError(f"{edited.name}: a request is no session of a client")
-    return export_session(session, payload[FIELDS[session.format]], datetime.now(UTC))
+    entries, now = payload[FIELDS[session.format]], datetime.now(UTC)
+    return export_session(session, entries, now, Path.home())
 
 
 # --- output of compact and export -----------------------------------------------------------------
@@ -358,8 +360,13 @@ def _compaction(compaction: Compaction) -> Iterator[Line]:
 
 def show_export(exported: Exported) -> Iterator[Line]:
     """Show where a session was written, and how to go on with it."""
-    yield Line(f"written to {exported.path}")
-    yield Line(f"go on with: {exported.command}")
+    yield Line(f"written to {terminal.argument(str(exported.path))}")
+    if exported.move_to is None:
+        yield Line(f"go on with: {exported.command}")
+        return
+    folder = terminal.argument(str(exported.move_to))
+    yield Line(f"the client does not look there, but in {folder}", "yellow")
+    yield Line(f"move it to that folder; then {exported.command} goes on with it")
 
 
 def _next_steps(compaction: Compaction) -> Iterator[str]:

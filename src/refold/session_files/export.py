@@ -7,6 +7,8 @@ them go on). Records of the original that say who and where are copied; the orig
 
 import json
 import os
+import re
+import shlex
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,10 +18,11 @@ from secrets import token_hex
 from typing import Any
 
 from refold.errors import FormatError
+from refold.session_files import claude_code, codex
 from refold.session_files.claude_code import as_blocks, text_block
 from refold.session_files.opencode import MESSAGES, query
 from refold.session_files.reader import Entry, Session
-from refold.session_files.source import NAMES, Problem, open_path
+from refold.session_files.source import NAMES, ClientFiles, Problem, open_path
 from refold.text.json_values import (
     JsonObject,
     Record,
@@ -40,6 +43,8 @@ class Exported:
     id: str
     command: str
     """What goes on with it, typed in the session's directory."""
+    move_to: Path | None = None
+    """The folder in which its client looks for it; None if it finds it where it is."""
 
 
 def find_form(session: Session) -> "_Form":
@@ -55,22 +60,29 @@ def find_form(session: Session) -> "_Form":
     return form
 
 
-def export_session(session: Session, entries: Sequence[Entry], now: datetime) -> Exported:
+def export_session(
+    session: Session,
+    entries: Sequence[Entry],
+    now: datetime,
+    home: Path,
+    env: Mapping[str, str] = os.environ,
+) -> Exported:
     """Write a new session beside *session*'s file: the *entries* of a request, as its client keeps
-    them. Raises `FormatError` for a client whose form is not written and for no entries,
-    OSError."""
+    them. *home* and *env* as for `discover`: they tell where the client looks for it. Raises
+    `FormatError` for a client whose form is not written and for no entries, OSError."""
     form = find_form(session)
     if not entries:
         raise FormatError(f"{session.path.name}: there is no message to go on with")
-    records, id, place = form.read(session), form.make_id(now), session.path.parent
-    path = place / form.name(id, now)
+    records, id = form.read(session), form.make_id(now)
+    path = session.path.parent.resolve() / form.name(id, now)
     lines = [
         json.dumps(line, ensure_ascii=False)
         for line in form.lines(id, records, session, entries, now)
     ]
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass"))
-    return Exported(path, id, form.command.format(id=id, path=path))
+    command = form.command.format(id=id, path=shlex.quote(str(path)))
+    return Exported(path, id, command, form.find_folder(path, session, now, home, env))
 
 
 def _read_records(session: Session) -> list[Record]:
@@ -87,6 +99,21 @@ class _Form:
     lines: Callable[[str, Sequence[Record], Session, Sequence[Entry], datetime], Iterator[Record]]
     read: Callable[[Session], Sequence[Record]] = _read_records
     make_id: Callable[[datetime], str] = lambda _: str(uuid.uuid4())
+    files: ClientFiles | None = None
+    """Where the client looks for a session by its id; None if the command names its file."""
+    folder: Callable[[Session, datetime], str] = lambda *_: ""
+    """Where in the client's home it looks for this session."""
+
+    def find_folder(
+        self, path: Path, session: Session, now: datetime, home: Path, env: Mapping[str, str]
+    ) -> Path | None:
+        """Return the folder in which the client looks for a session that was written to *path*;
+        None if that is among its sessions or needs not be."""
+        if self.files is None:
+            return None
+        folder, roots = Path(self.folder(session, now)), self.files.list_roots(home, env)
+        tops = ((root / folder.parts[0]).resolve() for root in roots)
+        return None if any(map(path.is_relative_to, tops)) else roots[0] / folder
 
 
 def _stamp(now: datetime) -> str:
@@ -98,6 +125,11 @@ def _stamp(now: datetime) -> str:
 
 _CLAUDE_FACTS = ("cwd", "version", "gitBranch", "userType", "entrypoint")
 """What a line of Claude Code says of where it was written."""
+
+
+def _claude_folder(session: Session, _: datetime) -> str:
+    """Return the client's name for the folder that a session worked in."""
+    return "projects/" + re.sub("[^0-9A-Za-z]", "-", session.cwd or str(Path.cwd()))
 
 
 def _claude_lines(
@@ -412,11 +444,19 @@ def _opencode_file(block: Record) -> Record:
 CLIENTS = ("claude_code", "codex", "pi", "opencode")
 """Clients whose sessions are written."""
 _FORMS: Mapping[str, _Form] = {
-    "claude_code": _Form("claude --resume {id}", lambda id, _: f"{id}.jsonl", _claude_lines),
+    "claude_code": _Form(
+        "claude --resume {id}",
+        lambda id, _: f"{id}.jsonl",
+        _claude_lines,
+        files=claude_code.FILES,
+        folder=_claude_folder,
+    ),
     "codex": _Form(
         "codex resume {id}",
         lambda id, now: f"rollout-{now:%Y-%m-%dT%H-%M-%S}-{id}.jsonl",
         _codex_lines,
+        files=codex.FILES,
+        folder=lambda _, now: f"sessions/{now:%Y/%m/%d}",
     ),
     "pi": _Form(
         "pi --session {path}",

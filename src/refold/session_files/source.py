@@ -324,11 +324,15 @@ class ClientFiles:
 
     def find(self, home: Path, env: Mapping[str, str], on_error: OnError) -> Iterator[FoundSession]:
         """Find the sessions of the user with this *home* and environment."""
-        named = env.get(self.variable)
-        for root in [Path(named)] if named else [home / name for name in self.homes]:
+        for root in self.list_roots(home, env):
             for pattern in self.patterns:
                 for path in files_below(root, pattern, on_error):
                     yield from look_at(path, self._describe, on_error)
+
+    def list_roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
+        """Return the client's homes, whether or not they are there."""
+        named = env.get(self.variable)
+        return [Path(named)] if named else [home / name for name in self.homes]
 
     def _describe(self, path: Path) -> Iterator[FoundSession]:
         state = path.stat()
