@@ -8,9 +8,11 @@ from typing import NamedTuple
 from refold.core.tool_groups import PairedCall, group_calls, tool_results
 from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult
+from refold.speakers import view_segments
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import effect_of_call
 from refold.summarizers.heuristic.identifiers import find_names
+from refold.summarizers.heuristic.source import find_folder
 from refold.text.failures import is_failure
 from refold.text.plain import arguments_of, path_of
 
@@ -102,7 +104,7 @@ class Freshness:
     def __call__(self, view: View) -> Sequence[float]:
         """Return a score for each message."""
         scores: dict[int, float] = {}
-        later = _Later()
+        later = _Later(find_folder(view_segments(view)))
         for exchange in reversed(find_exchanges(view)):
             score = self._of(exchange, later)
             for at in (exchange.call_position, exchange.result_position):
@@ -114,7 +116,7 @@ class Freshness:
     def _of(self, exchange: Exchange, later: "_Later") -> float:
         if (exchange.call.name, exchange.call.arguments) in later.calls:
             return self.repeated
-        paths = [path for path, _ in _files_of(exchange)]
+        paths = [path for path, _ in _files_of(exchange, later.folder)]
         return max((self._of_path(path, later) for path in paths), default=1.0)
 
     def _of_path(self, path: str, later: "_Later") -> float:
@@ -127,6 +129,8 @@ class Freshness:
 class _Later:
     """What happened after the call that is looked at."""
 
+    folder: str
+    """The folder that the session works in, if the client says so."""
     calls: set[tuple[str, str]] = field(default_factory=set)
     read: set[str] = field(default_factory=set)
     """Files read whole."""
@@ -134,15 +138,16 @@ class _Later:
 
     def note(self, exchange: Exchange) -> None:
         self.calls.add((exchange.call.name, exchange.call.arguments))
-        for path, state in _files_of(exchange):
+        for path, state in _files_of(exchange, self.folder):
             if state != "read":
                 self.written.add(path)
             elif _reads_whole_file(exchange):
                 self.read.add(path)
 
 
-def _files_of(exchange: Exchange) -> list[tuple[str, str]]:
-    return [(normpath(path), state) for path, state in effect_of_call(exchange.call).files]
+def _files_of(exchange: Exchange, folder: str) -> list[tuple[str, str]]:
+    effect = effect_of_call(exchange.call, folder)
+    return [(normpath(path), state) for path, state in effect.files]
 
 
 def _reads_whole_file(exchange: Exchange) -> bool:

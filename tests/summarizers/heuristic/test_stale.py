@@ -235,7 +235,7 @@ def test_a_files_text_is_what_one_command_printed_of_it():
     )
     text = summarize([user("Go."), *listed, *shown])
     assert "### cat package.json && ls" in text
-    assert "### pinia.json" in text
+    assert "### web/pinia.json" in text
 
 
 def test_what_a_command_printed_is_not_quoted_when_the_newest_messages_run_it_again():
@@ -329,7 +329,8 @@ def test_a_result_that_is_left_out_tells_no_outcome():
     ("cd /repo && rm -rf app && ls", True),
 ])  # fmt: skip
 def test_what_may_be_made_again_is_not_deleted(command, is_deleted):
-    said = [*call("bash", command="touch app/models.py"), *call("bash", command=command)]
+    made = f"{'cd /repo && ' * command.startswith('cd')}touch app/models.py"
+    said = [*call("bash", command=made), *call("bash", command=command)]
     files = {path.split("/repo/")[-1]: file.state for path, file in collect(said).files.items()}
     if is_deleted is None:
         assert files == {"app/models.py": "deleted"}

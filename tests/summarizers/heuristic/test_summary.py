@@ -231,7 +231,7 @@ def test_decisions_and_conclusions_are_kept(sentence):
     (call("shell", command=["bash", "-lc", "apply_patch <<'EOF'\n*** Begin Patch\n*** Update File: o.py\n*** End Patch\nEOF"]),
      {"o.py": "modified"}),
     (call("bash", command="cat > src/new.py <<'EOF'\nimport os\nrm -rf x.py\nEOF"), {"src/new.py": "created"}),
-    (call("bash", command="cd app && sed -n '1,20p' src/a.py && rm old.txt"), {"src/a.py": "read", "old.txt": "deleted"}),
+    (call("bash", command="cd app && sed -n '1,20p' src/a.py && rm old.txt"), {"app/src/a.py": "read", "app/old.txt": "deleted"}),
     (call("bash", command="sed -i 's/a/b/' src/a.py; mv x.py y.py"), {"src/a.py": "modified", "x.py": "deleted", "y.py": "created"}),
     (call("read", path="文档/说明.md"), {"文档/说明.md": "read"}),
     (call("write", path="with space, and {braces}.md", content=""), {"with space, and {braces}.md": "created"}),

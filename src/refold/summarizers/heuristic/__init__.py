@@ -112,7 +112,8 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
     later, shown = source.later, (*beside, *source.shown)
     hidden = (*source.older, *source.hidden)
     spoken = segment_messages(whole := (*hidden, *later))
-    steps, after = read_steps(hidden, spoken), read_steps(later, spoken[len(hidden) :])
+    steps = read_steps(hidden, spoken, source.folder)
+    after = read_steps(later, spoken[len(hidden) :], source.folder)
     behind = [step._replace(at=len(hidden) + step.at) for step in after]
     state, files = _read_standing(source, steps, after, beside), read_files((*steps, *behind))
     work, later_work = read_work(steps), read_work(after)

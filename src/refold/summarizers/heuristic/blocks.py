@@ -345,7 +345,7 @@ def label_exchanges(work: Work) -> None:
 
 def _read_changes(work: Work, step: Step) -> None:
     effect, at = step.effect, step.at
-    for path, text in shell.split_files(effect.command)[1]:
+    for path, text in shell.split_files(effect.command, effect.place)[1]:
         work.blocks.append(Block(at, "written", path, text, path))
     changed = [path for path, state in effect.files if state in {"created", "modified"}]
     for path, state in effect.files:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from refold.messages import ToolCall
 from refold.summarizers.heuristic import shell
+from refold.summarizers.heuristic.shell import Place
 from refold.text.json_values import parse_or_none
 
 MAX_ARGUMENTS = 400_000
@@ -37,6 +38,8 @@ _AGENT = re.compile(
 )
 """The names that tools have by which another agent is given a task; not those of lists of tasks."""
 _COMMAND_KEYS = ("command", "cmd", "script", "commands")
+_DIRECTORY_KEYS = ("workdir", "cwd", "working_directory", "dir_path", "directory")
+"""Where a command runs, if not in the folder of the session."""
 _WORD = re.compile(r"[a-z]+|[A-Z][a-z]*")
 _TODO_KEYS = ("content", "step", "description", "title", "text", "subject")
 _VERBS = {
@@ -52,6 +55,8 @@ _PATCH = re.compile(
 PATCH_BEGINS = "*** Begin Patch"
 PATCH_ENDS = "*** End Patch"
 """The first and the last line of a patch as Codex writes it."""
+APPLIES = "apply_patch"
+"""The command that applies such a patch."""
 _PATCH_STATES = {"Add": "created", "Update": "modified", "Delete": "deleted"}
 _STATUS = {
     "completed": "done", "done": "done", "complete": "done", "finished": "done", "cancelled": "done",
@@ -78,23 +83,37 @@ class CallEffect(NamedTuple):
     """(path, state), in order."""
     command: str = ""
     todos: tuple[Todo, ...] | None = None
+    place: Place = shell.SESSION
+    """Where it is done."""
 
 
-def effect_of_call(call: ToolCall) -> CallEffect:
-    """Understand a tool call. Never raises, whatever its arguments are."""
+def effect_of_call(call: ToolCall, folder: str = "") -> CallEffect:
+    """Understand a tool call in a session at *folder*, empty if that is not known. Never raises,
+    whatever its arguments are."""
     arguments = _arguments(call.arguments)
     command = _command(arguments)
+    place = Place(folder).enter(_directory(arguments)) if command else Place(folder)
     files = (
-        *_files_by_name(call.name, arguments),
-        *_files_in_patch("\n".join(_texts_in(arguments))),
-        *shell.file_effects(command),
+        *((place.name(path), state) for path, state in _files_by_name(call.name, arguments)),
+        *_files_in_patch("\n".join(_texts_in(arguments)), command, place),
+        *shell.file_effects(command, place),
     )
-    return CallEffect(call.name, files, command, _todos(arguments))
+    return CallEffect(call.name, files, command, _todos(arguments), place)
 
 
-def effect_of_command(command: str) -> CallEffect:
+def effect_of_command(command: str, folder: str = "") -> CallEffect:
     """Understand a command that an assistant wrote as text (mini-swe-agent)."""
-    return CallEffect("shell", (*_files_in_patch(command), *shell.file_effects(command)), command)
+    place = Place(folder)
+    files = (*_files_in_patch(command, command, place), *shell.file_effects(command, place))
+    return CallEffect("shell", files, command, place=place)
+
+
+def _directory(arguments: Any) -> str:
+    """Return where a call wants its command to run."""
+    if not isinstance(arguments, Mapping):
+        return "."
+    values = (arguments.get(key) for key in _DIRECTORY_KEYS)
+    return next((value for value in values if isinstance(value, str) and value.strip()), ".")
 
 
 def _arguments(text: str) -> Any:
@@ -147,16 +166,17 @@ def _state_by_name(name: str) -> str:
     return next((_VERBS[word] for word in words if word in _VERBS), "")
 
 
-def _files_in_patch(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the files of a Codex patch, each with its state."""
+def _files_in_patch(text: str, command: str, place: Place) -> Iterator[tuple[str, str]]:
+    """Yield the files of a Codex patch, which a *command* at *place* may apply, each with its
+    state."""
     if "*** " not in text:
         return
-    last = ""
+    last, place = "", shell.find_place(command, place, APPLIES)
     for kind, path, moved in _PATCH.findall(text):
         if moved:
-            yield from ((last, "deleted"), (moved, "created"))
+            yield from ((place.name(last), "deleted"), (place.name(moved), "created"))
         else:
-            yield path, _PATCH_STATES[kind]
+            yield place.name(path), _PATCH_STATES[kind]
             last = path
 
 
@@ -235,14 +255,16 @@ class Hunk(NamedTuple):
 
 def iter_patch(effect: CallEffect, arguments: str) -> Iterator[Hunk]:
     """Yield what a Codex patch in a call changes, in order. A file that it deletes has nothing."""
-    text = effect.command
-    if PATCH_BEGINS not in text:
+    text, place = effect.command, effect.place
+    if PATCH_BEGINS in text:
+        place = shell.find_place(text, place, APPLIES)
+    else:
         text = "\n".join(_texts_in(_arguments(arguments))) if PATCH_BEGINS in arguments else ""
     path, anchor, is_new, old, new = "", "", False, list[str](), list[str]()
     for line in (*text.partition(PATCH_BEGINS)[2].splitlines(), PATCH_ENDS):
         if line.startswith(("*** ", "@@")):
             if path and new != old:
-                yield Hunk(path, tuple(old), tuple(new), anchor, is_new)
+                yield Hunk(place.name(path), tuple(old), tuple(new), anchor, is_new)
             old, new, anchor = [], [], line[2:].strip() if line.startswith("@@") else ""
             if match := _PATCH.match(line):
                 path, is_new = match[2] or path, match[1] == "Add"

@@ -66,11 +66,13 @@ _PART = re.compile(
     r"\s{0,9}(?:IMPORTANT: [^\n]*\nStatus: )?Showing lines (\d{1,7})-\d{1,7} of [^\n]*\n"
     r"(?:Action: [^\n]*\n)?\n(?:---\n\n|--- FILE CONTENT \(truncated\) ---\n)"
 )
-"""What stands before a part of a file, with the number of its first line (Gemini CLI, Qwen Code)."""
+"""What stands before a part of a file, with its first line (Gemini CLI, Qwen Code)."""
 _COUNTS_FROM_0 = "read_file"
 """The tool whose `offset` is 0 for the first line (Gemini CLI, Qwen Code, Mistral Vibe)."""
 _REFUSED = re.compile(r"(?:cat|head|nl|sed|tail): .*(?:\n|\Z)")
 """What a program says of a file that it cannot read."""
+_AROUND = re.compile(rf"\A(?:(?:\.\.|~|{shell.UNKNOWN})/)+")
+"""Folders that a path may begin with and another spelling of it may not."""
 _DEFINITION = re.compile(
     r"(?:export |async |public |private |static |pub |final |abstract )*"
     r"(?:def|class|function|func|fn|interface|type|struct|enum|trait|impl|defp|defmodule|module|const|describe|test)\b"
@@ -115,7 +117,7 @@ def read_files(steps: Iterable[Step]) -> dict[str, CurrentFile]:
                 deleted[path.rstrip("/")] = step.at
             spellings = paths[split_path(path)[1]]
             if state != "read" and len(spellings) <= MOST_SPELLINGS:
-                _mark_spellings(files, path, spellings)
+                _mark_spellings(files, path, spellings, is_sure=bool(step.effect.place.folder))
             spellings.add(path)
     return {
         path: file
@@ -124,21 +126,26 @@ def read_files(steps: Iterable[Step]) -> dict[str, CurrentFile]:
     }
 
 
-def _mark_spellings(files: dict[str, CurrentFile], path: str, spellings: set[str]) -> None:
-    """Mark what may be the changed file at *path* under another spelling of that."""
+def _mark_spellings(
+    files: dict[str, CurrentFile], path: str, spellings: set[str], *, is_sure: bool
+) -> None:
+    """Mark what may be the changed file at *path* under another spelling of that; if the folder of
+    the session *is_sure*, only where a name does not begin there."""
     for spelling in (spellings - {path}) & files.keys():
+        if is_sure and not (_AROUND.match(path) or _AROUND.match(spelling)):
+            continue
         if _is_end(path, spelling) or _is_end(spelling, path):
             files[spelling].is_stale = True
 
 
 def _is_end(name: str, path: str) -> bool:
     """Is *name* the end of a path, so that both may name one file?"""
-    return f"/{path}".endswith(f"/{name.removeprefix('./')}")
+    return f"/{path}".endswith(f"/{_AROUND.sub('', name)}")
 
 
 def _apply(files: dict[str, CurrentFile], step: Step) -> None:
     command = step.effect.command
-    written = dict(shell.split_files(command)[1])
+    written = dict(shell.split_files(command, step.effect.place)[1])
     hunks = defaultdict[str, list[Hunk]](list)
     for hunk in iter_patch(step.effect, step.arguments):
         hunks[hunk.path].append(hunk)

@@ -3,6 +3,9 @@
 import re
 from collections.abc import Iterator, Sequence
 from itertools import dropwhile, pairwise
+from typing import NamedTuple
+
+from refold.text.plain import is_absolute
 
 MAX_COMMAND = 20_000
 """Characters of a command that are looked at."""
@@ -25,6 +28,8 @@ _WORD = re.compile(
     r"\"((?:[^\"\\]|\\.?)*+)\"?|'([^']*+)'?|(\d?>>?|&&|\|\|?|;|\n)|([^\s\"'>|;&]+)", re.DOTALL
 )
 _BREAKS = frozenset({"&&", "||", "|", ";", "\n"})
+_OPENS = frozenset({"do", "then", "else", "if", "while", "until", "{", "!"})
+"""Words of a shell that a simple command follows."""
 _READS = frozenset(
     {
         "cat",
@@ -78,24 +83,118 @@ _SETUP = re.compile(
 )
 
 
-def file_effects(command: str) -> Iterator[tuple[str, str]]:
-    """Yield what a command reads, creates, modifies or deletes, as (path, state), in order."""
+# --- directories ----------------------------------------------------------------------------------
+
+
+UNKNOWN = "…"
+"""A directory that nobody names, as in `cd $(mktemp -d)`."""
+LONGEST_PATH = 500
+"""Characters of a directory's path."""
+_UNSURE = re.compile(r"[$`*?]|^-$|\\$")
+"""What makes a word another directory than it spells: variables, patterns, `cd -`, blanks."""
+
+
+class Place(NamedTuple):
+    """Where a command runs, and what its files are called there."""
+
+    folder: str = ""
+    """The folder of the session, if it is known: the files in it are named from there."""
+    here: str = ""
+    """The directory, named like a file; empty for that folder."""
+
+    def name(self, path: str) -> str:
+        """Return the one name that a file has wherever a command runs."""
+        if not is_absolute(path) and not path.startswith("~"):
+            path = f"{self.here.rstrip('/')}/{path}" if self.here else path
+            if self.folder and not is_absolute(path) and path[:1] not in {"~", UNKNOWN}:
+                path = f"{self.folder}/{path}"
+        path = _without_dots(path)
+        inside = path.removeprefix(self.folder)
+        return inside[1:] or "." if inside != path and inside[:1] in ("", "/", "\\") else path
+
+    def enter(self, path: str) -> "Place":
+        """Return where commands run after `cd` to *path*."""
+        here = self.name(path or "~").rstrip("/") or "/"
+        if _UNSURE.search(path) or len(here) > LONGEST_PATH:
+            here = UNKNOWN
+        return self._replace(here="" if here == "." else here)
+
+
+SESSION = Place()
+"""The folder of a session that nobody names."""
+
+
+def _without_dots(path: str) -> str:
+    """Return a path without `.` and `..`, as far as these lead to a known place."""
+    if "." not in path.split("/") and ".." not in path.split("/"):
+        return path
+    parts = list[str]()
+    for part in path.split("/"):
+        if part == ".." and parts and parts[-1] not in {"..", "~"}:
+            del parts[len(parts) - (parts[-1] not in {"", UNKNOWN}) :]
+        elif part != ".":
+            parts.append(part)
+    return "/".join(parts) or "."
+
+
+def find_place(command: str, place: Place, program: str) -> Place:
+    """Return where a command that begins at *place* runs a program first."""
+    placed = _place_commands(_without_heredocs(command[:MAX_COMMAND]), [place])
+    return next((here for words, here in placed if words[:1] == [program]), place)
+
+
+def _place_commands(command: str, places: list[Place]) -> Iterator[tuple[list[str], Place]]:
+    """Yield each simple command with where it runs. The last of *places* is where the shell is, the
+    others where it is again behind parentheses; in the end they are those behind the command."""
+    for words in _cut_commands(command):
+        texts = [word[1] or word[2] or word[3] or word[4] or "" for word in words]
+        first, behind = ("".join(word[4] or "" for word in part) for part in (words[:1], words[1:]))
+        inner = behind.count("(") - behind.count(")")
+        places += [places[-1]] * (first.count("(") + max(0, inner))
+        if texts and (texts[0].startswith("(") or texts[0].endswith("(cd")):
+            texts[0] = texts[0].rpartition("(")[2]
+        if texts and places[-1] != places[0]:  # in parentheses, behind a `cd` there
+            texts[-1] = texts[-1].rstrip(")")
+        texts = list(dropwhile(_OPENS.__contains__, texts))
+        match texts:
+            case ["cd" | "pushd" | "popd", *_]:
+                places[-1] = places[-1].enter(_find_target(_program_words(texts)))
+                yield texts, places[-1]
+            case ["git", "-C", target, *rest]:
+                yield ["git", *rest], places[-1].enter(target)
+            case _:
+                yield texts, places[-1]
+        closed = min(first.count(")") + max(0, -inner), len(places) - 1)
+        del places[len(places) - closed :]
+
+
+def _find_target(words: list[str]) -> str:
+    """Return where `cd` leads; `-` if its words do not say."""
+    program, *targets = [word for word in words if word == "-" or not word.startswith("-")]
+    return "-" if program == "popd" or len(targets) > 1 else "".join(targets)
+
+
+# --- what commands do -----------------------------------------------------------------------------
+
+
+def file_effects(command: str, place: Place = SESSION) -> Iterator[tuple[str, str]]:
+    """Yield what a command at *place* reads, creates, modifies or deletes, as (path, state), in
+    order."""
     command = command[:MAX_COMMAND]
     patched = _PATCHED.finditer(command)  # goes through once, however often a patch is applied
     programs = [
-        (words, [word for word in _program_words(words) if word])
-        for words in _simple_commands(_without_heredocs(command))
+        (words, [word for word in _program_words(words) if word], here)
+        for words, here in _place_commands(_without_heredocs(command), [place])
     ]
-    making = (at for at, (words, _) in enumerate(programs) if _may_make(words))
+    making = (at for at, (words, *_) in enumerate(programs) if _may_make(words))
     last_making = max(making, default=-1)
-    for at, (words, program) in enumerate(programs):
-        yield from _redirects(words)
-        effects = _effects_of_program(program)
+    for at, (words, program, here) in enumerate(programs):
+        effects = [*_redirects(words), *_effects_of_program(program)]
         if program[:1] in (["rm"], ["unlink"]) and at < last_making:  # folders may be there again
-            effects = (effect for effect in effects if "." in effect[0].rpartition("/")[2])
-        yield from effects
+            effects = [effect for effect in effects if "." in effect[0].rpartition("/")[2]]
         if program[:1] in (["patch"], ["apply"]):
-            yield from ((match[1], "modified") for match in patched)
+            effects += ((match[1], "modified") for match in patched)
+        yield from ((here.name(path), state) for path, state in effects)
 
 
 def _may_make(words: list[str]) -> bool:
@@ -159,14 +258,14 @@ def _texts_of(words: Sequence[re.Match[str]]) -> list[str]:
     return [word[1] or word[2] or word[4] or "" for word in words if not word[3]]
 
 
-def git_steps(command: str) -> Iterator[tuple[str, Sequence[str]]]:
+def git_steps(command: str, place: Place = SESSION) -> Iterator[tuple[str, Sequence[str]]]:
     """Yield each `add` and `commit` of a command with the paths that it names, none for all."""
-    for words in _simple_commands(_without_heredocs(command[:MAX_COMMAND])):
+    for words, here in _place_commands(_without_heredocs(command[:MAX_COMMAND]), [place]):
         match words:
             case ["git", "add", *paths]:
                 is_named = all(path.strip("./") and path[0] not in "-:" for path in paths)
                 is_named = is_named and not any("*" in path for path in paths)
-                names = [path.removeprefix("./").strip("/") for path in paths]
+                names = [here.name(path).strip("/") for path in paths]
                 yield "add", names if is_named else ()
             case ["git", "commit", *options]:
                 if any(map(_ALL.fullmatch, options)):
@@ -278,12 +377,16 @@ def _without_heredocs(command: str) -> str:
     return "\n".join(line for line, _ in _split_heredocs(command))
 
 
-def split_files(command: str) -> tuple[str, list[tuple[str, str]]]:
-    """Return a command without the texts that it writes into files, and the path and the text of
-    each file that it writes as a whole (`cat > a.py <<EOF`)."""
-    rest, files = list[str](), list[tuple[str, str]]()
+def split_files(command: str, place: Place = SESSION) -> tuple[str, list[tuple[str, str]]]:
+    """Return a command at *place* without the texts that it writes into files, and the path and the
+    text of each file that it writes as a whole (`cat > a.py <<EOF`)."""
+    rest, files, places = list[str](), list[tuple[str, str]](), [place]
     for line, body in _split_heredocs(command):
-        paths = [path for words in _simple_commands(line) for path, _ in _redirects(words)]
+        paths = [
+            here.name(path)
+            for words, here in _place_commands(line, places)
+            for path, _ in _redirects(words)
+        ]
         rest.append(line)
         if not paths:
             rest += body

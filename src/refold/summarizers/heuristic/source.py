@@ -30,6 +30,7 @@ from refold.summarizers.heuristic.calls import (
     read_boxes,
     split_edits,
 )
+from refold.summarizers.heuristic.shell import Place
 from refold.text.clip import clip_scanned
 from refold.text.failures import is_failure, read_exit_code
 from refold.text.json_values import dig, parse_or_none
@@ -149,6 +150,8 @@ class Source(NamedTuple):
     """Estimated tokens of what each message of *older* and *hidden* says."""
     changes: Sequence["Step"] = ()
     """What calls further back change, files and plans, as steps without texts."""
+    folder: str = ""
+    """The folder that the session works in, if the client says so."""
 
 
 def read_source(view: View, start: int, stop: int) -> Source:
@@ -184,8 +187,24 @@ def read_source(view: View, start: int, stop: int) -> Source:
     ]
     later = read_own(range(stop, len(messages)))
     shown = [*read_own(range(start)), *later]
-    texts = [text for text, _ in edited]
-    return Source(older, hidden, shown, later, texts, given, sizes, list(_join_effects(effects)))
+    texts, folder = [text for text, _ in edited], find_folder(view_segments(view))
+    changes = list(_join_effects(effects, folder))
+    return Source(older, hidden, shown, later, texts, given, sizes, changes, folder)
+
+
+def find_folder(spoken: Segmented) -> str:
+    """Return the folder that a client says it works in; empty if it says none, or several."""
+    folders = {
+        folder[1].rstrip("/\\")
+        for segments in spoken
+        for segment in segments
+        if segment.voice == "context" and (folder := _FOLDER.search(segment.text))
+    }
+    return folders.pop() if len(folders) == 1 else ""
+
+
+_FOLDER = re.compile(r"<cwd>([^<\n]{2,400})</cwd>")
+"""Where a client says in which folder it works (Codex)."""
 
 
 class _Effects(NamedTuple):
@@ -213,15 +232,16 @@ def _read_effects(message: Message) -> _Effects:
     return _Effects(tuple(changes))
 
 
-def _join_effects(effects: Sequence[_Effects]) -> Iterator["Step"]:
-    """Yield what calls change that do not fail, as steps without texts."""
-    failed = {id for message in effects for id in message.failed}
+def _join_effects(effects: Sequence[_Effects], folder: str) -> Iterator["Step"]:
+    """Yield what calls in a session at *folder* change that do not fail, as steps without texts."""
+    failed, place = {id for message in effects for id in message.failed}, Place(folder)
     for message in effects:
         for id, effect in message.calls:
             if effect.todos:
                 yield Step("call", 0, "", effect)
             if effect.files and id not in failed:
-                yield Step("result", 0, "", effect)
+                files = tuple((place.name(path), state) for path, state in effect.files)
+                yield Step("result", 0, "", effect._replace(files=files))
 
 
 def _estimate_text(message: Message) -> int:
@@ -306,19 +326,24 @@ class _Open:
     """What runs behind a result that said so, by the id that later calls ask for it with."""
     action: str = ""
     """A command that the model wrote as text."""
+    folder: str = ""
+    """The folder that the session works in, if it is known."""
 
 
-def read_steps(messages: Sequence[Message], spoken: Segmented | None = None) -> list[Step]:
-    """Return the steps of *messages*, in order; *spoken* are their segments if these are known. In
-    time linear in the length; never raises."""
+def read_steps(
+    messages: Sequence[Message], spoken: Segmented | None = None, folder: str | None = None
+) -> list[Step]:
+    """Return the steps of *messages*, in order; *spoken* are their segments and *folder* is where
+    the session works, if these are known. In time linear in the length; never raises."""
     spoken = segment_messages(messages) if spoken is None else spoken
-    waiting, steps = _Open(), list[Step]()
+    folder = find_folder(spoken) if folder is None else folder
+    waiting, steps = _Open(folder=folder), list[Step]()
     for at, (message, segments) in enumerate(zip(messages, spoken, strict=False)):
         for part in message.parts:
             match part:
                 case ToolCall():
                     waiting.calls[part.id] = part
-                    waiting.effects[part.id] = effect = effect_of_call(part)
+                    waiting.effects[part.id] = effect = effect_of_call(part, waiting.folder)
                     steps.append(Step("call", at, part.arguments, effect))
                 case ToolResult():
                     steps.append(_read_result(part, waiting, at))
@@ -373,7 +398,8 @@ def _read_segments(segments: Iterable[Segment], waiting: _Open, at: int) -> Iter
             command, output = read_ran_command(text) or (waiting.action, text)
             waiting.action = ""
             is_answer = bool(command) or text.lstrip().startswith(REPORTS)
-            effect = effect_of_command(command) if is_answer else CallEffect("tool")
+            folder = waiting.folder
+            effect = effect_of_command(command, folder) if is_answer else CallEffect("tool")
             yield Step("result", at, output, effect, exit_code=read_exit_code(output))
 
 
@@ -384,10 +410,11 @@ def _read_answer(message: Message, waiting: _Open, at: int) -> Iterator[Step]:
     waiting.action = actions[-1] if actions else ""
     text, edits = split_edits(text)
     for edit in edits:
-        effect = CallEffect("edit", ((edit.path, "modified" if edit.old else "created"),))
+        path, now = Place(waiting.folder).name(edit.path), "modified" if edit.old else "created"
+        effect = CallEffect("edit", ((path, now),))
         yield Step("call", at, edit.arguments, effect)
         yield Step("result", at, "", effect, edit.arguments)
     if actions:
-        yield Step("call", at, waiting.action, effect_of_command(waiting.action))
+        yield Step("call", at, waiting.action, effect_of_command(waiting.action, waiting.folder))
         text = _ACTION.sub("", text)
     yield Step("answer", at, text, is_final=not message.calls and not actions)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from heapq import nlargest
 
 from refold.summarizers.heuristic import shell
-from refold.summarizers.heuristic.calls import Todo, read_boxes
+from refold.summarizers.heuristic.calls import CallEffect, Todo, read_boxes
 from refold.summarizers.heuristic.lexicon import (
     find_conclusions,
     find_constraints,
@@ -207,7 +207,7 @@ def _note_result(state: State, step: Step) -> None:
         subject = _MESSAGE.search(effect.command[:2_000]) if name != check else None
         state.checks[listed] = _outcome_line(name, text, outcome, subject[2] if subject else "")
     if outcome == "ok":
-        _note_git(state, effect.command)
+        _note_git(state, effect)
     if check and outcome != RUNNING:
         for file in state.files.values():
             file.is_checked |= file.state != "read"
@@ -257,10 +257,10 @@ def folders_of(path: str) -> Iterator[str]:
         yield path
 
 
-def _note_git(state: State, command: str) -> None:
+def _note_git(state: State, effect: CallEffect) -> None:
     """Mark the changed files that a command stages, and those that it commits: all if none is known
     to be staged. Beside a project's files those in temporary folders and at home are neither."""
-    git_steps = list(shell.git_steps(command))
+    git_steps = list(shell.git_steps(effect.command, effect.place))
     if not git_steps:
         return
     changed = {path: file for path, file in state.files.items() if file.state != "read"}

@@ -1,0 +1,171 @@
+"""Where a command runs decides which file a path in it names."""
+
+import json
+
+import pytest
+
+from refold.core.view import View
+from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.models.driver import drive
+from refold.scorers.tools import Freshness
+from refold.summarizers.heuristic import RuleSummary
+from refold.summarizers.heuristic.calls import effect_of_call
+from refold.summarizers.heuristic.current_files import read_files
+from refold.summarizers.heuristic.shell import Place, file_effects, git_steps, split_files
+from refold.summarizers.heuristic.source import read_steps
+from tests.support.summaries import collect, states_of
+
+CODEX = user(
+    "<environment_context>\n  <cwd>/work/shop</cwd>\n  <approval_policy>never</approval_policy>\n"
+    "  <shell>zsh</shell>\n</environment_context>"
+)
+"""What Codex says of where it works."""
+
+
+def call(name, result="", **arguments):
+    return [
+        Message("assistant", (ToolCall("c1", name, json.dumps(arguments)),)),
+        Message("tool", (ToolResult("c1", (Text(result),)),)),
+    ]
+
+
+def shell(command, result="", workdir="/work/shop"):
+    """A command as Codex makes it."""
+    return call("shell", result, command=["bash", "-lc", command], workdir=workdir)
+
+
+def patch(path, old, new):
+    lines = ("*** Begin Patch", f"*** Update File: {path}", "@@", f"-{old}", f"+{new}")
+    return call("apply_patch", "Success.", input="\n".join((*lines, "*** End Patch")))
+
+
+@pytest.mark.parametrize(("command", "paths"), [
+    ("cd frontend && cat src/app.ts", ["frontend/src/app.ts"]),
+    ("cd /work/shop/frontend && cat src/app.ts", ["/work/shop/frontend/src/app.ts"]),
+    ('cd "/Volumes/Ada\'s Disk/shop" && cat app.ts', ["/Volumes/Ada's Disk/shop/app.ts"]),
+    ("cd frontend\ncat app.ts\ncd ..\ncat app.ts", ["frontend/app.ts", "app.ts"]),
+    ("(cd frontend && cat app.ts) && cat app.ts", ["frontend/app.ts", "app.ts"]),
+    ("(cd a; (cd b; cat x.ts); cat x.ts); cat x.ts", ["a/b/x.ts", "a/x.ts", "x.ts"]),
+    ("pushd a > /dev/null; cat x.ts; popd; cat x.ts", ["a/x.ts", "…/x.ts"]),
+    ("cd frontend 2>/dev/null || exit 1; cat app.ts", ["frontend/app.ts"]),
+    ("cd $APP && cat app.ts && cd /a && cat app.ts", ["…/app.ts", "/a/app.ts"]),
+    ("cd $(mktemp -d) && cat ../app.ts", ["…/app.ts"]),
+    ('cd "$APP"/src && cat app.ts', ["…/app.ts"]),
+    ("cd -; cat app.ts", ["…/app.ts"]),
+    ("cd; cat notes.txt", ["~/notes.txt"]),
+    ("for d in a b; do cd $d && cat app.ts; done", ["…/app.ts"]),
+    ("V=$(cd frontend && cat app.ts) && cat app.ts", ["frontend/app.ts", "app.ts"]),
+    ("git -C frontend rm app.ts && git rm app.ts", ["frontend/app.ts", "app.ts"]),
+    ("cat ./src/../app.ts ../app.ts /a/../app.ts", ["app.ts", "../app.ts", "/app.ts"]),
+    ("cd / && cat etc/hosts.deny", ["/etc/hosts.deny"]),
+    ("cd frontend && echo x >> .env && cat > a.ts <<EOF\nx\nEOF", ["frontend/.env", "frontend/a.ts"]),
+])  # fmt: skip
+def test_a_path_is_that_of_the_directory_in_which_its_command_runs(command, paths):
+    assert [path for path, _ in file_effects(command)] == paths
+
+
+def test_two_files_of_one_name_are_two():
+    said = [
+        *call("bash", "name = 'web'", command="cd frontend && cat src/app.ts"),
+        *call("bash", "name = 'api'", command="cat src/app.ts"),
+        *call("bash", command="cd frontend && sed -i s/web/page/ src/app.ts"),
+    ]
+    assert states_of(collect(said)) == {"src/app.ts": "read", "frontend/src/app.ts": "modified"}
+    for is_sure in (False, True):  # a shell may stay where it was
+        files = read_files(read_steps([CODEX, *said] if is_sure else said))
+        assert files["src/app.ts"].lines == [(1, "name = 'api'")]
+        assert files["src/app.ts"].is_stale != is_sure
+        assert files["frontend/src/app.ts"].is_stale
+
+
+@pytest.mark.parametrize("argument", ["workdir", "cwd", "dir_path", "directory"])
+def test_a_call_says_where_its_command_runs(argument):
+    at_root = call("run", command="cat src/app.ts", **{argument: "/work/shop"})
+    below = call("run", command="cat src/app.ts", **{argument: "/work/shop/frontend"})
+    both = [*at_root, *below]
+    assert [*states_of(collect(both))] == [
+        "/work/shop/src/app.ts",
+        "/work/shop/frontend/src/app.ts",
+    ]
+    assert [*states_of(collect([CODEX, *both]))] == ["src/app.ts", "frontend/src/app.ts"]
+
+
+def test_a_file_has_one_name_however_codex_names_it():
+    said = [
+        CODEX,
+        user("Rename it."),
+        *shell("cat src/app.ts", "name = 'web'\nport = 1", "/work/shop/frontend"),
+        *patch("frontend/src/app.ts", "name = 'web'", "name = 'page'"),
+        *shell("cat > frontend/src/a.ts <<'EOF'\nx\nEOF\ncd frontend && echo y > src/b.ts"),
+        *shell("rm /work/shop/frontend/src/old.ts"),
+        *shell("cat app.ts", "name = 'page'\nport = 1", "frontend/src"),
+    ]
+    assert states_of(collect(said)) == {
+        "frontend/src/app.ts": "modified",
+        "frontend/src/a.ts": "created",
+        "frontend/src/b.ts": "created",
+        "frontend/src/old.ts": "deleted",
+    }
+    app, written, *_ = read_files(read_steps(said)).values()
+    assert [text for _, text in app.lines] == ["name = 'page'", "port = 1"] and not app.is_stale
+    assert written.lines == [(1, "x")]
+
+
+def test_a_summary_names_files_from_the_folder_that_stays_in_sight():
+    shown = shell("cat src/app.ts", "\n".join(f"const limit_{n} = {n}" for n in range(40)))
+    said = [CODEX, user("Go."), *shown, *patch("src/app.ts", "const limit_3 = 3", "const x = 0")]
+    for start in (0, 1):
+        text = drive(RuleSummary()(View.of(said), start, len(said), 4_000)).text
+        assert "modified, not tested since: src/app.ts" in text
+        assert "### src/app.ts\n" in text and "const x = 0\nconst limit_4" in text
+
+
+def test_a_folder_that_changes_names_no_file():
+    other = user("<environment_context>\n  <cwd>/work/blog</cwd>\n</environment_context>")
+    assert [*states_of(collect([CODEX, *shell("cat a.ts"), other]))] == ["/work/shop/a.ts"]
+
+
+def test_a_patch_in_a_command_is_applied_where_that_runs():
+    body = "*** Begin Patch\n*** Add File: a.ts\n+x\n*** End Patch"
+    said = [CODEX, *shell(f"cd frontend && apply_patch <<'EOF'\n{body}\nEOF", "Success.")]
+    assert states_of(collect(said)) == {"frontend/a.ts": "created"}
+    assert read_files(read_steps(said))["frontend/a.ts"].lines == [(1, "x")]
+
+
+def test_a_text_goes_into_the_file_of_its_directory():
+    command = "cd web\ncat > a.ts <<'EOF'\nx\nEOF\ncd ..\ncat > a.ts <<'EOF'\ny\nEOF"
+    assert split_files(command)[1] == [("web/a.ts", "x"), ("a.ts", "y")]
+
+
+def test_what_is_staged_is_named_from_the_directory():
+    assert list(git_steps("cd web && git add src/a.ts ../b.ts")) == [
+        ("add", ["web/src/a.ts", "b.ts"])
+    ]
+
+
+def test_a_change_in_a_directory_that_nobody_names_makes_a_file_stale():
+    said = [
+        *call("Read", "     1\tname = 1", file_path="/work/shop/src/app.ts"),
+        *call("bash", command="cd $ROOT && sed -i s/1/2/ src/app.ts"),
+    ]
+    assert read_files(read_steps(said))["/work/shop/src/app.ts"].is_stale
+
+
+def test_what_was_written_again_elsewhere_is_fresh():
+    read = [CODEX, user("Go."), *shell("cat src/app.ts", "x", "/work/shop/frontend")]
+    for path, score in (("src/app.ts", 1.0), ("frontend/src/app.ts", 0.3)):
+        assert Freshness()(View.of([*read, *patch(path, "x", "y")]))[2] == score
+
+
+@pytest.mark.parametrize("arguments", [
+    {"command": "git add ''"}, {"command": "cd ''; cat ''"}, {"command": "cd (; cat a.py)"}, {"command": ")) cd a"},
+    {"command": "cat a.py", "workdir": 3}, {"command": "cat a.py", "cwd": " "}, {"command": "(" * 9_000 + "cd a" * 999},
+])  # fmt: skip
+def test_no_command_is_too_odd(arguments):
+    effect_of_call(ToolCall("c1", "bash", json.dumps(arguments)), "/work")
+    list(git_steps(arguments["command"]))
+
+
+def test_a_directory_that_is_entered_without_end_is_none():
+    assert next(file_effects("cd a; " * 600 + "cat x.py"))[0].startswith("…/a/")
+    assert Place("/a").enter("b" * 600) == Place("/a", "…")
