@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator
 from types import ModuleType
 from typing import Any, TypeVar
 
+from refold.codecs.codec import Codec
+
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else it asks the network
 
 PARTS = {
@@ -45,10 +47,9 @@ The library's public names, with the first sentence of each docstring; `help(nam
 shapes and errors. Presets and most [adapters](frameworks.md) have pages of their own. `make
 reference` writes this page.
 
-Docstrings name their sources. `AN-`, `OA-`, `GE-` and `DS-` with a number are rules of providers:
-[Formats and rules](formats.md#rules-what-providers-refuse). `S0-` to `S4-`, `C0-` to `C4-` and `X-`
-are requirements of five published systems and where they contradict themselves or one another:
-[row by row](seeds.md).
+In docstrings `AN-`, `OA-`, `GE-` and `DS-` with a number are [rules of
+providers](formats.md#rules-what-providers-refuse). Other codes are for whoever changes Refold
+([CONTRIBUTING](../CONTRIBUTING.md#how-we-write)).
 
 | environment variable | meaning |
 |---|---|
@@ -59,11 +60,22 @@ are requirements of five published systems and where they contradict themselves 
 """
 
 
+CODEC = frozenset(name for name in dir(Codec) if not name.startswith("_"))
+IS_CODEC = (
+    "The module is a codec: pass it as `format=`. `refold.codecs.codec.Codec` says what it has."
+)
+
+
+def is_codec(module: ModuleType) -> bool:
+    return set(dir(module)) >= CODEC
+
+
 def public_names(module: ModuleType) -> list[str]:
-    """The names in a module's `__all__`, or those that it defines without an underscore."""
+    """The names in a module's `__all__`, or those that it defines without an underscore; of a codec
+    not those that every codec has."""
     names = getattr(module, "__all__", None)
     if names is not None:
-        return list(names)
+        return [name for name in names if not (is_codec(module) and name in CODEC)]
     tree = ast.parse(inspect.getsource(module))
     defined = (
         [node.name]
@@ -114,7 +126,9 @@ def text_below(module: ModuleType, name: str) -> str:
 
 
 def first_sentence(text: str) -> str:
+    """The first sentence, without the codes of systems that it follows."""
     paragraph = " ".join(text.split("\n\n", maxsplit=1)[0].split())
+    paragraph = re.sub(r" \((?:[SCX]\d?-\d+[,; ]*)+\)", "", paragraph)
     sentence = re.match(r".*?[.:?](?= [A-Z*`]|$)", paragraph)
     return (sentence[0] if sentence else paragraph).rstrip(":").replace("|", "\\|")
 
@@ -160,7 +174,9 @@ def write() -> str:
         lines.append(f"## {title}\n")
         for path in modules:
             module = importlib.import_module(path)
-            lines += [f"`{path}`\n", "| name | |", "|---|---|"]
+            lines.append(f"`{path}`\n")
+            lines += [f"{IS_CODEC}\n"] if is_codec(module) else []
+            lines += ["| name | |", "|---|---|"]
             for name in public_names(module):
                 call = signature(getattr(module, name), name).replace("|", "\\|")
                 lines.append(f"| `{call}` | {describe(module, name)} |")

@@ -76,3 +76,6 @@ def as_names(setting: str, value: Iterable[str]) -> tuple[str, ...]:
     if not all(isinstance(name, str) for name in distinct):
         raise ValueError(f"{setting} must be a list of names, not {value!r}")
     return tuple(sorted(distinct))
+
+
+__all__ = ["EditError", "FormatError", "ModelNotNamed", "RefoldError", "StoreError"]

@@ -185,3 +185,22 @@ def test_every_name_of_the_reference_is_described() -> None:
     rows = re.findall(r"^\| `(.+)` \|(.*)\|$", text, re.MULTILINE)
     assert len(rows) > 200
     assert [name for name, description in rows if not description.strip()] == []
+
+
+def test_the_reference_has_what_users_call_and_no_helpers() -> None:
+    """It once listed the checks of settings, the texts of our own tests and the parts of a codec."""
+    text = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    names = set(re.findall(r"^\| `(\w+)", text, re.MULTILINE))
+    assert {"Compactor", "StoreError", "check_store", "LAWS", "Codec", "ChatModel"} <= names
+    helpers = {
+        "require_int",
+        "is_number",
+        "as_names",
+        "PARTS",
+        "ODD",
+        "decode",
+        "patch",
+        "build_rows",
+    }
+    assert names & helpers == set()
+    assert re.search(r"\b[SC][0-4]-", text) is None

@@ -93,7 +93,6 @@ def has_system_role(item: Wire) -> bool:
 
 # --- an opened payload --------------------------------------------------------------------------
 
-
 FIELDS = ("messages", "input", "contents")
 """Fields that hold a conversation, in the formats we know."""
 SAMPLE = 30
@@ -296,3 +295,6 @@ def describe_misfit(entries: Sequence[Wire]) -> str:
     if not isinstance(first, dict):
         return "strings"
     return f"entry 0 has the fields {', '.join(map(repr, list(first)[:8]))}"
+
+
+__all__ = ["Codec", "Wire", "with_rules"]

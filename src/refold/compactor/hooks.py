@@ -248,3 +248,18 @@ def _row(
 def _without_cost(attempt: Attempt) -> Attempt:
     """Return the same attempt for its further edits: what it cost stands with the first."""
     return replace(attempt, calls=0, cost=0.0)
+
+
+__all__ = [
+    "After",
+    "Before",
+    "CompactionEnded",
+    "CompactionStarted",
+    "EditsReverted",
+    "Event",
+    "Instructions",
+    "OnEvent",
+    "PreviewAccepted",
+    "StrategyTried",
+    "Veto",
+]

@@ -199,3 +199,19 @@ Summarizer = Callable[[View, int, int, int], Asking[Summary]]
 It may `yield Ask` to have a model answer. The text, wrapped by
 `refold.text.summary_wrapper.wrap_summary`, has at most *max_tokens* by `view.profile.count`.
 """
+
+
+__all__ = [
+    "Answer",
+    "Ask",
+    "Asking",
+    "Edits",
+    "End",
+    "Ending",
+    "Failure",
+    "FailureKind",
+    "Steps",
+    "Strategy",
+    "Summarizer",
+    "Summary",
+]

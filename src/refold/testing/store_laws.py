@@ -291,3 +291,6 @@ def _short(values: Sequence[object]) -> str:
         f"{value.id} ({value.start}:{value.stop})" if isinstance(value, Edit) else repr(value)
         for value in values[:8]
     )
+
+
+__all__ = ["LAWS", "check_store"]
