@@ -11,6 +11,7 @@ import pytest
 from refold.cli.sessions import list_recorded
 from refold.gateway.serve import create_gateway
 from refold.session_files import demo_session
+from refold.session_files.source import short_id
 from refold.testing.scripted_gateway import Serving
 from refold.testing.scripted_provider import ScriptedProvider
 from refold.tokens.model_table import Rates
@@ -172,6 +173,32 @@ def test_what_was_said_beside_an_image(commands, tmp_path):
     assert SENTENCE in shown and "▣ image image/png" in shown
     sent = json.loads(commands("view", session.id, "--store", store, "--payload").out)
     assert sent["messages"][0]["content"][1]["text"] == "[image: its bytes are not recorded]"
+
+
+def test_b13_sessions_without_messages_are_passed_over(tmp_path, monkeypatch):
+    """The latest that a gateway knew had no messages: none was shown, though older ones could be."""
+    set_home(monkeypatch, tmp_path)
+    store = tmp_path / "refold.db"
+    monkeypatch.setenv("REFOLD_STORE", str(store))
+    nobody = refold("stats", "--last")
+    assert nobody.code == 2 and "no session of a coding agent" in nobody.err
+    for task, record_for in ((SENTENCE, "7d"), ("Never kept.", "")):
+        body = chat_request(4, "local")
+        body["messages"][1]["content"] = task
+        with ScriptedProvider(answer_briefly) as upstream:
+            config = replace(build_config(upstream, record=record_for), store=str(store))
+            with Serving(create_gateway(config)) as served:
+                httpx.post(f"{served.url}/v1/chat/completions", json=body).raise_for_status()
+    without, recorded = list_recorded(str(store))
+    assert "no messages" in refold("stats", without.id).err
+    assert SENTENCE in refold("view", "--last").out
+    assert recorded.id in refold("stats", "--last").out
+    listed = refold()
+    assert SENTENCE in listed.out and "1 of 1 session" in listed.out
+    assert [found["id"] for found in refold("--json").json["found"]] == [recorded.id]
+    assert short_id(recorded) in listed.out and refold("stats", short_id(recorded)).code == 0
+    store.with_name("refold.db.ledger").write_bytes(b"no database")
+    assert "No sessions" in refold().out and "refold.db.ledger" in refold().err
 
 
 def test_what_was_hidden_of_one_message(compacted):

@@ -5,7 +5,6 @@ import re
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
-from pathlib import Path
 
 import click
 from click.shell_completion import shell_complete
@@ -26,10 +25,11 @@ from refold.cli.gateway_commands import report as report_command
 from refold.cli.inputs import reason
 from refold.cli.mcp_server import mcp as mcp_command
 from refold.cli.options import JSON, start_of
+from refold.cli.places import find_store
 from refold.cli.run import run as run_command
 from refold.cli.unroll import unroll as unroll_command
 from refold.errors import RefoldError
-from refold.session_files import FoundSession, discover
+from refold.session_files import FoundSession
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -104,7 +104,7 @@ def refold(
     is_whole = every or bool(since) or bool(by) or sort != "age"
     chosen = files if is_whole else files[: sessions.NEWEST]
     seconds = None if is_whole else sessions.READ_SECONDS
-    rows = list(sessions.read_listed(terminal.track(chosen, "reading"), seconds))
+    rows = list(sessions.read_listed(terminal.track(chosen, "reading"), seconds, find_store()))
     rows.sort(key=sessions.ORDERS[sort])
     width = terminal.width()
     if by:
@@ -119,7 +119,8 @@ def pick() -> int:
     if not (sys.stdin and sys.stdin.isatty() and terminal.err().is_terminal):
         raise click.UsageError("refold pick needs a terminal; refold lists the sessions")
     files, _ = _discover()
-    rows = list(sessions.read_listed(files[: 5 * sessions.NEWEST], sessions.READ_SECONDS))
+    newest = files[: 5 * sessions.NEWEST]
+    rows = list(sessions.read_listed(newest, sessions.READ_SECONDS, find_store()))
     if not rows:
         terminal.print_lines(sessions.show_listed((), 0, None))
         return 0
@@ -196,18 +197,20 @@ def hook_command(event: str) -> int:
 
 
 def _discover(since: float = 0.0) -> tuple[list[FoundSession], dict[str, str]]:
-    """Return the sessions on this machine that were changed *since* a time, and why places could
-    not be looked at."""
+    """Return the sessions on this machine that were changed *since* a time, those that a gateway
+    recorded if no client has any, and why places could not be looked at."""
     refused = dict[str, str]()
 
     def note(error: OSError) -> None:
         refused.setdefault(str(error.filename), reason(error))
 
-    files = [
-        file
-        for file in discover(Path.home(), os.environ, note)
-        if file.modified.timestamp() >= since
-    ]
+    files = sessions.list_files(note)
+    if not files:
+        try:
+            files = sessions.list_readable(find_store())
+        except RefoldError as error:
+            refused[find_store()] = reason(error)
+    files = [file for file in files if file.modified.timestamp() >= since]
     terminal.warn_all(f"{why}; left out" for why in refused.values())
     return files, refused
 

@@ -31,13 +31,14 @@ from refold.session_files.source import (
     LEAST_ID,
     NAMES,
     ClientFiles,
+    OnError,
     cwd_under,
     short_id,
 )
 from refold.speakers import first_request
 from refold.stores import file_path, open_store
 from refold.text.plain import split_path
-from refold.tokens.count import Counter
+from refold.tokens.count import Counter, count_message
 
 GATEWAY = "gateway"
 """The client of a session that a gateway recorded."""
@@ -54,7 +55,7 @@ COPIES = ClientFiles("claude_code", (SESSIONS,), ("*.jsonl",), cwd_under("cwd"))
 def find_on_machine(name: str, store: str) -> FoundSession:
     """Return the only session whose id begins with *name*, in the clients' files, else among those
     that a gateway with this *store* recorded. Raises `FormatError`."""
-    for files in (_list_sessions(), list_recorded(store)):
+    for files in (list_files(), list_recorded(store)):
         matches = [
             session
             for session in files
@@ -81,14 +82,14 @@ def ids_on_machine(begin: str) -> list[str]:
 
 def choose_on_machine(project: str | None, store: str, *, last: bool) -> list[FoundSession]:
     """Return the sessions of the directory *project* and below, or of any; with *last* the latest
-    of them. Those that only a gateway knows count if no client's file does. Raises
-    `FormatError`."""
+    of them. Those that only a gateway knows count if no client's file does, and their messages are
+    kept. Raises `FormatError`, `StoreError`."""
     folder = Path(project).resolve() if project is not None else None
     files = [
-        file for file in _list_sessions() if folder is None or Path(file.cwd).is_relative_to(folder)
+        file for file in list_files() if folder is None or Path(file.cwd).is_relative_to(folder)
     ]
     if not files:
-        recorded = list_recorded(store)
+        recorded = list_readable(store)
         files = [file for file in recorded if folder is None or file.cwd == folder.name]
     if not files:
         where = f"of {folder}" if folder is not None else "of a coding agent"
@@ -96,11 +97,12 @@ def choose_on_machine(project: str | None, store: str, *, last: bool) -> list[Fo
     return files[:1] if last else files
 
 
-def _list_sessions() -> list[FoundSession]:
-    """Return the clients' sessions, the latest first, then copies of those that are gone."""
-    files = session_files.discover(Path.home(), os.environ)
+def list_files(on_error: OnError = str) -> list[FoundSession]:
+    """Return the clients' sessions, the latest first, then copies of those that are gone.
+    *on_error* as for `discover`."""
+    files = session_files.discover(Path.home(), os.environ, on_error)
     names = {file.path.name for file in files}
-    copies = COPIES.find(data_directory(Path.home()), {}, str)
+    copies = COPIES.find(data_directory(Path.home()), {}, on_error)
     return [*files, *(file for file in copies if file.path.name not in names)]
 
 
@@ -132,6 +134,17 @@ def list_recorded(store: str) -> list[FoundSession]:
         )
         for row, _ in rows
     ]
+
+
+def list_readable(store: str) -> list[FoundSession]:
+    """Return those of them whose messages are kept, as `list_recorded` does."""
+    files = list_recorded(store)
+    transcripts = open_transcripts(store, None, time.time) if files else None
+    if transcripts is None:
+        return []
+    with closing(transcripts):
+        recorded = transcripts.titles(file.id for file in files)
+    return [file for file in files if file.id in recorded]
 
 
 def open_recorded(
@@ -213,22 +226,35 @@ class Listed:
         return split_path(self.file.cwd.rstrip("/\\"))[1] or self.file.title
 
 
-def read_listed(sessions: Iterable[FoundSession], seconds: float | None) -> Iterator[Listed]:
-    """Yield sessions with what their files say, as many as can be read in so many *seconds*."""
+def read_listed(
+    sessions: Iterable[FoundSession], seconds: float | None, store: str
+) -> Iterator[Listed]:
+    """Yield sessions with what their files, or a gateway's *store*, say, as many as can be read in
+    so many *seconds*."""
     start = time.monotonic()
     for file in sessions:
         if seconds is not None and time.monotonic() - start > seconds:
             yield Listed(file, title=file.title, is_read=False)
             continue
         try:
-            session = session_files.read(file.path, file.id)
-            bill = read_bill(session)
-            title = file.title or session.title or first_request(session.opening, session.format)
-            size = bill.context or Compactor((), NEVER).show(session.payload).tokens
-            yield Listed(file, size, bill.dollars, title)
+            yield _read_recorded(file, store) if file.client == GATEWAY else _read_file(file)
         except (RefoldError, OSError) as error:
             why = str(error).removeprefix(file.path.name).lstrip(": ")
             yield Listed(file, title=f"(cannot be read: {short(why, 60)})")
+
+
+def _read_file(file: FoundSession) -> Listed:
+    session = session_files.read(file.path, file.id)
+    bill = read_bill(session)
+    title = file.title or session.title or first_request(session.opening, session.format)
+    size = bill.context or Compactor((), NEVER).show(session.payload).tokens
+    return Listed(file, size, bill.dollars, title)
+
+
+def _read_recorded(file: FoundSession, store: str) -> Listed:
+    edited = open_recorded(store, file.id, count_message, read_only=True)
+    words = first_request(edited.session.opening, edited.session.format)
+    return Listed(file, edited.view.tokens, None, words)
 
 
 ORDERS: dict[str, Callable[[Listed], float]] = {
