@@ -4,7 +4,7 @@ BIN := .venv/bin
 
 .PHONY: demo test lint bench evidence bits soak scale deploy clients pictures adapters engines release container-check mutants nightly reference format clean
 
-demo: .venv/core  ## compact a long session: no key, no network service, no model
+demo: .venv/core  ## compact a long session: no key, no model; the network only to install click, rich and hatchling
 	@$(BIN)/refold demo
 	@command -v refold > /dev/null || echo ". $(BIN)/activate                    puts refold on your PATH"
 

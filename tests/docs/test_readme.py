@@ -1,16 +1,19 @@
 """Who comes by a door finds that it works, and links lead to headings."""
 
+import json
+import os
 import re
 from pathlib import Path
 
 import pytest
 
+from refold.session_files import demo_session
 from tests.support.cli_lines import follow_door, run_as_process
 from tests.support.pages import ROOT, code_blocks, texts_by_door
 
 DOORS = {
     (page, door): text
-    for page in ("docs/start.md",)
+    for page in ("README.md", "docs/start.md")
     for door, text in texts_by_door(ROOT / page).items()
 }
 
@@ -20,7 +23,34 @@ DOORS = {
 def test_who_comes_by_a_door_needs_no_other(page: str, door: str, tmp_path: Path) -> None:
     """Blocks once ran in one namespace, among files that the tests had made: what another door had
     imported, and a file before the block that writes it, went unnoticed."""
-    follow_door(DOORS[page, door], tmp_path)
+    name = "258c7280-ae70-4798-800f-63464d01a85d"
+    if page == "README.md":  # start.md writes a session, README has who reads it look at their own
+        record_session(tmp_path / ".claude" / "projects" / "-srv-app" / f"{name}.jsonl")
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "claude").write_text('#!/bin/sh\necho "$ANTHROPIC_BASE_URL"\n')
+    (programs / "claude").chmod(0o755)
+    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    follow_door(DOORS[page, door], tmp_path, {"PATH": path})
+
+
+def record_session(path: Path) -> None:
+    """Write a session as Claude Code does."""
+    path.parent.mkdir(parents=True)
+    above = None
+    with path.open("w", encoding="utf-8") as file:
+        for at, entry in enumerate(demo_session(60)):
+            line = {
+                "type": entry["role"],
+                "uuid": str(at),
+                "parentUuid": above,
+                "sessionId": path.stem,
+                "cwd": "/srv/app",
+                "timestamp": "2026-11-01T10:00:00.000Z",
+                "message": entry,
+            }
+            file.write(json.dumps(line) + "\n")
+            above = str(at)
 
 
 @pytest.mark.parametrize(

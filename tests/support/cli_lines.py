@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -98,9 +99,14 @@ def run_in_process(line: str, directory: Path, **env: str) -> Run:
         return Run(code, out.getvalue().decode(), err.getvalue().decode())
 
 
-def follow_door(text: str, directory: Path) -> None:
-    """Do what a page's *text* says, from top to bottom, in an empty *directory*: run its Python in
-    one namespace, write its `refold.toml`, type its lines."""
+INTERRUPTED = 130
+"""The exit code after Ctrl-C, as docs/cli.md has it."""
+
+
+def follow_door(text: str, directory: Path, fixed: dict[str, str]) -> None:
+    """Do what a page's *text* says, from top to bottom, in *directory*: run its Python in one
+    namespace, write its `refold.toml`, type its lines, with the variables *fixed*. A gateway is
+    stopped once it runs."""
     names: dict[str, object] = {"__name__": "docs"}
     for line, language, code in read_blocks(text):
         if language == "python":
@@ -110,8 +116,28 @@ def follow_door(text: str, directory: Path) -> None:
             (directory / "refold.toml").write_text(code, encoding="utf-8")
         elif language == "console":
             for typed in code.splitlines():
-                if typed.startswith("$ "):
-                    check_example(typed[2:], directory, {})
+                if typed.startswith("$ refold serve") and "--check" not in typed:
+                    _serve_shortly(typed[2:], directory, fixed)
+                elif typed.startswith("$ "):
+                    check_example(typed[2:], directory, fixed)
+
+
+def _serve_shortly(line: str, directory: Path, fixed: dict[str, str]) -> None:
+    """Run a gateway at any free port, and stop it as Ctrl-C does once it answers."""
+    words = [*shlex.split(line, comments=True)[1:], "--port", "0"]
+    log = list[str]()
+    with subprocess.Popen(
+        [sys.executable, "-W", "error", "-m", "refold", *words],
+        cwd=directory,
+        env=environment(directory, **fixed),
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        for event in process.stderr or ():
+            log.append(event)
+            if "startup complete" in event:
+                process.send_signal(signal.SIGINT)
+    assert process.returncode == INTERRUPTED, f"{line}\n{''.join(log)}"
 
 
 PROCESSES = ("refold", "refold check broken.json   # exit code 1")

@@ -214,8 +214,10 @@ def show(result: Replay) -> Iterator[RenderableType]:
         f"{1 - sent / unedited:.0%} less"
     )
     yield Line(
-        f"cache breaks        {breaks} in {len(result.requests)} requests; "
-        "in all others what was sent before was sent again unchanged\n"
+        f"prompt cache        holds in {len(result.requests) - breaks} of {len(result.requests)} "
+        "requests: they repeat the one before word for word and add\n"
+        f"                    to it; in {breaks} what was sent before has changed, and is cached "
+        "anew\n"
     )
     yield from strategy_table(savings_by_strategy(result.view))
     for edit, most in ((result.stub, 3), (result.summary, 24)):
@@ -237,7 +239,7 @@ def _rule(text: str) -> Rule:
 
 def _chart(requests: Sequence[Request]) -> Iterator[RenderableType]:
     yield Line()
-    yield _rule("Size of the requests: unedited and sent")
+    yield _rule("Tokens of each request: █ sent, ░ what Refold took out of it")
     largest = max(request.unedited for request in requests)
     count = min(CHART_BARS, len(requests))
     for position in [round(bar * (len(requests) - 1) / max(1, count - 1)) for bar in range(count)]:
