@@ -351,3 +351,29 @@ def test_source_that_was_read_is_worth_more_than_data_and_what_the_model_wrote()
     excerpts = find_excerpts(work, Context([0.0], frozenset(), False, ""), 500)
     source, docs, *data, written, command = [excerpt.worth for excerpt in excerpts]
     assert source > docs > 2 * max(data) and min(data) > 2 * max(written, command)
+
+
+def read_at(first, rows):
+    """Read a part of a file, from line *first* on."""
+    return shell(f"sed -n '{first},{first + len(rows) - 1}p' src/pool.py", "\n".join(rows))
+
+
+def test_a_read_that_contradicts_what_is_known_leaves_nothing_older():
+    """A script took five lines out of the file, as nobody saw: the lines behind were not there."""
+    said = [*read_at(1, SOURCE), *shell("python fix_lines.py"), *read_at(10, SOURCE[14:19])]
+    assert text_of(said, "src/pool.py") == [*enumerate(map(str.rstrip, SOURCE[14:19]), 10)]
+
+
+def test_lines_behind_a_read_are_numbered_anew_if_lines_in_it_moved():
+    said = [
+        *read_at(1, SOURCE),
+        *shell("python fix_lines.py"),
+        *read_at(5, [*SOURCE[4:9], *SOURCE[14:30]]),
+    ]
+    rest = [*SOURCE[:9], *SOURCE[14:]]
+    assert text_of(said, "src/pool.py") == [*enumerate(map(str.rstrip, rest), 1)]
+
+
+def test_a_read_of_other_lines_leaves_what_is_known():
+    said = [*read_at(1, SOURCE[:9]), *read_at(20, SOURCE[19:29]), *read_at(10, SOURCE[9:19])]
+    assert text_of(said, "src/pool.py") == [*enumerate(map(str.rstrip, SOURCE[:29]), 1)]

@@ -4,7 +4,7 @@ applied."""
 import json
 import re
 from bisect import bisect
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
@@ -192,10 +192,29 @@ def _add_read(file: CurrentFile, step: Step) -> None:
         lines = [(at, row.rstrip()) for at, row in enumerate(rows, start)]
     if not lines or any(after[0] != before[0] + 1 for before, after in pairwise(lines)):
         return
-    first, last = lines[0][0], lines[-1][0]
-    before = file.lines[: bisect(file.lines, (first,))]
-    after = file.lines[bisect(file.lines, (last + 1,)) :]
-    file.lines, file.is_stale = [*before, *lines, *after], False
+    file.lines, file.is_stale = _lay_over(file.lines, lines), False
+
+
+def _lay_over(
+    lines: Sequence[tuple[int, str]], read: list[tuple[int, str]]
+) -> list[tuple[int, str]]:
+    """Return the known *lines* of a file with the newer ones that were *read* in their place. If
+    these show that what nobody saw changed the file, the lines behind are numbered anew, or no
+    older line is kept."""
+    start = bisect(lines, (read[0][0],))
+    stop = bisect(lines, (read[-1][0] + 1,))
+    same_place = [text for number, text in lines[start:stop]]
+    texts = Counter(text for _, text in read)
+    if sum(text in texts for text in same_place) < len(same_place) / 2:
+        return read
+    places = {text: number for number, text in read}
+    for at in range(stop - 1, start - 1, -1):
+        number, text = lines[at]
+        if texts[text] == 1 and text.strip():
+            shift = places[text] - number
+            moved = [(n + shift, known) for n, known in lines[at + 1 :]]
+            return [*lines[:start], *read, *(row for row in moved if row[0] > read[-1][0])]
+    return [*lines[:start], *read, *lines[stop:]]
 
 
 def _find_start(step: Step) -> int:
