@@ -93,7 +93,29 @@ def test_what_no_client_goes_on_with_is_refused_before_edits_are_saved(file) -> 
 @pytest.mark.parametrize("command", ["view", "diff"])
 def test_a_message_that_is_not_there_is_said_to_be_missing(file, command) -> None:
     refold("compact", file, "--to", "8k")
-    assert "there is no message #9999" in refold(command, file, "--message", "9999").out
+    for more in ((), ("--json",), ("--html", file.parent / "x.html")):
+        done = refold(command, file, "--message", "9999", *more)
+        assert (done.code, done.out) == (2, "") and "there is no message #9999" in done.err
+    assert refold(command, file, "--message", "3").code == 0
+
+
+def test_b16_of_several_sessions_a_message_need_not_be_in_all(file, tmp_path) -> None:
+    (tmp_path / "short.json").write_text(json.dumps(demo_session(2)), "utf-8")
+    done = refold("view", tmp_path, "--message", "9")
+    assert done.code == 0 and "there is no message #9" in done.out
+    assert refold("view", tmp_path, "--message", "9999").code == 2
+
+
+def test_b16_a_pin_that_pins_nothing_is_refused_before_anything_is_written(file) -> None:
+    done = refold("compact", file, "--to", "8k", "--pin", "harbor", "--pin", "what nobody wrote")
+    assert done.code == 2 and "--pin 'what nobody wrote': no message says this" in done.err
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+def test_b16_a_file_in_the_place_of_a_command_is_told_which_command_takes_it(file) -> None:
+    done = refold(file)
+    assert done.code == 2 and f"refold stats {file}" in done.err and done.err.count("\n") == 1
+    assert "No such command 'nonesuch.json'" in refold("nonesuch.json").err
 
 
 def test_a_dry_run_writes_no_file(file) -> None:

@@ -368,7 +368,7 @@ def test_edits_without_a_summary_have_nothing_to_edit(file, editor) -> None:
 @pytest.mark.slow
 def test_the_editor_opens_on_a_terminal(file, editor) -> None:
     editor("'Only this is left.'")
-    out = run_on_terminal(["compact", file, *RULES[1:], "--edit"])
+    out = run_on_terminal(["compact", file, *RULES[1:], "--edit"], PAGER="cat")
     assert b"Only this is left." in out
     assert b"leave it empty" in out
 

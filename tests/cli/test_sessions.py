@@ -429,14 +429,15 @@ def test_a_request_of_a_file_has_what_was_hidden_by_then(tmp_path) -> None:
     assert any(by != "pi" for *_, by in hidden(31)), "it was compacted before this was asked"
 
 
-def test_a_terminal_is_paged_and_a_pipe_is_not(file, tmp_path) -> None:
+@pytest.mark.parametrize("options", [["view"], ["compact", "--to", "20k", "--preview"]])
+def test_a_terminal_is_paged_and_a_pipe_is_not(file, tmp_path, options) -> None:
     script = tmp_path / "pager"
     script.write_text(f"#!/bin/sh\ncat > {tmp_path}/paged\n")
     script.chmod(0o700)
-    run_on_terminal(["view", file], PAGER=str(script))
+    run_on_terminal([*options, file], PAGER=str(script))
     assert "Europe/Berlin" in (tmp_path / "paged").read_text()
     (tmp_path / "paged").unlink()
-    assert "Europe/Berlin" in refold("view", file).out
+    assert "Europe/Berlin" in refold(*options, file).out
     assert not (tmp_path / "paged").exists()
 
 

@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
+from pathlib import Path
 
 import click
 from click.shell_completion import shell_complete
@@ -57,7 +58,23 @@ def run(arguments: Sequence[str]) -> int:
     return 2
 
 
+class _Commands(click.Group):
+    """The commands; of a file in the place of one it is said what takes it."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that *args* name. Raises `click.UsageError`."""
+        if self.get_command(ctx, args[0]) is None and Path(args[0]).exists():
+            name = terminal.argument(args[0])
+            raise click.UsageError(
+                f"{args[0]} is no command; refold stats {name} shows where its tokens are"
+            )
+        return super().resolve_command(ctx, args)
+
+
 @click.group(
+    cls=_Commands,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Commands take ids of sessions on this machine, session files, directories of them, or "

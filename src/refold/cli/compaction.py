@@ -86,6 +86,15 @@ class Plan:
             raise click.UsageError(f"{edited.name}: {why}: say how large it may be, as in --to 60k")
         return int(WINDOW_SHARE * window.room)
 
+    def check_pins(self, views: Sequence[View]) -> None:
+        """Raise `click.UsageError` for a pin that no message says, in any of *views*."""
+        messages = [message for view in views for message in view.transcript.messages]
+        for text in self.pins:
+            if not any(map(Says((text,)), messages)):
+                raise click.UsageError(
+                    f"--pin {text!r}: no message says this word for word, so it would keep nothing"
+                )
+
     def adapt(self, strategies: Iterable[Strategy], view: View) -> tuple[Strategy, ...]:
         """Return strategies that write as much as `detail` says and spare what is pinned, now or
         by an earlier compaction."""

@@ -146,10 +146,10 @@ class Inputs:
         paged: bool = False,
     ) -> None:
         """Print a command's answer: one JSON document with an entry a session, or *lines*; *paged*:
-        through a pager if they fill a terminal."""
+        through a pager if they fill a terminal and no *console* is given."""
         if self.as_json:
             terminal.print_json({"sessions": list(documents), "skipped": self.skipped})
-        elif paged:
+        elif paged and console is None:
             terminal.page(lines)
         else:
             terminal.print_lines(lines, console)

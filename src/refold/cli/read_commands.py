@@ -1,6 +1,6 @@
 """The commands that only read: stats, view, unfold, recall, history, check."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import starmap
 from typing import Any
@@ -142,19 +142,28 @@ def _show(
 ) -> None:
     """Show the sessions as *change* leaves them, or write the page of one to *html*."""
     if not html:
-        sessions = map(change, inputs.sessions())
+        sessions: Iterable[EditedSession] = map(change, inputs.sessions())
+        if only is not None:
+            _check_message(only, sessions := list(sessions))
         shown = read_output.show_views(sessions, diff, lines, only, inputs.request)
         inputs.print_answer(map(json_output.view, sessions), shown, paged=True)
         return
     check_output(html, inputs, "--html")
     protect_edits(html, [edited := inputs.single_session()])
     view = change(edited).view
-    if only is not None and only >= len(view.transcript):
-        raise click.UsageError(f"there is no message #{only}")
+    if only is not None:
+        _check_message(only, [edited])
     page = html_page(view, read_output.name_of(edited), diff=diff, only=only)
     write_output(html, page.encode("utf-8", "replace"))
     if html != "-":
         terminal.print_lines([Line(f"wrote {short_path(html)}")])
+
+
+def _check_message(at: int, sessions: Sequence[EditedSession]) -> None:
+    """Raise `click.UsageError` unless any of *sessions* has a message at this position."""
+    length = max(len(edited.view.transcript) for edited in sessions)
+    if at >= length:
+        raise click.UsageError(f"there is no message #{at}: there are {length:,}, from #0 on")
 
 
 @click.command(cls=OfOneSession, epilog="Example: refold unfold session.jsonl a81c")

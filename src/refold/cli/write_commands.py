@@ -169,6 +169,7 @@ def compact(inputs: Inputs, model: ModelOptions, **options: Any) -> int:
         map(json_output.compaction, compactions),
         show_compactions(compactions),
         terminal.err() if plan.output == "-" else None,
+        paged=plan.preview,
     )
     aborted = any(compaction.aborted for compaction in compactions)
     if aborted:
@@ -180,10 +181,11 @@ def _read_sessions(inputs: Inputs, plan: Plan, ask: Asker | None) -> Iterable[Ed
     """Return the sessions as they are read; all read already if a model is asked or an editor
     opens, for by then the progress bar must be gone, or if something may be wrong with a later
     one."""
-    if not (ask or plan.edit or plan.output or plan.resume or plan.to is None):
+    if not (ask or plan.edit or plan.output or plan.resume or plan.pins or plan.to is None):
         return inputs.sessions()
     sessions = [inputs.single_session()] if plan.output else list(inputs.sessions())
     protect_edits(plan.output, sessions)
+    plan.check_pins([edited.view for edited in sessions])
     for edited in sessions:
         plan.target(edited)  # what cannot be is said before anything is written
         if plan.resume:
