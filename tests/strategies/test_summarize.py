@@ -420,3 +420,37 @@ def test_an_image_that_stands_in_one_entry_with_a_summary_can_be_summarised_arou
         blocks = [m["content"] for m in history if isinstance(m["content"], list)]
         assert sum(block == image for content in blocks for block in content) == 1
         assert check(history, format) == ()
+
+
+def text_agent(steps=40):
+    """A conversation of an agent that writes its commands as text and gets their output as the
+    user's (mini-swe-agent), its task in an element that no client is known to write."""
+    task = "<pr_description>\n" + "The parser drops the last row. " * 40 + "\n</pr_description>"
+    rules = "<instructions>\n" + "Change source files only. " * 40 + "\n</instructions>"
+    messages = [user(f"{task}\n\n{rules}")]
+    for n in range(steps):
+        output = "\n".join(f"row {n} of module_{n}_{k} is read" for k in range(30))
+        messages += [
+            Message("assistant", (Text(f"THOUGHT: look.\n\n```bash\ncat src/part_{n}.py\n```"),)),
+            user(f"<returncode>0</returncode>\n<output>\n{output}\n</output>"),
+        ]
+    return messages
+
+
+def test_a_turn_of_an_agent_without_tool_results_is_cut_inside_too():
+    view = View.of(text_agent())
+    compaction = drive(compact_if_due(view, [SummarizeTo()], Budget(8_000, 4_000)))
+    shown = compaction.view
+    assert [edit.by for edit in shown.edits] == [repr(SummarizeTo(4_000))]
+    assert 3_000 < shown.tokens <= 4_000
+    assert sum(message.role == "assistant" for message in shown.messages) >= 2
+
+
+def test_what_a_summary_leaves_over_goes_to_what_should_stay():
+    """A summary that has little to say takes no room from the text of the task."""
+    talk = text_agent(1)
+    messages = [*talk[:2], user(f"<returncode>0</returncode>\n<output>\n{'x ' * 9_000}</output>")]
+    messages += [Message("assistant", (Text("Done."),)), user("Thanks, and now the other one.")]
+    compaction = drive(compact_if_due(View.of(messages), [SummarizeTo()], Budget(6_000, 4_000)))
+    text = "\n".join(message.text for message in compaction.view.messages)
+    assert "The parser drops the last row." in text and "Change source files only." in text

@@ -167,10 +167,12 @@ class SummarizeTo:
         cap = self._cap(view, goal, around) or least
         text = self._write_without_model(view, around, cap)
         spare = cap - view.profile.count(wrap_summary(text)) if text else 0
-        if spare > cap // 4:  # there is too little to say: the tail takes what is left
+        if spare > cap // 4:  # there is too little to say: the tail, or what stays, takes the rest
             longer = tail_within(view, count_shown(view, around.stop) + spare - cap // 8)
-            if 0 < longer < around.stop:
-                around, text = self._surround(view, longer, room // 2), ""
+            is_longer = 0 < longer < around.stop
+            if is_longer or around.omitted:
+                stop, more = (longer, 0) if is_longer else (around.stop, spare)
+                around, text = self._surround(view, stop, room // 2 + more), ""
                 cap = self._cap(view, goal, around)
 
         def summarize_once(view: View, start: int, stop: int, max_tokens: int) -> Asking[Summary]:

@@ -1,13 +1,14 @@
 """Where the kept tail of a conversation begins, and what before it can be summarised."""
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
 from refold.core.tool_groups import first_unseen, group_calls, latest_turn_start
 from refold.core.view import View
 from refold.messages import Message
-from refold.speakers import has_person, view_segments
+from refold.speakers import Segment, has_person, view_segments
 from refold.text.summary_wrapper import beside_summary, opening_length, summary_in
 
 
@@ -21,7 +22,7 @@ class _Marks(NamedTuple):
     turns: list[int]
     """Legal cuts before a user's request, 0 left out."""
     steps: list[int]
-    """Legal cuts before an assistant message that follows a tool result: inside a turn."""
+    """Legal cuts before an assistant message that follows what a tool answered: inside a turn."""
 
 
 def tail_start(view: View, keep: float) -> int:
@@ -128,15 +129,20 @@ def _conversation_start(view: View) -> int:
 def _find_marks(view: View) -> _Marks:
     starts = [item.start for item in view.iter_items()]
     sums = list(accumulate((item.tokens for item in view.iter_items()), initial=0))
-    messages = view.transcript.messages
+    messages, spoken = view.transcript.messages, view_segments(view)
     steps = [
         cut
         for cut in sorted(view.cuts)
         if 0 < cut < len(messages)
         and messages[cut].role == "assistant"
-        and messages[cut - 1].results
+        and (messages[cut - 1].results or _is_output(spoken[cut - 1]))
     ]
     return _Marks(starts, sums, [cut for cut in find_requests(view) if cut], steps)
+
+
+def _is_output(spoken: Sequence[Segment]) -> bool:
+    """Does a message hold nothing but what a tool says, as text (mini-swe-agent)?"""
+    return bool(spoken) and all(segment.voice == "tool" for segment in spoken)
 
 
 def _tokens_from(marks: _Marks, start: int) -> int:
