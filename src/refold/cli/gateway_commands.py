@@ -24,6 +24,7 @@ from refold.gateway.ledger.entry import (
     Grouping,
     Report,
     ReportLine,
+    Sums,
     build_report,
     hour_of,
     report_as_json,
@@ -351,7 +352,7 @@ def _shadow_row(line: ReportLine) -> tuple[str, ...]:
 
 def _row(line: ReportLine) -> tuple[str, ...]:
     sums, hits = line.sums, line.hit_rate
-    priced = sums.unpriced < sums.calls or sums.summary_cost
+    priced = _is_priced(sums)
     money = (sums.cost, sums.would_cost, sums.summary_cost)
     return (
         f"{line.sessions:,}",
@@ -362,9 +363,19 @@ def _row(line: ReportLine) -> tuple[str, ...]:
         tokens(sums.output),
         *(_dollars(figure) if priced else "?" for figure in money),
         f"{sums.refetches:,}",
-        _savings(line) if priced else "?",
+        _savings(line) if priced else _tokens_saved(sums),
         clean(line.name),
     )
+
+
+def _is_priced(sums: Sums) -> bool:
+    """Is the price known of anything?"""
+    return sums.unpriced < sums.calls or bool(sums.summary_cost)
+
+
+def _tokens_saved(sums: Sums) -> str:
+    count = sums.would_input - sums.input
+    return f"{'-' * (count < 0)}{tokens(abs(count))} tokens"
 
 
 def _savings(line: ReportLine) -> str:
@@ -379,17 +390,19 @@ def _dollars(figure: int) -> str:
 
 def _notes(total: ReportLine) -> Iterator[str]:
     """Yield what the figures leave out, and what they are made of."""
-    sums, missing = total.sums, total.unreported
+    sums, missing, priced = total.sums, total.unreported, _is_priced(total.sums)
     if sums.avoided:
+        saved = f"; {_dollars(sums.avoided_saved)} of what was saved is of these"
         yield (
-            f"{plural(sums.avoided, 'call')} would not have fitted the model's window; "
-            f"{_dollars(sums.avoided_saved)} of what was saved is of these"
+            f"{plural(sums.avoided, 'call')} would not have fitted the model's window"
+            f"{saved if priced else ''}"
         )
     if sums.refetches:
+        charged = f". {_dollars(sums.refetch_cost)} is charged for it"
         yield (
             f"the brake: {plural(sums.refetches, 'hidden result')} of {tokens(sums.refetched)} tokens "
             "fetched again; what is fetched again stays, and compaction comes later and goes less "
-            f"far by it. {_dollars(sums.refetch_cost)} is charged for it"
+            f"far by it{charged if priced else ''}"
         )
     if missing.calls:
         yield (

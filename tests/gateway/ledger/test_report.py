@@ -16,6 +16,7 @@ from refold.errors import StoreError
 from refold.gateway import Config, Settings, Upstream, create_gateway
 from refold.gateway.ledger.entry import EntryKey, Sums
 from refold.gateway.ledger.writer import open_ledger
+from refold.stores import SQLiteStore
 from refold.testing.scripted_gateway import Serving
 from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
 from refold.tokens.model_table import Window
@@ -234,6 +235,26 @@ def test_for_people_it_says_that_the_brake_holds(tmp_path) -> None:
     done = CliRunner().invoke(refold, ["report", "--store", store])
     assert "the brake: 2 hidden results of 1.2k tokens fetched again" in done.output
     assert "$0.0100 is charged for it" in done.output
+
+
+def test_b16_without_prices_tokens_are_saved_and_no_money(tmp_path) -> None:
+    """It said `?`, and "$0.0000 of what was saved is of these"."""
+    store = str(tmp_path / "refold.db")
+    ledger = open_ledger(store)
+    own = Sums(calls=9, unpriced=9, fresh=1_000, would_fresh=51_000, avoided=3, refetches=1)
+    ledger.add({EntryKey(0, "t", "s", "house-model-1", "reported"): own})
+    ledger.close()
+    out = CliRunner().invoke(refold, ["report", "--store", store]).output
+    assert "50.0k tokens  house-model-1" in out and "$" not in out
+    assert "3 calls would not have fitted the model's window\n" in out
+
+
+def test_b16_a_library_s_store_has_another_ledger_and_the_report_says_which(tmp_path) -> None:
+    store = tmp_path / "refold.db"
+    SQLiteStore(store).close()
+    done = CliRunner().invoke(refold, ["report", "--store", str(store)])
+    assert "no net ledger" in str(done.exception)
+    assert f"refold history FILE --store {store}" in str(done.exception)
 
 
 def test_where_no_gateway_has_run_yet_the_report_says_so(tmp_path, monkeypatch) -> None:

@@ -215,8 +215,8 @@ def open_ledger(store: str, *, fresh: bool = True) -> Ledger:
     made if there is none and *fresh* allows it. Raises `StoreError`, and ImportError if the extra
     `postgresql` is missing."""
     if not fresh and not has_ledger(store):
-        raise StoreError(
-            f"{store}.ledger: there is no net ledger, which has what calls cost; "
+        reason = (
+            f"{store}.ledger: there is no net ledger, which has what a gateway's calls cost; "
             "a gateway with this store makes it"
         )
     return Ledger(open_ledger_database(store))
