@@ -621,6 +621,22 @@ def test_folders_are_deleted_in_time_linear_in_their_number() -> None:
     assert grows(read_state, work, (500, 2_000, 8_000)) <= WORST
 
 
+@pytest.mark.parametrize(
+    "command", ["git add x{}.py", "git checkout x{}.py", "git stash", "git pull"]
+)
+def test_what_git_does_is_noted_in_time_linear_in_its_commands(command: str) -> None:
+    """8,000 of them after as many files took two minutes."""
+
+    def work(size: int) -> list[Step]:
+        made = (effect_of_command(f"touch kept{at}/a.py") for at in range(size))
+        steps = (effect_of_command(command.format(at)) for at in range(size))
+        return [Step("result", at, "", effect) for at, effect in enumerate((*made, *steps))]
+
+    assert grows(read_state, work, (500, 2_000, 8_000)) <= WORST
+    assert grows(read_files, work, (500, 2_000, 8_000)) <= WORST
+    assert grows(read_work, work, (500, 2_000, 8_000)) <= WORST
+
+
 @pytest.mark.parametrize("blank", ["\n", " ", " \n", "\t\n\n"])
 def test_c20_what_a_model_answers_is_read_in_time_linear_in_its_length(blank: str) -> None:
     """60 KB of newlines took 3.2 s, 30 KB of blanks more than 8."""

@@ -166,7 +166,7 @@ class TopicSummary:
 def notes_of(messages: Sequence[Message], words: Words = WORDS["zh"]) -> Notes:
     """Return what *messages* say."""
     state = read_state(read_steps(messages))
-    changed = (path for path, file in state.files.items() if file.state != "read")
+    changed = (path for path, file in state.files.items() if file.is_changed)
     return Notes(
         {
             "topics": tuple(extract_topics(messages)),

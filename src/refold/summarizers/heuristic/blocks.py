@@ -1,6 +1,7 @@
 """What was said, as blocks of lines with the file, command or speaker that they belong to."""
 
 import re
+from bisect import bisect
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -245,6 +246,14 @@ class FileHistory:
     touched_at: int = -1
     replaced_at: int = -1
     """When the file was deleted or written as a whole: what it held before is gone."""
+    changed_from: int = -1
+    """When it was first changed after git restored it."""
+    undone: list[int] = field(default_factory=list)
+    """From where to where git undid what was done to it: what it held there is gone."""
+
+    def is_gone(self, at: int) -> bool:
+        """Does the file hold no more what was in it at that position?"""
+        return at < self.replaced_at or bisect(self.undone, at) % 2 == 1
 
 
 @dataclass(slots=True)
@@ -275,7 +284,7 @@ class Work:
                 history = self.files.get(block.path)
                 removed = history.removed if history else {}
                 current = self.current.get(block.path)
-                if history and block.at < history.replaced_at:
+                if history and history.is_gone(block.at):
                     lines = []
                 lines = [
                     line
@@ -351,8 +360,13 @@ def _read_changes(work: Work, step: Step) -> None:
     for path, state in effect.files:
         history = work.files.setdefault(path, FileHistory())
         history.touched_at = at
-        if state != "read":
+        if state == "restored":
+            if history.changed_from >= 0:
+                history.undone += (history.changed_from, at)
+            history.changed_from = history.changed_at = -1
+        elif state != "read":
             history.changed_at = at
+            history.changed_from = at if history.changed_from < 0 else history.changed_from
         if state in {"created", "deleted"}:
             history.replaced_at = at
     changes = defaultdict[str, list[tuple[str | None, str]]](list)

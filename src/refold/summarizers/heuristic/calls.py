@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from refold.messages import ToolCall
 from refold.summarizers.heuristic import shell
-from refold.summarizers.heuristic.shell import Place
+from refold.summarizers.heuristic.identifiers import SESSION, Place
 from refold.text.json_values import parse_or_none
 
 MAX_ARGUMENTS = 400_000
@@ -83,7 +83,7 @@ class CallEffect(NamedTuple):
     """(path, state), in order."""
     command: str = ""
     todos: tuple[Todo, ...] | None = None
-    place: Place = shell.SESSION
+    place: Place = SESSION
     """Where it is done."""
 
 

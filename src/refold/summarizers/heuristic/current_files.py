@@ -13,6 +13,7 @@ from math import sqrt
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.blocks import LOGS
 from refold.summarizers.heuristic.calls import (
+    PATCH_BEGINS,
     RANGE,
     Hunk,
     is_agent,
@@ -21,9 +22,10 @@ from refold.summarizers.heuristic.calls import (
     iter_patch,
 )
 from refold.summarizers.heuristic.excerpts import Context, quote
-from refold.summarizers.heuristic.identifiers import find_names
+from refold.summarizers.heuristic.identifiers import UNKNOWN, find_names
+from refold.summarizers.heuristic.shell import ALL
 from refold.summarizers.heuristic.source import Step, is_stub
-from refold.summarizers.heuristic.state import folders_of
+from refold.summarizers.heuristic.state import folders_of, has_refused
 from refold.text.clip import clip_scanned
 from refold.text.plain import split_path
 from refold.tokens.count import estimate
@@ -71,7 +73,7 @@ _COUNTS_FROM_0 = "read_file"
 """The tool whose `offset` is 0 for the first line (Gemini CLI, Qwen Code, Mistral Vibe)."""
 _REFUSED = re.compile(r"(?:cat|head|nl|sed|tail): .*(?:\n|\Z)")
 """What a program says of a file that it cannot read."""
-_AROUND = re.compile(rf"\A(?:(?:\.\.|~|{shell.UNKNOWN})/)+")
+_AROUND = re.compile(rf"\A(?:(?:\.\.|~|{UNKNOWN})/)+")
 """Folders that a path may begin with and another spelling of it may not."""
 _DEFINITION = re.compile(
     r"(?:export |async |public |private |static |pub |final |abstract )*"
@@ -97,21 +99,25 @@ class CurrentFile:
     """Did a command change it in a way that is not known?"""
 
 
+Marks = dict[tuple[str, str], int]
+"""When a command last did something to all files in a folder of a name: `changed` it in a way that
+is not known, or undid what was done to it."""
+
+
 def read_files(steps: Iterable[Step]) -> dict[str, CurrentFile]:
     """Reconstruct every file that was read or written, in one pass. What another agent was told or
     tells of, or what is changed under another spelling of its path, may differ."""
     files, paths = dict[str, CurrentFile](), defaultdict[str, set[str]](set)
-    deleted = dict[str, int]()
-    for step in steps:
-        if step.kind != "result" or not step.has_effect:
-            continue
+    deleted, marks = dict[str, int](), Marks()
+    results = (step for step in steps if step.kind == "result")
+    for step in (step if step.has_effect else _take_failed(step) for step in results):
         if is_agent(step.effect.tool):
             named = find_names(f"{step.arguments}\n{step.text}")
             for name in {split_path(name)[1] for name in named}:
                 for path in paths.pop(name, ()):
                     if path in files:
                         files[path].is_stale = True
-        _apply(files, step)
+        _apply(files, step, marks)
         for path, state in step.effect.files:
             if state == "deleted":
                 deleted[path.rstrip("/")] = step.at
@@ -119,6 +125,8 @@ def read_files(steps: Iterable[Step]) -> dict[str, CurrentFile]:
             if state != "read" and len(spellings) <= MOST_SPELLINGS:
                 _mark_spellings(files, path, spellings, is_sure=bool(step.effect.place.folder))
             spellings.add(path)
+    for file in files.values():
+        file.is_stale |= _is_marked(file, marks)
     return {
         path: file
         for path, file in files.items()
@@ -143,7 +151,24 @@ def _is_end(name: str, path: str) -> bool:
     return f"/{path}".endswith(f"/{_AROUND.sub('', name)}")
 
 
-def _apply(files: dict[str, CurrentFile], step: Step) -> None:
+def _take_failed(step: Step) -> Step:
+    """Return a step that failed as one whose command may have changed its files before."""
+    is_patch = PATCH_BEGINS in step.effect.command  # one that does not fit is not applied
+    changed = [path for path, state in step.effect.files if state != "read"]
+    files = tuple((path, "changed") for path in changed if step.exit_code and not is_patch)
+    return step._replace(effect=step.effect._replace(files=files))
+
+
+def _is_marked(file: CurrentFile, marks: Marks) -> bool:
+    """Did a command do something to all files, or to those in this one's folder, since then?"""
+    names = (ALL, *(split_path(folder)[1] for folder in folders_of(file.path)))
+    states = ("changed", "restored", "stashed", "unstashed") if file.edits else ("changed",)
+    return any(
+        marks.get((name, state), -1) >= file.touched_at for name in names for state in states
+    )
+
+
+def _apply(files: dict[str, CurrentFile], step: Step, marks: Marks) -> None:
     command = step.effect.command
     written = dict(shell.split_files(command, step.effect.place)[1])
     hunks = defaultdict[str, list[Hunk]](list)
@@ -151,7 +176,18 @@ def _apply(files: dict[str, CurrentFile], step: Step) -> None:
         hunks[hunk.path].append(hunk)
     is_one, done = len(step.effect.files) == 1, set[str]()
     for path, state in step.effect.files:
-        file = files.setdefault(path, CurrentFile(path))
+        if state not in {"read", *shell.CHANGES}:
+            if has_refused(step.text):
+                continue
+            if path not in files:
+                marks[split_path(path.rstrip("/"))[1], state] = step.at
+            elif state == "restored":
+                del files[path]
+            else:
+                files[path].is_stale = True
+            continue
+        file = files.setdefault(path, CurrentFile(path, touched_at=step.at))
+        file.is_stale |= bool(file.lines) and _is_marked(file, marks)
         file.touched_at = step.at
         if state == "deleted":
             del files[path]
@@ -163,7 +199,6 @@ def _apply(files: dict[str, CurrentFile], step: Step) -> None:
                 _apply_hunks(file, hunks[path], step.at)
         elif path in written and path not in done:
             _write_whole(file, written[path], step.at)
-            file.is_stale = False
         elif not command and (changes := list(iter_changes(step.arguments))):
             _add_changes(file, changes, step.at)
         else:  # in a form that is not known
@@ -248,7 +283,7 @@ def _add_changes(file: CurrentFile, changes: Iterable[tuple[str | None, str]], a
 def _write_whole(file: CurrentFile, text: str, at: int) -> None:
     lines = [line.rstrip() for line in text.split("\n")]
     _note_edit(file, lines, at)
-    file.lines = list(enumerate(lines, 1))
+    file.lines, file.is_stale = list(enumerate(lines, 1)), False
 
 
 def _note_edit(file: CurrentFile, lines: Iterable[str], at: int) -> None:

@@ -11,9 +11,10 @@ import re
 from collections.abc import Iterator
 from functools import cache, lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 from refold.text.clip import clip_scanned
-from refold.text.plain import without_escapes
+from refold.text.plain import is_absolute, without_escapes
 
 NUMBER = 0.4
 """What a plain number counts for, beside a name's 1.0."""
@@ -236,3 +237,57 @@ def _trailing_path(chunk: str) -> str:
     last = stops[0] if stops else "" if last in _PARTICLES else last
     name = f"{folder}/{last if len(last) <= MAX_DENSE_TAIL or last.isascii() else ''}"
     return name if _is_folder(name) else ""
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+UNKNOWN = "…"
+"""A directory that nobody names, as in `cd $(mktemp -d)`."""
+LONGEST_PATH = 500
+"""Characters of a directory's path."""
+_UNSURE = re.compile(r"[$`*?]|^-$|\\$")
+"""What makes a word another directory than it spells: variables, patterns, `cd -`, blanks."""
+
+
+class Place(NamedTuple):
+    """Where a command runs, and what its files are called there."""
+
+    folder: str = ""
+    """The folder of the session, if it is known: the files in it are named from there."""
+    here: str = ""
+    """The directory, named like a file; empty for that folder."""
+
+    def name(self, path: str) -> str:
+        """Return the one name that a file has wherever a command runs."""
+        if not is_absolute(path) and not path.startswith("~"):
+            path = f"{self.here.rstrip('/')}/{path}" if self.here else path
+            if self.folder and not is_absolute(path) and path[:1] not in {"~", UNKNOWN}:
+                path = f"{self.folder}/{path}"
+        path = _without_dots(path)
+        inside = path.removeprefix(self.folder)
+        return inside[1:] or "." if inside != path and inside[:1] in ("", "/", "\\") else path
+
+    def enter(self, path: str) -> "Place":
+        """Return where commands run after `cd` to *path*."""
+        here = self.name(path or "~").rstrip("/") or "/"
+        if _UNSURE.search(path) or len(here) > LONGEST_PATH:
+            here = UNKNOWN
+        return self._replace(here="" if here == "." else here)
+
+
+SESSION = Place()
+"""The folder of a session that nobody names."""
+
+
+def _without_dots(path: str) -> str:
+    """Return a path without `.` and `..`, as far as these lead to a known place."""
+    if "." not in path.split("/") and ".." not in path.split("/"):
+        return path
+    parts = list[str]()
+    for part in path.split("/"):
+        if part == ".." and parts and parts[-1] not in {"..", "~"}:
+            del parts[len(parts) - (parts[-1] not in {"", UNKNOWN}) :]
+        elif part != ".":
+            parts.append(part)
+    return "/".join(parts) or "."

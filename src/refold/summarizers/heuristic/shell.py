@@ -3,9 +3,8 @@
 import re
 from collections.abc import Iterator, Sequence
 from itertools import dropwhile, pairwise
-from typing import NamedTuple
 
-from refold.text.plain import is_absolute
+from refold.summarizers.heuristic.identifiers import SESSION, Place
 
 MAX_COMMAND = 20_000
 """Characters of a command that are looked at."""
@@ -19,6 +18,17 @@ _BACKGROUND = re.compile(r"(?<![&>\d])&(?![&>\d])")
 _GIT_MAKES = frozenset(
     {"apply", "checkout", "clone", "merge", "pull", "reset", "restore", "stash", "switch"}
 )
+_GIT_CHANGES = frozenset({
+    "am", "bisect", "cherry-pick", "merge", "pull", "rebase", "revert", "switch",
+})  # fmt: skip
+_NEW_BRANCH = frozenset({"-b", "-B", "-c", "-C", "--create", "--orphan"})
+_OTHER_TEXT = frozenset({"-p", "--patch", "--ours", "--theirs", "-m", "--merge", "--conflict"})
+"""Options by which a file becomes something else than what was committed."""
+_STAGED, _WORKTREE = frozenset({"-S", "--staged"}), frozenset({"-W", "--worktree"})
+_STASH = {
+    "pop": "unstashed", "apply": "unstashed", "branch": "unstashed",
+    "list": "", "show": "", "drop": "", "clear": "", "create": "", "store": "",
+}  # fmt: skip
 _MAKES = re.compile(r"build|make|compile|install")
 _FROM = re.compile(r"\+(\d{1,7})")
 _PRINTED = re.compile(r"(\d{1,7})(?:,(?:\d{1,7}|\$))?p")
@@ -30,26 +40,12 @@ _WORD = re.compile(
 _BREAKS = frozenset({"&&", "||", "|", ";", "\n"})
 _OPENS = frozenset({"do", "then", "else", "if", "while", "until", "{", "!"})
 """Words of a shell that a simple command follows."""
-_READS = frozenset(
-    {
-        "cat",
-        "head",
-        "tail",
-        "less",
-        "more",
-        "bat",
-        "nl",
-        "wc",
-        "diff",
-        "od",
-        "xxd",
-        "sed",
-        "awk",
-        "jq",
-    }
-)
+_READS = frozenset({
+    "cat", "head", "tail", "less", "more", "bat", "nl", "wc", "diff", "od", "xxd", "sed", "awk", "jq",
+})  # fmt: skip
 _SCRIPT_FIRST = frozenset({"sed", "awk", "jq", "perl"})
 _WRITES = {"touch": "created", "tee": "modified", "rm": "deleted", "unlink": "deleted"}
+_EXTENSION = re.compile(r"[^.\d]\.\w{1,12}$")
 _PATH = re.compile(r"[^\s*?{}$()<>|;&\"'`=,!\\]{1,300}")
 _TRIMS = re.compile(r"\|&?\s*+(?:tail|head|cat|tee)\b[^|&;]*+")
 _TRIMMED = re.compile(r"(?:\s++|2>&1|\|&?\s*+(?:tail|head|cat|tee)\b[^|&;\n]*+)*+")
@@ -86,57 +82,6 @@ _SETUP = re.compile(
 # --- directories ----------------------------------------------------------------------------------
 
 
-UNKNOWN = "…"
-"""A directory that nobody names, as in `cd $(mktemp -d)`."""
-LONGEST_PATH = 500
-"""Characters of a directory's path."""
-_UNSURE = re.compile(r"[$`*?]|^-$|\\$")
-"""What makes a word another directory than it spells: variables, patterns, `cd -`, blanks."""
-
-
-class Place(NamedTuple):
-    """Where a command runs, and what its files are called there."""
-
-    folder: str = ""
-    """The folder of the session, if it is known: the files in it are named from there."""
-    here: str = ""
-    """The directory, named like a file; empty for that folder."""
-
-    def name(self, path: str) -> str:
-        """Return the one name that a file has wherever a command runs."""
-        if not is_absolute(path) and not path.startswith("~"):
-            path = f"{self.here.rstrip('/')}/{path}" if self.here else path
-            if self.folder and not is_absolute(path) and path[:1] not in {"~", UNKNOWN}:
-                path = f"{self.folder}/{path}"
-        path = _without_dots(path)
-        inside = path.removeprefix(self.folder)
-        return inside[1:] or "." if inside != path and inside[:1] in ("", "/", "\\") else path
-
-    def enter(self, path: str) -> "Place":
-        """Return where commands run after `cd` to *path*."""
-        here = self.name(path or "~").rstrip("/") or "/"
-        if _UNSURE.search(path) or len(here) > LONGEST_PATH:
-            here = UNKNOWN
-        return self._replace(here="" if here == "." else here)
-
-
-SESSION = Place()
-"""The folder of a session that nobody names."""
-
-
-def _without_dots(path: str) -> str:
-    """Return a path without `.` and `..`, as far as these lead to a known place."""
-    if "." not in path.split("/") and ".." not in path.split("/"):
-        return path
-    parts = list[str]()
-    for part in path.split("/"):
-        if part == ".." and parts and parts[-1] not in {"..", "~"}:
-            del parts[len(parts) - (parts[-1] not in {"", UNKNOWN}) :]
-        elif part != ".":
-            parts.append(part)
-    return "/".join(parts) or "."
-
-
 def find_place(command: str, place: Place, program: str) -> Place:
     """Return where a command that begins at *place* runs a program first."""
     placed = _place_commands(_without_heredocs(command[:MAX_COMMAND]), [place])
@@ -146,7 +91,7 @@ def find_place(command: str, place: Place, program: str) -> Place:
 def _place_commands(command: str, places: list[Place]) -> Iterator[tuple[list[str], Place]]:
     """Yield each simple command with where it runs. The last of *places* is where the shell is, the
     others where it is again behind parentheses; in the end they are those behind the command."""
-    for words in _cut_commands(command):
+    for words in _cut_commands(command.replace("\\\n", "  ")):
         texts = [word[1] or word[2] or word[3] or word[4] or "" for word in words]
         first, behind = ("".join(word[4] or "" for word in part) for part in (words[:1], words[1:]))
         inner = behind.count("(") - behind.count(")")
@@ -177,9 +122,17 @@ def _find_target(words: list[str]) -> str:
 # --- what commands do -----------------------------------------------------------------------------
 
 
+CHANGES = frozenset({"created", "modified", "deleted"})
+ALL = "*"
+"""The path that stands for all files."""
+OUTSIDE_REPOSITORIES = ("~", "/tmp/", "/var/", "/private/")  # noqa: S108 - nothing is written there
+"""How paths begin that are no project's."""
+
+
 def file_effects(command: str, place: Place = SESSION) -> Iterator[tuple[str, str]]:
-    """Yield what a command at *place* reads, creates, modifies or deletes, as (path, state), in
-    order."""
+    """Yield what a command at *place* does to files, as (path, state), in order. Beside `read` and
+    `CHANGES` a file may be `restored` to what was committed, `stashed`, `unstashed`, or `changed`
+    in a way that nobody knows; then the path may be a folder or `ALL`."""
     command = command[:MAX_COMMAND]
     patched = _PATCHED.finditer(command)  # goes through once, however often a patch is applied
     programs = [
@@ -195,6 +148,17 @@ def file_effects(command: str, place: Place = SESSION) -> Iterator[tuple[str, st
         if program[:1] in (["patch"], ["apply"]):
             effects += ((match[1], "modified") for match in patched)
         yield from ((here.name(path), state) for path, state in effects)
+        for path, state in _effects_of_git(_without_redirects(words)):
+            yield _name_of_git(path, here), state if path == ALL or "*" not in path else "changed"
+
+
+def _name_of_git(path: str, here: Place) -> str:
+    """Return the file, the folder or `ALL` that git means by a path: all of a repository are all
+    that is known, but in a temporary one; of a pattern the folder."""
+    if path == ALL and not here.here.startswith(OUTSIDE_REPOSITORIES):
+        return ALL
+    name = here.name(path.partition("*")[0].rpartition("/")[0] or "." if "*" in path else path)
+    return ALL if name == "." else name
 
 
 def _may_make(words: list[str]) -> bool:
@@ -258,6 +222,40 @@ def _texts_of(words: Sequence[re.Match[str]]) -> list[str]:
     return [word[1] or word[2] or word[4] or "" for word in words if not word[3]]
 
 
+def _effects_of_git(words: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield what git does to files on its own."""
+    if words[:1] != ["git"] or len(words) < 2:
+        return
+    _, verb, *rest = words
+    mark = rest.index("--") if "--" in rest else len(rest)
+    options = {word for word in rest[:mark] if word.startswith("-") and word != "-"}
+    names, paths = [word for word in rest[:mark] if word not in options], rest[mark + 1 :]
+    match verb:
+        case "checkout" | "switch" if options & _NEW_BRANCH:
+            names = names[1:]  # it begins where the files stand if no other place is named
+        case "checkout":
+            paths = paths or [name for name in names if name == "." or has_extension(name)]
+            names = [name for name in names if name not in {*paths, "HEAD"}]
+        case "restore" if not options & _STAGED or options & _WORKTREE:
+            sources = {word.partition("=")[2] for word in options if word.startswith("--source=")}
+            count = len(options & {"-s", "--source"})
+            paths, names = [*names[count:], *paths], [*{*sources, *names[:count]} - {"HEAD"}]
+        case "reset" if "--hard" in options:
+            yield ALL, "restored"
+            names = [name for name in names if name != "HEAD"]
+        case "stash":
+            has_words = rest[:1] != ["push"] or any(word.startswith("-m") for word in options)
+            state = _STASH.get(rest[0] if rest else "push", "stashed")
+            paths = paths or names[1 : 1 if has_words else None] or [ALL]
+            yield from ((path, state) for path in paths if state)
+            return
+        case _:
+            names, paths = [verb] if verb in _GIT_CHANGES else [], []
+    is_known = not (names or options & _OTHER_TEXT)
+    yield from ((path, "restored" if is_known else "changed") for path in paths)
+    yield from ((ALL, "changed") for _ in names[:1] if not paths)
+
+
 def git_steps(command: str, place: Place = SESSION) -> Iterator[tuple[str, Sequence[str]]]:
     """Yield each `add` and `commit` of a command with the paths that it names, none for all."""
     for words, here in _place_commands(_without_heredocs(command[:MAX_COMMAND]), [place]):
@@ -265,7 +263,7 @@ def git_steps(command: str, place: Place = SESSION) -> Iterator[tuple[str, Seque
             case ["git", "add", *paths]:
                 is_named = all(path.strip("./") and path[0] not in "-:" for path in paths)
                 is_named = is_named and not any("*" in path for path in paths)
-                names = [here.name(path).strip("/") for path in paths]
+                names = [here.name(path).rstrip("/") for path in paths]
                 yield "add", names if is_named else ()
             case ["git", "commit", *options]:
                 if any(map(_ALL.fullmatch, options)):
@@ -432,6 +430,10 @@ def _redirects(words: list[str]) -> Iterator[tuple[str, str]]:
 
 def _program_words(words: list[str]) -> list[str]:
     """Return the words that are neither redirections nor their targets nor variables in front."""
+    return list(dropwhile(_BEFORE_PROGRAM.fullmatch, _without_redirects(words)))
+
+
+def _without_redirects(words: list[str]) -> list[str]:
     out, skip = list[str](), False
     for word in words:
         if ">" in word and word.strip("12&>") == "":
@@ -440,7 +442,7 @@ def _program_words(words: list[str]) -> list[str]:
             out.append(word)
         else:
             skip = False
-    return list(dropwhile(_BEFORE_PROGRAM.fullmatch, out))
+    return out
 
 
 def _effects_of_program(words: list[str]) -> Iterator[tuple[str, str]]:
@@ -465,7 +467,12 @@ def _effects_of_program(words: list[str]) -> Iterator[tuple[str, str]]:
 
 def _has_name(path: str) -> bool:
     """Is it a path rather than a pattern, a number or a script?"""
-    return "/" in path.strip("/") or bool(re.search(r"[^.\d]\.\w{1,12}$", path))
+    return "/" in path.strip("/") or has_extension(path)
+
+
+def has_extension(path: str) -> bool:
+    """Is this the path of a file rather than of a folder, by its end?"""
+    return bool(_EXTENSION.search(path))
 
 
 def is_path(word: str) -> bool:

@@ -30,7 +30,7 @@ from refold.summarizers.heuristic.calls import (
     read_boxes,
     split_edits,
 )
-from refold.summarizers.heuristic.shell import Place
+from refold.summarizers.heuristic.identifiers import Place
 from refold.text.clip import clip_scanned
 from refold.text.failures import is_failure, read_exit_code
 from refold.text.json_values import dig, parse_or_none

@@ -15,9 +15,11 @@ from refold.summarizers.heuristic.lexicon import (
     is_fragment,
     without_pasted,
 )
+from refold.summarizers.heuristic.shell import ALL
 from refold.summarizers.heuristic.source import RUNNING, Step, is_stub
 from refold.text.clip import clip_scanned, one_line, sentences
 from refold.text.failures import find_error_line, looks_failed
+from refold.text.plain import is_absolute, split_path
 
 LONGEST_COMMAND = 110
 """Characters of a command."""
@@ -26,6 +28,8 @@ LONGEST_FAILURE = 20
 failure."""
 DEEPEST = 100
 """Folders of a path that are looked at."""
+MOST_COMPARED = 1_000_000
+"""Files that paths in git's commands are compared with. After that git does nothing that counts."""
 MOST_DECIDED = 2
 """Conclusions that are taken of what a model thinks before one call."""
 
@@ -38,8 +42,12 @@ _COMMIT = re.compile(r"\bgit\s+(?:-\S+\s+\S+\s+)?commit\b")
 _MESSAGE = re.compile(r"\s-[a-z]{0,5}m\s{0,9}(['\"])((?!\$\()[^\n]*?)\1")
 """A commit's message in its command."""
 _COMMITTED = re.compile(r"^\[[^\]\n]{1,100}\s([0-9a-f]{6,40})\]\s(.*)$", re.MULTILINE)
-OUTSIDE_REPOSITORIES = ("~", "/tmp/", "/var/", "/private/")  # noqa: S108 - nothing is written there
-"""How paths begin that are no project's."""
+_RETURNS = frozenset({"restored", "stashed", "unstashed"})
+_REFUSED = re.compile(
+    r"^(?:fatal: |error: (?:pathspec|Your local)|No local changes|.{0,99}(?:not permitted|denied)$)",
+    re.MULTILINE,
+)
+"""What is said if git leaves files as they are."""
 _EXIT_CODE = re.compile(r"\A(?:Error: )?Exit code:? -?\d{1,10}\n?")
 _FRAME = " =-*~"
 """What runners draw around a line of figures."""
@@ -55,12 +63,24 @@ class FileState:
     """What became of one file."""
 
     state: str
-    """`read`, `created`, `modified` or `deleted`."""
+    """`read`, `created`, `modified`, `deleted`; `restored` to what was committed before or
+    `stashed` by git."""
     is_committed: bool = False
     is_checked: bool = False
     """Did a test or build run since it was changed?"""
     is_staged: bool = False
     """Does it wait for the next commit?"""
+    in_commit: str = ""
+    """Its state in the last commit, if it was in one."""
+    in_stash: str = ""
+    """Its state in git's stash, if it is there."""
+    is_new: bool = False
+    """Was it never committed?"""
+
+    @property
+    def is_changed(self) -> bool:
+        """Does it differ from what it was before all work?"""
+        return self.state in shell.CHANGES
 
 
 @dataclass(slots=True)
@@ -90,6 +110,8 @@ class State:
     """Sentences that decide or explain, with their weights."""
     notes: list[str] = field(default_factory=list)
     """Words of earlier summaries that no message holds: a model's, or a user's amendments."""
+    compared: int = 0
+    """Files that paths in git's commands were compared with."""
 
 
 def read_state(steps: Iterable[Step]) -> State:
@@ -119,7 +141,11 @@ def read_state(steps: Iterable[Step]) -> State:
 def _is_work_on(file: tuple[str, str]) -> bool:
     """Is this a change of a project's file, rather than of a log or elsewhere?"""
     path, now = file
-    return now != "read" and not path.startswith(OUTSIDE_REPOSITORIES) and not path.endswith(".log")
+    return (
+        now in shell.CHANGES
+        and not path.startswith(shell.OUTSIDE_REPOSITORIES)
+        and not path.endswith(".log")
+    )
 
 
 def drop_superseded(state: State, after: Sequence[Step]) -> None:
@@ -226,6 +252,10 @@ def _note_result(state: State, step: Step) -> None:
 def _note_files(state: State, step: Step) -> None:
     has_overwritten = not step.effect.command and bool(_OVERWROTE.search(step.text[:300]))
     for path, now in step.effect.files:
+        if now in _RETURNS and not has_refused(step.text):
+            _note_return(state, path, now)
+        if now not in {"read", *shell.CHANGES}:
+            continue
         before = state.files.pop(path, None)
         after = state_after(before.state if before else "read" if has_overwritten else None, now)
         is_change = now != "read"
@@ -234,7 +264,61 @@ def _note_files(state: State, step: Step) -> None:
             is_committed=before is not None and before.is_committed and not is_change,
             is_checked=before is not None and before.is_checked and not is_change,
             is_staged=before is not None and before.is_staged and not is_change,
+            in_commit=before.in_commit if before else "",
+            in_stash=before.in_stash if before else "",
+            is_new=before.is_new if before else after == "created",
         )
+
+
+def has_refused(text: str) -> bool:
+    """Does git say that it left files as they are?"""
+    return bool(_REFUSED.search(text))
+
+
+def _note_return(state: State, path: str, now: str) -> None:
+    """Note that git restored files, put them into its stash or took them out of it. New files that
+    nobody staged it leaves alone if it is not given their path."""
+    paths, is_file = _find_files(state, path), shell.has_extension(path)
+    if now == "restored" and is_file and not paths and path not in state.files:
+        state.files[path] = FileState("restored", is_checked=True)  # an older summary may know it
+    for name in paths if len(paths) == 1 or not is_file else ():
+        file = state.files[name]
+        if now == "unstashed" and file.in_stash:
+            file.state, file.in_stash, file.is_checked = file.in_stash, "", False
+        if now == "unstashed" or not file.is_changed or file.is_committed:
+            continue
+        if file.is_new and not (file.is_staged or is_file):
+            continue
+        file.in_stash = file.state if now == "stashed" else file.in_stash
+        file.state = now if now == "stashed" else file.in_commit or now
+        file.is_committed = file.state == file.in_commit
+        file.is_checked, file.is_staged = True, False
+
+
+def _find_files(state: State, path: str) -> list[str]:
+    """Return the changed files that git means by the path of a file or a folder, or by `ALL`: those
+    outside of repositories only if there are no others."""
+    state.compared += len(state.files)
+    if state.compared > MOST_COMPARED:
+        return []
+    changed = [name for name, file in state.files.items() if file.state != "read"]
+    inside = [
+        name for name in changed if not name.startswith(shell.OUTSIDE_REPOSITORIES)
+    ] or changed
+    end = split_path(path.rstrip("/"))[1]
+    return (
+        inside if path == ALL else [name for name in inside if end in name and _is_in(name, path)]
+    )
+
+
+def _is_in(name: str, path: str) -> bool:
+    """Is this the name of a file at *path* or in that folder? If only one of both is absolute, they
+    may have a common end."""
+    if is_absolute(name) == is_absolute(path):
+        return f"{name}/".startswith(f"{path.rstrip('/')}/")
+    if is_absolute(name):
+        return f"/{path.rstrip('/')}/" in f"{name}/"
+    return any(path.endswith(f"/{part}") for part in (name, *folders_of(name)))
 
 
 def _without_deleted_folders(files: dict[str, FileState]) -> dict[str, FileState]:
@@ -260,25 +344,16 @@ def folders_of(path: str) -> Iterator[str]:
 def _note_git(state: State, effect: CallEffect) -> None:
     """Mark the changed files that a command stages, and those that it commits: all if none is known
     to be staged. Beside a project's files those in temporary folders and at home are neither."""
-    git_steps = list(shell.git_steps(effect.command, effect.place))
-    if not git_steps:
-        return
-    changed = {path: file for path, file in state.files.items() if file.state != "read"}
-    elsewhere = {path for path in changed if path.startswith(OUTSIDE_REPOSITORIES)}
-    inside = {
-        f"/{path}/": file
-        for path, file in changed.items()
-        if path not in elsewhere or len(elsewhere) == len(changed)
-    }
-    for step, names in git_steps:
-        staged = [file for file in inside.values() if file.is_staged]
+    for step, names in shell.git_steps(effect.command, effect.place):
+        paths = [path for name in names or [ALL] for path in _find_files(state, name)]
+        files = [file for path in paths if (file := state.files[path]).is_changed]
         if step == "add":
-            folders = [f"/{name}/" for name in names]
-            for path, file in inside.items():
-                file.is_staged |= not names or any(folder in path for folder in folders)
+            for file in files:
+                file.is_staged = True
         else:
-            for file in staged or inside.values():
-                file.is_committed, file.is_staged = True, False
+            for file in [file for file in files if file.is_staged] or files:
+                file.is_committed, file.is_staged, file.is_new = True, False, False
+                file.in_commit = file.state.replace("deleted", "")
 
 
 def _outcome_line(command: str, text: str, outcome: str, subject: str = "") -> str:
@@ -306,11 +381,11 @@ def _find_figures(text: str) -> str:
 def state_after(before: str | None, now: str) -> str:
     """Return the state of a file that was *before* and to which *now* happened."""
     match before, now:
-        case "created" | "modified", "read":
+        case "created" | "modified" | "restored" | "stashed", "read":
             return str(before)
         case "created", "modified" | "created":
             return "created"
-        case "read" | "modified", "created":
+        case "read" | "modified" | "restored" | "stashed", "created":
             return "modified"
         case _:
             return now

@@ -1,0 +1,215 @@
+"""What git undid, or a command changed in a way that nobody knows, stands in no summary as if it
+held."""
+
+import json
+
+import pytest
+
+from refold.core.view import View
+from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.models.driver import drive
+from refold.presets.soft_hard_summary import notes_of
+from refold.summarizers.heuristic import RuleSummary
+from refold.summarizers.heuristic.current_files import read_files
+from refold.summarizers.heuristic.earlier import join_states
+from refold.summarizers.heuristic.layout import render_state
+from refold.summarizers.heuristic.shell import file_effects
+from refold.summarizers.heuristic.source import read_steps
+from tests.support.summaries import collect, read_summary, states_of
+
+SOURCE = [f"limit_{n} = compute_limit({n})" for n in range(1, 30)]
+SHOWN = "\n".join(f"{n}\t{text}" for n, text in enumerate(SOURCE, 1))
+
+
+def call(name, result="", *, is_error=False, **arguments):
+    return [
+        Message("assistant", (ToolCall("c1", name, json.dumps(arguments)),)),
+        Message("tool", (ToolResult("c1", (Text(result),), is_error),)),
+    ]
+
+
+def bash(command, result="", *, is_error=False):
+    return call("bash", result, command=command, is_error=is_error)
+
+
+def read(path="src/pool.py"):
+    return call("read", SHOWN, path=path)
+
+
+def edit(path="src/pool.py", number=3):
+    old = SOURCE[number - 1]
+    return call("edit", "Done.", path=path, oldText=old, newText=f"limit_{number} = undone_limit")
+
+
+def files_of(*calls):
+    return states_of(collect([message for said in calls for message in said]))
+
+
+def text_of(*calls):
+    """Return the lines that are known of the file, and whether they may differ."""
+    steps = read_steps([user("Go."), *(message for said in calls for message in said)])
+    file = read_files(steps).get("src/pool.py")
+    return ([text for _, text in file.lines], file.is_stale) if file else ([], False)
+
+
+@pytest.mark.parametrize(("command", "effects"), [
+    ("git checkout -- src/a.py b.py", [("src/a.py", "restored"), ("b.py", "restored")]),
+    ("git checkout src/a.py", [("src/a.py", "restored")]),
+    ("git checkout HEAD -- \\\n  src/a.py \\\n  src/ui/", [("src/a.py", "restored"), ("src/ui/", "restored")]),
+    ("git checkout .", [("*", "restored")]),
+    ("cd web && git checkout -q . 2>/dev/null", [("web", "restored")]),
+    ("git -C web checkout -- a.ts", [("web/a.ts", "restored")]),
+    ("git checkout HEAD~2 -- a.py", [("a.py", "changed")]),
+    ("git checkout --theirs package.json", [("package.json", "changed")]),
+    ("git checkout -- 'src/*.py'", [("src", "changed")]),
+    ("git checkout main", [("*", "changed")]),
+    ("git checkout feat/new-pool", [("*", "changed")]),
+    ("git switch -", [("*", "changed")]),
+    ("git checkout -b fix/pool", []),
+    ("git switch -c fix/pool dev", [("*", "changed")]),
+    ("git restore src/a.py src/ui", [("src/a.py", "restored"), ("src/ui", "restored")]),
+    ("git restore .", [("*", "restored")]),
+    ("git restore --staged a.py", []),
+    ("git restore --staged --worktree a.py", [("a.py", "restored")]),
+    ("git restore --source HEAD -- a.py", [("a.py", "restored")]),
+    ("git restore -s HEAD~1 a.py", [("a.py", "changed")]),
+    ("git restore --source=main a.py", [("a.py", "changed")]),
+    ("git reset --hard", [("*", "restored")]),
+    ("git reset --hard HEAD", [("*", "restored")]),
+    ("git reset --hard origin/main", [("*", "restored"), ("*", "changed")]),
+    ("git reset HEAD~1", []),
+    ("git reset --soft HEAD~1", []),
+    ("git stash", [("*", "stashed")]),
+    ("git stash -u -m wip", [("*", "stashed")]),
+    ("git stash push -m wip -- src/ui", [("src/ui", "stashed")]),
+    ("git stash push src/a.py", [("src/a.py", "stashed")]),
+    ("git stash push -m wip", [("*", "stashed")]),
+    ("git stash save wip", [("*", "stashed")]),
+    ("git stash pop --index", [("*", "unstashed")]),
+    ("git stash list; git stash show -p", []),
+    ("git pull --rebase && git merge dev", [("*", "changed"), ("*", "changed")]),
+    ("git revert --no-edit HEAD", [("*", "changed")]),
+    ("git log --oneline -- a.py; git status; git", []),
+    ("cd /tmp/clone && git checkout v1.2", [("/tmp/clone", "changed")]),
+])  # fmt: skip
+def test_what_git_does_to_files(command, effects):
+    assert list(file_effects(command)) == effects
+
+
+@pytest.mark.parametrize("command", [
+    "git checkout -- src/pool.py", "git checkout src/pool.py", "git restore src/pool.py", "git checkout -- src/", "git restore .",
+    "git reset --hard", "cd src && git checkout pool.py && cd .. && python -m pytest -q",
+])  # fmt: skip
+def test_an_edit_that_git_undid_is_none(command):
+    undone = bash(command, "Updated 1 path from the index")
+    assert files_of(read(), edit(), undone) == {"src/pool.py": "restored"}
+    lines, is_stale = text_of(read(), edit(), undone)
+    assert is_stale or not any("undone_limit" in line for line in lines)
+    assert text_of(read(), edit(), undone, read()) == (SOURCE, False)
+    said = [user("Go."), *read(), *edit(), *undone, *bash("cat big.log", "row " * 9_000)]
+    text = drive(RuleSummary()(View.of(said), 0, len(said), 3_000)).text
+    assert "restored: src/pool.py" in text and "modified" not in text
+    assert "undone_limit" not in text.replace("newText: limit_3 = undone_limit", "") or is_stale
+
+
+def test_what_was_edited_again_is_modified_again():
+    again = bash("git checkout src/pool.py && sed -i s/1/2/ src/pool.py")
+    assert files_of(read(), edit(), again) == {"src/pool.py": "modified"}
+    assert text_of(read(), edit(), again) == ([], True)
+
+
+def test_git_goes_back_to_what_was_committed():
+    commit = bash("git add -A && git commit -m x", "[main 1234567] x\n 1 file changed")
+    said = [*read(), *edit(), *commit, *edit(number=4), *bash("git checkout -- src/pool.py")]
+    file = collect(said).files["src/pool.py"]
+    assert (file.state, file.is_committed) == ("modified", True)
+
+
+@pytest.mark.parametrize("command", ["git checkout .", "git restore src", "git reset --hard"])
+def test_git_leaves_new_files_alone(command):
+    new = call("write", "Created.", path="src/new.py", content="x = 1")
+    assert files_of(new, bash(command)) == {"src/new.py": "created"}
+    assert files_of(new, bash("git checkout src/new.py")) == {"src/new.py": "restored"}
+
+
+@pytest.mark.parametrize(("result", "is_error"), [
+    ("error: pathspec 'src/pool.py' did not match any file(s) known to git", False),
+    ("fatal: not a git repository (or any of the parent directories): .git", False),
+    ("error: Your local changes to the following files would be overwritten by checkout:", False),
+    ("failed in sandbox: Operation not permitted", False),
+    ("The user does not want to take this action.", True),
+])  # fmt: skip
+def test_what_git_refused_did_nothing(result, is_error):
+    refused = bash("git checkout -- src/pool.py", result, is_error=is_error)
+    assert files_of(read(), edit(), refused) == {"src/pool.py": "modified"}
+    assert text_of(read(), edit(), refused)[0] and not text_of(read(), edit(), refused)[1]
+
+
+def test_what_is_undone_before_a_test_fails_is_undone():
+    failed = bash("git checkout -- src/pool.py && pytest", "Exit code 1\n1 failed", is_error=True)
+    assert files_of(read(), edit(), failed) == {"src/pool.py": "restored"}
+
+
+def test_what_a_command_changed_before_it_failed_may_differ():
+    for command in ("sed -i s/1/2/ src/pool.py && ./run", "git pull && ./run", "git stash; ./run"):
+        failed = bash(command, "Exit code 2\nno such file", is_error=True)
+        assert text_of(read(), edit(), failed)[1]
+        assert not text_of(read(), edit(), bash(command, "Not allowed.", is_error=True))[1]
+
+
+def test_git_changes_back_only_what_was_changed():
+    for command in ("git stash", "git checkout .", "git reset --hard"):
+        assert text_of(read(), bash(command)) == (SOURCE, False)
+
+
+def test_a_file_that_was_made_and_deleted_is_in_no_stash():
+    said = bash("echo x > src/probe.py"), bash("rm src/probe.py"), bash("git stash")
+    assert files_of(*said) == {"src/probe.py": "deleted"}
+    assert files_of(bash("rm src/pool.py"), said[2]) == {"src/pool.py": "stashed"}
+
+
+def test_edits_in_the_stash_are_there_until_it_is_popped():
+    away, back = bash("git stash", "Saved working directory"), bash("git stash pop")
+    assert files_of(read(), edit(), away) == {"src/pool.py": "stashed"}
+    assert "\nstashed: src/pool.py" in render_state(collect([*read(), *edit(), *away]), 500)
+    assert files_of(read(), edit(), away, back) == {"src/pool.py": "modified"}
+    assert files_of(read(), edit(), bash("git stash && pytest; git stash pop")) == {
+        "src/pool.py": "modified"
+    }
+    for said in ((away,), (away, back)):
+        lines, is_stale = text_of(read(), edit(), *said)
+        assert lines[2] == "limit_3 = undone_limit" and is_stale
+
+
+def test_another_branch_may_have_other_texts():
+    assert text_of(read(), bash("git checkout main")) == (SOURCE, True)
+    assert text_of(read(), bash("git checkout main"), read()) == (SOURCE, False)
+    assert text_of(read(), bash("git checkout -b fix")) == (SOURCE, False)
+    lines, is_stale = text_of(read(), bash("git pull"), edit())
+    assert lines[2] == "limit_3 = undone_limit" and is_stale
+    written = call("write", "Updated.", path="src/pool.py", content="x = 1")
+    assert text_of(read(), bash("git pull"), written) == (["x = 1"], False)
+
+
+def test_a_path_that_git_is_given_may_be_the_end_of_an_absolute_one():
+    said = (read("/work/src/pool.py"), edit("/work/src/pool.py"), bash("git checkout src/pool.py"))
+    assert files_of(*said) == {"/work/src/pool.py": "restored"}
+    twin = edit("/work/old/src/pool.py")
+    assert set(files_of(*said[:2], twin, said[2]).values()) == {"modified"}  # which is not known
+    inside = bash("sed -i s/1/2/ src/pool.py && cd /work && git checkout src/pool.py")
+    assert files_of(inside) == {"src/pool.py": "restored"}
+    beside = bash("sed -i s/1/2/ old/src/pool.py && git checkout src/pool.py")
+    assert files_of(beside) == {"old/src/pool.py": "modified", "src/pool.py": "restored"}
+
+
+def test_an_earlier_summary_knows_no_edit_that_was_undone_since():
+    old = read_summary("## Files\nmodified: src/pool.py src/a.py")
+    state = join_states(old, collect(bash("git checkout src/pool.py")))
+    assert states_of(state) == {"src/a.py": "modified", "src/pool.py": "restored"}
+
+
+def test_of_what_git_undid_nothing_is_a_change():
+    said = [user("Go."), *read(), *edit(), *bash("git checkout src/pool.py")]
+    assert not [text for text in notes_of(said).sections["context"] if "pool.py" in text]
+    commit = bash("git add -A && git commit -m x", "[main 1234567] x")
+    assert not collect([*said, *commit]).files["src/pool.py"].is_committed
