@@ -13,10 +13,8 @@ from refold.cli.inputs import list_session_files
 from refold.errors import FormatError
 from refold.session_files import demo_session, discover, read
 from refold.session_files.source import files_below
-from tests.support.children import default_signals
+from tests.support.children import act_as_nobody, default_signals
 from tests.support.command_line import digest, refold
-
-NOBODY = 65_534
 
 
 @pytest.fixture
@@ -193,22 +191,6 @@ def test_a_store_below_the_directory_is_no_session(folder) -> None:
 # --- what may not be looked at ---------------------------------------------------------------
 
 
-def as_nobody(act) -> str:
-    """What *act* says when it is done by a user without rights."""
-    told, said = os.pipe()
-    child = os.fork()
-    if not child:
-        try:
-            os.setuid(NOBODY)
-            os.write(said, json.dumps(act()).encode())
-        finally:
-            os._exit(0)
-    os.close(said)
-    os.waitpid(child, 0)
-    with os.fdopen(told, "rb") as stream:
-        return json.loads(stream.read())
-
-
 @pytest.fixture
 def closed(tmp_path):
     """A directory with a session beside one that may not be looked into."""
@@ -235,7 +217,7 @@ def test_unreadable_directories_are_reported(closed) -> None:
         ]
         return names, refused
 
-    names, refused = as_nobody(act)
+    names, refused = act_as_nobody(act)
     assert names == [str(closed / ".claude/projects/open/s.jsonl")]
     assert refused == [str(closed / ".claude/projects/shut")]
 
@@ -246,7 +228,7 @@ def test_unreadable_directories_of_clients_are_reported(closed) -> None:
         found = discover(closed, {}, lambda error: refused.append(str(error.filename)))
         return [str(one.path) for one in found], refused
 
-    names, refused = as_nobody(act)
+    names, refused = act_as_nobody(act)
     assert names == [str(closed / ".claude/projects/open/s.jsonl")]
     assert refused == [str(closed / ".claude/projects/shut")]
 
@@ -258,7 +240,7 @@ def test_commands_report_unreadable_directories(closed, monkeypatch) -> None:
     def act():
         return [tuple(refold(*args))[:3] for args in (["stats", closed, "--json"], [], ["--json"])]
 
-    stats, shown, listed = as_nobody(act)
+    stats, shown, listed = act_as_nobody(act)
     for code, _, err in (stats, shown, listed):
         assert code in {0, 2}
         assert "shut: Permission denied" in err

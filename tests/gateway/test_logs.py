@@ -3,14 +3,26 @@
 import asyncio
 import json
 import logging
+import os
 import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
+from refold.errors import StoreError
+from refold.gateway import Config, Upstream, create_gateway
 from refold.gateway.conversations.workers import BackgroundJobs, Prefetch, Workers
-from refold.gateway.logs import JSONFormatter, LineFormatter, error_fields
+from refold.gateway.logs import (
+    JSONFormatter,
+    LineFormatter,
+    error_fields,
+    report_ledger_failure,
+)
 from refold.gateway.metrics import Counters
+from refold.stores import SQLiteStore
+from tests.support.children import act_as_nobody
 
 SECRET = "the user's words"
 
@@ -32,6 +44,40 @@ def test_an_error_is_logged_with_its_type_and_places():
     assert fields["error"] == "ValueError" and SECRET not in str(fields)
     assert [place.partition(":")[0] for place in fields["at"]] == ["test_logs.py"]
     assert error_fields(ValueError(SECRET)) == {"error": "ValueError", "at": []}
+
+
+def test_of_a_store_it_is_said_what_is_wrong_since_its_errors_quote_nothing():
+    fields = error_fields(StoreError("refold.db: cannot write: database or disk is full"))
+    assert fields["message"] == "refold.db: cannot write: database or disk is full"
+
+
+def test_a_store_that_may_not_be_written_is_named_at_the_start(caplog: pytest.LogCaptureFixture):
+    """The gateway started without a word, and why its writes failed was not to be seen."""
+    if os.geteuid() != 0:
+        pytest.skip("needs another user")
+    with TemporaryDirectory() as folder:
+        store = Path(folder) / "refold.db"
+        SQLiteStore(store).close()
+        upstream = Upstream(name="up", url="http://127.0.0.1:9")
+        config = Config(upstreams=(upstream,), salt=b"s", store=str(store))
+
+        def start() -> list[str]:
+            gateway = create_gateway(config)
+            try:
+                SQLiteStore(store).remove(["id"])
+            except StoreError as error:
+                report_ledger_failure(gateway.pipeline.counters, "write", error)
+            return [JSONFormatter().format(record) for record in caplog.records]
+
+        with caplog.at_level(logging.WARNING, "refold.gateway"):
+            Path(folder).chmod(0o777)
+            store.chmod(0o666)
+            assert act_as_nobody(start) == []
+            store.chmod(0o444)
+            first, last = map(json.loads, act_as_nobody(start))
+    assert first["event"] == "the store may not be written: what is decided is not kept"
+    assert first["store"] == str(store)
+    assert last["error"] == "StoreError" and "readonly database" in last["message"]
 
 
 def test_a_summary_that_could_not_be_prepared_is_logged_in_fields(caplog: pytest.LogCaptureFixture):

@@ -145,3 +145,16 @@ def test_c16_a_path_in_bytes_is_one(tmp_path: Path) -> None:
         assert use(kind, os.fsencode(tmp_path / kind.__name__)) == []
         reasons = use(kind, os.fsencode(tmp_path))
         assert reasons and all(reason.startswith(f"{tmp_path}: ") for reason in reasons)
+
+
+def test_an_error_quotes_nothing_of_what_is_kept(tmp_path: Path) -> None:
+    """The gateway logs it. Python's module quotes a text that it cannot decode."""
+    path = tmp_path / "edits.db"
+    with SQLiteStore(path) as store:
+        store.save(EDITS[:1])
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("UPDATE edits SET json = CAST(json || x'ff' AS TEXT)")
+        database.commit()
+    with SQLiteStore(path) as store, pytest.raises(StoreError, match="Could not decode") as caught:
+        store.load([EDITS[0].tip])
+    assert "a text" not in str(caught.value) and "你好" not in str(caught.value)

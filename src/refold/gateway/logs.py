@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from refold.errors import StoreError
 from refold.gateway.messages import REASONS
 from refold.gateway.metrics import Counters
 
@@ -81,8 +82,9 @@ def log(event: str, level: int = logging.WARNING, **fields: Any) -> None:
 
 def error_fields(error: BaseException) -> dict[str, Any]:
     """Return what a record's `fields` say of *error*: its type and its places, not its message,
-    which may quote a request."""
-    return {"error": type(error).__name__, "at": traceback_places(error.__traceback__)}
+    which may quote a request; but a store's own, which quotes none."""
+    fields = {"error": type(error).__name__, "at": traceback_places(error.__traceback__)}
+    return {**fields, "message": str(error)[:500]} if isinstance(error, StoreError) else fields
 
 
 def describe_fault(error: BaseException) -> str:

@@ -71,6 +71,7 @@ def create_gateway(config: Config) -> Gateway:
     counters, rates_of = Counters(), partial(find_rates, given=settings.prices)
     ledger_writer = create_writer(config.store, config.record, rates_of, counters, settings.clock)
     store = open_checked_store(MEMORY if settings.shadow else config.store)
+    warn_if_locked(config.store)
     memories = SQLiteMemories(config.memory) if config.memory else None
     keep = partial(restore_salt, config, store)
     closes: list[Callable[[], None]] = [keep]
@@ -200,6 +201,13 @@ def open_checked_store(address: str) -> Store:
             raise
         log("the store does not answer", store=str(error))
     return store
+
+
+def warn_if_locked(address: str) -> None:
+    """Log that the file of the store at *address* may not be written; it can be read then."""
+    file = file_path(address)
+    if file is not None and file.exists() and not os.access(file, os.W_OK):
+        log("the store may not be written: what is decided is not kept", store=str(file))
 
 
 # --- several processes ----------------------------------------------------------------------------

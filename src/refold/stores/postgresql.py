@@ -237,7 +237,8 @@ class PostgreSQLPool:
         self._idle.clear()
 
     def _reason(self, error: psycopg.Error) -> str:
-        text = " ".join(str(error).split()) or type(error).__name__
+        text = error.diag.message_primary or str(error)  # details may quote what was to be written
+        text = " ".join(text.split()) or type(error).__name__
         password = self._address.get("password")
         return text.replace(str(password), "***") if password else text
 

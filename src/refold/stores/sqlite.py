@@ -258,8 +258,8 @@ def _reason(path: str, error: Exception) -> str:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_NOTADB:
         return "it is not an SQLite database"
-    if code != sqlite3.SQLITE_CANTOPEN:
-        return str(error)
+    if code != sqlite3.SQLITE_CANTOPEN:  # Python's module quotes a text that it cannot decode
+        return str(error).partition(" with text '")[0]
     # With `os.path`, since `Path.is_dir` raises for a name that is too long.
     if os.path.isdir(path):  # noqa: PTH112
         return "it is a directory"
