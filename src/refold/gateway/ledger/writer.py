@@ -219,6 +219,8 @@ def open_ledger(store: str, *, fresh: bool = True) -> Ledger:
             f"{store}.ledger: there is no net ledger, which has what a gateway's calls cost; "
             "a gateway with this store makes it"
         )
+        own = f". What was compacted is in the store itself: refold history FILE --store {store}"
+        raise StoreError(reason + own if Path(store).exists() else reason)
     return Ledger(open_ledger_database(store))
 
 
