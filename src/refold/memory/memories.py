@@ -20,8 +20,13 @@ from refold.speakers import request_text
 from refold.stores.schema import MEMORIES_ID
 from refold.stores.sql import DatabaseClient
 from refold.stores.sqlite import SQLiteDatabase
-from refold.summarizers.heuristic.lexicon import PREFERRING, find_conclusions, find_constraints
-from refold.text.clip import clip_scanned, one_line, sentences
+from refold.summarizers.heuristic.lexicon import (
+    PREFERRING,
+    find_conclusions,
+    find_constraints,
+    iter_statements,
+)
+from refold.text.clip import clip_scanned, one_line
 from refold.text.plain import any_word_query, fold, phrase_query, terms
 from refold.text.summary_wrapper import without_summary
 
@@ -361,9 +366,10 @@ def _user_statements(at: int, message: Message) -> Iterator[Statement]:
     its beginning would stay."""
     own = redact(request_text(message))
     binding = set(find_constraints(own))
-    for sentence in sentences(own):
-        line = one_line(sentence, LONGEST)
-        if len(line.encode("utf-8", "replace")) < 9 or line.endswith(("?", "？")):
+    for statement in iter_statements(own, is_rule=True):
+        line = one_line(statement.words, LONGEST)
+        is_short = len(line.encode("utf-8", "replace")) < 9
+        if statement.is_head or is_short or line.endswith(("?", "？")):
             continue
         if _DECIDES.search(line):
             yield at, "decision", line

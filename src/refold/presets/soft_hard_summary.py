@@ -13,11 +13,11 @@ from refold.core.view import View
 from refold.messages import Message
 from refold.speakers import request_text
 from refold.summarizers.heuristic.earlier import read_given
-from refold.summarizers.heuristic.lexicon import strongest, weigh_conclusion
+from refold.summarizers.heuristic.lexicon import iter_sentences, strongest, weigh_conclusion
 from refold.summarizers.heuristic.source import read_steps
 from refold.summarizers.heuristic.state import read_state
 from refold.summarizers.tail import read_span
-from refold.text.clip import one_line, sentences
+from refold.text.clip import one_line
 from refold.text.summary_wrapper import TITLES, wrap_summary
 
 Language = Literal["zh", "en"]
@@ -190,7 +190,7 @@ def extract_topics(messages: Iterable[Message]) -> Iterator[str]:
     each message that is more than small talk, without courtesies (S2-27)."""
     seen = set[str]()
     for message in messages:
-        for sentence in sentences(_prose(request_text(message))):
+        for sentence in iter_sentences(_prose(request_text(message))):
             topic = one_line(
                 _COURTESY.sub("", sentence, count=1).strip().rstrip("。？！?!.;；"), TOPIC
             )
@@ -210,7 +210,7 @@ def extract_conclusions(messages: Iterable[Message]) -> tuple[str, ...]:
             one_line(sentence.rstrip("。."), SENTENCE),
         )
         for message in messages
-        for sentence in sentences(_prose(message.text))
+        for sentence in iter_sentences(_prose(message.text))
         if len(sentence.encode("utf-8", "replace")) >= 12
         and not sentence.endswith(("?", "？", ":", "："))
     )
@@ -271,7 +271,7 @@ def parse(text: str) -> Notes:
 
 def _foreign(text: str) -> Notes:
     state = read_given([text]).state
-    notes = (one_line(sentence, SENTENCE) for note in state.notes for sentence in sentences(note))
+    notes = (one_line(words, SENTENCE) for note in state.notes for words in iter_sentences(note))
     return Notes(
         {
             "topics": tuple(one_line(text, TOPIC) for text in state.requests),

@@ -171,8 +171,8 @@ class SummarizeTo:
             longer = tail_within(view, count_shown(view, around.stop) + spare - cap // 8)
             is_longer = 0 < longer < around.stop
             if is_longer or around.omitted:
-                stop, more = (longer, 0) if is_longer else (around.stop, spare)
-                around, text = self._surround(view, stop, room // 2 + more), ""
+                stop, extra = (longer, 0) if is_longer else (around.stop, spare)
+                around, text = self._surround(view, stop, room // 2 + extra), ""
                 cap = self._cap(view, goal, around)
 
         def summarize_once(view: View, start: int, stop: int, max_tokens: int) -> Asking[Summary]:

@@ -1,9 +1,10 @@
-"""Cutting a text: by characters, never inside what is read as one, into sentences, to one
-line."""
+"""Cutting a text: by characters, never inside what is read as one, into sentences, to one line,
+into lines with those above that introduce them."""
 
 import re
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from typing import Literal, NamedTuple
 from unicodedata import category
 
 LONGEST = 64
@@ -141,17 +142,159 @@ def _is_inside(text: str, at: int) -> bool:
 def sentences(text: str) -> Iterator[str]:
     """Yield the sentences of a text without list marks: Western and CJK stops and line ends part
     them, but for stops in `code`."""
-    for marked in clip_scanned(text).split("\n"):
-        line, start = _MARK.sub("", marked), 0
+    for line in clip_scanned(text).split("\n"):
+        yield from split_line(_MARK.sub("", line))
+
+
+def split_line(line: str) -> Iterator[str]:
+    """Yield the sentences of a line that has no list mark."""
+    masked, start = line, 0
+    if "`" in line:
         masked = _CODE.sub(lambda code: "x" * len(code[0]), line)
-        ends = (end.span() for end in _SENTENCE.finditer(masked))
-        for stop, behind in (*ends, (len(line), len(line))):
-            if sentence := _MARK.sub("", line[start:stop]).strip():
-                yield sentence
-            start = behind
+    ends = (end.span() for end in _SENTENCE.finditer(masked))
+    for stop, behind in (*ends, (len(line), len(line))):
+        if sentence := _MARK.sub("", line[start:stop]).strip():
+            yield sentence
+        start = behind
 
 
 def one_line(text: str, limit: int) -> str:
     """Return *text* on one line of at most *limit* characters."""
     line = " ".join(text[: limit * 4].split())
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+
+
+# --- lines and what introduces them ---------------------------------------------------------------
+
+DEEPEST = 8
+"""Lines above a line that introduce it, at most."""
+
+_INDENT = re.compile(r"[\s>]*")
+_TITLE = re.compile(r"(#{1,6})\s+")
+_BOLD = re.compile(r"(\*\*|__)(?:(?!\1)[^\n]){1,100}\1\s{0,8}[:：]?")
+_NUMBER = re.compile(
+    r"(?:[(（]?(?:\d{1,3}|[a-zA-Z]|[一二三四五六七八九十]{1,3})[.)、）．]|[①-⑳])(?:\s+|(?=[^\x00-\x7f]))"
+)
+_BULLET = re.compile(r"[-*+•·◦▪‣●○](?:\s+|(?=[^\x00-\x7f]))|[–—]\s+")
+_ENDED = (*".!?;,。！？；，",)
+_INSIDE = 1_000_000
+"""The depth of code, and of a row of a table."""
+
+
+RowKind = Literal["heading", "columns", "row", "item", "text", "code"]
+"""`columns` head a table, of which every `row` is one."""
+
+
+class Row(NamedTuple):
+    """A line that holds something."""
+
+    at: int
+    """Its position among the lines."""
+    kind: RowKind
+    depth: int
+    """It belongs to a line above that has less of it."""
+    text: str
+    """Without indent and list mark."""
+    is_open: bool = False
+    """Does it need what follows: a heading, or a colon at its end?"""
+
+
+def iter_rows(lines: Sequence[str]) -> Iterator[tuple[Row, tuple[Row, ...]]]:
+    """Yield the lines that hold something, each behind those that introduce it, the outermost
+    first: headings, lines with a colon at their end or right above a list or code, items that hold
+    others. A heading does not introduce a text behind the first list under it: there people go
+    on."""
+    rows, before = [*_read_rows(lines)], -1
+    heads, deepest = list[Row](), list[int]()
+    for row, behind in zip_longest(rows, rows[1:]):
+        is_apart = row.at > before + 1
+        while heads and not _introduces(heads[-1], deepest[-1], row, is_apart=is_apart):
+            heads.pop()
+            deepest.pop()
+        is_section = bool(heads) and heads[-1].kind == "heading" and row.kind == "text"
+        yield row, () if is_section and row.depth < deepest[-1] else tuple(heads)
+        if heads:
+            deepest[-1] = max(deepest[-1], row.depth)
+        if behind and _is_head(row, behind) and len(heads) < DEEPEST:
+            heads.append(row)
+            deepest.append(-_INSIDE)
+        before = row.at
+
+
+def _introduces(head: Row, deepest: int, row: Row, *, is_apart: bool) -> bool:
+    """Does *head*, under which something as deep as *deepest* stood, introduce *row*, too? What
+    needs something behind it introduces even what is no deeper, up to a blank line."""
+    if row.depth != head.depth:
+        return row.depth > head.depth
+    is_over = deepest > row.depth or (deepest == row.depth and is_apart)
+    return head.is_open and not row.is_open and not is_over
+
+
+def _is_head(row: Row, behind: Row) -> bool:
+    """Does a line introduce what may stand *behind* it?"""
+    is_above = behind.kind in ("item", "row", "code") and not row.text.endswith(_ENDED)
+    return row.is_open or (behind.depth > row.depth and (row.kind == "item" or is_above))
+
+
+def _read_rows(lines: Sequence[str]) -> Iterator[Row]:
+    fenced = {at for fence in find_fences(lines) for at in fence}
+    is_table = False
+    for at, (line, behind) in enumerate(zip_longest(lines, lines[1:], fillvalue="")):
+        if at in fenced:
+            yield Row(at, "code", _INSIDE, line.strip())
+        elif "|" in line and _is_ruler(behind):
+            yield Row(at, "columns", 0, line.strip(" \t|"), is_open=True)
+            is_table = True
+        elif is_table and "|" in line:
+            if not _is_ruler(line):
+                yield Row(at, "row", _INSIDE, line.strip(" \t|"))
+        else:
+            is_table = False
+            if not _is_underline(line) and (row := _read_row(at, line)):
+                is_title = _is_underline(behind) and not row.text.endswith(_ENDED)
+                is_title = is_title and row.kind == "text"
+                yield row._replace(kind="heading", depth=-1, is_open=True) if is_title else row
+
+
+def _is_ruler(line: str) -> bool:
+    """Does the line part the columns of a table from its rows?"""
+    return "-" in line and "|" in line and set(line.strip()) <= set("|-: ")
+
+
+def _is_underline(line: str) -> bool:
+    """Does the line make a heading of the one above it?"""
+    bare = line.strip()
+    return bare[:3] in ("---", "===") and len(set(bare)) == 1
+
+
+def _read_row(at: int, line: str) -> Row | None:
+    match = _INDENT.match(line)
+    start = match.end() if match else 0
+    text = line[start:].rstrip()
+    is_open = text.rstrip("*_ ").endswith((":", "："))
+    if not text:
+        return None
+    if title := _TITLE.match(text):
+        return Row(at, "heading", len(title[1]) - 7, text[title.end() :], is_open=True)
+    depth, number = 3 * (len(line[:start].expandtabs(4)) // 2), _NUMBER.match(text)
+    if mark := number or _BULLET.match(text):
+        return Row(at, "item", depth + (1 if number else 2), text[mark.end() :], is_open)
+    is_bold = bool(_BOLD.fullmatch(text))
+    return Row(at, "heading" if is_bold else "text", depth, text, is_bold or is_open)
+
+
+def without_mark(line: str) -> str:
+    """Return a line without indent and list mark."""
+    return row.text if (row := _read_row(0, line)) else ""
+
+
+def find_fences(lines: Sequence[str]) -> Iterator[range]:
+    """Yield where blocks of code stand, marks included; a mark that never closes opens none."""
+    start, fence = 0, ""
+    for at, line in enumerate(lines):
+        mark = line.lstrip()[:3]
+        if fence and mark == fence:
+            yield range(start, at + 1)
+            fence = ""
+        elif not fence and mark in ("```", "~~~"):
+            start, fence = at, mark

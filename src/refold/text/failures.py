@@ -192,8 +192,8 @@ def _mark(text: str, cut: Gap, lines: list[str], name: str) -> str:
 # --- whether work failed, and by what -------------------------------------------------------------
 
 _ERROR_LINE = re.compile(
-    r"^(?:--- )?FAIL\b[^\n]{0,300}|^[^\n]{0,200}?(?:\b\w*(?:Error|Exception|Panic)\b\s*[:(]|\berror(?:\[\w+\]|\s+TS\d+)?:|\bfatal:|\bFAILED\b|\bpanicked at\b|"
-    r"No such file|not found|[Pp]ermission denied|错误[:：]|失败[:：]|异常[:：]|エラー|오류)[^\n]{0,300}",
+    r"^(?:--- )?FAIL\b[^\n]{0,300}|^[^\n]{0,200}?(?:\b\w*(?:Error|Exception|Panic)\b\s*[:(](?!\s{0,3}0\b)|\berror(?:\[\w+\]|\s+TS\d+)?:|\bfatal:|\bFAILED\b|\bpanicked at\b|"
+    r"No such file|not found|[Pp]ermission denied|(?:错误|失败|异常)[:：](?!\s{0,3}0\b)|エラー|오류)[^\n]{0,300}",
     re.MULTILINE,
 )
 _COMPILER_ERROR = re.compile(

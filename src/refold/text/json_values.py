@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from refold.errors import FormatError
 
@@ -149,6 +149,79 @@ def parse_time(value: Any) -> datetime | None:
         if isinstance(value, int | float) and not isinstance(value, bool):
             return datetime.fromtimestamp(value / 1000 if value > 1e11 else value, UTC)
     return None
+
+
+# --- objects as lines ------------------------------------------------------------------------------
+
+LONGEST_FIELD = 200
+"""Characters of a field that is written into the line of its object."""
+LONGEST_LEAD = 120
+"""Characters of what says where an object stands."""
+DEEPEST = 20
+"""Objects and arrays inside each other that are opened."""
+
+
+class JsonLine(NamedTuple):
+    """Fields of one object, or of one array."""
+
+    lead: str
+    """What they stand in: `order_id: 17 › items › `."""
+    text: str
+    """`sku: A-1, price: 20`."""
+
+
+def iter_json_lines(value: Any) -> Iterator[JsonLine]:
+    """Yield what a JSON object or array holds as lines, in order: of each object its short fields,
+    behind what tells it from others, the first of them. A long text has lines of its own."""
+    waiting: list[tuple[str, Any, int]] = [("", value, 0)]
+    while waiting:
+        lead, item, depth = waiting.pop()
+        lead = lead if len(lead) <= LONGEST_LEAD else "… " + lead[-LONGEST_LEAD:]
+        if isinstance(item, str):
+            yield from (JsonLine(lead, row) for row in item.splitlines() if row.strip())
+            continue
+        pairs = item.items() if isinstance(item, dict) else (("", entry) for entry in item)
+        short, long = list[str](), list[tuple[str, Any]]()
+        for key, field in pairs:
+            if (text := _write_short(key, field)) is not None:
+                short.append(text)
+            else:
+                long.append((key, field))
+        name = f"{short[0]} › " if short and isinstance(item, dict) else ""
+        rows = list(_join_fields(short))
+        yield from (JsonLine(lead + name if at else lead, row) for at, row in enumerate(rows))
+        if depth < DEEPEST:
+            inner = [(f"{lead}{name}{key}{' › ' if key else ''}", field) for key, field in long]
+            waiting += [(place, field, depth + 1) for place, field in reversed(inner)]
+
+
+def _write_short(key: str, field: Any) -> str | None:
+    """Write a field in one line; None if it holds objects, or is too long for that."""
+    if isinstance(field, list) and not any(isinstance(entry, dict | list) for entry in field):
+        text = ", ".join(map(_write_scalar, field)) or "none"
+    elif isinstance(field, dict | list):
+        text = "" if field else "none"
+    else:
+        text = _write_scalar(field)
+    if not text or len(text) > LONGEST_FIELD or "\n" in text:
+        return None
+    return f"{key}: {text}" if key else text
+
+
+def _write_scalar(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _join_fields(fields: Iterable[str]) -> Iterator[str]:
+    """Yield fields behind each other, in lines of about `LONGEST_FIELD` characters."""
+    row = ""
+    for field in fields:
+        if row and len(row) + len(field) > LONGEST_FIELD:
+            yield row
+            row = ""
+        row = f"{row}, {field}" if row else field
+    if row:
+        yield row
 
 
 def without_keys(value: Record, *keys: str) -> JsonObject:

@@ -9,6 +9,7 @@ from refold.messages import Message, Text, user
 from refold.scorers import Emphasis
 from refold.summarizers.heuristic.lexicon import (
     BINDING,
+    NEGATING,
     PREFERRING,
     STRESSING,
     WORDINGS,
@@ -32,6 +33,7 @@ BINDS = {
         "Remember: the port is 8081.", "Please remember that staging is read by others.",
         "From now on, use pnpm.", "Always answer in English.", "I prefer zoneinfo.", "Never push to main.", "You must run the tests first.", "Don't touch vendor/.",
         "Make sure that the build passes.", "Leave src/a.py alone.", "Only use the standard library.", "Under no circumstances delete data.",
+        "Debug output is not allowed.", "The list of what not to do is long.", "Read the dos and don'ts.",
     ],
     "ja": [
         "必ずテストを実行してください。", "main には絶対にプッシュしないでください。", "ファイルを削除しないで。", "今後は pnpm を使ってください。", "日本語で答えてください。", "テストを変更してはいけません。",
@@ -76,7 +78,7 @@ BINDS_NOT = {
         "why must it always be built anew", "And how do I avoid that warning.", "Must it be so?",
         "I remember that it crashed.", "I can't remember to whom it belongs.", "It remembers that port.",
         "It always fails on Mondays.", "Never mind.", "I never said that.", "It only happens on Mondays.", "There is a bug in the parser.", "Please fix the login page.", "I don't know why it crashes.",
-        "It never worked.", "We had lunch.", "I see only one file.",
+        "It never worked.", "We had lunch.", "I see only one file.", "It was not to our taste.",
     ],
     "ja": [
         "必ずしもそうではない。", "絶対パスを教えてください。", "ログを見てください。", "昨日から動かない。", "テストが失敗しました。", "こんにちは。", "少ないですね。", "危ないでしょうか。", "常にエラーになる。", "以前は動いていた。",
@@ -227,6 +229,14 @@ def remembered(text: str) -> set[tuple[str, str]]:
     return {(one.kind, one.text) for one in sink.search("", 10)}
 
 
+def test_memories_stand_behind_the_heads_of_their_lists() -> None:
+    assert remembered("Please never:\n- use tabs in Python\n- commit on Fridays") == {
+        ("preference", "Please never: use tabs in Python"),
+        ("preference", "Please never: commit on Fridays"),
+    }
+    assert remembered("我们不再：\n- 使用 MySQL 数据库\n") == set()
+
+
 @pytest.mark.parametrize("text", [
     "等等，改存 PostgreSQL", "不對，用 5432", "不用 MongoDB 了", "No wait, make it 3 GB.", "Actually, use Go.", "Hmm, forget the chart.", "Use 3 GB instead.",
     "Sorry, I gave you the wrong size.", "やっぱり日曜日にしてください", "黒ではなく白です", "아니다, 코나로요", "흰색 말고 검은색이요", "No, usa Go.", "Espera, mejor en Go.",
@@ -244,9 +254,24 @@ def test_ordinary_sentences_take_nothing_back(text: str) -> None:
     assert list(find_corrections(text)) == []
 
 
+NEGATES = {
+    "zh": ["不做", "勿动", "没有", "无需", "除非"], "en": ["Not now", "Don'ts", "Without it", "isn't"],
+    "ja": ["使わない", "必要ありません"], "ko": ["하지 않음", "없음"], "es": ["No hacer", "Sin red"], "de": ["Nicht", "Ohne Netz"],
+    "fr": ["Ne pas faire", "Sans réseau"], "ru": ["Не делать", "Без сети"], "pt": ["Não fazer", "Sem rede"],
+}  # fmt: skip
+NEGATES_NOT = [
+    "Notes", "Nothing2", "特别注意", "非常重要", "未来计划", "无论如何", "删除", "Knoten", "Nota", "危ない",
+]  # fmt: skip
+
+
+def test_words_that_turn_what_they_stand_with() -> None:
+    assert [text for texts in NEGATES.values() for text in texts if not NEGATING.is_in(text)] == []
+    assert [text for text in NEGATES_NOT if NEGATING.is_in(text)] == []
+
+
 @pytest.mark.parametrize("words", WORDINGS, ids=lambda one: one.language)
 def test_every_language_has_words_of_each_kind(words: object) -> None:
-    for kind in ("strict", "binds", "stresses", "prefers", "corrects"):
+    for kind in ("strict", "binds", "stresses", "prefers", "corrects", "negates"):
         assert getattr(words, kind), kind
 
 
@@ -265,7 +290,7 @@ def test_every_language_has_words_of_each_kind(words: object) -> None:
 def test_very_many_characters_are_searched_in_one_pass(start: str, unit: str) -> None:
     """Each of these would take minutes, and at night hours, if a pattern went back over the text."""
     text = start + unit * (examples_at_night(200_000, 1_000_000) // len(unit))
-    for cues in (BINDING, STRESSING, PREFERRING):
+    for cues in (BINDING, STRESSING, PREFERRING, NEGATING):
         assert cues.is_in(text) in {True, False}
 
 

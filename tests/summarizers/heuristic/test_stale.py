@@ -359,7 +359,10 @@ def test_a_failure_that_the_work_went_on_from_is_no_open_one():
 
 
 def test_what_stands_above_a_list_is_no_rule():
+    """Nor is what stands below it one alone: see test_heads.py."""
     state = collect([user("Do NOT:\n- touch the schema\nEnsure:\nNever delete the old rows.")])
-    assert list(state.constraints) == ["Never delete the old rows."]
+    rules = ["Do NOT: touch the schema", "Ensure: Never delete the old rows."]
+    assert list(state.constraints) == rules
+    assert not collect([user("Never:"), user("不要：")]).constraints
     for rule in ("Always use pnpm:\nnpm breaks it.", "请务必用中文回答：\n谢谢"):
         assert len(collect([user(rule)]).constraints) == 1

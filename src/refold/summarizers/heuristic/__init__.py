@@ -265,10 +265,10 @@ def _render_task(task: Task, room: int) -> str:
     lines, title = list[str](), f"## Task, as in: {task.heading}"
     room -= estimate(title)
     for line in task.lines:
-        room -= estimate(line.text) + 1
+        room -= estimate(line.words) + 1
         if room < 0:
             break
-        lines.append(quote(line.text))
+        lines.append(quote(line.words))
     return "\n".join((title, *lines)) if lines else ""
 
 

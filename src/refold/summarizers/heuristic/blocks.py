@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import log
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import (
@@ -15,9 +15,16 @@ from refold.summarizers.heuristic.calls import (
     iter_changes,
     iter_patch,
 )
-from refold.summarizers.heuristic.lexicon import find_notes, is_fragment
+from refold.summarizers.heuristic.lexicon import (
+    find_leads,
+    find_notes,
+    is_binding,
+    is_fragment,
+    iter_statements,
+)
 from refold.summarizers.heuristic.source import Step, is_stub
-from refold.text.clip import clip_scanned, sentences
+from refold.text.clip import clip_scanned, sentences, without_mark
+from refold.text.json_values import iter_json_lines, parse_or_none
 from refold.text.plain import fold, runs
 
 # --- topics of exchanges --------------------------------------------------------------------------
@@ -165,6 +172,10 @@ LONGEST_LINE = 200
 _ENDS = (",", ";", "。", "；", "，", "、", " ")
 LONGEST_HEADING = 110
 """Characters of a command that heads what it printed."""
+MAX_JSON = 400_000
+"""Characters of a tool's answer that are parsed."""
+MOST_ALIKE = 50
+"""Lines of an output that may differ in digits alone; of more, a log's, few are shown."""
 LOGS = (".output", ".log")
 """How files end that hold what a command printed."""
 LEAST_WORDS = 3
@@ -176,6 +187,8 @@ _RULES = re.compile(r"^\s{0,20}([=*~_-])\1{3,}+\s{0,20}|(?<=[ \t])([=*~_-])\2{3,
 """What runners draw around a title."""
 _BAR = re.compile(r"([=#█▓▒░])\1\1")
 _OUT_OF = re.compile(r"(?<![\w/.-])\d{1,9}/(\d{2,9})(?![\w/.-])")
+_DIGITS = re.compile(r"(?<![0-9a-f])[a-f]*+\d[0-9a-f]*+")
+"""A number, or a hash."""
 _WORD = re.compile(r"[^\W_]{2,}")
 _CLAUSE = re.compile(r"(?<=[，；])")
 _TASK = re.compile(
@@ -198,6 +211,13 @@ class Line(NamedTuple):
     text: str
     number: int = 0
     """Its number in the file, if the tool gave one, else 0; of what is said the clause's."""
+    lead: str = ""
+    """The lines above it that turn it, in texts that people read: `Do NOT: `."""
+
+    @property
+    def words(self) -> str:
+        """What it says, wherever it stands."""
+        return self.lead + without_mark(self.text) if self.lead else self.text
 
     @property
     def key(self) -> str:
@@ -224,14 +244,21 @@ class Block:
     def iter_lines(self) -> Iterator[Line]:
         """Yield the lines that say something; of words that people and the model say, clauses."""
         text = clip_scanned(self.text)
+        if not self.path and (value := _parse_json(self.text)) is not None:
+            return _fold_alike(list(_iter_record_lines(value)))
         match self.kind:
-            case "asked" | "said":
+            case "asked":
+                clauses = _iter_asked(text)
+                return (Line(clause, at, lead) for at, (clause, lead) in enumerate(clauses, 1))
+            case "said":
                 return (Line(clause, at) for at, clause in enumerate(_iter_clauses(text), 1))
+            case "task" | "given" | "docs" | "read":
+                return iter_lines(text, is_prose=True)
             case "finding":
                 return map(Line, find_notes(text))
             case "run":
                 rows = (_RULES.sub("", row) for row in _iter_last_progress(text.split("\n")))
-                return iter_lines("\n".join(rows))
+                return _fold_alike(list(iter_lines("\n".join(rows))))
             case _:
                 return iter_lines(text)
 
@@ -333,7 +360,7 @@ def label_exchanges(work: Work) -> None:
     answer before that, else what that answer states first, else the label of the exchange
     before."""
     turns = [
-        (block, [line.text for line in block.iter_lines()])
+        (block, [line.text for line in block.iter_lines() if not line.lead])
         for block in work.blocks
         if block.kind in {"asked", "said"}
     ]
@@ -432,15 +459,61 @@ def _iter_clauses(text: str) -> Iterator[str]:
             yield from _cut_line(clause)
 
 
-def iter_lines(text: str) -> Iterator[Line]:
-    """Yield the lines that say something, without the numbers that tools print before them."""
-    for row in text.split("\n"):
-        match = _NUMBERED.match(row[: LONGEST_LINE + 30])
-        number, line = (int(match[1]), row[match.start(2) :]) if match else (0, row)
+def _iter_asked(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the clauses of a person's text, each with the lines above that turn it. What binds, or
+    is turned, is not parted: its first words turn all."""
+    for statement in iter_statements(text):
+        is_whole = statement.lead or is_binding(statement.text)
+        clauses = _cut_line(statement.text) if is_whole else _iter_clauses(statement.text)
+        if not statement.is_head:
+            yield from ((clause, statement.lead) for clause in clauses)
+
+
+def iter_lines(text: str, *, is_prose: bool = False) -> Iterator[Line]:
+    """Yield the lines that say something, without the numbers that tools print before them; those
+    of prose with the lines above that turn them."""
+    rows = [_split_number(row) for row in text.split("\n")]
+    leads = find_leads([line for _, line in rows]) if is_prose else {}
+    for at, (number, line) in enumerate(rows):
         pieces = _cut_line(line) if len(line) > LONGEST_LINE else (line.rstrip(),)
         for piece in pieces:
             if _count_words(piece) >= LEAST_WORDS:
-                yield Line(piece, number)
+                yield Line(piece, number, leads.get(at, ""))
+
+
+def _fold_alike(lines: Sequence[Line]) -> Iterator[Line]:
+    """Yield lines; of more than `MOST_ALIKE` that differ in digits alone the first, which says how
+    many there are, and the last two."""
+    places = defaultdict[str, list[int]](list)
+    for at, line in enumerate(lines):
+        places[_DIGITS.sub("#", line.words)].append(at)
+    for at, line in enumerate(lines):
+        alike = places[_DIGITS.sub("#", line.words)]
+        if len(alike) <= MOST_ALIKE or at in alike[-2:]:
+            yield line
+        elif at == alike[0]:
+            yield line._replace(text=f"{line.text} (… {len(alike) - 3} more such lines …)")
+
+
+def _parse_json(text: str) -> Any:
+    """Return the object or array that a tool answered with; None if it is anything else."""
+    is_json = text[:1] in "{[" and 2 < len(text) <= MAX_JSON
+    value = parse_or_none(text) if is_json else None
+    return value if isinstance(value, dict | list) else None
+
+
+def _iter_record_lines(value: Any) -> Iterator[Line]:
+    """Yield the objects in a JSON value, each behind what it stands in."""
+    for lead, text in iter_json_lines(value):
+        for piece in _cut_line(text):
+            if _count_words(lead + piece) >= LEAST_WORDS:
+                yield Line(piece, lead=lead)
+
+
+def _split_number(row: str) -> tuple[int, str]:
+    """Return the number that a tool printed before a line, else 0, and the line."""
+    match = _NUMBERED.match(row[: LONGEST_LINE + 30])
+    return (int(match[1]), row[match.start(2) :]) if match else (0, row)
 
 
 def _iter_last_progress(rows: Sequence[str]) -> Iterator[str]:

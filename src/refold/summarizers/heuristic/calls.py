@@ -37,10 +37,17 @@ _AGENT = re.compile(
     r"(?:task|agent|subagent|dispatch)(?!_?(?:create|get|list|output|stop|update))", re.IGNORECASE
 )
 """The names that tools have by which another agent is given a task; not those of lists of tasks."""
+_LOOKS = frozenset(
+    {
+        "check", "describe", "diff", "fetch", "find", "get", "glob", "grep", "help", "info", "list", "log", "logs", "look", "lookup",
+        "ls", "open", "query", "read", "search", "show", "status", "think", "top", "version", "view",
+    }
+)  # fmt: skip
+"""Words in the names of tools, and of commands of commands (`git log`), that change nothing."""
 _COMMAND_KEYS = ("command", "cmd", "script", "commands")
 _DIRECTORY_KEYS = ("workdir", "cwd", "working_directory", "dir_path", "directory")
 """Where a command runs, if not in the folder of the session."""
-_WORD = re.compile(r"[a-z]+|[A-Z][a-z]*")
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _TODO_KEYS = ("content", "step", "description", "title", "text", "subject")
 _VERBS = {
     "read": "read", "view": "read", "open": "read", "cat": "read",
@@ -279,6 +286,14 @@ def iter_patch(effect: CallEffect, arguments: str) -> Iterator[Hunk]:
 def is_agent(tool: str) -> bool:
     """Is this the tool by which a model gives a task to another agent?"""
     return bool(_AGENT.match(tool))
+
+
+def is_look(effect: CallEffect) -> bool:
+    """Does a call only look at something, as far as its name or its command says?"""
+    if effect.command:
+        words = shell.name_command(effect.command).split(None, 3)[1:3]
+        return not shell.is_work(effect.command) or not _LOOKS.isdisjoint(words)
+    return not _LOOKS.isdisjoint(word.lower() for word in _WORD.findall(effect.tool[:200]))
 
 
 def is_vendored(path: str) -> bool:

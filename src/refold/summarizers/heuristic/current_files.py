@@ -247,7 +247,7 @@ def _lay_over(
         number, text = lines[at]
         if texts[text] == 1 and text.strip():
             shift = places[text] - number
-            moved = [(n + shift, known) for n, known in lines[at + 1 :]]
+            moved = [(n + shift, row) for n, row in lines[at + 1 :]]
             return [*lines[:start], *read, *(row for row in moved if row[0] > read[-1][0])]
     return [*lines[:start], *read, *lines[stop:]]
 

@@ -17,8 +17,8 @@ from refold.summarizers.heuristic.layout import (
     REQUESTS,
     split_count,
 )
-from refold.summarizers.heuristic.lexicon import find_constraints, without_pasted
-from refold.summarizers.heuristic.state import FileState, State, state_after
+from refold.summarizers.heuristic.lexicon import find_constraints
+from refold.summarizers.heuristic.state import Action, FileState, State, state_after
 from refold.text.plain import is_absolute
 from refold.text.summary_wrapper import split_record
 
@@ -29,6 +29,7 @@ LISTS = (
     "Rules",
     "Decisions",
     "Checks",
+    "Done",
     "Notes",
     "Open",
     "Files",
@@ -40,7 +41,7 @@ _TODO = re.compile(r"\[([ ~x])\] (.+)", re.DOTALL)
 _ERROR = re.compile(r"last error: (.*) \(([^()]*)\)", re.DOTALL)
 _ANNOUNCED = re.compile(r"announced (?:last|next): ")
 """`next` is what earlier versions wrote."""
-_MADE = re.compile(r"announced (?:last|next): |last error: |\[[ x~]\] |[^\n]* -> ")
+_MADE = re.compile(r"looked: |announced (?:last|next): |last error: |\[[ x~]\] |[^\n]* -> ")
 _CUT = " characters …] "
 _QUOTED = r"\"(?:[^\"\\]|\\.?)*+\"?"
 """A JSON string; one that never closes goes to the end, so that no character is looked at again."""
@@ -118,7 +119,7 @@ def _take_section(earlier: Earlier, section: Section) -> None:
             for words, times in map(split_count, items):
                 state.requests[words] = state.requests.pop(words, 0) + times
                 if _CUT not in words:
-                    state.constraints |= dict.fromkeys(find_constraints(without_pasted(words)))
+                    state.constraints |= dict.fromkeys(find_constraints(words))
         case "Rules":
             state.constraints.update(dict.fromkeys(items))
         case "Decisions":
@@ -126,6 +127,8 @@ def _take_section(earlier: Earlier, section: Section) -> None:
         case "Checks":
             rows = (item.partition(" -> ") for item in items)
             state.checks.update({command: outcome for command, arrow, outcome in rows if arrow})
+        case "Done":
+            _take_done(state, items)
         case "Files":
             state.files.update(_read_files(section.body))
         case "Open":
@@ -136,6 +139,14 @@ def _take_section(earlier: Earlier, section: Section) -> None:
             earlier.blocks += _read_excerpts(section.body)
         case title if body := section.body.strip():
             state.notes.append(f"{title}\n{body}" if title else body)
+
+
+def _take_done(state: State, items: Iterable[str]) -> None:
+    for item in items:
+        call, arrow, outcome = item.partition(" -> ")
+        if arrow:
+            words, times = split_count(call)
+            state.actions[words] = Action(outcome, times)
 
 
 def _read_files(body: str) -> Iterator[tuple[str, FileState]]:
@@ -237,6 +248,8 @@ def join_states(old: State, new: State) -> State:
         constraints={**old.constraints, **new.constraints},
         files=files,
         checks={**old.checks, **new.checks},
+        actions={**old.actions, **new.actions},
+        looks={**old.looks, **new.looks},
         todos=new.todos or old.todos,
         error=new.error or ("" if new.checks else old.error),
         failed=new.failed or ("" if new.checks else old.failed),
@@ -253,17 +266,17 @@ def read_amendments(text: str, state: State) -> list[str]:
     """Return the words of an earlier summary that we did not write: a person's amendment, a model's
     text. *state* is that of the messages which it stands for.
 
-    Excerpts, which come last, end at a blank line; a section that lists holds what *state* does.
+    Excerpts and lists end at a blank line; a section that lists holds what *state* does.
     """
     words, record = split_record(text) or ("", text)
     own = {*state.requests, *state.constraints, *state.decisions, *state.notes}
     amendments = [words]
     for section in _split_sections(record):
-        if section.title == "Excerpts":
+        if section.title == "Excerpts" or section.title in LISTS:
             amendments.append(section.body.partition("\n\n")[2])
-        elif section.title == "Files" or section.title.startswith(QUOTING):
+        if section.title == "Files" or section.title.startswith(QUOTING):
             continue
-        elif section.title in LISTS:
+        if section.title in LISTS:
             items = (split_count(item)[0] for item in iter_items(section.body))
             amendments += (item for item in items if item not in own and not _is_ours(item))
         else:

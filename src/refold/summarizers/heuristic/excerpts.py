@@ -3,7 +3,7 @@
 import heapq
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import groupby
@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from refold.summarizers.heuristic.blocks import Block, Kind, Line, Work, name_heading
 from refold.summarizers.heuristic.identifiers import NUMBER, iter_identifiers
-from refold.summarizers.heuristic.lexicon import weigh_conclusion
+from refold.summarizers.heuristic.lexicon import TURNING, find_leads, weigh_conclusion
+from refold.text.clip import without_mark
 from refold.text.plain import terms
 from refold.tokens.count import estimate
 
@@ -53,6 +54,8 @@ HALF_WORD = 0.4
 """What two letters of a script without spaces count for."""
 CONVERSATION = "conversation"
 """The heading of what people and the model say to each other."""
+HEADINGS = ("## ", "### ")
+"""How sections of a summary begin, and what they quote from."""
 USER = "user"
 """The mark of what a person says in it."""
 SIMILAR = 4
@@ -75,12 +78,16 @@ most, thousands of lines with names of one shape (`job-17`, `job-18`) one for ea
 chosen."""
 NEARLY = 0.5
 """From then on the share of what a line promised at which it is chosen."""
+SHORTEST_END = 10
+"""Characters of the end of a sentence: with fewer a cut may go through the word that turns it."""
 EPSILON = 1e-12
 _DIGITS = re.compile(r"(?<![0-9a-f])[a-f]*+\d[0-9a-f]*+")
 _ANY_DIGIT = re.compile(r"\d")
 _ANY_LETTER = re.compile(r"[^\W\d_]")
 _PIECE = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{3,}|[^\W\d_a-zA-Z]{2,}")
 """A word, or a part of a name."""
+_LINE = re.compile(r"(?<=\n)[^\n]")
+_STOP = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
 _SPACED = re.compile(r"([，；：。！？、]) ")
 DIALOGUE: frozenset[Kind] = frozenset({"asked", "said"})
 WORDS_OF_MODEL: frozenset[Kind] = frozenset({"said", "finding"})
@@ -171,7 +178,7 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
             fresh = (row for row in named if row[0] not in headed)
             if names := tuple(dict.fromkeys((*fresh, *words))):
                 total = sum([weight for _, weight in names])
-                least = beside + len(line.text) // LONG_TOKEN
+                least = beside + len(line.words) // LONG_TOKEN
                 own = worth
                 if not context.is_chat:
                     own *= _count_related(line.text, context.words)
@@ -250,7 +257,7 @@ class Selection:
     def drop(self, tokens: int) -> None:
         """Give up what was chosen last, about *tokens* tokens of it."""
         while self.chosen and tokens > 0:
-            tokens -= self._cost(self._excerpts[self.chosen.pop()].line.text) + BEHIND
+            tokens -= self._cost(self._excerpts[self.chosen.pop()].line.words) + BEHIND
 
     def render(self) -> str:
         """Write what is chosen, in its order."""
@@ -267,7 +274,7 @@ class Selection:
     def _price(self, excerpt: Excerpt) -> int:
         heading = self._work.blocks[excerpt.block].heading
         beside = 0 if heading in self._opened else self._cost(heading) + 4
-        return self._cost(excerpt.line.text) + BEHIND + beside
+        return self._cost(excerpt.line.words) + BEHIND + beside
 
     def _choose(self, at: int) -> None:
         excerpt = self._excerpts[at]
@@ -283,7 +290,36 @@ class Selection:
 
 def quote(line: str) -> str:
     """Return a line so that it cannot pass for a heading of the summary."""
-    return f" {line}" if line.startswith("#") else line
+    return f" {line}" if line.startswith(HEADINGS) else line
+
+
+def cut_middle(text: str, size: int, leads: Mapping[int, str]) -> str:
+    """Return the first two thirds of about *size* characters of a text, a mark, and the last third,
+    from where a line begins; lines of it that lines before the mark turn stand behind these.
+    *leads* are those of the whole text."""
+    head, start = text[: size * 2 // 3], _find_start(text, size, leads)
+    first, lines = text.count("\n", 0, start), text[start:].split("\n")
+    own = find_leads(lines)
+    for at, line in enumerate(lines):
+        lead = leads.get(first + at, "")
+        lines[at] = line if lead == own.get(at, "") else lead + without_mark(line)
+    return f"{head} [… {start - len(head)} characters …] " + ("\n".join(lines) or "…")
+
+
+def _find_start(text: str, size: int, leads: Mapping[int, str]) -> int:
+    """Return where the last third of *size* characters begins: with a line, else, in the last line,
+    with a sentence. What lines above turn, or the words before it, is taken whole or not at all."""
+    start = len(text) - size // 3
+    if line := _LINE.search(text, start):
+        return line.start()
+    last = text.rfind("\n", 0, start) + 1
+    if text.count("\n") in leads:
+        return last if len(text) - last <= size // 2 else len(text)
+    for begin in (start, len(text) - size // 2):
+        if (stop := _STOP.search(text, max(last, begin))) and stop.end() < len(text):
+            return stop.end()
+    is_turned = TURNING.is_in(text[max(last, start - size) : start + SHORTEST_END])
+    return len(text) if is_turned else start
 
 
 def _render_excerpts(chosen: Sequence[Excerpt], work: Work) -> str:
@@ -318,7 +354,7 @@ def _exchange(label: str, excerpts: Sequence[Excerpt], work: Work) -> str:
 def _join_clauses(lines: Sequence[Line]) -> str:
     """Write clauses of one text; a mark stands where something between them is left out."""
     pairs = zip([lines[0], *lines], lines, strict=False)
-    return " ".join(".. " * (b.number > a.number + 1) + b.text for a, b in pairs)
+    return " ".join(".. " * (b.number > a.number + 1) + b.words for a, b in pairs)
 
 
 def _render_group(heading: str, excerpts: list[Excerpt], work: Work) -> str:
@@ -331,9 +367,9 @@ def _render_group(heading: str, excerpts: list[Excerpt], work: Work) -> str:
     if block.path:
         excerpts.sort(key=lambda excerpt: (excerpt.line.number, excerpt.block))
     rows = (
-        f"{excerpt.line.number}: {excerpt.line.text}"
+        f"{excerpt.line.number}: {excerpt.line.words}"
         if excerpt.line.number
-        else quote(excerpt.line.text)
+        else quote(excerpt.line.words)
         for excerpt in excerpts
     )
     return "\n".join((title, *dict.fromkeys(rows)))

@@ -6,16 +6,24 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
-from refold.summarizers.heuristic.lexicon import find_corrections
-from refold.summarizers.heuristic.state import FileState, State
+from refold.summarizers.heuristic.excerpts import cut_middle
+from refold.summarizers.heuristic.lexicon import find_constraints, find_corrections, find_leads
+from refold.summarizers.heuristic.state import FileState, State, has_failed
 from refold.text.clip import one_line
 from refold.text.plain import is_absolute, split_path
 from refold.tokens.count import estimate
 
 MOST_CHECKS = 5
+FAILING_CHECKS = 15
+"""Of so many last checks those that fail stand too."""
 READ_FILES = 250
 """Tokens of the paths of files that were only read, the last read first to stay."""
 MOST_DONE = 4
+MOST_ACTIONS = 15
+"""Calls that did something, of which the result is told."""
+DONE_SHARE = 0.25
+"""The share of the room that these may take, if no file was changed, else `DONE_BESIDE_FILES`."""
+DONE_BESIDE_FILES = 0.08
 MOST_VAGUE = 3
 """Decisions that name nothing, made before a call."""
 REQUEST_SHARE = 0.35
@@ -64,6 +72,7 @@ def render_state(state: State, room: int, work: float = 1.0) -> str:
     if rules:
         room -= min(estimate("## Rules\n" + "\n".join(rules)), room // 2)
     earlier_requests = partial(_earlier_requests, rules=rules)
+    has_changed = any(file.state != "read" for file in state.files.values())
     earlier, latest = REQUESTS if state.is_latest_current else ("Requests", "Last request")
     for title, make, share in (
         (latest, _latest_request, REQUEST_SHARE),
@@ -71,6 +80,7 @@ def render_state(state: State, room: int, work: float = 1.0) -> str:
         ("Checks", _checks, 0.1),
         ("Files", _files, 0.5),
         ("Open", _open, 0.6),
+        ("Done", _actions, DONE_BESIDE_FILES if has_changed else DONE_SHARE),
         (earlier, earlier_requests, 0.15 + 0.55 * work),
         ("Decisions", _decisions, 0.05 + 0.55 * work),
     ):
@@ -83,16 +93,13 @@ def render_state(state: State, room: int, work: float = 1.0) -> str:
         if lines:
             parts[title] = f"## {title}\n" + "\n".join(lines)
             room -= estimate(parts[title])
-    rows = [row for title in (earlier, latest) for row in parts.get(title, "").split("\n")[1:]]
-    asked = _unwrap(" ".join([*(row[2:] for row in rows), *state.beside]))
-    if other_rules := [rule for rule in rules if _unwrap(rule[2:].rstrip("…")) not in asked]:
+    asked = "\n".join((parts.get(earlier, ""), parts.get(latest, ""))).split("\n- ")[1:]
+    texts = [*(split_count(_text_of(item))[0] for item in asked), *state.beside]
+    shown = {rule for text in texts for rule in (*find_constraints(text), *find_corrections(text))}
+    if other_rules := [rule for rule in rules if rule[2:] not in shown]:
         parts["Rules"] = "## Rules\n" + "\n".join(other_rules)
-    order = (earlier, latest, "Rules", "Files", "Checks", "Open", "Decisions", "Notes")
+    order = (earlier, latest, "Rules", "Files", "Done", "Checks", "Open", "Decisions", "Notes")
     return "\n".join(parts[title] for title in order if title in parts)
-
-
-def _unwrap(text: str) -> str:
-    return " ".join(text.split())
 
 
 def list_item(text: str) -> str:
@@ -100,17 +107,21 @@ def list_item(text: str) -> str:
     return "- " + text.replace("\n", "\n  ")
 
 
-def _cut(text: str, room: int) -> str:
-    """Return *text* if it fits, else its beginning and end with a mark between; an empty text if
-    too little fits."""
-    if estimate(text) <= room:
-        return text
+def _text_of(item: str) -> str:
+    """Return a text that was made a list item, of that all but its mark."""
+    return item.replace("\n  ", "\n")
+
+
+def _cut(item: str, room: int) -> str:
+    """Return a list item; of one that does not fit its beginning and end; empty if little fits."""
+    if estimate(item) <= room:
+        return item
     if room < LEAST:
         return ""
-    size = int(len(text) * room / estimate(text) * 0.9)
+    text = _text_of(item[2:])
+    size, leads = int(len(text) * room / estimate(text) * 0.9), find_leads(text.split("\n"))
     while size > 20:
-        short = f"{text[: size * 2 // 3]} [… {len(text) - size} characters …] {text[-size // 3 :]}"
-        if estimate(short) <= room:
+        if estimate(short := list_item(cut_middle(text, size, leads))) <= room:
             return short
         size = int(size * 0.8)
     return ""
@@ -246,9 +257,23 @@ def _open(state: State, room: int) -> Iterator[str]:
 
 
 def _checks(state: State, room: int) -> Iterator[str]:
-    newest = list(state.checks.items())[-MOST_CHECKS:]
-    lines = [f"- {command} -> {outcome}" for command, outcome in reversed(newest)]
-    return reversed(_fitting(lines, room))
+    """Yield the last checks, and before these those of some time that fail; the last run last."""
+    newest = list(state.checks)[::-1]
+    failing = [name for name in newest[:FAILING_CHECKS] if has_failed(state.checks[name])]
+    ranked = [*failing, *(name for name in newest[:MOST_CHECKS] if name not in failing)]
+    lines = {f"- {name} -> {state.checks[name]}": name for name in ranked}
+    shown = [lines[line] for line in _fitting(lines, room)]
+    return (f"- {name} -> {state.checks[name]}" for name in newest[::-1] if name in shown)
+
+
+def _actions(state: State, room: int) -> Iterator[str]:
+    """Yield what calls did, the last ones first to stay, and how often others looked."""
+    newest = list(state.actions.items())[-MOST_ACTIONS:]
+    lines = [f"- {add_count(call, act.times)} -> {act.outcome}" for call, act in reversed(newest)]
+    yield from reversed(_fitting(lines, room))
+    looks = ", ".join(f"{name} ×{times}" for name, times in state.looks.items())
+    if looks and not state.files:
+        yield f"- looked: {one_line(looks, 200)}"
 
 
 def _decisions(state: State, room: int) -> Iterator[str]:

@@ -8,13 +8,22 @@ it must not find, to tests/summarizers/heuristic/test_lexicon.py.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import islice
+from functools import cache, cached_property
+from itertools import dropwhile, islice, zip_longest
 from typing import NamedTuple
+from unicodedata import east_asian_width
 
-from refold.text.clip import clip_scanned, one_line, sentences
+from refold.text.clip import (
+    Row,
+    RowKind,
+    clip_scanned,
+    find_fences,
+    iter_rows,
+    one_line,
+    split_line,
+)
 
 
 class Wording(NamedTuple):
@@ -34,6 +43,8 @@ class Wording(NamedTuple):
     """Whether spaces part words."""
     corrects: Sequence[str] = ()
     """Take back what was asked before; most of them only at the beginning."""
+    negates: Sequence[str] = ()
+    """Turn what they stand with: not, never, without, 不, 勿, 除非; as good as all of a language."""
 
 
 CHINESE = Wording(
@@ -60,6 +71,7 @@ CHINESE = Wording(
     prefers=("(?:我|我们|我們)(?:\\w{0,4})(?:喜欢|喜歡|讨厌|討厭|偏好|偏爱|偏愛|爱好|愛好|习惯|習慣|过敏|過敏|受不了|感兴趣|感興趣|宁可|寧可)",),
     spaced=False,
     corrects=("^[哦噢啊嗯，, ]{0,3}(?:等等|等一下|不对|不對|不是|算了|还是|還是|改主意)", "[不别別]用.{1,20}了"),
+    negates=("不(?!错|錯|过|過|同|少)", "[莫勿]", "没|沒", "[无無](?!论|論)", "未(?!来|來)", "非(?!常)", "(?<![特分类類级級区區识識个個性鉴鑑辨差告道送离離])[别別]", "禁", "除(?:了|非|外)", "[之以]外"),
 )  # fmt: skip
 ENGLISH = Wording(
     "en",
@@ -70,7 +82,7 @@ ENGLISH = Wording(
     ),
     binds=(
         "mustn't", r"(?:don['’]?t|do not)(?! (?:think|understand|know|see|get|like|believe|remember|have|need|really|care|mind|work)\b)", "shall not",
-        "should(?:n['’]?t| not| always| never)", r"only(?! (?:happen\w*|see|saw|had|has|have|was|is|got|one|two|a|an|the)\b)", "avoid", "forbidden", "required?", "ensure", "at all times",
+        "should(?:n['’]?t| not| always| never)", r"only(?! (?:happen\w*|see|saw|had|has|have|was|is|got|one|two|a|an|the)\b)", "don['’]?ts", "not (?:allowed|to do)", "avoid", "forbidden", "required?", "ensure", "at all times",
         "prefer", "without", "off[- ]limits", "hands off", "frozen", r"leave (?:it|them|that|this|the \w+|\S+[/.]\S+) (?:alone|as)", "unchanged", "stick to",
         r"(?<!i )(?<!we )(?<!you )(?<!they )(?<!to )(?<!t )remember(?=:| that\b| to\b)",
     ),
@@ -82,6 +94,9 @@ ENGLISH = Wording(
     corrects=(
         r"^(?:no|nope)(?=[,.!;:]| no\b| wait\b| not\b| actually\b)", r"^(?:(?:oh|hm+|ok|okay|sorry|then|and|but),? )*(?:wait(?=[,.!;:]| no\b)|actually|scratch (?:that|it)|on second thoughts?|forget)",
         "instead(?! of)", "changed my mind", "change of plans?", r"^sorry,? i (?:gave|told|said|meant|made|forgot|was|had)",
+    ),
+    negates=(
+        r"\w+n['’]ts?", "do['’]?nts?", "not?", "never", "cannot", "none", "nothing", "nobody", "nowhere", "neither", "nor", "non", "without", "except", "unless", "against", "unlike", "out of",
     ),
 )  # fmt: skip
 JAPANESE = Wording(
@@ -95,6 +110,7 @@ JAPANESE = Wording(
     prefers=("(?:私|僕|俺).{0,12}(?:好き|嫌い|苦手|アレルギー)", "の?(?:方|ほう)が(?:好き|いい|良い)"),
     spaced=False,
     corrects=("^(?:いや|違い|ちがい|やっぱり|やはり|待って|すみません、やっぱり)", "ではなく|じゃなく"),
+    negates=("[かがさたなばまらわえけげせてねべめれしじきぎちびみりい]な[いく]", "ません", "せず", "[わかがさたなばまらえけげせてねべめれ]ずに", "なし", "以外", "禁"),
 )  # fmt: skip
 KOREAN = Wording(
     "ko",
@@ -107,6 +123,7 @@ KOREAN = Wording(
     prefers=("선호", "(?:더|을|를|이|가) 좋(?:아합|아해|습니다|아요)", "싫어", "알레르기"),
     spaced=False,
     corrects=("^(?:아,? ?)?(?:아니[다요,. ]|아뇨|잠깐)", "말고"),
+    negates=("[가-힣]지 ?(?:않|못|마|말)", "안 ", "못 ", "없", "아니", "말고", "금지", "제외"),
 )  # fmt: skip
 SPANISH = Wording(
     "es",
@@ -121,6 +138,7 @@ SPANISH = Wording(
     stresses=("importante", "recuerda", "ten en cuenta", "no (?:te )?olvides", "imprescindible"),
     prefers=("prefiero", "preferimos", "me (?:gusta|encanta|gustaría)", "odio", "soy alérgic[oa]"),
     corrects=("^no(?=,)", "^(?:espera|mejor|olvida)", "en (?:vez|lugar) de eso"),
+    negates=("no", "nunca", "jamás", "ni", "sin", "salvo", "excepto", "contra", "ning[uú]n[ao]?", "nada", "nadie"),
 )  # fmt: skip
 GERMAN = Wording(
     "de",
@@ -133,6 +151,7 @@ GERMAN = Wording(
     stresses=("wichtig", "merke? dir", "merken Sie sich", "vergiss nicht", "vergessen Sie nicht", "denke? daran", "beachten? Sie", "beachte"),
     prefers=("bevorzuge", "(?:ich|wir) (?:mag|mögen|hasse|liebe|möchte lieber|würde lieber|nutze lieber|verwende lieber)", "ziehe (?:\\S+ ){1,6}?vor", "allergisch gegen", "am liebsten"),
     corrects=("^(?:nein|halt|moment|stopp)(?=[,. !])", "^(?:doch )?lieber", "stattdessen", "vergiss"),
+    negates=("nicht", "nichts", "nie", "niemals", "niemand", "kein(?:e[mnrs]?)?", "ohne", "außer", "weder", "gegen"),
 )  # fmt: skip
 FRENCH = Wording(
     "fr",
@@ -145,6 +164,7 @@ FRENCH = Wording(
     stresses=("important", "importante", "n['’]oublie(?:z)?", "souviens-toi", "rappelle-toi", "retiens", "essentiel", "attention(?= ?[:!])"),
     prefers=("(?:je|nous) (?:préfère|préférons|préférerais|aime|adore|déteste|n['’]aime pas)", "j['’](?:aime|adore)", "allergique"),
     corrects=("^non(?=[ ,])", "^(?:attends|attendez|finalement|oublie|oubliez)", "à la place", "plutôt"),
+    negates=("ne", r"n['’]\w+", "non", "pas", "jamais", "rien", "personne", "aucune?", "ni", "sans", "sauf", "contre"),
 )  # fmt: skip
 RUSSIAN = Wording(
     "ru",
@@ -159,6 +179,7 @@ RUSSIAN = Wording(
     stresses=("важно", "запомни(?:те)?", "не забудь(?:те)?", "не забывай(?:те)?", "помни(?:те)?", "учти(?:те)?"),
     prefers=(r"предпочита\w+", "(?:я|мы) (?:не )?(?:люблю|любим|ненавижу|обожаю)", "мне нравится", r"аллерги\w+"),
     corrects=("^(?:нет|стоп|подожди(?:те)?|лучше)(?=[,. ])", "вместо этого"),
+    negates=("не", "нет", "ни", "нельзя", "никогда", "ничего", "никто", "без", "кроме", "против"),
 )  # fmt: skip
 PORTUGUESE = Wording(
     "pt",
@@ -172,6 +193,7 @@ PORTUGUESE = Wording(
     stresses=("importante", "lembre-se", "lembra-te", "não (?:se |te )?esque[çc]a?s?", "tenha em mente"),
     prefers=("prefiro", "preferimos", "(?:eu )?(?:adoro|odeio|detesto)", "(?:eu )?gosto de", "(?:sou )?alérgic[oa]"),
     corrects=("^não(?=,)", "^(?:espera|espere|melhor|esquece|esqueça)", "em vez disso"),
+    negates=("não", "nunca", "jamais", "nem", "sem", "exceto", "salvo", "contra", "nenhuma?", "nada", "ninguém"),
 )  # fmt: skip
 WORDINGS = (CHINESE, ENGLISH, JAPANESE, KOREAN, SPANISH, GERMAN, FRENCH, RUSSIAN, PORTUGUESE)
 """All languages."""
@@ -187,6 +209,19 @@ class WordPattern:
         """Is one of the words in *text*?"""
         text = text.lower()  # three times as fast as a pattern that ignores case
         return bool(self._spaced.search(text) or (not text.isascii() and self._dense.search(text)))
+
+    def is_opening(self, text: str) -> bool:
+        """Does one of the words open *text*, behind a word at most (`please`, `you`, 请)?"""
+        text = text.lower()
+        spaced, dense = self._spaced.search(text), self._dense.search(text)
+        is_opened = bool(spaced and text.count(" ", 0, spaced.start()) <= 1)
+        return is_opened or bool(dense and dense.start() <= 2)
+
+    def is_closing(self, text: str) -> bool:
+        """Does *text* end in one of the words?"""
+        text = text.lower()
+        matches = (*self._spaced.finditer(text), *self._dense.finditer(text))
+        return any(match.end() == len(text) for match in matches)
 
     @cached_property
     def _spaced(self) -> re.Pattern[str]:
@@ -219,6 +254,10 @@ STRESSING = WordPattern(("strict", "stresses"))
 """Words of emphasis."""
 CORRECTING = WordPattern(("corrects",))
 """Words that take back an earlier request."""
+NEGATING = WordPattern(("negates",))
+"""Words that turn what they stand before."""
+TURNING = WordPattern(("strict", "binds", "negates"))
+"""Words without which what they stand above may say the opposite, or bind nobody."""
 PREFERRING = WordPattern(("prefers",))
 """Words of preferences."""
 
@@ -262,7 +301,9 @@ _PLAN = re.compile(
 )
 
 
-_HEADING = re.compile(r"\s{0,3}#{1,6}\s|\s{0,3}\*\*[^*\n]{1,100}\*\*\s{0,8}:?\s{0,8}\Z")
+_STRESS = re.compile(r"\*\*|__")
+_GOES_ON = re.compile(r"[；;]\Z|(?:^|[\s:：])\d{1,2}\.\Z")
+"""How a piece of a list in one line ends: before the next number, or with half a stop."""
 _COMMENT = re.compile(r"\s{0,40}(?://|/\*|\*/|<!--|#(?:!|\s{0,8}(?:TODO|FIXME|NOTE)\b))")
 _QUESTION = re.compile(
     r"(?:and |but |so )?(?:why|how|who|where)\b(?! (?:you|we)\b)[^:：]*+\Z"
@@ -285,38 +326,13 @@ _STATUS = re.compile(
 """A line that says how things stand: the next run says it anew."""
 
 
-def without_pasted(text: str) -> str:
-    """Return what a user typed rather than pasted: no fenced blocks and no quotes. A style guide or
-    another's orders in those are no rule for this work by themselves."""
-    return "\n".join(
-        line for line in _lines_outside_fences(text) if not line.lstrip().startswith(">")
-    )
-
-
-def _prose_of(text: str) -> str:
-    """Return a model's text without fenced code, comments and headings."""
-    return "\n".join(
-        line
-        for line in _lines_outside_fences(text)
-        if not _HEADING.match(line) and not _COMMENT.match(line)
-    )
-
-
-def _lines_outside_fences(text: str) -> Iterator[str]:
-    """Yield the lines outside of fences; one that never closes fences nothing."""
-    inside = list[str]()
-    fence = ""
-    for line in text.splitlines():
-        mark = line.lstrip()[:3]
-        if fence:
-            inside.append(line)
-            if mark == fence:
-                fence, inside = "", []
-        elif mark in ("```", "~~~"):
-            fence, inside = mark, [line]
-        else:
-            yield line
-    yield from inside
+def _without_pasted(text: str) -> str:
+    """Return what a user typed rather than pasted: fenced blocks and quotes are empty blocks in it.
+    A style guide or another's orders in those are no rule for this work by themselves."""
+    lines = text.splitlines()
+    pasted = {at for fence in find_fences(lines) for at in fence}
+    pasted |= {at for at, line in enumerate(lines) if line.lstrip().startswith(">")}
+    return "\n".join("```\n```" if at in pasted else line for at, line in enumerate(lines))
 
 
 def _unwrap_lines(text: str) -> str:
@@ -330,24 +346,131 @@ def _unwrap_lines(text: str) -> str:
     return "".join(pieces)
 
 
-_HEAD = re.compile(
-    r"(?:please\s{1,3})?(?:do\s{1,3}not|don['’]t|never|always|only|must(?:\s{1,3}not)?|ensure|make\s{1,3}sure|required)\s?:\s{0,3}"
-    r"|(?:必须|不要|禁止|务必|務必|只能|永远不要)\s?[:：]\s{0,3}",
-    re.IGNORECASE,
-)
-"""What stands above a list: it binds nobody without it."""
+class Statement(NamedTuple):
+    """A sentence, or a line of which no part says the same without the lines above it."""
+
+    kind: RowKind
+    text: str
+    lead: str
+    """The lines above it that turn it: `Do NOT: `."""
+    is_led: bool
+    """Do these bind whatever they introduce?"""
+    is_head: bool
+    """Does it say nothing but what stands in those that it introduces?"""
+
+    @property
+    def words(self) -> str:
+        """What it says, wherever it stands."""
+        return self.lead + self.text
+
+
+class _Head(NamedTuple):
+    """What a line says of those that it introduces."""
+
+    words: str
+    is_turning: bool
+    """Would they say something else without it?"""
+    is_binding: bool
+    """Does it bind whatever they are?"""
+    is_bare: bool
+    """Does it bind nobody by itself?"""
+
+
+def _read_head(row: Row) -> _Head:
+    *_, last = ("", *split_line(_STRESS.sub("", row.text)))
+    words = one_line(last.rstrip(":：.。 "), MAX_SENTENCE)
+    is_wide = east_asian_width(words[-1:] or " ") in "WF"
+    is_bare = BINDING.is_closing(words)
+    is_binding = is_bare or (row.is_open and BINDING.is_opening(words))
+    if row.kind == "columns":  # that of what is required binds nobody
+        is_binding = is_binding and NEGATING.is_in(words)
+    is_turning = TURNING.is_in(words)
+    return _Head(words + ("：" if is_wide else ": "), is_turning, is_binding, is_bare)
+
+
+def find_leads(lines: Sequence[str]) -> dict[int, str]:
+    """Return what turns a line, of those above it, by the position of the line."""
+    read = cache(_read_head)
+    rows = ((row.at, _join_turning(map(read, heads))) for row, heads in iter_rows(lines) if heads)
+    return {at: lead for at, lead in rows if lead}
+
+
+def _join_turning(heads: Iterable[_Head]) -> str:
+    return "".join(head.words for head in dropwhile(lambda head: not head.is_turning, heads))
+
+
+def iter_statements(text: str, *, is_rule: bool = False) -> Iterator[Statement]:
+    """Yield what a text says, sentence by sentence, with the lines above that turn it; what these
+    introduce is not parted, for a sentence in its middle is turned, too. Of a list in which rules
+    are looked for (*is_rule*), the line above it comes along whatever it says."""
+    read, rows = cache(_read_head), [*iter_rows(clip_scanned(text).split("\n"))]
+    for (row, above), behind in zip_longest(rows, rows[1:]):
+        lead = _join_turning(map(read, above)) if above else ""
+        is_led = bool(above) and _is_led(row, above, read)
+        is_whole = lead and (row.kind != "text" or len(row.text) <= MAX_SENTENCE)
+        texts = [row.text] if is_whole else [*_iter_parts(row.text)]
+        if is_rule and not lead and row.kind in ("item", "row") and above and above[-1].is_open:
+            lead = read(above[-1]).words
+        is_head = row.is_open and read(row).is_bare
+        if behind and row in behind[1] and behind[0].kind != "code":
+            is_head |= _is_led(behind[0], behind[1], read) or (is_led and row.is_open)
+        for at, part in enumerate(texts, 1 - len(texts)):
+            yield Statement(row.kind, part, lead, is_led, is_head and at == 0)
+
+
+def iter_sentences(text: str) -> Iterator[str]:
+    """Yield the sentences of a text but for code, each with the lines above that turn it."""
+    for statement in iter_statements(text):
+        if statement.kind != "code" and not statement.is_head:
+            yield statement.words
+
+
+def _is_led(row: Row, above: Sequence[Row], read: Callable[[Row], _Head]) -> bool:
+    """Do lines *above* a line bind it whatever it says? A heading binds what is listed under it,
+    but no list that a text under it introduces: there people go on."""
+    for head in reversed(above):
+        if read(head).is_binding:
+            return row.kind != "text" or head.kind != "heading"
+        if head.kind == "text":
+            return False
+    return False
+
+
+def _iter_parts(line: str) -> Iterator[str]:
+    """Yield the sentences of a line; what it lists behind words that bind stays with them."""
+    listed = list[str]()
+    for sentence in split_line(line):
+        if _GOES_ON.search(sentence[-4:]) and (listed or _begins_list(sentence)):
+            listed.append(sentence if sentence.endswith("；") else f"{sentence} ")
+        else:
+            yield "".join((*listed, sentence))
+            listed = []
+    if listed:
+        yield "".join(listed).rstrip()
+
+
+def _begins_list(sentence: str) -> bool:
+    head = sentence.replace("：", ":").partition(":")[0]
+    return head != sentence and (BINDING.is_opening(head) or BINDING.is_closing(head))
 
 
 def find_constraints(text: str) -> Iterator[str]:
-    """Yield the sentences of a user's text that state a standing rule."""
-    for sentence in sentences(_unwrap_lines(text)):
+    """Yield the sentences of a user's text that state a standing rule, with what introduces them:
+    `Do NOT: touch the database`. What was pasted states none."""
+    for statement in iter_statements(_unwrap_lines(_without_pasted(text)), is_rule=True):
+        own, words = statement.text, statement.words
         if (
-            len(sentence.encode("utf-8", "replace")) >= MIN_SENTENCE
-            and not _QUESTION.match(sentence)
-            and not _HEAD.fullmatch(sentence)
-            and BINDING.is_in(sentence[: 2 * MAX_SENTENCE])
+            len(words.encode("utf-8", "replace")) >= MIN_SENTENCE
+            and statement.kind not in ("code", "columns")
+            and not statement.is_head
+            and (statement.is_led or (not _QUESTION.match(own) and is_binding(own)))
         ):
-            yield one_line(sentence, MAX_SENTENCE)
+            yield one_line(words, MAX_SENTENCE)
+
+
+def is_binding(text: str) -> bool:
+    """Is a standing rule in it, by its words?"""
+    return BINDING.is_in(text[: 2 * MAX_SENTENCE])
 
 
 def is_fragment(text: str) -> bool:
@@ -359,16 +482,25 @@ def is_fragment(text: str) -> bool:
 def find_corrections(text: str) -> Iterator[str]:
     """Yield the two sentences with which a user's text takes back what was asked before it, if it
     does: what was asked must not stand without them."""
-    opening = list(islice(sentences(_unwrap_lines(without_pasted(text))), 2))
+    opening = list(islice(iter_sentences(_unwrap_lines(_without_pasted(text))), 2))
     if opening and CORRECTING.is_in(opening[0][: 2 * MAX_SENTENCE]):
         yield from (one_line(s, MAX_SENTENCE) for s in opening if not s.endswith(("?", "？")))
+
+
+def _iter_prose(text: str) -> Iterator[str]:
+    """Yield the sentences of a model's text but for code, comments and headings, each with what
+    turns it."""
+    for statement in iter_statements(text):
+        is_prose = statement.kind in ("text", "item", "row")
+        if is_prose and not _COMMENT.match(statement.text):
+            yield statement.words
 
 
 def find_conclusions(text: str, *, final: bool) -> Iterator[tuple[float, str]]:
     """Yield the sentences of an assistant's text that decide or conclude, each with its weight; in
     a *final* text, one that ends a turn, they weigh 1 more; beside a call half as much if
     they name nothing: most of these think aloud. A question is none."""
-    for sentence in sentences(_prose_of(clip_scanned(text))):
+    for sentence in _iter_prose(text):
         if len(sentence.encode("utf-8", "replace")) >= 12 and not sentence.endswith(
             ("?", "？", ":", "：")
         ):
@@ -381,7 +513,7 @@ def find_conclusions(text: str, *, final: bool) -> Iterator[tuple[float, str]]:
 def find_notes(text: str) -> Iterator[str]:
     """Yield the sentences of an assistant's text that tell something, rather than ask or announce
     what comes next."""
-    for sentence in sentences(_prose_of(clip_scanned(text))):
+    for sentence in _iter_prose(text):
         if sentence.endswith(("?", "？", ":", "：")) or _PLAN.match(sentence):
             continue
         words = _ENTITY.sub("", sentence)

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Literal, NamedTuple
 
 from refold.core.view import View
-from refold.messages import Message, ToolCall, ToolResult
+from refold.messages import Media, Message, ToolCall, ToolResult
 from refold.speakers import (
     Segment,
     has_person,
@@ -107,12 +107,19 @@ def _read_task(task: re.Match[str]) -> CommandReport:
     return CommandReport(summary, failed if stated is None else stated, id, status == "running")
 
 
+_CODE_FIELDS = frozenset({"metadata", "returncode", "exit_code"})
+"""Fields beside a command's output that hold its exit code, or what does."""
+
+
 def _unwrap(text: str) -> str:
-    r"""Return a result's text; of a JSON object, such as `{"returncode": 0, "output": "a\nb"}`, the
-    texts of several lines in it if it holds any."""
-    if not text.startswith("{") or "\\n" not in text:
+    r"""Return a result's text; of a JSON object with a command's output and exit code, such as
+    `{"returncode": 0, "output": "a"}`, the output; of another the texts of several lines in it if
+    it holds any."""
+    if not text.startswith("{") or not ("\\n" in text or '"output"' in text):
         return text
     fields = parse_or_none(text) or {}
+    if isinstance(output := fields.get("output"), str) and not _CODE_FIELDS.isdisjoint(fields):
+        return output
     outputs = [value for value in fields.values() if isinstance(value, str) and "\n" in value]
     return "\n".join(outputs) or text
 
@@ -349,7 +356,8 @@ def read_steps(
                     steps.append(_read_result(part, waiting, at))
                 case _:
                     pass
-        steps += _read_segments(segments, waiting, at)
+        media = "".join(f" [{part.kind}]" for part in message.parts if isinstance(part, Media))
+        steps += _read_segments(segments, waiting, at, media)
         if message.role == "assistant" and message.text.strip():
             steps += _read_answer(message, waiting, at)
     return steps
@@ -382,11 +390,15 @@ def _without_notes(text: str) -> str:
     return text[:end]
 
 
-def _read_segments(segments: Iterable[Segment], waiting: _Open, at: int) -> Iterator[Step]:
+def _read_segments(
+    segments: Iterable[Segment], waiting: _Open, at: int, media: str
+) -> Iterator[Step]:
+    """Yield what people and tools say in one message; *media* says what stands beside the words."""
     for segment in segments:
         if segment.voice == "person" and (words := own_words(segment)):
             waiting.action = ""
-            yield Step("request", at, words)
+            yield Step("request", at, words + media)
+            media = ""
         elif segment.voice == "tool" and segment.kind not in UNQUOTED:
             text = without_terminal_codes(segment.text)
             for report in read_task_reports(text):

@@ -5,24 +5,28 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import nlargest
+from typing import NamedTuple
 
 from refold.summarizers.heuristic import shell
-from refold.summarizers.heuristic.calls import CallEffect, Todo, read_boxes
+from refold.summarizers.heuristic.calls import CallEffect, Todo, is_look, read_boxes
 from refold.summarizers.heuristic.lexicon import (
     find_conclusions,
     find_constraints,
     find_corrections,
     is_fragment,
-    without_pasted,
+    iter_sentences,
 )
 from refold.summarizers.heuristic.shell import ALL
 from refold.summarizers.heuristic.source import RUNNING, Step, is_stub
-from refold.text.clip import clip_scanned, one_line, sentences
+from refold.text.clip import clip_scanned, one_line
 from refold.text.failures import find_error_line, looks_failed
+from refold.text.json_values import iter_json_lines, parse_or_none
 from refold.text.plain import is_absolute, split_path
 
 LONGEST_COMMAND = 110
 """Characters of a command."""
+LONGEST_OUTCOME = 100
+"""Characters of what came of it."""
 LONGEST_FAILURE = 20
 """Changes and commands that worked, after which the work has gone on without mending the last
 failure."""
@@ -83,6 +87,13 @@ class FileState:
         return self.state in shell.CHANGES
 
 
+class Action(NamedTuple):
+    """What came of a call that did something to other things than files."""
+
+    outcome: str
+    times: int = 1
+
+
 @dataclass(slots=True)
 class State:
     """What a successor needs to know before anything else."""
@@ -97,6 +108,10 @@ class State:
     files: dict[str, FileState] = field(default_factory=dict)
     checks: dict[str, str] = field(default_factory=dict)
     """The outcome of each test, build or commit, the last run last."""
+    actions: dict[str, Action] = field(default_factory=dict)
+    """What else calls did, the last time of each last."""
+    looks: dict[str, int] = field(default_factory=dict)
+    """How often each tool or program was called that only looks, but at files."""
     todos: tuple[Todo, ...] = ()
     error: str = ""
     """The last failure that nothing mended yet."""
@@ -178,9 +193,9 @@ def _note_request(state: State, words: str) -> None:
         del state.requests[latest]
     state.requests[words] = state.requests.pop(words, 0) + 1
     # A rule does not stand without what takes it back.
-    has_rules = any(find_constraints(without_pasted(latest)))
+    has_rules = any(find_constraints(latest))
     corrections = find_corrections(words) if has_rules else ()
-    for rule in (*corrections, *find_constraints(without_pasted(words))):
+    for rule in (*corrections, *find_constraints(words)):
         state.constraints.pop(rule, None)
         state.constraints[rule] = None
 
@@ -200,7 +215,7 @@ def _find_next_step(answers: Sequence[Step]) -> str:
     """Return what the model announced last, unless it said something else since."""
     if not answers or answers[-1].is_final:
         return ""
-    announced = [s for s in sentences(answers[-1].text) if _ANNOUNCED.match(s)]
+    announced = [s for s in iter_sentences(answers[-1].text) if _ANNOUNCED.match(s)]
     return one_line(announced[-1], 200) if announced else ""
 
 
@@ -218,6 +233,8 @@ def _note_result(state: State, step: Step) -> None:
         outcome = "failed"
     if step.has_effect:
         _note_files(state, step)
+    if not check and not _COMMIT.search(command) and effect.todos is None and not effect.files:
+        _note_action(state, step, command, outcome)
     if is_stub(text) and not (step.is_error or step.exit_code):
         return  # nobody says what came of it
     if check and step.exit_code and not looks_failed(_EXIT_CODE.sub("", text)):
@@ -232,6 +249,10 @@ def _note_result(state: State, step: Step) -> None:
         state.checks.pop(listed, None)
         subject = _MESSAGE.search(effect.command[:2_000]) if name != check else None
         state.checks[listed] = _outcome_line(name, text, outcome, subject[2] if subject else "")
+        if outcome == "ok":  # `pytest` tells of `pytest tests/test_a.py` too
+            parts = [check for check in state.checks if check.startswith(f"{listed} ")]
+            for part in filter(lambda part: has_failed(state.checks[part]), parts):
+                del state.checks[part]
     if outcome == "ok":
         _note_git(state, effect)
     if check and outcome != RUNNING:
@@ -247,6 +268,35 @@ def _note_result(state: State, step: Step) -> None:
         state.since_failed += is_work or any(now != "read" for _, now in effect.files)
         if shell.has_command(name, state.failed) or state.since_failed > LONGEST_FAILURE:
             state.failed = state.error = ""
+
+
+def _note_action(state: State, step: Step, command: str, outcome: str) -> None:
+    """Note a call that is no change of files and no check."""
+    if is_look(step.effect):
+        name = command.partition(" ")[0] or step.effect.tool
+        state.looks[name] = state.looks.get(name, 0) + 1
+        return
+    fields = next(iter_json_lines(parse_or_none(step.arguments) or {}), None)
+    call = command or f"{step.effect.tool} {fields.text if fields else ''}".rstrip()
+    call = one_line(call, LONGEST_COMMAND)
+    answer = one_line(_read_answer(step), LONGEST_OUTCOME)
+    result = ": ".join(filter(None, ("" if outcome == "ok" else outcome, answer)))
+    times = state.actions.pop(call, Action("", 0)).times
+    state.actions[call] = Action(result or outcome, times + 1)
+
+
+def _read_answer(step: Step) -> str:
+    """Return the line that says what came of a call: of JSON its first fields, of a failure its
+    error, of a command's output the last line, of a tool's answer the first."""
+    text = step.text
+    value = parse_or_none(text) if text[:1] in "{[" else None
+    if isinstance(value, dict | list):
+        return next(("".join(line) for line in iter_json_lines(value)), "")
+    if step.outcome not in ("ok", RUNNING):
+        return find_error_line(text)
+    part = text[-2_000:] if step.effect.command else text[:2_000]
+    rows = [row.strip() for row in part.splitlines() if row.strip()] or [""]
+    return rows[-1 if step.effect.command else 0]
 
 
 def _note_files(state: State, step: Step) -> None:
@@ -354,6 +404,11 @@ def _note_git(state: State, effect: CallEffect) -> None:
             for file in [file for file in files if file.is_staged] or files:
                 file.is_committed, file.is_staged, file.is_new = True, False, False
                 file.in_commit = file.state.replace("deleted", "")
+
+
+def has_failed(outcome: str) -> bool:
+    """Does the outcome of a check say that it failed?"""
+    return outcome.startswith(("failed", "error", "exit"))
 
 
 def _outcome_line(command: str, text: str, outcome: str, subject: str = "") -> str:

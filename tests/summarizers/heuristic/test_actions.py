@@ -1,0 +1,175 @@
+"""What calls did beside changing files stands in a summary, with what came of it."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.core.view import View
+from refold.messages import Media, Message, Text, ToolCall, ToolResult, user
+from refold.models.driver import drive
+from refold.summarizers.heuristic import RuleSummary
+from refold.text.json_values import iter_json_lines
+from refold.text.summary_wrapper import wrap_summary
+
+
+def summarize(*turns, room=2_000):
+    """Return the summary of all messages."""
+    messages = [
+        message for turn in turns for message in (turn if isinstance(turn, list) else [turn])
+    ]
+    return drive(RuleSummary()(View.of(messages), 0, len(messages), room)).text
+
+
+def call(name, result="", *, is_error=False, **arguments):
+    return [
+        Message("assistant", (ToolCall("c1", name, json.dumps(arguments)),)),
+        Message("tool", (ToolResult("c1", (Text(result),), is_error),)),
+    ]
+
+
+def section(text, title):
+    """Return the lines of one section."""
+    return text.partition(f"## {title}\n")[2].partition("\n## ")[0].splitlines()
+
+
+def test_what_a_tool_did_stands_with_its_arguments_and_its_answer():
+    text = summarize(
+        user("订 LH 704。"),
+        call("rebook", "Error 409: seat 11A is held", is_error=True, booking="HB-2291", seat="11A"),
+        call("rebook", '{"ok": true, "new_booking": "HB-9917"}', booking="HB-2291", seat="12A"),
+    )
+    assert section(text, "Done")[:2] == [
+        "- rebook booking: HB-2291, seat: 11A -> error: Error 409: seat 11A is held",
+        "- rebook booking: HB-2291, seat: 12A -> ok: true, new_booking: HB-9917",
+    ]
+
+
+def test_a_command_that_names_nothing_new_stands_there_too():
+    text = summarize(
+        user("Turn the flag off."),
+        call("bash", '{"enabled": true}', command="curl -s http://flags/api/async"),
+        call("bash", '{"enabled": false}', command="curl -X PATCH http://flags/api/async"),
+    )
+    assert "- curl -X PATCH http://flags/api/async -> enabled: false" in section(text, "Done")
+
+
+def test_equal_calls_are_counted_and_the_last_outcome_stands():
+    calls = [turn for n in range(15) for turn in call("bash", f"run {n}", command="seq 1 2000")]
+    assert section(summarize(user("Go."), calls), "Done") == ["- seq 1 2000 (×15) -> run 14"]
+
+
+def test_what_only_looks_is_counted_by_its_name():
+    text = summarize(
+        user("Why is it slow?"),
+        call("get_customer", '{"id": 7}', id=7),
+        call("fetch_page", "…", url="https://a.example"),
+        call("fetch_page", "…", url="https://b.example"),
+        call("bash", "checkout-1 Running", command="kubectl get pods"),
+    )
+    assert section(text, "Done") == ["- looked: get_customer ×1, fetch_page ×2, kubectl ×1"]
+
+
+def test_checks_and_changed_files_stand_in_their_own_sections_alone():
+    text = summarize(
+        user("Go."),
+        call("bash", "4 passed", command="pytest"),
+        call("Write", "ok", file_path="/r/a.py", content="x = 1"),
+        call("bash", "[main 1a2b3c4] Fix", command="git commit -am Fix"),
+    )
+    assert not section(text, "Done")
+
+
+def test_a_summary_of_a_summary_holds_what_was_done():
+    first = summarize(user("Go."), call("rebook", '{"ok": true}', booking="HB-1"))
+    second = summarize(wrap_summary(first), call("rebook", "late", booking="HB-2"))
+    assert section(second, "Done")[:2] == [
+        "- rebook booking: HB-1 -> ok: true",
+        "- rebook booking: HB-2 -> late",
+    ]
+
+
+def test_tests_that_fail_stay_though_later_ones_pass():
+    runs = [
+        call(
+            "bash",
+            f"FAILED tests/test_{n}.py::test_a\n1 failed",
+            command=f"pytest tests/test_{n}.py",
+        )
+        if n < 3
+        else call("bash", "4 passed", command=f"pytest tests/test_{n}.py")
+        for n in range(12)
+    ]
+    checks = "\n".join(section(summarize(user("Go."), *runs, room=4_000), "Checks"))
+    assert all(f"tests/test_{n}.py" in checks for n in range(3))
+    mended = summarize(user("Go."), *runs, call("bash", "99 passed", command="pytest"), room=4_000)
+    assert "failed" not in "\n".join(section(mended, "Checks"))
+
+
+def test_of_lines_that_differ_in_digits_alone_the_first_and_the_last_stand():
+    log = "\n".join(f"10:{n:02}:11 INFO req id={n * 7919:06x} dur={n}ms" for n in range(60))
+    bad = "10:59:59 ERROR pool exhausted: 20/20 connections in use"
+    text = summarize(user("Go."), call("bash", f"{log}\n{bad}\n{log}", command="kubectl logs web"))
+    assert bad in text
+    assert text.count("INFO") == 3 and "dur=59ms" in text
+    assert "(… 117 more such lines …)" in text
+
+
+def test_each_part_of_a_json_answer_says_what_it_belongs_to():
+    bookings = [
+        {
+            "id": f"HB-{n}",
+            "cabin": "economy",
+            "legs": [{"flight": f"LH-7{n}{leg}", "from": leg * 3} for leg in "ab"],
+        }
+        for n in range(3)
+    ]
+    text = summarize(user("Go."), call("list_bookings", json.dumps(bookings)))
+    for n in range(3):
+        assert f"id: HB-{n} › legs › flight: LH-7{n}b, from: bbb" in text
+
+
+def test_json_lines_of_nested_values():
+    value = {"id": 7, "note": "a\nb", "tags": ["x", "y"], "rows": [], "in": {"deep": {"k": None}}}
+    assert ["".join(line) for line in iter_json_lines(value)] == [
+        "id: 7, tags: x, y, rows: none",
+        "id: 7 › note › a",
+        "id: 7 › note › b",
+        "id: 7 › in › deep › k: null",
+    ]
+
+
+@given(
+    st.recursive(
+        st.text("ab\n", max_size=3) | st.integers() | st.none(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text("k", max_size=2), inner),
+        max_leaves=30,
+    )
+)
+def test_json_lines_hold_every_scalar(value):
+    if not isinstance(value, list | dict):
+        return
+    text = "\n".join("".join(line) for line in iter_json_lines(value))
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict | list):
+            waiting += item.values() if isinstance(item, dict) else item
+        elif isinstance(item, int):
+            assert str(item) in text
+        elif isinstance(item, str):
+            assert all(row in text for row in item.split("\n"))
+
+
+def test_an_image_beside_a_request_is_named():
+    message = Message("user", (Text("Make it look like this."), Media("image", ref="abc")))
+    assert "- Make it look like this. [image]" in summarize(
+        message, call("rebook", "ok"), user("Go.")
+    )
+
+
+def test_lines_of_files_that_begin_with_a_hash_stand_as_they_are():
+    lines = ["#!/bin/sh", "# def update():", "#   pass", "## Install", "x = compute_it(1)"]
+    numbered = "\n".join(f"{n:6d}\t{line}" for n, line in enumerate(lines, 1))
+    text = summarize(user("Go."), call("Read", numbered, file_path="/r/a.sh"))
+    assert "\n#!/bin/sh\n# def update():\n#   pass\n ## Install\n" in text

@@ -1,0 +1,342 @@
+"""What stands in a list is not quoted without the words above the list that turn it."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.core.profile import Profile
+from refold.core.view import View
+from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.models.driver import drive
+from refold.summarizers.heuristic import RuleSummary
+from refold.summarizers.heuristic.blocks import Block
+from refold.summarizers.heuristic.layout import render_state
+from refold.summarizers.heuristic.lexicon import find_conclusions, find_constraints
+from refold.summarizers.heuristic.state import State
+from tests.support.summaries import collect
+
+
+def says(text):
+    return Message("assistant", (Text(text),))
+
+
+def summarize(messages, tokens):
+    """A summary of *messages* in a number of tokens of four bytes."""
+    count = Profile(count=lambda message: len(message.text.encode("utf-8", "replace")) // 4 + 1)
+    view = View.of(messages, profile=count)
+    return drive(RuleSummary()(view, 0, len(messages), tokens)).text
+
+
+RULES = {
+    "a bare head": (
+        "Have a look at the importer. Do NOT:\n- touch the production database\n- run migrations without a backup\n\nThanks. Always answer in English.",
+        [
+            "Do NOT: touch the production database",
+            "Do NOT: run migrations without a backup",
+            "Always answer in English.",
+        ],
+    ),
+    "a bare head, Chinese": (
+        "帮我看一下导入脚本。禁止：\n- 修改 tests/ 下的文件\n- 只用 mock 而不测真实接口\n\n谢谢，请用中文回答。",
+        ["禁止：修改 tests/ 下的文件", "禁止：只用 mock 而不测真实接口", "谢谢，请用中文回答。"],
+    ),
+    "numbers": (
+        "Never:\n1. push to main\n2. rebase a branch of others, only because it looks nicer\nNow go.",
+        ["Never: push to main", "Never: rebase a branch of others, only because it looks nicer"],
+    ),
+    "numbers without blanks": (
+        "请不要：\n1、改动数据库结构\n2、升级依赖，除非我要求\n3.删除日志",
+        ["请不要：改动数据库结构", "请不要：升级依赖，除非我要求", "请不要：删除日志"],
+    ),
+    "numbers in one line": (
+        "Do NOT: 1. touch the schema 2. run it without a backup. Look at the log.",
+        ["Do NOT: 1. touch the schema 2. run it without a backup."],
+    ),
+    "clauses in one line": (
+        "不要：改 tests；只测一半；用 any 类型。请看日志。",
+        ["不要：改 tests；只测一半；用 any 类型。"],
+    ),
+    "no colon": (
+        "Please avoid\n- recursion in the parser\n- global state\nThen run it.",
+        ["Please avoid: recursion in the parser", "Please avoid: global state"],
+    ),
+    "no marks": ("禁止：\n修改订单表\n只改一半就提交\n\n先看日志。", ["禁止：修改订单表", "禁止：只改一半就提交"]),
+    "bold": (
+        "**Don't**\n\n* deploy on Fridays. Only mondays are fine.\n* skip CI\n\nThe log is below.",
+        ["Don't: deploy on Fridays. Only mondays are fine.", "Don't: skip CI"],
+    ),
+    "headings": (
+        "# The importer\n\n## Do\n- run only `make smoke`\n\n## Don't\n\n### Database\n- drop tables without asking\n- rename columns\n\n### Code\nAdd types only later.\n\n## Open\n- the port must be free",
+        [
+            "Do: run only `make smoke`",
+            "Don't: Database: drop tables without asking",
+            "Don't: Database: rename columns",
+            "Don't: Code: Add types only later.",
+            "Open: the port must be free",
+        ],
+    ),
+    "headings, Chinese": (
+        "## 可以做\n- 只读生产库\n\n## 禁止事项\n- 直接改生产库\n- 只跑一半测试就提交",
+        ["可以做：只读生产库", "禁止事项：直接改生产库", "禁止事项：只跑一半测试就提交"],
+    ),
+    "a line drawn under a heading": (
+        "Never\n-----\n* keep only a part of the log\n",
+        ["Never: keep only a part of the log"],
+    ),
+    "nested": (
+        "- Please avoid:\n  - in the parser:\n    - recursion\n  - global state\n- Keep `make lint` green",
+        ["Please avoid: in the parser: recursion", "Please avoid: global state"],
+    ),
+    "bullets below numbers": (
+        "1. Never:\n- push to main\n- test only half of it\n2. Make only small commits",
+        [
+            "Never: push to main",
+            "Never: test only half of it",
+            "Make only small commits",
+        ],
+    ),
+    "a list that lost its depth": (
+        "- 不要：\n- 动生产库\n- 只测一半\n\n看完告诉我。",
+        ["不要：动生产库", "不要：只测一半"],
+    ),
+    "a table": (
+        "| Area | Do | Don't |\n|---|---|---|\n| deploys | on Mondays | only at night |\n\nGo.",
+        ["Area | Do | Don't: deploys | on Mondays | only at night"],
+    ),
+    "a table, Chinese": (
+        "| 推荐 | 不要 |\n| --- | --- |\n| 用 pnpm | 只用 npm |",
+        ["推荐 | 不要：用 pnpm | 只用 npm"],
+    ),
+    "a head that binds nobody": (
+        "Rejected so far:\n- keep only ten lines\n- a cache",
+        ["Rejected so far: keep only ten lines"],
+    ),
+    "what was pasted behind a head": (
+        "Never run this command:\n```\nrm -rf build\n```\nUse only `make clean`.",
+        ["Never run this command:", "Use only `make clean`."],
+    ),
+    "a heading ends at its list": (
+        "## Don't\n- touch the schema\n\nAs always, answer only in English.",
+        ["Don't: touch the schema", "As always, answer only in English."],
+    ),
+    "a heading that is a rule": (
+        "## Never push to main\n\nThe branch is shared.\n\n## Then\n- write the log",
+        ["Never push to main"],
+    ),
+    "a list of others in a section": (
+        "## Don't\n- touch the schema\n\nStart with these:\n- the login page\n- the form",
+        ["Don't: touch the schema"],
+    ),
+    "a rule above a list": (
+        "Never restart the database.\n- look at the log\n- fix it",
+        ["Never restart the database."],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", RULES)
+def test_a_rule_stands_behind_the_lines_that_introduce_it(case):
+    text, rules = RULES[case]
+    assert list(find_constraints(text)) == rules
+    assert list(collect([user(text), says("Noted.")]).constraints) == rules
+
+
+@pytest.mark.parametrize(("head", "item"), [
+    ("Do NOT:", "- touch the table orders_archive_{}"),
+    ("## Out of scope\n", "- support for `windows_arm64_{}`"),
+    ("不要：", "1、改动 src/订单/服务_{}.py 的接口"),
+    ("| Do | Don't |\n|---|---|", "| read `table_{0}` | write to `table_{0}` |"),
+])  # fmt: skip
+@pytest.mark.parametrize("room", [60, 90, 140])
+def test_a_request_that_is_cut_ends_behind_the_head_of_its_list(head, item, room):
+    items = [item.format(number) for number in range(60)]
+    asked = "\n".join(["Import the orders of last year. " * 20, "", head, *items])
+    text = render_state(State({asked: 1}), room * 3)
+    mark, end = text.partition(" characters …] ")[1:]
+    lead = head.split("\n")[0].strip("#| ：:")
+    lines = [line for line in end.partition("\n##")[0].split("\n") if line.strip()]
+    assert mark and lines and all(line.strip().startswith(lead) for line in lines)
+
+
+@pytest.mark.parametrize("asked", [
+    "Load it. " * 200 + "\nNever touch the table orders_archive.\nWrite a log.\n" * 3,
+    "Load it. Write a log. Never touch the table orders_archive. " * 40,
+    "导入去年的订单。写日志。不要动 orders_archive 这张表。" * 40,
+])  # fmt: skip
+@pytest.mark.parametrize("room", range(150, 250, 17))
+def test_the_end_of_a_cut_request_begins_with_a_sentence(asked, room):
+    text = render_state(State({asked.strip(): 1}), room)
+    assert re.search(r"characters …\] (?:Load|Never|Write|导入|写|不要)", text)
+
+
+GUIDE = "\n".join(
+    [
+        "# How we work on the warehouse",
+        *(f"Part {n} of the text tells how shelf_{n} is filled." for n in range(60)),
+        "## Do not",
+        "- write to `orders_archive` from a test",
+        "- call `drop_partition` without a backup",
+        "## Names",
+        "- tables are named like `orders_archive_2`",
+    ]
+)
+GUIDE_ZH = "\n".join(
+    [
+        "# 仓库系统约定",
+        *(f"第 {n} 节说明货架 shelf_{n} 的装填方式和盘点周期。" for n in range(60)),
+        "禁止：",
+        "- 在测试里写入 `orders_archive`",
+        "- 没有备份就调用 `drop_partition`",
+    ]
+)
+
+
+@pytest.mark.parametrize("kind", ["given", "task", "docs", "read"])
+@pytest.mark.parametrize(("guide", "led"), [
+    (GUIDE, [
+        "Do not: write to `orders_archive` from a test",
+        "Do not: call `drop_partition` without a backup",
+    ]),
+    (GUIDE_ZH, ["禁止：在测试里写入 `orders_archive`", "禁止：没有备份就调用 `drop_partition`"]),
+])  # fmt: skip
+def test_documents_are_quoted_with_the_heads_of_their_lists(guide, led, kind):
+    numbered = "\n".join(f"{n:>6}\t{line}" for n, line in enumerate(guide.split("\n"), 1))
+    for text in (guide, numbered):
+        lines = list(Block(0, kind, "the guide", text).iter_lines())
+        assert [line.words for line in lines if line.lead] == led
+
+
+@pytest.mark.parametrize(("guide", "lead"), [(GUIDE, "Do not: "), (GUIDE_ZH, "禁止：")])
+@pytest.mark.parametrize("is_given", [True, False])
+def test_a_summary_quotes_a_document_with_the_heads_of_its_lists(guide, lead, is_given):
+    call = Message("assistant", (ToolCall("c1", "get_issue", '{"number": 7}'),))
+    shown = [call, Message("tool", (ToolResult("c1", (Text(guide),)),))]
+    start = [user(guide)] if is_given else [user("Look at issue 7."), *shown]
+    text = summarize([*start, says("Read."), user("Go on. " * 500), says("Done.")], 1_800)
+    quoted = re.findall(r"(.*)call `drop_partition`|(.*)没有备份就调用 `drop_partition`", text)
+    before = [line.rpartition("…] ")[2].strip(" -") for line in map("".join, quoted)]
+    assert before and all(words == lead.strip() for words in before)
+
+
+def test_code_in_a_document_heads_nothing():
+    text = "Set it up:\n```\n# Never run this in production:\nmake seed for all\n```\n- tables have names"
+    lines = list(Block(0, "docs", "setup.md", text).iter_lines())
+    assert not any(line.lead for line in lines)
+
+
+@pytest.mark.parametrize(("text", "lines"), [
+    (
+        "For the dinner please avoid:\n- peanuts, roasted or not\n- milk. Only goats are fine.\n\nOK?",
+        [
+            "For the dinner please avoid: peanuts, roasted or not",
+            "For the dinner please avoid: milk. Only goats are fine.",
+            "OK?",
+        ],
+    ),
+    (
+        "王教授的晚宴，请不要：\n- 准备花生，或者芝麻酱\n- 上羊奶酪\n谢谢，就这样。",
+        [
+            "王教授的晚宴，请不要：准备花生，或者芝麻酱",
+            "王教授的晚宴，请不要：上羊奶酪",
+            "谢谢，",
+            "就这样。",
+        ],
+    ),
+])  # fmt: skip
+def test_the_clauses_of_a_chat_are_quoted_with_the_heads_of_their_lists(text, lines):
+    assert [line.words for line in Block(0, "asked", "", text).iter_lines()] == lines
+
+
+def test_a_persons_clause_is_not_parted_from_the_words_that_turn_it():
+    talk = [user("你好，你知道些什么？"), says("很多。请问吧。")] * 20
+    talk[20:22] = [user("给王教授的晚宴千万不要准备花生，或者芝麻酱。"), says("好的。")]
+    text = summarize(talk, 600)
+    assert "不要准备花生，或者芝麻酱" in text
+
+
+def test_what_a_model_rejects_is_no_decision():
+    text = "We will not do this:\n- move to Redis, because `queue.py` is fast\n\nIt works now."
+    assert [sentence for _, sentence in find_conclusions(text, final=True)] == [
+        "We will not do this: move to Redis, because `queue.py` is fast",
+        "It works now.",
+    ]
+
+
+# --- the law -------------------------------------------------------------------------------------
+
+TURNING = ["Do NOT", "Never", "Please avoid", "禁止", "不要", "请勿"]
+PLAIN = ["Steps", "Notes on it", "Please do", "步骤", "请做以下事情"]
+ITEMS = [
+    "run item_{} only when the importer is idle",
+    "drop item_{} without a backup",
+    "先备份再调用 item_{}，必须是全量",
+    "read item_{} and say what it holds",
+]
+
+
+@st.composite
+def outlines(draw, depth=0):
+    """Heads with what stands below them: `(head, is_turning, [outline or item])`."""
+    is_turning = draw(st.booleans())
+    head = draw(st.sampled_from(TURNING if is_turning else PLAIN))
+    item = st.sampled_from(ITEMS)
+    below = item if depth == 2 else st.one_of(item, item, outlines(depth + 1))
+    return head, is_turning, draw(st.lists(below, min_size=1, max_size=4))
+
+
+def write_outline(outline, style, numbers, depth=0, above=()):
+    """Yield the lines of an outline, and for each item its name with the heads above it."""
+    head, is_turning, below = outline
+    number = next(numbers)
+    head, pad = f"{head} part_{number}", "  " * depth
+    if style == "headings":
+        yield f"{'#' * (depth + 2)} {head}", None
+    elif depth:
+        yield f"{pad}{style} {head}:", None
+    else:
+        yield f"{head}:", None
+    inside = (*above, f"part_{number}") if is_turning or above else ()
+    # in Markdown what follows a part of a section belongs to that part
+    for part in sorted(below, key=lambda part: not isinstance(part, str)):
+        if isinstance(part, str):
+            name = next(numbers)
+            mark, indent = ("-", "") if style == "headings" else (style, f"{pad}  ")
+            yield f"{indent}{mark} {part.format(name)}", (f"item_{name}", inside)
+        else:
+            yield from write_outline(part, style, numbers, depth + 1, inside)
+
+
+WORK = [
+    message
+    for number in range(4)
+    for message in (
+        Message("assistant", (ToolCall(f"c{number}", "bash", '{"command": "ls"}'),)),
+        Message("tool", (ToolResult(f"c{number}", (Text("importer.py"),)),)),
+    )
+]
+"""A person who answers each turn is shown otherwise."""
+
+
+@given(
+    st.lists(outlines(), min_size=1, max_size=3),
+    st.sampled_from(["-", "*", "1.", "headings"]),
+    st.integers(80, 1_200),
+    st.sampled_from(["", "Look at the importer. " * 120 + "\n\n"]),
+)
+def test_no_item_is_quoted_without_the_heads_that_turn_it(parts, style, tokens, before):
+    """Where a summary shows an item, its line holds the heads that turn it; in a request, which is
+    shown in its own lines, they stand above it, behind the mark of what is left out."""
+    numbers = iter(range(10_000))
+    rows = [row for part in parts for row in (*write_outline(part, style, numbers), ("", None))]
+    asked = before + "\n".join(line for line, _ in rows)
+    text = summarize(
+        [user(asked), *WORK, says("Read."), user("Go on. " * 60), says("Done.")], tokens
+    )
+    for name, heads in filter(None, (item for _, item in rows)):
+        for match in re.finditer(rf"{name}\b", text):
+            above = text[: match.start()].rpartition("\n## ")[2]
+            is_request = re.match(r"(?:## )?[A-Z]\w+ requests?\n", above)
+            shown = above.rpartition(" characters …] " if is_request else "\n")[2]
+            assert all(re.search(rf"{head}\b", shown) for head in heads), (match, heads, text)
