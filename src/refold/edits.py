@@ -2,7 +2,8 @@
 made it, and what it takes out of sight."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Literal, NamedTuple, get_args
 
@@ -58,7 +59,8 @@ class Attempt:
     (see `refold.Budget.progress`)."""
     reason: str = ""
     tokens_before: int = 0
-    """Tokens of the request before it ran (`View.tokens_uncalibrated`)."""
+    """Tokens of the request before it ran: as `View.tokens` in all that a compactor returns or
+    emits; while strategies run, by our own counter alone."""
     tokens_after: int = 0
     edits_applied: int = 0
     """How many of its edits were taken."""
@@ -74,6 +76,15 @@ class Attempt:
     """The model that answered last."""
     prompt: str = ""
     """Name and hash of the last prompt."""
+
+    def calibrate(self, count: Callable[[int], int]) -> "Attempt":
+        """Return it with its estimated tokens as *count* expects them (`Profile.calibrate`)."""
+        return replace(
+            self,
+            tokens_before=count(self.tokens_before),
+            tokens_after=count(self.tokens_after),
+            edit_tokens=tuple((id, count(tokens)) for id, tokens in self.edit_tokens),
+        )
 
 
 # --- what is lost ------------------------------------------------------------------------------

@@ -92,6 +92,32 @@ def test_f17_what_edits_saved_that_a_summary_hides_is_in_the_row_of_another(stor
     assert all(one.after == other.before for one, other in pairwise(rows))
 
 
+def test_b12_who_looks_on_sees_tokens_of_one_unit_and_the_ledger_keeps_estimates(store):
+    """A view had 9,902 tokens, its last attempt 6,248: the one expected, the other estimated."""
+    told, history = [], conversation(40)
+    steps = (ClearToolResults(keep=3), Summarize(keep=4, max_tokens=300))
+    compact = compactor(steps, model="claude-opus-5-5", store=store, on_event=told.append)
+    before = compact.check(history).tokens
+    view = compact(history)
+    assert view.tokens == round(1.6 * view.tokens_uncalibrated)
+
+    def have_its_unit(steps) -> bool:
+        ends = [(step.tokens_before, step.tokens_after) for step in steps]
+        return (ends[0][0], ends[-1][1]) == (before, view.tokens)
+
+    started, *tried, ended = told
+    assert have_its_unit(view.attempts) and have_its_unit(ended.attempts)
+    assert have_its_unit([event.attempt for event in tried])
+    assert (started.tokens, ended.before, ended.after) == (before, before, view.tokens)
+    (*_, last), rows = view.attempts, compact.ledger_rows(history)
+    assert last.edit_tokens[-1] == (view.edits[-1].id, view.tokens)
+    assert (rows[0].before, rows[-1].after) == (before, view.tokens)
+    assert store.ledger()[-1].after == view.tokens_uncalibrated < view.tokens
+    compact.report(view, {"input_tokens": 2 * view.tokens, "output_tokens": 1})
+    assert compact.ledger_rows(history)[-1].after == compact(history).tokens == 2 * view.tokens
+    assert store.ledger()[-1].after == view.tokens_uncalibrated, "comparable at any time"
+
+
 def test_failed_and_fruitless_attempts_are_in_it_too():
     compact, history = compactor(), conversation(40)  # nobody answers
     compact(history)

@@ -42,6 +42,16 @@ def test_a_view_says_what_it_is_in_one_line(view):
     assert repr(refold.View.of([user("Hi.")])) == "<View: 1 messages, 5 of 5 tokens, 0 edits>"
 
 
+def test_b12_parts_of_a_view_add_up_to_its_tokens(view):
+    """In one unit with the figure above them."""
+    text = "\n".join(line.text for line in view_lines(view))
+    parts = re.findall(r"^(?:#\d+|instead:) \w+ · ([\d,]+) tokens$", text, re.MULTILINE)
+    assert view.tokens > 1.2 * view.tokens_uncalibrated
+    assert abs(sum(int(part.replace(",", "")) for part in parts) - view.tokens) <= len(parts)
+    hidden = sum(view.base.tokens(edit.start, edit.stop) for edit, _ in view.visible_edits)
+    assert view.tokens_unedited - view.count_part(hidden) <= view.tokens
+
+
 def test_a_view_that_could_not_be_made_small_enough_does_not_fit(view):
     assert view.fits
     assert view.goal == 12_000

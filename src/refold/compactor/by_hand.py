@@ -149,8 +149,12 @@ def list_rows(settings: Settings, cache: ConversationCache, history: Any) -> tup
     if settings.ledger is None:
         return ()
     payload, cached = cache.open(history)
-    tips = _load(settings, cached, payload).stored.transcript.tips
-    return tuple(rows_about(settings.ledger, tips))
+    view = _load(settings, cached, payload).view
+    count = view.profile.calibrate
+    return tuple(
+        replace(row, before=count(row.before), after=count(row.after))
+        for row in rows_about(settings.ledger, view.transcript.tips)
+    )
 
 
 def accept(
@@ -174,6 +178,7 @@ def accept(
     ids = tuple(edit.id for edit in preview.edits)
     settings.emit(PreviewAccepted(when=when, actor=actor, edits=ids))
     view = _finish(settings, cache, cached, payload, when)
+    failures = tuple(failure.calibrate(view.profile.calibrate) for failure in failures)
     return replace(view, attempts=failures) if failures else view
 
 

@@ -234,7 +234,8 @@ class Compactor:
 
     def ledger_rows(self, history: Any) -> tuple[LedgerRow, ...]:
         """Return the ledger's rows about *history*, oldest first: every attempt, failed and vetoed
-        ones too, previews, accepted and reverted edits. None without one. Raises `StoreError`."""
+        ones too, previews, accepted and reverted edits, with tokens as `View.tokens` counts them
+        now; the ledger itself has estimates. None without one. Raises `StoreError`."""
         return by_hand.list_rows(self.settings, self._cache, history)
 
     # --- one turn -----------------------------------------------------------------------------

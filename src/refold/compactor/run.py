@@ -292,7 +292,8 @@ class CompactionRun:
                 break
             attempts += fresh
             for attempt in fresh:
-                self.settings.emit(StrategyTried(run=self.started.run, attempt=attempt))
+                tried = attempt.calibrate(state.view.profile.calibrate)
+                self.settings.emit(StrategyTried(run=self.started.run, attempt=tried))
             if not edits:
                 break
             state = self._with_stored(state, state.stored.apply_counted(view, edits))
@@ -351,7 +352,8 @@ class CompactionRun:
             return None
         reason = (
             f"{gain:,} of {before.tokens:,} tokens gained, less than {progress:.0%}; "
-            f"the goal is {goal:,}; system prompt and tools take {after.profile.fixed_tokens:,}"
+            f"the goal is {goal:,}; system prompt and tools take "
+            f"{after.profile.calibrate(after.profile.fixed_tokens):,}"
         )
         tokens = before.tokens_uncalibrated, after.tokens_uncalibrated
         return Attempt("budget", "no_headroom", reason, *tokens)
@@ -359,10 +361,12 @@ class CompactionRun:
     def _finish(
         self, state: ConversationState, attempts: tuple[Attempt, ...], veto: str = ""
     ) -> TurnSteps[ConversationState]:
-        """Mark the attempt, write the ledger and tell the listeners."""
+        """Mark the attempt, write the ledger, which has estimates, and tell the listeners, who get
+        expected tokens, as the view's (docs/decisions/0033-one-unit.md)."""
         settings, before, started = self.settings, self.before, self.started
         state = self.schedule.mark_attempt(state, started.when)
-        state = state._replace(view=replace(state.view, attempts=attempts, goal=started.goal))
+        expected = tuple(each.calibrate(state.view.profile.calibrate) for each in attempts)
+        state = state._replace(view=replace(state.view, attempts=expected, goal=started.goal))
         edits = new_edits(before, state)
         if settings.ledger is not None:
             yield partial(settings.record, build_rows(started, before.view, edits, attempts))
@@ -375,7 +379,7 @@ class CompactionRun:
             before=before.view.tokens,
             after=state.view.tokens,
             edits=tuple(edit.id for edit in edits),
-            attempts=attempts,
+            attempts=expected,
             veto=veto,
         )
         if settings.after is not None:
@@ -392,7 +396,8 @@ def flush_memory(
     if memory is None or after.edits == before.edits:
         return ()
     result = yield from memory.flush_hidden(before, after)
-    failure = Attempt("memory", "failed", result.reason, after.tokens, after.tokens)
+    tokens = after.tokens_uncalibrated
+    failure = Attempt("memory", "failed", result.reason, tokens, tokens)
     return (failure,) if result.failed else ()
 
 

@@ -126,6 +126,10 @@ class View:
         different times can be compared, and a history that grows never counts for less."""
         return self.profile.fixed_tokens + self.estimate
 
+    def count_part(self, tokens: int) -> int:
+        """Return what a part of the request, estimated at *tokens*, counts for in `tokens`."""
+        return self.profile.calibrate(self.tokens_uncalibrated + tokens) - self.tokens
+
     @cached_property
     def messages(self) -> tuple[Message, ...]:
         """What to send."""

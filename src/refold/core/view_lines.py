@@ -157,7 +157,8 @@ def view_lines(
     than what stands for that message."""
     titles = call_titles(view)
     if view.profile.fixed_tokens and only is None:
-        yield ViewLine(f"system prompt and tools · {view.profile.fixed_tokens:,} tokens", "system")
+        fixed = view.count_part(view.profile.fixed_tokens)
+        yield ViewLine(f"system prompt and tools · {fixed:,} tokens", "system")
     for item in view.iter_items():
         if only is not None and not item.start <= only < item.stop:
             continue
@@ -178,8 +179,8 @@ def edit_title(view: "View", item: "ViewItem") -> str:
     """Return what an edit hides, how, and what that saves."""
     if item.edit is None:
         return ""
-    sizes = f"{view.base.tokens(item.start, item.stop):,} → {item.tokens:,} tokens"
-    place = span_text(item.start, item.stop)
+    place, before = span_text(item.start, item.stop), view.base.tokens(item.start, item.stop)
+    sizes = f"{view.count_part(before):,} → {view.count_part(item.tokens):,} tokens"
     return f"{place} · {describe_strategy(item.edit.by)} · {sizes} · edit {item.edit.id[:8]}"
 
 
@@ -187,7 +188,7 @@ def _message_title(view: "View", item: "ViewItem", message: Message) -> ViewLine
     role = speaker(message)
     place = "instead:" if item.edit else span_text(item.start, item.stop)
     kinds: dict[str, LineKind] = {"user": "user", "assistant": "assistant", "tool": "tool"}
-    count = view.profile.count(message)
+    count = view.count_part(view.profile.count(message))
     return ViewLine(f"{place} {role} · {count:,} tokens", kinds.get(role, "system"))
 
 
@@ -228,7 +229,7 @@ def _diff(
 def _replacement(view: "View", item: "ViewItem", titles: Titles, width: int) -> Iterator[ViewLine]:
     """Yield one line for each hidden message, then everything that is shown instead."""
     for at in range(item.start, item.stop):
-        message, count = view.transcript.messages[at], view.base.tokens(at, at + 1)
+        message, count = view.transcript.messages[at], view.count_part(view.base.tokens(at, at + 1))
         text = f"- #{at} {speaker(message)} · {count:,} tokens · "
         yield ViewLine(text + first_words(message, max(20, width - len(text))), "removed")
     for message in item.messages:
@@ -334,7 +335,8 @@ def _body(view: "View", most: int | None, only: int | None = None) -> Iterator[s
     room = None if most is None else 10 * most
     yield f"<p>{escape(next(report_lines(view)))} · {len(view.transcript):,} messages</p>"
     if view.profile.fixed_tokens:
-        yield f"<p><small>system prompt and tools · {view.profile.fixed_tokens:,} tokens</small></p>"
+        fixed = view.count_part(view.profile.fixed_tokens)
+        yield f"<p><small>system prompt and tools · {fixed:,} tokens</small></p>"
     for item in view.iter_items():
         if only is not None and not item.start <= only < item.stop:
             continue
@@ -377,7 +379,7 @@ def _message(
     place: str = "",
     is_open: bool = False,
 ) -> str:
-    role, count = speaker(message), view.profile.count(message)
+    role, count = speaker(message), view.count_part(view.profile.count(message))
     lines = list(message_lines(message, titles))
     text, omitted = _spans(lines), 0
     if most is not None and (size := sum(len(line.text) + 1 for line in lines)) > most:

@@ -70,10 +70,11 @@ class LedgerRow:
     reason: str = ""
     """Why it ended so, in a sentence; the rung reached for `degraded`."""
     before: int = 0
-    """Tokens of the view before, as they are counted (`View.counted`): so rows of different times
-    can be compared."""
+    """Tokens of the request before: in a ledger by our own counter alone
+    (`View.tokens_uncalibrated`), so that rows of different times can be compared; as
+    `Compactor.ledger_rows` returns them, as `View.tokens`."""
     after: int = 0
-    """Tokens of the view after; equal to `before` if nothing was done."""
+    """Tokens of the request after; equal to `before` if nothing was done."""
     calls: int = 0
     """Model calls made for it."""
     cost: float = 0.0

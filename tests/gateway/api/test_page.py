@@ -426,6 +426,7 @@ def test_a_compaction_is_previewed_amended_accepted_in_part_and_undone(
     browser: Browser, here: ApiGateway
 ) -> None:
     request, session = REQUESTS["pi"](), {"id": session_of(here, "pi")}
+    here.say(request, **as_client("pi"))  # counted as the first answer reported
     visit(browser, here, f"#/s/{session['id']}/preview?stop=16")
     browser.wait(".accept", "tokens with")
     assert "Cache:" in browser.text("[aria-label=Effect]")

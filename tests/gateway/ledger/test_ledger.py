@@ -717,7 +717,7 @@ def test_a_ledger_of_the_version_before_is_brought_forward(tmp_path):
     assert dict(ledger.entries()) == booked
     assert ledger.sum_sessions(["s1"])["s1"].reported == Sums(calls=1, would_cost=1)
     with ledger._database.connection("read") as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (6,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (7,)
         assert connection.execute("PRAGMA index_info(refold_calls_by_latest)").fetchall()
     ledger.close()
 

@@ -104,7 +104,7 @@ def _accept(context: ApiContext, pending: PendingPreview, actor: str) -> AcceptA
     return AcceptAnswer(
         session=conversation.name,
         edits=[edit.id for edit in preview.edits],
-        tokens_after=view.tokens_uncalibrated + pending.unseen_tokens,
+        tokens_after=pending.count(view),
     )
 
 
@@ -143,13 +143,13 @@ def revert(context: ApiContext, arguments: RevertArguments) -> RevertAnswer:
         _update_latest(context, conversation, edits, after.edits)
     _save_session(context)
     staying = {edit.id for edit in after.edits}  # what takes out thinking does (AN-7)
-    hard, tokens_after = turn.levels.hard, after.tokens_uncalibrated + located.unseen_tokens
+    hard, estimate = turn.levels.hard, after.tokens_uncalibrated + located.unseen_tokens
     return RevertAnswer(
         session=conversation.name,
         reverted=[id for id in ids if id not in staying],
-        tokens_before=before.tokens_uncalibrated + located.unseen_tokens,
-        tokens_after=tokens_after,
-        fits=hard is None or after.profile.calibrate(tokens_after) < hard,
+        tokens_before=located.count(before),
+        tokens_after=located.count(after),
+        fits=hard is None or after.profile.calibrate(estimate) < hard,
         redo=context.add_preview(
             PendingPreview(
                 conversation,
@@ -157,6 +157,7 @@ def revert(context: ApiContext, arguments: RevertArguments) -> RevertAnswer:
                 located.unseen_tokens,
                 located.is_sent_along,
                 turn.model,
+                ratio=located.ratio,
             )
         ),
     )
@@ -215,7 +216,10 @@ def restore(context: ApiContext, arguments: RestoreArguments) -> RestoreAnswer:
         )
     added = view.fold(edit.start, edit.stop, *longer.insert, by=f"Restore({at})")
     pending = PendingPreview(
-        conversation, Preview(view, view.apply(added), (added,)), located.unseen_tokens
+        conversation,
+        Preview(view, view.apply(added), (added,)),
+        located.unseen_tokens,
+        ratio=located.ratio,
     )
     done = _accept(context, pending, arguments.actor)
     return RestoreAnswer(arguments.session, added.id, [], done.tokens_after, None)

@@ -9,7 +9,7 @@ from refold.gateway.api.files import FileFigures, FileRow
 from refold.presets.soft_hard import CompactionCheck, CompactionResult
 from refold.stores.store import Grade, LedgerRow
 
-Tokens = Annotated[int, about("Tokens, by Refold's count.", ge=0)]
+Tokens = Annotated[int, about("Tokens, as the provider is expected to count them.", ge=0)]
 
 
 class Answer(Struct, forbid_unknown_fields=True):
@@ -132,11 +132,11 @@ class Session(Answer, kw_only=True):
     upstream: str | None = None
     messages: Count | None = None
     tokens_before: Annotated[
-        Count | None, about("Tokens of the latest request as it came, by Refold's count.")
+        Count | None, about("Tokens of the latest request as it came, as its provider counts.")
     ] = None
     tokens_after: Annotated[
         Count | None,
-        about("Tokens of the latest request with the edits that show now, by Refold's count."),
+        about("Tokens of the latest request with the edits that show now, as its provider counts."),
     ] = None
     edits: Annotated[Count | None, about("How many edits show.")] = None
     requests: Annotated[
@@ -242,7 +242,7 @@ class RevertAnswer(Answer):
     session: SessionId
     reverted: list[EditId]
     tokens_before: Tokens
-    tokens_after: Annotated[int, about("Tokens without the edits, by Refold's count.", ge=0)]
+    tokens_after: Annotated[int, about("Tokens without the edits.", ge=0)]
     fits: Annotated[
         bool,
         about(

@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeVar
 
 from refold.compactor.by_hand import Preview
 from refold.compactor.conversations import put_latest
+from refold.core.view import View
 from refold.errors import EditError, FormatError, RefoldError, StoreError
 from refold.gateway.api.files import ClientSessions, OpenedFile
 from refold.gateway.config import Config
@@ -50,6 +51,12 @@ class PendingPreview(NamedTuple):
     """Of the conversation."""
     file: EditedSession | None = None
     """If it is of a session in a client's file: its edits are kept beside that."""
+    ratio: float = 1.0
+    """Expected tokens for each estimated one, as of the session's latest request."""
+
+    def count(self, view: View) -> int:
+        """Return the expected tokens of the request that *view*, one of the preview, makes."""
+        return round(self.ratio * (view.tokens_uncalibrated + self.unseen_tokens))
 
 
 @dataclass(frozen=True)

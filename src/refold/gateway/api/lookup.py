@@ -17,9 +17,9 @@ from refold.gateway.api.answers import SessionEdit
 from refold.gateway.api.arguments import ConversationArguments, RequestArguments
 from refold.gateway.api.context import PART, ApiContext, Problem
 from refold.gateway.api.files import OpenedFile
-from refold.gateway.conversations.conversations import Conversation, LatestRequest
+from refold.gateway.conversations.conversations import Conversation, LatestRequest, compute_ratio
 from refold.gateway.ledger.calls import PastCall
-from refold.gateway.ledger.rows import ListedSession, MessageBrief
+from refold.gateway.ledger.rows import ListedSession
 from refold.gateway.ledger.sessions import SessionRow, ShownEdit
 from refold.gateway.ledger.transcripts import RecordedTranscript
 from refold.gateway.messages import Incoming, RequestHead
@@ -44,6 +44,12 @@ class LocatedSession(NamedTuple):
     unseen_tokens: int
     """Estimated tokens of system prompt and tools that *turn* lacks, since they are not remembered.
     """
+    ratio: float
+    """Expected tokens for each estimated one, as of the session's latest request."""
+
+    def count(self, view: View) -> int:
+        """Return the expected tokens of the request that *view*, one of this history, makes."""
+        return round(self.ratio * (view.tokens_uncalibrated + self.unseen_tokens))
 
     @property
     def conversation(self) -> Conversation:
@@ -83,7 +89,8 @@ def locate(context: ApiContext, arguments: ConversationArguments) -> LocatedSess
         view = turn.show()
         if row is not None:
             _refresh_latest(turn.conversation, row, view)
-    return LocatedSession(turn, view, arguments.request is not UNSET, unseen_tokens)
+    ratio = row.ratio if row is not None else compute_ratio(view)
+    return LocatedSession(turn, view, arguments.request is not UNSET, unseen_tokens, ratio)
 
 
 def _refresh_latest(conversation: Conversation, row: SessionRow, view: View) -> None:
@@ -92,8 +99,9 @@ def _refresh_latest(conversation: Conversation, row: SessionRow, view: View) -> 
     views = [view] if conversation.latest is None else [view, conversation.latest.view]
     if all(each.transcript.tips[-1] == row.tips[-1] for each in views):
         unseen_tokens = row.fixed_tokens - view.profile.fixed_tokens
+        shown = replace(view, source=None)
         conversation.latest = LatestRequest(
-            row.model, row.upstream, row.last_seen, replace(view, source=None), unseen_tokens
+            row.model, row.upstream, row.last_seen, shown, unseen_tokens, ratio=row.ratio
         )
 
 
@@ -109,8 +117,8 @@ def find_listed(context: ApiContext, session: str) -> tuple[ListedSession, Sessi
             model=row.model,
             began=row.last_seen,
             latest=row.last_seen,
-            original=row.tokens_before,
-            sent=row.tokens_after,
+            original=row.original,
+            sent=row.sent,
         )
     if listed is None:
         raise Problem(404, "no_session", NO_SESSION)
@@ -136,20 +144,17 @@ def find_past_call(context: ApiContext, listed: ListedSession, number: int) -> P
     )
 
 
-def load_briefs(
-    context: ApiContext, listed: ListedSession, start: int = 0, stop: int = 2**40
-) -> list[MessageBrief]:
-    """Return what is kept of `messages[start:stop]`; nothing if they are not recorded. Raises
-    `StoreError`."""
-    if not context.is_recorded(listed.tenant, listed.session) or context.recorder is None:
-        return []
-    return context.recorder.briefs(listed.tenant, listed.session, start, stop)
-
-
-def ledger_rows(context: ApiContext, tips: Sequence[str]) -> Sequence[LedgerRow]:
-    """Return the ledger's rows of this history; none if the store keeps no ledger."""
+def ledger_rows(
+    context: ApiContext, tips: Sequence[str], ratio: float = 1.0
+) -> Sequence[LedgerRow]:
+    """Return the ledger's rows of this history, with *ratio* tokens for each estimated one; none if
+    the store keeps no ledger."""
     ledger = as_ledger_store(context.pipeline.store)
-    return rows_about(ledger, tips) if ledger else ()
+    rows = rows_about(ledger, tips) if ledger else ()
+    return [
+        replace(row, before=round(row.before * ratio), after=round(row.after * ratio))
+        for row in rows
+    ]
 
 
 def rows_by_edit(rows: Iterable[LedgerRow]) -> dict[str, LedgerRow]:

@@ -145,7 +145,7 @@ class SessionAnswer(Answer, kw_only=True):
     calls: Annotated[
         list[tuple[float, int, int, int, int, int, int, float, float]],
         about(
-            "Of each call: time, tokens original and sent by Refold's count, edits that showed, "
+            "Of each call: time, tokens original and sent as expected, edits that showed, "
             "then as reported tokens sent, read from a cache, read from one without edits, dollars "
             "paid and without edits."
         ),
@@ -271,9 +271,7 @@ class PreviewAnswer(Answer):
     session: SessionId
     tokens_before: Tokens
     tokens_after: Tokens
-    saved_tokens: Annotated[
-        int, about("Tokens, by Refold's count, that each further request would be smaller by.")
-    ]
+    saved_tokens: Annotated[int, about("Tokens that each further request would be smaller by.")]
     calls: Annotated[int, about("Model calls that the preview took.", ge=0)]
     cost: Annotated[float, about("US dollars that those cost.")]
     edits: list[SessionEdit]

@@ -63,7 +63,12 @@ def preview(context: ApiContext, arguments: PreviewArguments) -> PreviewAnswer:
         located.conversation.tenant, located.conversation.name
     )
     pending = PendingPreview(
-        located.conversation, result, located.unseen_tokens, is_readable, located.turn.model
+        located.conversation,
+        result,
+        located.unseen_tokens,
+        is_readable,
+        located.turn.model,
+        ratio=located.ratio,
     )
     answer = _offer(context, pending)
     if located.is_sent_along:
@@ -75,7 +80,8 @@ def _run(context: ApiContext, arguments: PreviewArguments, located: LocatedSessi
     compactor, turn, view = located.conversation.compactor, located.turn, located.view
     goal = None
     if arguments.to is not UNSET:
-        goal = view.profile.calibrate(max(0, arguments.to - located.unseen_tokens))
+        estimate = int(arguments.to / located.ratio)
+        goal = view.profile.calibrate(max(0, estimate - located.unseen_tokens))
     elif read_range(arguments, view) != (0, len(view.transcript)):
         goal = 0  # all that can be done to the messages that were chosen
     target = located.conversation.target_tokens or turn.levels.target
@@ -162,13 +168,14 @@ def describe_preview(
     ids = {edit.id for edit in preview.edits}
     history = preview.view.transcript.messages if is_readable else None
     shown = [
-        sessions.describe_edit(preview.view, placed)
+        sessions.describe_edit(preview.view, placed).calibrate(pending.ratio)
         for placed in preview.view.visible_edits
         if placed.edit.id in ids
     ]
-    before, after = (
-        view.tokens_uncalibrated + pending.unseen_tokens for view in (preview.before, preview.view)
-    )
+    before, after = pending.count(preview.before), pending.count(preview.view)
+    unseen = round(pending.ratio * pending.unseen_tokens)
+    share = (after - unseen) / max(1, preview.view.tokens)  # the session may be counted otherwise
+    attempts = (each.calibrate(lambda n: unseen + round(n * share)) for each in preview.attempts)
     rates = find_rates(pending.model, context.pipeline.settings.prices)
     return PreviewAnswer(
         preview=name,
@@ -180,10 +187,10 @@ def describe_preview(
         cost=preview.cost,
         edits=[describe_edit(edit, history) for edit in shown],
         summaries=dict(preview.summaries()),
-        attempts=[_describe_attempt(attempt) for attempt in preview.attempts],
+        attempts=[_describe_attempt(attempt) for attempt in attempts],
         losses=_count_losses(preview, is_readable=is_readable),
         lost=[LostLine(*loss) for loss in preview.losses.items] if is_readable else [],
-        effect=_effect(preview, before, after, rates),
+        effect=_effect(pending, before, after, rates),
         request=None,
     )
 
@@ -205,15 +212,16 @@ def _count_losses(preview: Preview, *, is_readable: bool) -> LossesByKind:
     )
 
 
-def _effect(preview: Preview, before: int, after: int, rates: Rates | None) -> Effect:
+def _effect(pending: PendingPreview, before: int, after: int, rates: Rates | None) -> Effect:
     """Return what the provider's cache makes of the change, while it is alive."""
+    preview = pending.preview
     view, old = preview.view, {edit.id for edit in preview.before.edits}
     first = min(
         (placed.edit.start for placed in view.visible_edits if placed.edit.id not in old),
         default=len(view.transcript),
     )
     behind = sum(item.tokens for item in view.iter_items() if item.start >= first)
-    written, removed = min(after, behind), before - after
+    written, removed = min(after, round(pending.ratio * behind)), before - after
     if rates is None:
         return Effect(after - written, written, None, None, None)
     once = written * (rates.write - rates.read) / 1e6 + preview.cost

@@ -47,7 +47,7 @@ from refold.gateway.ledger.sql import NO_CALLS, BookedCalls
 from refold.retrieval import recall as search
 from refold.text.json_values import parse_or_none
 
-LATEST = ("api", "model", "upstream", "messages", "tokens_before", "tokens_after", "edits")
+LATEST = ("api", "model", "upstream", "messages", "edits")
 """Fields of a session that are of its latest request."""
 
 
@@ -78,7 +78,8 @@ def describe_session(
     if the ledger cannot be read."""
     session = Session(id=name, remembered=row is not None, last_seen=last_seen)
     if row is not None:
-        session = replace(session, **{field: getattr(row, field) for field in LATEST})
+        figures = {field: getattr(row, field) for field in LATEST}
+        session = replace(session, **figures, tokens_before=row.original, tokens_after=row.sent)
     if booked is None:
         return session
     booking = booked.get(name, NO_CALLS)
@@ -128,7 +129,7 @@ def history(context: ApiContext, arguments: HistoryArguments) -> HistoryAnswer:
     """Return what was done to one session. Raises `Problem` 404, `StoreError`."""
     session = find_session(context, arguments.session)
     recorded = context.load_transcript(session.tenant, session.session)
-    rows = ledger_rows(context, session.tips)
+    rows = ledger_rows(context, session.tips, session.ratio)
     by_edit = rows_by_edit(rows)
     end, booked = max(0, len(rows) - arguments.offset), context.sum_sessions([session.session])
     return HistoryAnswer(

@@ -23,7 +23,6 @@ from refold.gateway.api.lookup import (
     find_session,
     ledger_rows,
     list_visible_edits,
-    load_briefs,
     rows_by_edit,
     text_hidden_by,
 )
@@ -48,7 +47,11 @@ from refold.gateway.api.page_types import (
 from refold.gateway.api.previews import find_endpoint, list_writers
 from refold.gateway.ledger.entry import DOLLAR
 from refold.gateway.ledger.rows import ListedSession, MessageBrief
-from refold.gateway.ledger.sessions import SessionRow, ShownEdit, text_inserted_by
+from refold.gateway.ledger.sessions import (
+    SessionRow,
+    ShownEdit,
+    text_inserted_by,
+)
 from refold.gateway.messages import Incoming
 from refold.messages import Message
 from refold.retrieval.search import Index, cut_snippet
@@ -73,22 +76,24 @@ def session(context: ApiContext, arguments: SessionArguments) -> SessionAnswer:
     (row,) = list_rows(context, [listed])  # before its calls, of which one may come meanwhile
     ledger, calls = list[LedgerRow](), context.call_log.calls_of(listed.session)
     row.calls = max(row.calls, len(calls))
-    shown, briefs = list[ShownEdit](), load_briefs(context, listed)
+    ratio = latest.ratio if latest is not None else 1.0
+    shown, briefs = list[ShownEdit](), _load_briefs(context, listed, ratio)
     original = sent = None
     if latest is not None:
-        ledger += ledger_rows(context, latest.tips)
-        shown, original = list_visible_edits(latest, ledger), latest.tokens_before
+        ledger += ledger_rows(context, latest.tips, ratio)
+        shown, original = list_visible_edits(latest, ledger), latest.original
         reverted = [edit for edit in latest.list_edits() if edit not in shown]
-        sent = latest.tokens_after + sum(e.tokens_before - e.tokens_after for e in reverted)
+        sent = latest.sent + sum(e.tokens_before - e.tokens_after for e in reverted)
     if arguments.call is not UNSET:
         past = find_past_call(context, listed, arguments.call)
         call = calls[arguments.call - 1]
-        shown, briefs, original, sent = past.edits, briefs[: past.length], call.original, call.sent
+        shown, briefs = [edit.calibrate(ratio) for edit in past.edits], briefs[: past.length]
+        original, sent = call.original, call.sent
     upstream = latest.upstream if latest is not None else ""
     incoming = Incoming(listed.api, upstream, "/", (), b"")
     answer = _describe(context, row, incoming, shown, ledger, briefs)
     answer.original, answer.sent = original, sent
-    answer.fixed = latest.fixed_tokens if latest is not None else 0
+    answer.fixed = round(latest.fixed_tokens * ratio) if latest is not None else 0
     answer.calls = [
         (
             *(call.at, call.original, call.sent, call.edits),
@@ -102,6 +107,21 @@ def session(context: ApiContext, arguments: SessionArguments) -> SessionAnswer:
     pins = Pins(context.pipeline.store, listed.session).load()
     answer.pins = describe_pins(pins, is_readable=info is not None)
     return answer
+
+
+def _load_briefs(
+    context: ApiContext,
+    listed: ListedSession,
+    ratio: float,
+    start: int = 0,
+    stop: int = 2**40,
+) -> list[MessageBrief]:
+    """Return what is kept of `messages[start:stop]`, with *ratio* tokens for each estimated one;
+    nothing if they are not recorded. Raises `StoreError`."""
+    if not context.is_recorded(listed.tenant, listed.session) or context.recorder is None:
+        return []
+    briefs = context.recorder.briefs(listed.tenant, listed.session, start, stop)
+    return [brief._replace(tokens=round(brief.tokens * ratio)) for brief in briefs]
 
 
 def _describe_file(context: ApiContext, file: OpenedFile) -> SessionAnswer:
@@ -261,7 +281,9 @@ def messages(context: ApiContext, arguments: MessagesArguments) -> MessagesAnswe
     if file := context.find_file(arguments.session):
         briefs = file.briefs[first:stop]
     else:
-        briefs = load_briefs(context, _find_recorded(context, arguments.session)[0], first, stop)
+        listed, row = _find_recorded(context, arguments.session)
+        ratio = row.ratio if row is not None else 1.0
+        briefs = _load_briefs(context, listed, ratio, first, stop)
     tools, rows = dict[str, str](), list[Brief]()
     for brief in briefs:
         tools |= {id: name for name, _, id in brief.calls}  # an id may come again in each turn

@@ -53,6 +53,18 @@ def count_common_messages(a: Sequence[str], b: Sequence[str]) -> int:
     return bisect_left(lengths, True, key=lambda length: a[length] != b[length])
 
 
+def compute_ratio(view: View) -> float:
+    """Return the tokens that the provider is expected to count for each that is estimated of the
+    request that *view* makes."""
+    return view.tokens / max(1, view.tokens_uncalibrated)
+
+
+def count_unedited(view: View) -> int:
+    """Return the expected tokens of the whole request without its edits, counted as what is sent:
+    so the parts of a request add up."""
+    return round(compute_ratio(view) * (view.profile.fixed_tokens + view.base.total_tokens))
+
+
 class LatestRequest(NamedTuple):
     """A conversation's latest request, without the payload that it came in."""
 
@@ -65,6 +77,8 @@ class LatestRequest(NamedTuple):
     """Estimated tokens of system prompt and tools that *view* lacks."""
     edited_at: float = 0.0
     """When its edits were changed by hand, in seconds since 1970."""
+    ratio: float = 1.0
+    """Expected tokens for each that was estimated of it when it was sent."""
 
 
 @dataclass(eq=False)

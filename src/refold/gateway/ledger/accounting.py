@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from refold.compactor.conversations import put_latest
 from refold.core.edit_stack import VisibleEdit
 from refold.core.view import View
-from refold.gateway.conversations.conversations import count_common_messages
+from refold.gateway.conversations.conversations import count_common_messages, count_unedited
 from refold.gateway.http.request import parse_object, request_model
 from refold.gateway.ledger.entry import (
     DOLLAR,
@@ -399,7 +399,7 @@ def _with_estimates(sums: Sums, call: BilledCall) -> Sums:
     no money."""
     sent, unedited = call.outgoing.tokens_after, call.outgoing.tokens_before
     if call.view is not None and not call.shadow:
-        sent, unedited = call.view.tokens, call.view.tokens_unedited
+        sent, unedited = call.view.tokens, count_unedited(call.view)
     return replace(sums, counted=sent, fresh=sent, would_fresh=unedited)
 
 

@@ -14,6 +14,7 @@ from refold.compactor.hooks import (
     OnEvent,
     PreviewAccepted,
 )
+from refold.gateway.conversations.conversations import count_unedited
 from refold.gateway.ledger.accounting import BilledCall, SummaryCost
 from refold.gateway.ledger.entry import Entry, clean_name
 from refold.gateway.messages import Incoming
@@ -37,9 +38,9 @@ class CallRow(NamedTuple):
     """Seconds since 1970."""
     model: str
     original: int
-    """Tokens of the request as it came, by Refold's count."""
+    """Tokens of the request as it came, as its provider is expected to count."""
     sent: int
-    """Tokens of the request as it was sent, by Refold's count."""
+    """Tokens of the request as it was sent, as its provider is expected to count."""
     edits: int
     """How many showed in it."""
     input: int
@@ -68,7 +69,7 @@ class ListedSession(NamedTuple):
     latest: float = 0.0
     """Seconds since 1970."""
     original: int = 0
-    """Tokens of the latest call as it came, by Refold's count."""
+    """Tokens of the latest call as it came, as its provider is expected to count."""
     sent: int = 0
     """As it was sent."""
     failed: int = 0
@@ -161,7 +162,7 @@ def describe_call(
     (key, sums), outgoing = entry, call.outgoing
     original, sent = outgoing.tokens_before, outgoing.tokens_after
     if call.view is not None and not call.shadow:
-        original, sent = call.view.tokens_unedited, call.view.tokens
+        original, sent = count_unedited(call.view), call.view.tokens
     listed = ListedSession(
         key.session,
         key.tenant,
@@ -248,7 +249,7 @@ class MessageBrief(NamedTuple):
     kinds: list[str]
     """Of its media and thinking."""
     tokens: int
-    """By Refold's count."""
+    """As estimated."""
     place: int = 0
 
 

@@ -46,6 +46,11 @@ class ShownEdit(NamedTuple):
     text: str
     """Our words that stand there instead."""
 
+    def calibrate(self, ratio: float) -> "ShownEdit":
+        """Return it with expected tokens, *ratio* for each of its estimated ones."""
+        before, after = round(self.tokens_before * ratio), round(self.tokens_after * ratio)
+        return self._replace(tokens_before=before, tokens_after=after)
+
 
 class SessionRow(NamedTuple):
     """A session and its latest request, as the table has them."""
@@ -66,9 +71,13 @@ class SessionRow(NamedTuple):
     fixed_tokens: int
     """Estimated tokens of system prompt and tools."""
     tokens_before: int
+    """Estimated, as `tokens_after` is."""
     tokens_after: int
     edits: int
     """How many show."""
+    ratio: float
+    """Expected tokens for each estimated one, as of the latest request
+    (docs/decisions/0033-one-unit.md)."""
     joined_tips: str = ""
     shown_edits: str = "[]"
     """A JSON list of `ShownEdit`."""
@@ -83,9 +92,20 @@ class SessionRow(NamedTuple):
         """Return the tip of the first *length* messages; empty if the history is shorter."""
         return self.joined_tips[length * TIP_LENGTH : (length + 1) * TIP_LENGTH]
 
+    @property
+    def original(self) -> int:
+        """Expected tokens of the latest request without any edit."""
+        return round(self.tokens_before * self.ratio)
+
+    @property
+    def sent(self) -> int:
+        """Expected tokens of the latest request with the edits that show."""
+        return round(self.tokens_after * self.ratio)
+
     def list_edits(self) -> list[ShownEdit]:
-        """Return the edits that show."""
-        return [ShownEdit(*fields) for fields in json.loads(self.shown_edits)]
+        """Return the edits that show, in expected tokens."""
+        edits = (ShownEdit(*fields) for fields in json.loads(self.shown_edits))
+        return [edit.calibrate(self.ratio) for edit in edits]
 
 
 _DETAILS = ("joined_tips", "shown_edits")
@@ -105,6 +125,9 @@ MIGRATION = (
     "CREATE INDEX IF NOT EXISTS refold_sessions_by_time ON refold_sessions (last_seen)",
 )
 """A step for the ledger's tables (`refold.gateway.ledger.sql.MIGRATIONS`)."""
+RATIO_MIGRATION = (
+    "ALTER TABLE refold_sessions ADD COLUMN ratio DOUBLE PRECISION NOT NULL DEFAULT 1",
+)
 _SAVE = (
     f"INSERT INTO refold_sessions ({_COLUMNS}) "  # noqa: S608 - names of ours
     f"VALUES ({', '.join('?' * len(SessionRow._fields))}) ON CONFLICT (session) "
@@ -205,6 +228,7 @@ class Sessions(Tables):
             tokens_before=fixed_tokens + view.base.token_sums[-1],
             tokens_after=fixed_tokens + view.estimate,
             edits=len(shown),
+            ratio=latest.ratio,
             joined_tips="".join(view.transcript.tips),
             shown_edits=json.dumps(shown),
         )
@@ -221,7 +245,7 @@ class Sessions(Tables):
 
 
 def describe_edit(view: View, placed: VisibleEdit) -> ShownEdit:
-    """Return an edit that shows in *view*, in figures and in our words."""
+    """Return an edit that shows in *view*, in estimated tokens and in our words."""
     grade = grade_edit(placed.edit, view.transcript.messages)
     return _make_shown_edit(view, placed, grade, text_inserted_by(view, placed.edit))
 

@@ -51,7 +51,13 @@ LEDGER_ID = 0x52464C47
 """`RFLG` in the file's header: a net ledger."""
 RECORDS_ID = 0x52464C52
 """`RFLR`: transcripts."""
-LEDGER_MIGRATIONS = (*sql.MIGRATIONS, sessions.MIGRATION, calls.MIGRATION, calls.NAMES_MIGRATION)
+LEDGER_MIGRATIONS = (
+    *sql.MIGRATIONS,
+    sessions.MIGRATION,
+    calls.MIGRATION,
+    calls.NAMES_MIGRATION,
+    sessions.RATIO_MIGRATION,
+)
 SCRUB = ("PRAGMA secure_delete = ON", "PRAGMA wal_checkpoint(TRUNCATE)")
 """So that SQLite overwrites what is deleted, in the file and in its log."""
 TIMEOUT_SECONDS = 10.0

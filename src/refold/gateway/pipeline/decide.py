@@ -10,7 +10,13 @@ from itertools import pairwise
 from refold.compactor.late_edits import strip_signed_thinking
 from refold.core.view import View
 from refold.errors import StoreError
-from refold.gateway.conversations.conversations import ConversationBusy, LatestRequest, Ticket
+from refold.gateway.conversations.conversations import (
+    ConversationBusy,
+    LatestRequest,
+    Ticket,
+    compute_ratio,
+    count_unedited,
+)
 from refold.gateway.conversations.workers import DeadlineExceeded
 from refold.gateway.logs import log_passthrough
 from refold.gateway.messages import APIS, Headers, Incoming, Outcome, Outgoing, is_auxiliary
@@ -120,7 +126,7 @@ def decide_count(resources: Resources, incoming: Incoming, progress: Progress) -
         view = turn.compactor.show(turn.payload)
     if not view.visible_edits:
         return Outgoing(incoming.body)
-    before, after = view.tokens_unedited, view.tokens
+    before, after = count_unedited(view), view.tokens
     return Outgoing(
         view.encode(turn.payload),
         _visible_ids(view),
@@ -172,9 +178,13 @@ def seal(turn: Turn, view: View, reason: str, outcome: Outcome = "edited") -> Ou
         steps = pairwise(versions.items())
         reason = next((why for (_, before), (why, after) in steps if after != before), "")
         outcome = "edited" if reason else "untouched"
-    before, after = view.tokens_unedited, view.tokens
+    before, after = count_unedited(view), view.tokens
     turn.conversation.latest = LatestRequest(
-        turn.model, incoming.upstream, settings.clock(), replace(view, source=None)
+        turn.model,
+        incoming.upstream,
+        settings.clock(),
+        replace(view, source=None),
+        ratio=compute_ratio(view),
     )
     turn.resources.note_session(turn.conversation)
     if source is not incoming.body and not is_strict_json(incoming.body):

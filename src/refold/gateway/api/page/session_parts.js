@@ -78,10 +78,11 @@ function editList(page) {
     ...undone.map((row) => create("li", { class: "undone" }, `${strategy(row.by)}, undone`, create("p", { class: "quiet" }, `by ${row.actor} · ${clock(row.when)}`)))].filter(Boolean);
   return create("section", { class: "panel pad" }, create("h2", {}, "Edits", create("span", { class: "quiet" }, `${number(session.edits.length)} in effect`)),
     create("ul", {}, items, session.original === null || !session.edits.length ? null : create("li", {}, line(create("b", {}, "Together"), session.sent - session.original),
-      create("p", { class: "quiet" }, `${number(session.original)} → ${number(session.sent)} by Refold's own count. Each edit above counts what it took off what was sent then.`))),
+      create("p", { class: "quiet" }, `${number(session.original)} → ${number(session.sent)}. ${counted(file)}. Each edit above counts what it took off what was sent then.`))),
     items.length ? null : create("p", { class: "quiet" }, file ? "None." : "None: it is sent as it came."));
 }
 
+const counted = (file) => (file ? "Counted by Refold" : "Counted as the provider is expected to");
 const sum = (numbers) => numbers.reduce((all, value) => all + value, 0);
 const line = (what, tokens) => create("div", { class: "line" }, what, create("b", { class: "teal" }, signed(tokens)));
 
@@ -103,11 +104,11 @@ function shareList({ file, session }) {
   const { calls, fixed, shares } = session;
   const last = calls.at(-1);
   const most = Math.max(1, ...shares.map((item) => item.original));
-  const matched = file ? "" : last?.input ? `Matched to the provider's earlier counts, the last call had ${number(last.sent)}; the provider counted ${number(last.input)}.` : "The provider reported no count.";
+  const reported = file ? "" : last?.input ? `The last call was expected to have ${number(last.sent)}; the provider counted ${number(last.input)}.` : "The provider reported no count.";
   return create("section", { class: "panel pad" }, create("h2", {}, "Where the tokens are"),
     create("div", { class: "shares" }, [...shares.slice(0, 9), { name: "System", original: fixed, sent: fixed }].flatMap((item) =>
       [create("span", {}, SPEAKER_NAMES[item.name.toLowerCase()] ?? item.name), bar(item.original, item.sent, most), create("span", {}, `${number(item.original)} → `, create("b", {}, number(item.sent)))])),
-    create("p", { class: "quiet" }, `By Refold's own count. ${matched}`));
+    create("p", { class: "quiet" }, `${counted(file)}. ${reported}`));
 }
 
 function pinList(page) {
