@@ -484,11 +484,15 @@ def iter_lines(text: str, *, is_prose: bool = False) -> Iterator[Line]:
 def _fold_alike(lines: Sequence[Line]) -> Iterator[Line]:
     """Yield lines; of more than `MOST_ALIKE` that differ in digits alone the first, which says how
     many there are, and the last two."""
+    if len(lines) <= MOST_ALIKE:
+        yield from lines
+        return
+    shapes = [_DIGITS.sub("#", line.words) for line in lines]
     places = defaultdict[str, list[int]](list)
-    for at, line in enumerate(lines):
-        places[_DIGITS.sub("#", line.words)].append(at)
-    for at, line in enumerate(lines):
-        alike = places[_DIGITS.sub("#", line.words)]
+    for at, shape in enumerate(shapes):
+        places[shape].append(at)
+    for at, (line, shape) in enumerate(zip(lines, shapes, strict=True)):
+        alike = places[shape]
         if len(alike) <= MOST_ALIKE or at in alike[-2:]:
             yield line
         elif at == alike[0]:
