@@ -145,7 +145,8 @@ def test_b8_rules_have_the_room_that_they_have_without_a_model_if_it_fails(to, f
         failed = compact(file, "--dry-run", *at(server), to=to)
     with ScriptedProvider(["All is well."]) as server:
         formless = compact(file, "--dry-run", *at(server), to=to)
-    assert by_rules["tokens"] == failed["tokens"] == formless["tokens"]
+    assert failed["tokens"] == formless["tokens"]
+    assert failed["tokens"]["after"] == pytest.approx(by_rules["tokens"]["after"], rel=0.01)
     (reason,) = (row["reason"] for row in formless["strategies"] if row["outcome"] == "degraded")
     assert reason.endswith(f"missing headings: {', '.join(HEADINGS)}")
 
