@@ -340,3 +340,17 @@ def test_no_item_is_quoted_without_the_heads_that_turn_it(parts, style, tokens, 
             is_request = re.match(r"(?:## )?[A-Z]\w+ requests?\n", above)
             shown = above.rpartition(" characters …] " if is_request else "\n")[2]
             assert all(re.search(rf"{head}\b", shown) for head in heads), (match, heads, text)
+
+
+def test_a_part_of_a_documents_current_text_says_what_turns_it():
+    """An agent copies it to edit the file, so its lines stay as they are."""
+    parts = [f"Part {n} of the text tells how shelf_{n} is filled.\n" * 9 for n in range(30)]
+    items = [f"- touch shelf_{n} while it is filled" for n in range(9)]
+    part = "\n- `drop_partition` in the importer\n- `orders_archive` in tests\n"
+    guide = "\n".join(["# Shelves", *parts, "## Do not\n", *items, part])
+    call = Message("assistant", (ToolCall("c1", "Read", '{"file_path": "/srv/AGENTS.md"}'),))
+    numbered = "\n".join(f"{n:>6}→{line}" for n, line in enumerate(guide.split("\n"), 1))
+    result = Message("tool", (ToolResult("c1", (Text(numbered),)),))
+    text = summarize([user("Go."), call, result, says("`drop_partition` in the importer?")], 2_100)
+    current = text.partition("## Current text of files")[2].partition("## Excerpts")[0]
+    assert f", under Do not{part}" in current

@@ -195,7 +195,7 @@ _TASK = re.compile(
     r"(?:^|[\W_])(?:issues?|tickets?|tasks?|plans?|spec(?:ification)?s?|stor(?:y|ies)|epics?|bd show|prd|roadmap|todo)(?:[\W_]|$)",
     re.IGNORECASE,
 )
-_DOCS = re.compile(r"\.(?:md|mdx|rst|txt|adoc)$|(?:^|/)docs?/|README|CHANGELOG", re.IGNORECASE)
+DOCS = re.compile(r"\.(?:md|mdx|rst|txt|adoc)$|(?:^|/)docs?/|README|CHANGELOG", re.IGNORECASE)
 _SOURCE = re.compile(
     r"\.(?:py|pyi|ipynb|jsx?|mjs|cjs|tsx?|vue|svelte|rs|go|java|kt|swift|scala|php|rb|lua|[ch]|cc|cpp|hpp|cs|exs?|sh|css|html?|sql)$"
 )
@@ -436,7 +436,7 @@ def _kind_of(name: str, path: str, command: str) -> Kind:
     if is_task or _shows_task(command) or (_TASK.search(name) and not is_agent(name)):
         return "task"
     if path:
-        return "docs" if _DOCS.search(path) else "source" if _SOURCE.search(path) else "read"
+        return "docs" if DOCS.search(path) else "source" if _SOURCE.search(path) else "read"
     return "run" if command or is_agent(name) or _SEARCH_TOOL.search(name) else "read"
 
 

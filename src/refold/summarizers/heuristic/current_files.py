@@ -7,11 +7,11 @@ from bisect import bisect
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, pairwise
+from itertools import groupby, islice, pairwise
 from math import sqrt
 
 from refold.summarizers.heuristic import shell
-from refold.summarizers.heuristic.blocks import LOGS
+from refold.summarizers.heuristic.blocks import DOCS, LOGS
 from refold.summarizers.heuristic.calls import (
     PATCH_BEGINS,
     RANGE,
@@ -23,6 +23,7 @@ from refold.summarizers.heuristic.calls import (
 )
 from refold.summarizers.heuristic.excerpts import Context, quote
 from refold.summarizers.heuristic.identifiers import UNKNOWN, find_names
+from refold.summarizers.heuristic.lexicon import find_leads
 from refold.summarizers.heuristic.shell import ALL
 from refold.summarizers.heuristic.source import Step, is_stub
 from refold.summarizers.heuristic.state import folders_of, has_refused
@@ -399,7 +400,8 @@ def render_current(
         path = hot[rank][0]
         mark = " (a command changed it since: may differ)" if files[path].is_stale else ""
         parts.append(f"### {path}{mark}")
-        parts += _render_blocks(files[path].lines, blocks)
+        leads = _read_leads(files[path].lines) if DOCS.search(path) else {}
+        parts += _render_blocks(files[path].lines, blocks, leads)
     return "\n".join(parts)
 
 
@@ -416,9 +418,11 @@ def _find_hidden(file: CurrentFile, shown: set[str]) -> list[Block]:
     ]
 
 
-def _render_blocks(lines: Sequence[tuple[int, str]], blocks: Iterable[Block]) -> Iterator[str]:
+def _render_blocks(
+    lines: Sequence[tuple[int, str]], blocks: Iterable[Block], leads: Mapping[int, str]
+) -> Iterator[str]:
     """Yield the lines of blocks in order; a number stands where they do not go on from the block
-    before, blank lines aside."""
+    before, blank lines aside, with the lines above that turn the first of them."""
     stop = 0
     for block in sorted(blocks, key=lambda block: block.start):
         between = lines[stop : block.start]
@@ -426,9 +430,21 @@ def _render_blocks(lines: Sequence[tuple[int, str]], blocks: Iterable[Block]) ->
         if stop and steps == len(between) + 1 and not any(text.strip() for _, text in between):
             yield from (text for _, text in between)
         else:
-            yield f"@@ about line {lines[block.start][0]}"
+            lead = leads.get(block.start, "").rstrip(" :：")
+            yield f"@@ about line {lines[block.start][0]}" + (f", under {lead}" if lead else "")
         yield from (quote(lines[at][1]) for at in block)
         stop = block.stop
+
+
+def _read_leads(lines: Sequence[tuple[int, str]]) -> dict[int, str]:
+    """Return what turns known lines of a document, by their positions, of those above that no gap
+    parts from them."""
+    leads = dict[int, str]()
+    for _, run in groupby(enumerate(lines), key=lambda row: row[1][0] - row[0]):
+        rows = list(run)
+        own = find_leads([text for _, (_, text) in rows])
+        leads |= {rows[at][0]: lead for at, lead in own.items()}
+    return leads
 
 
 def _heat(file: CurrentFile, ages: Sequence[float], named: set[str]) -> float:
