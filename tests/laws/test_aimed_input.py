@@ -610,6 +610,25 @@ def test_the_files_of_a_patch_are_read_once() -> None:
     assert grows(effect_of_command, text, (1_000, 4_000, 16_000)) <= WORST
 
 
+@pytest.mark.parametrize(
+    "part",
+    [
+        "open(a, 'w'\n",
+        "a.write_text(",
+        "a = 'b' ",
+        "'a.b' open(\n",
+        "writeFile(",
+        "black ",
+        "(cd a ",
+    ],
+)
+def test_scripts_and_places_are_read_in_time_linear_in_a_commands_length(part: str) -> None:
+    text = lambda size: f"python - <<E\n{part * (size // len(part))}\nE\n{part * 9}"  # noqa: E731 - a shape
+    assert grows(effect_of_command, text, (1_000, 4_000, 16_000)) <= WORST
+    text = lambda size: part * (size // len(part))  # noqa: E731 - a shape
+    assert grows(effect_of_command, text, (1_000, 4_000, 16_000)) <= WORST
+
+
 def test_folders_are_deleted_in_time_linear_in_their_number() -> None:
     """4,000 of them took eleven seconds."""
 

@@ -213,3 +213,86 @@ def test_of_what_git_undid_nothing_is_a_change():
     assert not [text for text in notes_of(said).sections["context"] if "pool.py" in text]
     commit = bash("git add -A && git commit -m x", "[main 1234567] x")
     assert not collect([*said, *commit]).files["src/pool.py"].is_committed
+
+
+@pytest.mark.parametrize(("command", "paths"), [
+    ("npx prettier --write src/a.ts src/ui", ["src/a.ts", "src/ui"]),
+    ("npx eslint --fix 'src/**/*.ts'", ["src"]),
+    ("ruff check --fix src/ && ruff format .", ["*", "*"]),
+    ("black -q a.py tests/b.py", ["a.py", "tests/b.py"]),
+    ("python -m black a.py", ["a.py"]),
+    ("gofmt -w cmd/main.go && goimports -w cmd/main.go", ["cmd/main.go", "cmd/main.go"]),
+    ("cargo fmt --manifest-path kernel/Cargo.toml", ["*"]),
+    ("clang-format -i src/a.cpp", ["src/a.cpp"]),
+    ("cd web && pnpm run format 2>&1 | tail", ["web"]),
+    ("npm run lint:fix; just fmt; make format; terraform fmt", ["*", "*", "*", "*"]),
+    ("cd /tmp/clone && cargo fmt", ["/tmp/clone"]),
+    ("prettier --check . && ruff format --check && black --diff a.py && gofmt -l . && terraform fmt -check", []),
+    ("npm run format:check && cargo fmt -- --check", []),
+    ("git log --format=%h && grep -w fmt a.go && rg --fixed-strings -i fix a.py && docker run -i img", []),
+    ("git checkout -b fix && python fix_v2.py && cat format.py && npm run build && pytest --fixtures", []),
+    ("sudo bash /tmp/fix-dns.sh && ./format.sh && git checkout -q release-1.x -- && git checkout a2.py", ["*"]),
+    ("", []),
+])  # fmt: skip
+def test_what_formatters_may_change(command, paths):
+    assert [path for path, state in file_effects(command) if state == "changed"] == paths
+
+
+@pytest.mark.parametrize(
+    "command", ["black src/pool.py", "ruff format", "npm run format", "npx prettier --write src"]
+)
+def test_a_text_that_was_formatted_may_differ(command):
+    lines, is_stale = text_of(read(), edit(), bash(command))
+    assert lines[2] == "limit_3 = undone_limit" and is_stale
+    assert files_of(read(), bash(command)) == {"src/pool.py": "read"}
+    assert text_of(read(), bash(command), read()) == (SOURCE, False)
+
+
+PYTHON = "from pathlib import Path\np = Path('src/pool.py')\np.write_text(p.read_text().replace('1', '2'))"
+NODE = "const fs = require('fs');\nconst f = 'src/pool.py';\nfs.writeFileSync(f, fs.readFileSync(f, 'utf8') + 'x');"
+LOOP = "import os\nfor name in ['pool.py', 'src/pool.py']:\n    open(os.path.join('.', name), 'w').write('x')"
+
+
+@pytest.mark.parametrize("command", [
+    f"python3 - <<'PY'\n{PYTHON}\nPY",
+    f"cd src && cd .. && python3 <<PY && pytest -q\n{PYTHON}\nPY",
+    f"node - <<'JS'\n{NODE}\nJS",
+    "python -c \"open('src/pool.py', 'a').write('read')\"",
+    "python - <<E\npath = \"src/pool.py\"; text = open(path).read()\nopen(path, 'w').write(text)\nE",
+    "python - <<E\nwith open('src/pool.py', mode='w') as f:\n    f.write(read())\nE",
+    f"cat > /tmp/fix.py <<'EOF'\n{PYTHON}\nEOF\npython3 /tmp/fix.py",
+])  # fmt: skip
+def test_what_a_script_writes_is_modified(command):
+    assert files_of(read(), bash(command))["src/pool.py"] == "modified"
+    assert text_of(read(), bash(command)) == (SOURCE, True)
+
+
+@pytest.mark.parametrize("command", [
+    f"python3 - <<'PY'\n{LOOP}\nPY", f"cat > fix.py <<'EOF'\n{PYTHON}\nEOF", f"cat > fix.py <<'EOF'\n{LOOP}\nEOF",
+])  # fmt: skip
+def test_what_a_script_may_write_may_differ(command):
+    assert files_of(read(), bash(command))["src/pool.py"] == "read"
+    assert text_of(read(), bash(command)) == (SOURCE, True)
+
+
+def test_what_a_script_only_reads_is_as_it_was():
+    for script in (
+        "print(open('src/pool.py').read())",
+        "import sys; sys.stdout.write('src/pool.py')",
+    ):
+        assert text_of(read(), bash(f"python - <<E\n{script}\nE")) == (SOURCE, False)
+
+
+def test_a_new_file_of_a_script_is_created():
+    command = "cd src && python - <<E\nopen('new.py', 'w').write('x')\nE"
+    assert files_of(bash(command)) == {"src/new.py": "created"}
+    command = "node -e \"fs.writeFileSync('a.json', f(JSON.parse(load('a.json'))))\""
+    assert files_of(bash(command)) == {"a.json": "modified"}
+
+
+def test_files_that_a_client_says_a_command_changed_may_differ():
+    note = "[This command modified 2 files you've previously read: src/a.ts, src/pool.py. Call Read before editing.]"
+    assert text_of(read(), bash("./codegen", f"done\n{note}")) == (SOURCE, True)
+    refused = call("Edit", "File has been modified since read, either by the user or by a linter.",
+                   file_path="src/pool.py", old_string="a", new_string="b", is_error=True)  # fmt: skip
+    assert text_of(read(), refused) == (SOURCE, True)

@@ -4,6 +4,7 @@ and what a model writes as text instead of calling a tool."""
 import json
 import re
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from refold.messages import ToolCall
@@ -65,6 +66,20 @@ PATCH_ENDS = "*** End Patch"
 APPLIES = "apply_patch"
 """The command that applies such a patch."""
 _PATCH_STATES = {"Add": "created", "Update": "modified", "Delete": "deleted"}
+_ASSIGNED = re.compile(
+    r"\b(\w{1,40})\s{0,3}=\s{0,3}(?:(?:\w{1,20}\.)?Path\(\s{0,9})?(['\"`])([^'\"`\n]{1,300})\2"
+)
+"""A variable of a script that may hold a path."""
+_WRITES = re.compile(
+    r"\bopen\(\s{0,9}([^,()\n]{1,300}),\s{0,9}(?:mode\s{0,3}=\s{0,3})?['\"](?:[wax]|r\+)"
+    r"|\bwriteFile(?:Sync)?\(\s{0,9}([^,()\n]{1,300}),"
+    r"|\bPath\(\s{0,9}([^,()\n]{1,300})\)\.write_(?:text|bytes)\("
+    r"|(\b\w{1,40}|\))\.(?:write_(?:text|bytes)\(|open\(\s{0,9}['\"][wax])"
+    r"|\bopen\([^\n]{0,200}?,\s{0,9}['\"][wax]b?['\"]"
+)
+"""Where a script writes a file, with what it calls that."""
+_READS = re.compile(r"read|load|\bopen\([^,()\n]{1,300}\)|['\"]r['\"]")
+_QUOTED = re.compile(r"(['\"`])([^'\"`\n]{1,300})\1")
 _STATUS = {
     "completed": "done", "done": "done", "complete": "done", "finished": "done", "cancelled": "done",
     "in_progress": "active", "in-progress": "active", "active": "active", "doing": "active",
@@ -104,6 +119,7 @@ def effect_of_call(call: ToolCall, folder: str = "") -> CallEffect:
         *((place.name(path), state) for path, state in _files_by_name(call.name, arguments)),
         *_files_in_patch("\n".join(_texts_in(arguments)), command, place),
         *shell.file_effects(command, place),
+        *_files_of_scripts(command, place),
     )
     return CallEffect(call.name, files, command, _todos(arguments), place)
 
@@ -111,7 +127,11 @@ def effect_of_call(call: ToolCall, folder: str = "") -> CallEffect:
 def effect_of_command(command: str, folder: str = "") -> CallEffect:
     """Understand a command that an assistant wrote as text (mini-swe-agent)."""
     place = Place(folder)
-    files = (*_files_in_patch(command, command, place), *shell.file_effects(command, place))
+    files = (
+        *_files_in_patch(command, command, place),
+        *shell.file_effects(command, place),
+        *_files_of_scripts(command, place),
+    )
     return CallEffect("shell", files, command, place=place)
 
 
@@ -185,6 +205,44 @@ def _files_in_patch(text: str, command: str, place: Place) -> Iterator[tuple[str
         else:
             yield place.name(path), _PATCH_STATES[kind]
             last = path
+
+
+def _files_of_scripts(command: str, place: Place) -> Iterator[tuple[str, str]]:
+    """Yield the files that scripts in a command write, in Python or JavaScript: `modified` or
+    `created` if it runs them and names the file, else any file that they name may be changed."""
+    for script, here, is_run in _find_scripts(command[: shell.MAX_COMMAND], place):
+        writes = [match[match.lastindex or 0].strip() for match in _WRITES.finditer(script)]
+        quoted = {f"{quote}{path}{quote}": path for quote, path in _QUOTED.findall(script)}
+        named = quoted | {match[1]: match[3] for match in _ASSIGNED.finditer(script)}
+        paths = [named.get(name, "") for name in writes]
+        state = "modified" if _READS.search(script) else "created"
+        if not (is_run and all(map(shell.is_path, paths))):
+            paths, state = list(quoted.values()) if writes else [], "changed"
+        names = (path for path in dict.fromkeys(paths) if shell.is_path(path))
+        yield from ((here.name(path), state) for path in names if shell.has_extension(path))
+
+
+def _find_scripts(command: str, place: Place) -> Iterator[tuple[str, Place, bool]]:
+    """Yield each text that a command gives to an interpreter or writes into a file, where, and
+    whether it runs it."""
+    heads = "\n".join(line for line, _ in shell.split_heredocs(command))
+    running = [
+        (words, here)
+        for words, here in shell.place_commands(heads, [place])
+        if any(map(shell.is_interpreter, words[: shell.MAX_WORDS]))
+    ]
+    for words, here in running:
+        options = pairwise(words)
+        yield from ((script, here, True) for flag, script in options if flag in {"-c", "-e"})
+    run, places = {word for words, _ in running for word in words}, [place]
+    for line, body in shell.split_heredocs(command):
+        commands = [*shell.place_commands(line, places)]
+        fed = (pair for pair in commands if any("<<" in word for word in pair[0]))
+        if body and commands:
+            words, here = next(fed, commands[-1])
+            files = {path for words, _ in commands for path, _ in shell.iter_redirects(words)}
+            is_run = bool(files & run) or any(map(shell.is_interpreter, words))
+            yield "\n".join(body), here, is_run
 
 
 def read_boxes(text: str) -> tuple[Todo, ...]:

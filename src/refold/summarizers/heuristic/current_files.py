@@ -74,6 +74,8 @@ _COUNTS_FROM_0 = "read_file"
 """The tool whose `offset` is 0 for the first line (Gemini CLI, Qwen Code, Mistral Vibe)."""
 _REFUSED = re.compile(r"(?:cat|head|nl|sed|tail): .*(?:\n|\Z)")
 """What a program says of a file that it cannot read."""
+_FOUND_CHANGED = re.compile(r"(?:modified|changed) (?:\w+ )?since", re.IGNORECASE)
+"""What an editor says that refuses to change a file that others changed."""
 _AROUND = re.compile(rf"\A(?:(?:\.\.|~|{UNKNOWN})/)+")
 """Folders that a path may begin with and another spelling of it may not."""
 _DEFINITION = re.compile(
@@ -153,10 +155,12 @@ def _is_end(name: str, path: str) -> bool:
 
 
 def _take_failed(step: Step) -> Step:
-    """Return a step that failed as one whose command may have changed its files before."""
+    """Return a step that failed as one whose command may have changed its files before, or that
+    found them changed."""
     is_patch = PATCH_BEGINS in step.effect.command  # one that does not fit is not applied
+    is_change = (step.exit_code and not is_patch) or _FOUND_CHANGED.search(step.text[:300])
     changed = [path for path, state in step.effect.files if state != "read"]
-    files = tuple((path, "changed") for path in changed if step.exit_code and not is_patch)
+    files = tuple((path, "changed") for path in changed if is_change)
     return step._replace(effect=step.effect._replace(files=files))
 
 

@@ -43,9 +43,9 @@ _OPENS = frozenset({"do", "then", "else", "if", "while", "until", "{", "!"})
 _READS = frozenset({
     "cat", "head", "tail", "less", "more", "bat", "nl", "wc", "diff", "od", "xxd", "sed", "awk", "jq",
 })  # fmt: skip
-_SCRIPT_FIRST = frozenset({"sed", "awk", "jq", "perl"})
+_SCRIPT_FIRST = frozenset({"sed", "awk", "jq", "perl", "ruby", "yq"})
 _WRITES = {"touch": "created", "tee": "modified", "rm": "deleted", "unlink": "deleted"}
-_EXTENSION = re.compile(r"[^.\d]\.\w{1,12}$")
+_EXTENSION = re.compile(r"[^.\d]\.\w{1,12}$|\d\.(?!x$)[A-Za-z]\w{0,11}$")
 _PATH = re.compile(r"[^\s*?{}$()<>|;&\"'`=,!\\]{1,300}")
 _TRIMS = re.compile(r"\|&?\s*+(?:tail|head|cat|tee)\b[^|&;]*+")
 _TRIMMED = re.compile(r"(?:\s++|2>&1|\|&?\s*+(?:tail|head|cat|tee)\b[^|&;\n]*+)*+")
@@ -72,6 +72,10 @@ _CHECK = re.compile(
     r"pytest|unittest|tox|nox|[jv]est|vitest|mocha|ava|playwright|cypress|rspec|phpunit|phpstan|ctest|ruff|mypy|pyright|pylint|flake8|"
     r"tsc|eslint|biome|rubocop|golangci-lint|shellcheck|hadolint|make|ninja|gradlew?|mvnw?|xcodebuild|javac|rustc|gcc|g\+\+|clang"
 )
+_FORMATS = re.compile(r"\w{0,12}(?:fmt|format)|black|isort|fix")
+"""What says of a program's or a task's name that it changes files into another form."""
+_WRITES_BACK = re.compile(r"--(?:write|fix|in-?place)(?:=.*)?")
+_LOOKS_ONLY = re.compile(r"--?check.*|--(?:diff|dry|list|verify).*|-l|\w.*[:_-]check")
 _ALL = re.compile(r"-[b-z]*a[a-z]*|--all")
 _PARTS_OF_NAME = re.compile(r"[_:.-]")
 _SETUP = re.compile(
@@ -84,11 +88,11 @@ _SETUP = re.compile(
 
 def find_place(command: str, place: Place, program: str) -> Place:
     """Return where a command that begins at *place* runs a program first."""
-    placed = _place_commands(_without_heredocs(command[:MAX_COMMAND]), [place])
+    placed = place_commands(_without_heredocs(command[:MAX_COMMAND]), [place])
     return next((here for words, here in placed if words[:1] == [program]), place)
 
 
-def _place_commands(command: str, places: list[Place]) -> Iterator[tuple[list[str], Place]]:
+def place_commands(command: str, places: list[Place]) -> Iterator[tuple[list[str], Place]]:
     """Yield each simple command with where it runs. The last of *places* is where the shell is, the
     others where it is again behind parentheses; in the end they are those behind the command."""
     for words in _cut_commands(command.replace("\\\n", "  ")):
@@ -135,25 +139,24 @@ def file_effects(command: str, place: Place = SESSION) -> Iterator[tuple[str, st
     in a way that nobody knows; then the path may be a folder or `ALL`."""
     command = command[:MAX_COMMAND]
     patched = _PATCHED.finditer(command)  # goes through once, however often a patch is applied
-    programs = [
-        (words, [word for word in _program_words(words) if word], here)
-        for words, here in _place_commands(_without_heredocs(command), [place])
-    ]
-    making = (at for at, (words, *_) in enumerate(programs) if _may_make(words))
-    last_making = max(making, default=-1)
-    for at, (words, program, here) in enumerate(programs):
-        effects = [*_redirects(words), *_effects_of_program(program)]
+    placed = list(place_commands(_without_heredocs(command), [place]))
+    last_making = max((at for at, (words, _) in enumerate(placed) if _may_make(words)), default=-1)
+    for at, (words, here) in enumerate(placed):
+        program, bare = list(filter(None, _program_words(words))), _without_redirects(words)
+        effects = [*iter_redirects(words), *_effects_of_program(program)]
         if program[:1] in (["rm"], ["unlink"]) and at < last_making:  # folders may be there again
             effects = [effect for effect in effects if "." in effect[0].rpartition("/")[2]]
         if program[:1] in (["patch"], ["apply"]):
             effects += ((match[1], "modified") for match in patched)
         yield from ((here.name(path), state) for path, state in effects)
-        for path, state in _effects_of_git(_without_redirects(words)):
-            yield _name_of_git(path, here), state if path == ALL or "*" not in path else "changed"
+        rewritten = ((path, "changed") for path in _find_rewritten(bare))
+        for path, state in (*rewritten, *_effects_of_git(bare)):
+            is_pattern = "*" in path and path != ALL
+            yield _name_many(path, here), "changed" if is_pattern else state
 
 
-def _name_of_git(path: str, here: Place) -> str:
-    """Return the file, the folder or `ALL` that git means by a path: all of a repository are all
+def _name_many(path: str, here: Place) -> str:
+    """Return the file, the folder or `ALL` that a path may stand for: all of a repository are all
     that is known, but in a temporary one; of a pattern the folder."""
     if path == ALL and not here.here.startswith(OUTSIDE_REPOSITORIES):
         return ALL
@@ -222,6 +225,24 @@ def _texts_of(words: Sequence[re.Match[str]]) -> list[str]:
     return [word[1] or word[2] or word[4] or "" for word in words if not word[3]]
 
 
+def _find_rewritten(words: list[str]) -> Iterator[str]:
+    """Yield what a formatter changes, or a program that is told to write back what it reads: files,
+    folders and patterns, `.` if it names none."""
+    words = list(dropwhile(_BEFORE_CHECK.fullmatch, words[:MAX_WORDS]))
+    if not words or words[0].rpartition("/")[2] in _NO_CHECKS:
+        return
+    script = words[:2][-1] if is_interpreter(words[0]) else words[0]
+    if has_extension(script) or any(map(_LOOKS_ONLY.fullmatch, words)):
+        return
+    pairs = [(before, word) for before, word in pairwise(words) if not word.startswith("-")]
+    if not (any(map(_WRITES_BACK.fullmatch, words)) or _has_task(words, _FORMATS)):
+        yield from (path for flag, path in pairs if flag in {"-i", "-w"} and has_extension(path))
+        return
+    names = [word for flag, word in pairs if flag[:2] != "--" or _WRITES_BACK.fullmatch(flag)]
+    paths = [word for word in names if "*" in word or (is_path(word) and _has_name(word))]
+    yield from paths or ["."]
+
+
 def _effects_of_git(words: list[str]) -> Iterator[tuple[str, str]]:
     """Yield what git does to files on its own."""
     if words[:1] != ["git"] or len(words) < 2:
@@ -258,7 +279,7 @@ def _effects_of_git(words: list[str]) -> Iterator[tuple[str, str]]:
 
 def git_steps(command: str, place: Place = SESSION) -> Iterator[tuple[str, Sequence[str]]]:
     """Yield each `add` and `commit` of a command with the paths that it names, none for all."""
-    for words, here in _place_commands(_without_heredocs(command[:MAX_COMMAND]), [place]):
+    for words, here in place_commands(_without_heredocs(command[:MAX_COMMAND]), [place]):
         match words:
             case ["git", "add", *paths]:
                 is_named = all(path.strip("./") and path[0] not in "-:" for path in paths)
@@ -281,7 +302,7 @@ def find_first_line(command: str) -> int:
     first = 1
     for words in _simple_commands(_without_setup(command)):
         program = [word for word in _program_words(words) if word]
-        start = 0 if any(_redirects(words)) else _find_start(program)
+        start = 0 if any(iter_redirects(words)) else _find_start(program)
         if not start:
             return 0
         first += start - 1
@@ -305,30 +326,40 @@ def _find_start(words: list[str]) -> int:
 def _is_check(words: list[str]) -> bool:
     """Is this simple command a test, a build, a linter or a type checker?"""
     words = list(dropwhile(_BEFORE_CHECK.fullmatch, words))
+    if not words or words[0].rpartition("/")[2] in _NO_CHECKS:
+        return False
+    return _has_task(words, _CHECK) or any(
+        word.startswith(("--check", "-check")) for word in words[1:]
+    )
+
+
+def _has_task(words: list[str], names: re.Pattern[str]) -> bool:
+    """Is a program, or the task that it is given, one of these?"""
+    words = list(dropwhile(_BEFORE_CHECK.fullmatch, words))
     if not words:
         return False
     program, *rest = words
     program = program.rpartition("/")[2]
     if program in _NO_CHECKS:
         return False
-    if _is_named_check(program) or any(word.startswith(("--check", "-check")) for word in rest):
+    if _has_part(program, names):
         return True
     for at, word in enumerate(rest[:8]):
         if word in _COMMAND_FOLLOWS:
-            return _is_check(rest[at + 1 :])
+            return _has_task(rest[at + 1 :], names)
     arguments = [
         word for before, word in pairwise(words) if word[:1] not in "-+" and before[:1] != "-"
     ] or [word for word in rest if word[:1] not in "-+"]
     if not arguments:
         return False
-    if _INTERPRETER.fullmatch(program):
-        return _is_check(arguments)
-    return "." not in arguments[0] and "/" not in arguments[0] and _is_named_check(arguments[0])
+    if is_interpreter(program):
+        return _has_task(arguments, names)
+    return "." not in arguments[0] and "/" not in arguments[0] and _has_part(arguments[0], names)
 
 
-def _is_named_check(name: str) -> bool:
+def _has_part(name: str, names: re.Pattern[str]) -> bool:
     """Does one of the words that a program's or a task's name is made of say so?"""
-    return any(map(_CHECK.fullmatch, (name, *_PARTS_OF_NAME.split(name))))
+    return any(map(names.fullmatch, (name, *_PARTS_OF_NAME.split(name))))
 
 
 def _without_setup(command: str) -> str:
@@ -372,18 +403,18 @@ def _end_without_trimming(line: str, stop: int) -> int:
 
 def _without_heredocs(command: str) -> str:
     """Return the command without the bodies of its heredocs."""
-    return "\n".join(line for line, _ in _split_heredocs(command))
+    return "\n".join(line for line, _ in split_heredocs(command))
 
 
 def split_files(command: str, place: Place = SESSION) -> tuple[str, list[tuple[str, str]]]:
     """Return a command at *place* without the texts that it writes into files, and the path and the
     text of each file that it writes as a whole (`cat > a.py <<EOF`)."""
     rest, files, places = list[str](), list[tuple[str, str]](), [place]
-    for line, body in _split_heredocs(command):
+    for line, body in split_heredocs(command):
         paths = [
             here.name(path)
-            for words, here in _place_commands(line, places)
-            for path, _ in _redirects(words)
+            for words, here in place_commands(line, places)
+            for path, _ in iter_redirects(words)
         ]
         rest.append(line)
         if not paths:
@@ -393,7 +424,7 @@ def split_files(command: str, place: Place = SESSION) -> tuple[str, list[tuple[s
     return "\n".join(rest), files
 
 
-def _split_heredocs(command: str) -> Iterator[tuple[str, list[str]]]:
+def split_heredocs(command: str) -> Iterator[tuple[str, list[str]]]:
     """Yield each line with the heredoc that begins in it, the mark at its end included."""
     lines = iter(command.split("\n"))
     for line in lines:
@@ -422,7 +453,8 @@ def _cut_commands(command: str) -> Iterator[list[re.Match[str]]]:
     yield words
 
 
-def _redirects(words: list[str]) -> Iterator[tuple[str, str]]:
+def iter_redirects(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the files that a simple command writes its output to, each with its state."""
     for mark, path in pairwise(words):
         if mark.lstrip("1") in {">", ">>"} and is_path(path):
             yield path, "created" if mark.endswith(">") and not mark.endswith(">>") else "modified"
@@ -457,7 +489,7 @@ def _effects_of_program(words: list[str]) -> Iterator[tuple[str, str]]:
         yield paths[-1], "created"
     elif program in _WRITES:
         yield from ((path, _WRITES[program]) for path in paths)
-    elif program in {"sed", "perl"} and any(
+    elif program in {"sed", "perl", "ruby", "yq"} and any(
         word.startswith(("-i", "--in-place", "-pi")) for word in rest
     ):
         yield from ((path, "modified") for path in paths if _has_name(path))
@@ -468,6 +500,11 @@ def _effects_of_program(words: list[str]) -> Iterator[tuple[str, str]]:
 def _has_name(path: str) -> bool:
     """Is it a path rather than a pattern, a number or a script?"""
     return "/" in path.strip("/") or has_extension(path)
+
+
+def is_interpreter(word: str) -> bool:
+    """Does a word name a program that runs scripts?"""
+    return bool(_INTERPRETER.fullmatch(word.rpartition("/")[2]))
 
 
 def has_extension(path: str) -> bool:

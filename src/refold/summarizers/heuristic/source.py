@@ -63,6 +63,8 @@ _TASK_OPENINGS = ("<retrieval_status>", "<task_id>")
 """How a result begins that says it."""
 
 
+_CHANGED = re.compile(r" modified \d+ files? you've previously read: ([^\]\n]+)")
+"""Where a client says which files a command changed (Claude Code)."""
 _STUB = re.compile(
     r"\s{0,9}(?:\[[^\]\n]{1,200}\]|<[^>\n]{1,200}>|File unchanged since last read\b[^\n]{0,300})\s{0,9}"
 )
@@ -376,6 +378,12 @@ def _read_result(result: ToolResult, waiting: _Open, at: int) -> Step:
     arguments = call.arguments if call else ""
     gist = call_gist(call) if call else ""
     output = without_terminal_codes(report.output)
+    if changed := _CHANGED.search(output):
+        paths = (
+            path.removesuffix(". Call Read before editing.") for path in changed[1].split(", ")
+        )
+        files = ((effect.place.name(path), "changed") for path in paths if path)
+        effect = effect._replace(files=(*effect.files, *files))
     step = Step("result", at, output, effect, arguments, gist, result.error, report.exit_code)
     return step._replace(is_running=True) if report.is_running else step
 
