@@ -18,7 +18,7 @@ from refold.summarizers.heuristic.layout import (
     split_count,
 )
 from refold.summarizers.heuristic.lexicon import find_constraints
-from refold.summarizers.heuristic.state import Action, FileState, State, state_after
+from refold.summarizers.heuristic.state import Action, FileState, State, state_after, write_decision
 from refold.text.plain import is_absolute
 from refold.text.summary_wrapper import split_record
 
@@ -255,6 +255,7 @@ def join_states(old: State, new: State) -> State:
         failed=new.failed or ("" if new.checks else old.failed),
         next_step=new.next_step or ("" if new.requests else old.next_step),
         decisions={**old.decisions, **new.decisions},
+        overturned={**old.overturned, **new.overturned},
         notes=[*old.notes, *new.notes],
     )
 
@@ -270,6 +271,7 @@ def read_amendments(text: str, state: State) -> list[str]:
     """
     words, record = split_record(text) or ("", text)
     own = {*state.requests, *state.constraints, *state.decisions, *state.notes}
+    own |= {write_decision(state, decision) for decision in state.overturned}
     amendments = [words]
     for section in _split_sections(record):
         if section.title == "Excerpts" or section.title in LISTS:

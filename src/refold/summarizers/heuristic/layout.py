@@ -8,7 +8,7 @@ from functools import partial
 
 from refold.summarizers.heuristic.excerpts import cut_middle
 from refold.summarizers.heuristic.lexicon import find_constraints, find_corrections, find_leads
-from refold.summarizers.heuristic.state import FileState, State, has_failed
+from refold.summarizers.heuristic.state import FileState, State, has_failed, write_decision
 from refold.text.clip import one_line
 from refold.text.plain import is_absolute, split_path
 from refold.tokens.count import estimate
@@ -282,7 +282,8 @@ def _decisions(state: State, room: int) -> Iterator[str]:
         enumerate(state.decisions.items()), key=lambda row: (row[1][1] + row[0] / 50, row[0])
     )
     chosen, vague = list[tuple[int, str]](), 0
-    for at, (sentence, weight) in reversed(ranked):
+    for at, (decision, weight) in reversed(ranked):
+        sentence = write_decision(state, decision)
         price, is_vague = estimate(sentence) + 3, weight < 1
         if price <= room and not (is_vague and vague == MOST_VAGUE):
             vague += is_vague

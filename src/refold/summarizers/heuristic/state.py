@@ -8,6 +8,7 @@ from heapq import nlargest
 from typing import NamedTuple
 
 from refold.summarizers.heuristic import shell
+from refold.summarizers.heuristic.blocks import DOCUMENT
 from refold.summarizers.heuristic.calls import CallEffect, Todo, is_look, read_boxes
 from refold.summarizers.heuristic.lexicon import (
     find_conclusions,
@@ -21,10 +22,12 @@ from refold.summarizers.heuristic.source import RUNNING, Step, is_stub
 from refold.text.clip import clip_scanned, one_line
 from refold.text.failures import find_error_line, looks_failed
 from refold.text.json_values import iter_json_lines, parse_or_none
-from refold.text.plain import is_absolute, split_path
+from refold.text.plain import is_absolute, split_path, terms
 
 LONGEST_COMMAND = 110
 """Characters of a command."""
+LONGEST_WORDS = 160
+"""Characters of a person's words behind a decision."""
 LONGEST_OUTCOME = 100
 """Characters of what came of it."""
 LONGEST_FAILURE = 20
@@ -56,6 +59,12 @@ _EXIT_CODE = re.compile(r"\A(?:Error: )?Exit code:? -?\d{1,10}\n?")
 _FRAME = " =-*~"
 """What runners draw around a line of figures."""
 _OVERWROTE = re.compile(r"\b(?:updated|overw\w+|modified)\b")
+_REJECTED = re.compile(
+    r"\b(?i:instead of|rather than) (?:[`\"']([^`\"'\n]{2,40})[`\"']|(\w*[A-Z\d_](?:[\w./+#-]*\w)?))"
+    r"|[不别別]用 ?(\w[^，。；！？,;!?]{0,19}?) ?了|而不是 ?([A-Za-z][\w.+#-]*)"
+)
+"""What a person names as not to be used: words of a language name everything in some context, so a
+name has a capital, a digit or quotes where a language has such."""
 _ANNOUNCED = re.compile(
     r"^(?:now|next|then|let me|let's|i'll|i will|i need to|i'm going to|time to|现在|接下来|下一步|然后|让我|我来|我将)",
     re.IGNORECASE,
@@ -123,6 +132,10 @@ class State:
     """What the model announced last."""
     decisions: dict[str, float] = field(default_factory=dict)
     """Sentences that decide or explain, with their weights."""
+    recent: list[str] = field(default_factory=list)
+    """Those since the latest request."""
+    overturned: dict[str, str] = field(default_factory=dict)
+    """Those that a person took back, with the words that do."""
     notes: list[str] = field(default_factory=list)
     """Words of earlier summaries that no message holds: a model's, or a user's amendments."""
     compared: int = 0
@@ -165,12 +178,17 @@ def _is_work_on(file: tuple[str, str]) -> bool:
 
 def drop_superseded(state: State, after: Sequence[Step]) -> None:
     """Take out of *state* what steps that stay behind the summary tell anew: the todos, the outcome
-    of a check, a failure that is mended, the next step."""
+    of a check, a failure that is mended, the next step. Mark decisions that these take back."""
     later = read_state(after)
     if later.todos or any(step.effect.todos is not None for step in after):
         state.todos = ()
     if any(step.kind == "answer" for step in after):
         state.next_step = ""
+    for step in after:
+        if step.kind == "request":
+            _overturn(state, step.text, list(find_corrections(step.text)))
+        elif step.kind == "answer":
+            state.recent = []
     worked = (step for step in after if step.kind == "result" and step.outcome == "ok")
     if state.failed and any(shell.has_command(_name_of(step), state.failed) for step in worked):
         state.failed = state.error = ""
@@ -192,12 +210,43 @@ def _note_request(state: State, words: str) -> None:
     if is_fragment(latest):
         del state.requests[latest]
     state.requests[words] = state.requests.pop(words, 0) + 1
-    # A rule does not stand without what takes it back.
+    # A rule does not stand without what takes it back, nor does a decision.
+    corrections = list(find_corrections(words))
     has_rules = any(find_constraints(latest))
-    corrections = find_corrections(words) if has_rules else ()
-    for rule in (*corrections, *find_constraints(words)):
+    for rule in (*(corrections if has_rules else ()), *find_constraints(words)):
         state.constraints.pop(rule, None)
         state.constraints[rule] = None
+    _overturn(state, words, corrections)
+
+
+def _overturn(state: State, words: str, corrections: Sequence[str]) -> None:
+    """Note which decisions a person takes back: all that hold what they name as not to be used,
+    else, if they correct something, of those since the request before the one that has most words
+    of the correction. A mark that should not be there is still true: they said so next."""
+    taken_back = dict(_find_rejected(state.decisions, words))
+    if not taken_back and corrections and state.recent:
+        own = set(terms(" ".join(corrections)))
+        closest = max(state.recent[::-1], key=lambda text: len(own.intersection(terms(text))))
+        taken_back = {closest: " ".join(corrections)}
+    for decision, reason in taken_back.items():
+        state.overturned.setdefault(decision, one_line(reason, LONGEST_WORDS))
+    state.recent = []
+
+
+def _find_rejected(decisions: Iterable[str], words: str) -> Iterator[tuple[str, str]]:
+    """Yield decisions that hold what a person names as not to be used, each with what they say."""
+    is_typed = len(words) <= DOCUMENT and _REJECTED.search(words)
+    for sentence in iter_sentences(words) if is_typed else ():
+        matches = () if sentence.endswith(("?", "？")) else _REJECTED.finditer(sentence)
+        names = "|".join(re.escape(match[match.lastindex or 0]) for match in matches)
+        held = re.compile(rf"(?<![a-zA-Z0-9])(?:{names})(?![a-zA-Z0-9])", re.IGNORECASE)
+        yield from ((text, sentence) for text in decisions if names and held.search(text))
+
+
+def write_decision(state: State, decision: str) -> str:
+    """Return a decision with the words that take it back, if a person did."""
+    words = state.overturned.get(decision)
+    return f"{decision} (then the user: {words})" if words else decision
 
 
 def _note_answer(state: State, text: str, *, is_final: bool) -> None:
@@ -207,8 +256,10 @@ def _note_answer(state: State, text: str, *, is_final: bool) -> None:
         heaviest = nlargest(MOST_DECIDED, weighed)
         weighed = [pair for pair in weighed if pair in heaviest]
     for weight, sentence in weighed:
+        state.overturned.pop(sentence, None)
         state.decisions.pop(sentence, None)
         state.decisions[sentence] = weight
+        state.recent.append(sentence)
 
 
 def _find_next_step(answers: Sequence[Step]) -> str:
