@@ -327,7 +327,8 @@ def _note_action(state: State, step: Step, command: str, outcome: str) -> None:
         name = command.partition(" ")[0] or step.effect.tool
         state.looks[name] = state.looks.get(name, 0) + 1
         return
-    fields = next(iter_json_lines(parse_or_none(step.arguments) or {}), None)
+    value = parse_or_none(step.arguments)
+    fields = next(iter_json_lines(value if isinstance(value, dict) else {}), None)
     call = command or f"{step.effect.tool} {fields.text if fields else ''}".rstrip()
     call = one_line(call, LONGEST_COMMAND)
     answer = one_line(_read_answer(step), LONGEST_OUTCOME)
