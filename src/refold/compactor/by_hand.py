@@ -254,7 +254,10 @@ def find_losses(before: View, after: View) -> Losses:
 
     state = hidden.state
     names = [name for name in list_missing(hidden.names) if name not in in_summaries]
-    paths = [path for path in list_missing(state.files) if path not in in_summaries]
+    text = "\n".join(map(readable_text, before.transcript.messages))  # a path may be put together
+    paths = [
+        path for path in list_missing(state.files) if path not in in_summaries and path in text
+    ]
     paths += [name for name in names if is_path(name)]
     path_set = set(paths)
     open_work = join_states(state, read_state(read_steps(after.messages)))

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from refold.compactor.by_hand import find_losses
 from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.models.driver import drive
@@ -156,6 +157,14 @@ def test_what_was_written_again_elsewhere_is_fresh():
     read = [CODEX, user("Go."), *shell("cat src/app.ts", "x", "/work/shop/frontend")]
     for path, score in (("src/app.ts", 1.0), ("frontend/src/app.ts", 0.3)):
         assert Freshness()(View.of([*read, *patch(path, "x", "y")]))[2] == score
+
+
+def test_no_path_vanishes_that_nobody_wrote():
+    said = [user("Go."), *call("bash", command="cd web && cat src/app.ts old.ts"), user("Thanks.")]
+    before = View.of(said)
+    after = before.apply_valid([before.fold(0, max(before.cuts), user("Gone."), by="all")])
+    losses = find_losses(before, after)
+    assert {*losses.paths, *losses.identifiers} == {"src/app.ts", "old.ts"}
 
 
 @pytest.mark.parametrize("arguments", [
