@@ -18,7 +18,8 @@ class FormatError(RefoldError, ValueError):
 
 
 class StoreError(RefoldError):
-    """The store could not be read or written; the message says which file and why."""
+    """The store could not be read or written; the message says which file and why, and quotes
+    nothing that is in it: the gateway logs it."""
 
 
 class ModelNotNamed(UserWarning):

@@ -39,7 +39,7 @@ from refold.summarizers.heuristic.current_files import read_files
 from refold.summarizers.heuristic.excerpts import Context, Selection, find_excerpts
 from refold.summarizers.heuristic.lexicon import BINDING, PREFERRING, STRESSING
 from refold.summarizers.heuristic.source import Step, read_steps
-from refold.summarizers.heuristic.state import read_state
+from refold.summarizers.heuristic.state import _pattern_of, read_state
 from refold.summarizers.model.accept import _heading, _heading_lines, check_quotes
 from refold.text.clip import Gap
 from refold.text.summary_wrapper import wrap_summary
@@ -85,6 +85,7 @@ MADE: dict[tuple[str, str], Callable[[], list[re.Pattern[Any]]]] = {
     ],
     ("refold.summarizers.heuristic.lexicon", "_spaced"): lambda: [cues._spaced for cues in CUES],
     ("refold.summarizers.heuristic.lexicon", "_dense"): lambda: [cues._dense for cues in CUES],
+    ("refold.summarizers.heuristic.state", "_pattern_of"): lambda: [_pattern_of(["Redis", "a.b"])],
     ("refold.summarizers.heuristic.identifiers", "_compile"): list,  # its callers are looked at
 }
 """Patterns that are made of what a function is given: of the module and the function, some such patterns."""
@@ -687,7 +688,7 @@ def test_lines_that_all_name_the_same_kind_of_thing_are_chosen_in_time_linear_in
     def fill(many: int) -> int:
         names = random.Random(many)
         lines = [f"id_{names.randrange(many)} err_{names.randrange(many)}" for _ in range(many)]
-        work = Work([Block(0, "run", "make", "\n".join(lines))])
+        work = Work([Block(0, "command", "make", "\n".join(lines))])
         excerpts = find_excerpts(work, Context([0.0], frozenset(), False, ""), 10 * many)
         selection = Selection(excerpts, work, ())
         selection.fill(3 * many)

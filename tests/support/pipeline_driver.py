@@ -111,7 +111,7 @@ class UnreliableStore(MemoryStore):
         self.calls += 1
         self.slow.wait(300)
         if self.down:
-            raise StoreError("database is locked: secret-path")
+            raise StoreError("database is locked")
 
 
 SUMMARY = "\n".join(

@@ -428,6 +428,7 @@ def test_a_store_that_is_down_stops_no_request(caplog: pytest.LogCaptureFixture)
             "StoreError",
             "anthropic",
         ) and line["at"]
+        assert line["message"] == "database is locked"
         assert not any(
             word in f"{caplog.text}{line}" for word in ("secret", "calc.py", "credential")
         )

@@ -243,6 +243,7 @@ def join_states(old: State, new: State) -> State:
             files[path] = FileState(after, file.is_committed, file.is_checked)
     return State(
         requests=requests,
+        media={**old.media, **new.media},
         is_latest_current=new.is_latest_current,
         beside=new.beside,
         constraints={**old.constraints, **new.constraints},

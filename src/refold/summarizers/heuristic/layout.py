@@ -130,7 +130,7 @@ def _cut(item: str, room: int) -> str:
 def _requests(state: State, start: int, stop: int | None) -> list[str]:
     """Return those of the requests that nothing shows beside the summary, as list items."""
     return [
-        list_item(add_count(text, times))
+        list_item(add_count(text + state.media.get(text, ""), times))
         for text, times in list(state.requests.items())[start:stop]
         if text not in state.beside
     ]

@@ -297,6 +297,8 @@ class Step(NamedTuple):
     """Of a result: does what was called still run?"""
     is_final: bool = False
     """Does the answer end a turn, no call beside it?"""
+    media: str = ""
+    """Of a request: what stands beside the words, ` [image]`."""
 
     @property
     def outcome(self) -> str:
@@ -405,7 +407,7 @@ def _read_segments(
     for segment in segments:
         if segment.voice == "person" and (words := own_words(segment)):
             waiting.action = ""
-            yield Step("request", at, words + media)
+            yield Step("request", at, words, media=media)
             media = ""
         elif segment.voice == "tool" and segment.kind not in UNQUOTED:
             text = without_terminal_codes(segment.text)

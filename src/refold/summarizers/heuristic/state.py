@@ -109,6 +109,8 @@ class State:
 
     requests: dict[str, int] = field(default_factory=dict)
     """What the person asked, word for word, and how often, in the order of the latest time."""
+    media: dict[str, str] = field(default_factory=dict)
+    """What stood beside the words of some: ` [image]`."""
     is_latest_current: bool = True
     """Is the latest of them what the model works on, nothing newer asked behind it?"""
     beside: frozenset[str] = frozenset()
@@ -149,6 +151,7 @@ def read_state(steps: Iterable[Step]) -> State:
         match step.kind:
             case "request":
                 _note_request(state, step.text)
+                state.media[step.text] = step.media
             case "call" if step.effect.todos is not None:
                 state.todos = step.effect.todos
             case "result":
@@ -238,9 +241,15 @@ def _find_rejected(decisions: Iterable[str], words: str) -> Iterator[tuple[str, 
     is_typed = len(words) <= DOCUMENT and _REJECTED.search(words)
     for sentence in iter_sentences(words) if is_typed else ():
         matches = () if sentence.endswith(("?", "？")) else _REJECTED.finditer(sentence)
-        names = "|".join(re.escape(match[match.lastindex or 0]) for match in matches)
-        held = re.compile(rf"(?<![a-zA-Z0-9])(?:{names})(?![a-zA-Z0-9])", re.IGNORECASE)
-        yield from ((text, sentence) for text in decisions if names and held.search(text))
+        if names := [match[match.lastindex or 0] for match in matches]:
+            pattern = _pattern_of(names)
+            yield from ((text, sentence) for text in decisions if pattern.search(text))
+
+
+def _pattern_of(names: Iterable[str]) -> re.Pattern[str]:
+    """Return a pattern of names that stand by themselves."""
+    any_name = "|".join(map(re.escape, names))
+    return re.compile(rf"(?<![a-zA-Z0-9])(?:{any_name})(?![a-zA-Z0-9])", re.IGNORECASE)
 
 
 def write_decision(state: State, decision: str) -> str:
