@@ -9,6 +9,9 @@ from refold.core.view import View
 from refold.messages import Media, Message, Text, ToolCall, ToolResult, user
 from refold.models.driver import drive
 from refold.summarizers.heuristic import RuleSummary
+from refold.summarizers.heuristic.earlier import read_amendments
+from refold.summarizers.heuristic.source import read_steps
+from refold.summarizers.heuristic.state import read_state
 from refold.text.json_values import iter_json_lines
 from refold.text.summary_wrapper import wrap_summary
 
@@ -162,10 +165,12 @@ def test_json_lines_hold_every_scalar(value):
 
 
 def test_an_image_beside_a_request_is_named():
-    message = Message("user", (Text("Make it look like this."), Media("image", ref="abc")))
-    assert "- Make it look like this. [image]" in summarize(
-        message, call("rebook", "ok"), user("Go.")
-    )
+    words = "Never touch src/a.py. Make it look like this."
+    said = [Message("user", (Text(words), Media("image", ref="abc"))), *call("rebook", "ok")]
+    text = summarize(said, user("Go."))
+    assert f"- [image] {words}" in text
+    assert "## Rules" not in text  # the request says it
+    assert read_amendments(text, read_state(read_steps([*said, user("Go.")]))) == []
 
 
 def test_lines_of_files_that_begin_with_a_hash_stand_as_they_are():

@@ -271,7 +271,8 @@ def read_amendments(text: str, state: State) -> list[str]:
     Excerpts and lists end at a blank line; a section that lists holds what *state* does.
     """
     words, record = split_record(text) or ("", text)
-    own = {*state.requests, *state.constraints, *state.decisions, *state.notes}
+    requests = {state.media.get(words, "") + words for words in state.requests}
+    own = {*requests, *state.constraints, *state.decisions, *state.notes}
     own |= {write_decision(state, decision) for decision in state.overturned}
     amendments = [words]
     for section in _split_sections(record):

@@ -46,6 +46,8 @@ NOT_TESTED = "not tested since"
 QUOTING = ("Current text", "Task", "Excerpts")
 """How titles of sections begin that hold nothing but what messages say."""
 _TIMES = re.compile(r" \(×([1-9]\d{0,8})\)\Z")
+_MEDIA = re.compile(r"\A(?:\[(?:image|audio|video|document)\] )++")
+"""What stands before the words of a request with media."""
 _PLAIN_PATH = re.compile(r"(?:[A-Za-z]:(?=[/\\]))?[^\s\"'{},:]+")
 _SEPARATOR = re.compile(r"[/\\]")
 
@@ -94,7 +96,8 @@ def render_state(state: State, room: int, work: float = 1.0) -> str:
             parts[title] = f"## {title}\n" + "\n".join(lines)
             room -= estimate(parts[title])
     asked = "\n".join((parts.get(earlier, ""), parts.get(latest, ""))).split("\n- ")[1:]
-    texts = [*(split_count(_text_of(item))[0] for item in asked), *state.beside]
+    words = (_MEDIA.sub("", _text_of(item), count=1) for item in asked)
+    texts = [*(split_count(text)[0] for text in words), *state.beside]
     shown = {rule for text in texts for rule in (*find_constraints(text), *find_corrections(text))}
     if other_rules := [rule for rule in rules if rule[2:] not in shown]:
         parts["Rules"] = "## Rules\n" + "\n".join(other_rules)
@@ -130,7 +133,7 @@ def _cut(item: str, room: int) -> str:
 def _requests(state: State, start: int, stop: int | None) -> list[str]:
     """Return those of the requests that nothing shows beside the summary, as list items."""
     return [
-        list_item(add_count(text + state.media.get(text, ""), times))
+        list_item(add_count(state.media.get(text, "") + text, times))
         for text, times in list(state.requests.items())[start:stop]
         if text not in state.beside
     ]

@@ -298,7 +298,7 @@ class Step(NamedTuple):
     is_final: bool = False
     """Does the answer end a turn, no call beside it?"""
     media: str = ""
-    """Of a request: what stands beside the words, ` [image]`."""
+    """Of a request: what stands beside the words, `[image] `."""
 
     @property
     def outcome(self) -> str:
@@ -360,7 +360,7 @@ def read_steps(
                     steps.append(_read_result(part, waiting, at))
                 case _:
                     pass
-        media = "".join(f" [{part.kind}]" for part in message.parts if isinstance(part, Media))
+        media = "".join(f"[{part.kind}] " for part in message.parts if isinstance(part, Media))
         steps += _read_segments(segments, waiting, at, media)
         if message.role == "assistant" and message.text.strip():
             steps += _read_answer(message, waiting, at)

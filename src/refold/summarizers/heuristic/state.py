@@ -110,7 +110,7 @@ class State:
     requests: dict[str, int] = field(default_factory=dict)
     """What the person asked, word for word, and how often, in the order of the latest time."""
     media: dict[str, str] = field(default_factory=dict)
-    """What stood beside the words of some: ` [image]`."""
+    """What stood beside the words of some: `[image] `."""
     is_latest_current: bool = True
     """Is the latest of them what the model works on, nothing newer asked behind it?"""
     beside: frozenset[str] = frozenset()
