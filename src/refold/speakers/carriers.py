@@ -76,6 +76,9 @@ _ASKS = re.compile(
     r"(?:user|human)[_-]?(?:request|query|question|message|input|prompt|task)", re.IGNORECASE
 )
 """Other tags that say that a person speaks in them."""
+TEMPLATE = "template"
+"""The kind of texts that a client puts in the place of a person's command, or behind the call of a
+skill: what they demand holds for that."""
 OF_REQUEST = frozenset({SELECTED.kind, OPENED.kind})
 """Kinds of texts that stay with the request that they came with, as long as it is the current."""
 UNQUOTED = frozenset({ASIDE.kind, OPENED.kind})
@@ -119,6 +122,11 @@ INSIDE_PREFIXES = (
 A person may begin with the same words.
 """
 
+ACTIVATED = "User activated the skill"
+"""Before the text of a skill that a person called, in one text with it (Kimi Code)."""
+EXPANDED = "<command-message>"
+"""Before a command behind which a client sends what it stands for (Claude Code). A command that the
+client runs by itself begins with its name."""
 EXIT_CODE = "<returncode>"
 """Before the elements of a command's output, whatever their names, in one text (mini-swe-agent)."""
 OUTPUT_MARKS = ("Observation:", "OBSERVATION:", "EXECUTION RESULT")
@@ -130,7 +138,7 @@ TEXT_PREFIXES = (
         PERSON,
         "User steering update:",
         "User hints:",
-        "User activated the skill",
+        ACTIVATED,
         "New task:",
         "[User message received",
     ),

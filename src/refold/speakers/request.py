@@ -15,11 +15,13 @@ from refold.core.view import View
 from refold.errors import FormatError
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from refold.speakers.carriers import (
+    EXPANDED,
     NEW_TASK,
     OF_REQUEST,
     REPORTS,
     REQUEST_HEADINGS,
     SKILL_RESULT,
+    TEMPLATE,
     TEXT_PREFIXES,
 )
 from refold.speakers.segments import (
@@ -39,6 +41,8 @@ SegmentFilter = Callable[[Segment], bool]
 CARRIERS = frozenset({QUESTION, CONTINUE})
 """What the user is made to say beside a summary."""
 PERSON_PREFIXES = tuple(words for words, carrier in TEXT_PREFIXES if carrier.voice == "person")
+STARTS = 80
+"""Characters in which a text's first words stand."""
 LABELED_SHARE = 2 / 3
 """Of the texts after a task that are a tool's answers, if no client is known."""
 
@@ -98,13 +102,34 @@ def _apply_labels(messages: Sequence[Message], labeled: Sequence[LabeledSegments
                 segment._replace(voice="tool") if _label(segment) in labels else segment
                 for segment in spoken
             )
+    _mark_templates(messages, segmented)
     return segmented
+
+
+def _mark_templates(messages: Sequence[Message], segmented: list[tuple[Segment, ...]]) -> None:
+    """Mark the texts that stand for commands: what a person seems to say right behind one."""
+    is_expanded = False
+    for at, message in enumerate(messages):
+        is_expanded = is_expanded and message.role != "assistant"
+        for place, segment in enumerate(segmented[at]):
+            if segment.text[:STARTS].lstrip().startswith(EXPANDED):
+                is_expanded = True
+            elif is_expanded and segment.voice in ("person", "tool"):  # it printed something
+                is_expanded = False
+                if _is_person(segment) and not _is_steered(segment):
+                    marked = segment._replace(kind=TEMPLATE)
+                    segmented[at] = (*segmented[at][:place], marked, *segmented[at][place + 1 :])
 
 
 def _as_skill(segment: Segment) -> Segment:
     """Return what a client sends behind a call of a skill: its text is the tool's, no person's."""
-    is_steered = segment.is_lifted or is_steering(segment.text)
-    return segment if segment.voice != "person" or is_steered else segment._replace(voice="tool")
+    if segment.voice != "person" or _is_steered(segment):
+        return segment
+    return segment._replace(voice="tool", kind=TEMPLATE)
+
+
+def _is_steered(segment: Segment) -> bool:
+    return segment.is_lifted or is_steering(segment.text)
 
 
 def _find_client_labels(

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from refold.messages import Media, Message, Opaque, Text, ToolResult
 from refold.speakers.carriers import (
+    ACTIVATED,
     ASIDE,
     EXIT_CODE,
     INSIDE_PREFIXES,
@@ -30,6 +31,7 @@ from refold.speakers.carriers import (
     SUMMARY_QUESTION,
     SUMMARY_WORDS,
     TAGS,
+    TEMPLATE,
     TEXT_PREFIXES,
     TOOL,
     Carrier,
@@ -77,7 +79,7 @@ class Segment(NamedTuple):
     part: int
     """Position of the part of the message that it is in."""
     kind: str = ""
-    """What it is about, of context and summaries."""
+    """What it is about, of context and summaries; whether it is the text of a command or skill."""
     is_whole: bool = False
     """Does it replace earlier segments of its kind?"""
     is_lifted: bool = False
@@ -142,7 +144,9 @@ def without_numbers(text: str) -> str:
 
 def _make_segment(text: str, carrier: Carrier, role: str, at: int) -> Segment:
     if carrier.voice == "person" and role == "user":
-        return Segment("person", text, at, is_sure=not SUMMARY_WORDS.search(text[:SUMMARY_CHARS]))
+        kind = TEMPLATE if text.lstrip().startswith(ACTIVATED) else ""
+        is_sure = not SUMMARY_WORDS.search(text[:SUMMARY_CHARS])
+        return Segment("person", text, at, kind, is_sure=is_sure)
     kind = carrier.kind or _kind_by_heading(text)
     whole = carrier.is_whole and (
         not text.lstrip().startswith("<environment_context>") or "<cwd>" in text

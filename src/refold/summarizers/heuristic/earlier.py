@@ -247,6 +247,8 @@ def join_states(old: State, new: State) -> State:
         is_latest_current=new.is_latest_current,
         beside=new.beside,
         constraints={**old.constraints, **new.constraints},
+        lent=new.lent,
+        ended=new.ended,
         files=files,
         checks={**old.checks, **new.checks},
         actions={**old.actions, **new.actions},
@@ -272,7 +274,7 @@ def read_amendments(text: str, state: State) -> list[str]:
     """
     words, record = split_record(text) or ("", text)
     requests = {state.media.get(words, "") + words for words in state.requests}
-    own = {*requests, *state.constraints, *state.decisions, *state.notes}
+    own = {*requests, *state.constraints, *state.ended, *state.decisions, *state.notes}
     own |= {write_decision(state, decision) for decision in state.overturned}
     amendments = [words]
     for section in _split_sections(record):

@@ -18,7 +18,7 @@ from refold.speakers import (
     segment_messages,
     view_segments,
 )
-from refold.speakers.carriers import NOTES, REPORTS, UNQUOTED
+from refold.speakers.carriers import NOTES, REPORTS, TEMPLATE, UNQUOTED
 from refold.speakers.request import Segmented
 from refold.speakers.segments import trailing_elements
 from refold.summarizers.heuristic import shell
@@ -299,6 +299,8 @@ class Step(NamedTuple):
     """Does the answer end a turn, no call beside it?"""
     media: str = ""
     """Of a request: what stands beside the words, `[image] `."""
+    is_template: bool = False
+    """Of a request or result: did a client put its text there, for a command or a skill?"""
 
     @property
     def outcome(self) -> str:
@@ -407,7 +409,8 @@ def _read_segments(
     for segment in segments:
         if segment.voice == "person" and (words := own_words(segment)):
             waiting.action = ""
-            yield Step("request", at, words, media=media)
+            is_template = segment.kind == TEMPLATE
+            yield Step("request", at, words, media=media, is_template=is_template)
             media = ""
         elif segment.voice == "tool" and segment.kind not in UNQUOTED:
             text = without_terminal_codes(segment.text)
@@ -422,7 +425,8 @@ def _read_segments(
             is_answer = bool(command) or text.lstrip().startswith(REPORTS)
             folder = waiting.folder
             effect = effect_of_command(command, folder) if is_answer else CallEffect("tool")
-            yield Step("result", at, output, effect, exit_code=read_exit_code(output))
+            code, is_template = read_exit_code(output), segment.kind == TEMPLATE
+            yield Step("result", at, output, effect, exit_code=code, is_template=is_template)
 
 
 def _read_answer(message: Message, waiting: _Open, at: int) -> Iterator[Step]:

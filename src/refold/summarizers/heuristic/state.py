@@ -116,6 +116,12 @@ class State:
     beside: frozenset[str] = frozenset()
     """Those of them that stand word for word beside the summary."""
     constraints: dict[str, None] = field(default_factory=dict)
+    lent: dict[str, None] = field(default_factory=dict)
+    """Those of a command or skill alone, which hold while its request is the current one."""
+    ended: dict[str, None] = field(default_factory=dict)
+    """Those of commands and skills that hold no longer."""
+    is_answered: bool = False
+    """Has the model ended its turn since the latest request?"""
     files: dict[str, FileState] = field(default_factory=dict)
     checks: dict[str, str] = field(default_factory=dict)
     """The outcome of each test, build or commit, the last run last."""
@@ -150,17 +156,19 @@ def read_state(steps: Iterable[Step]) -> State:
     for step in steps:
         match step.kind:
             case "request":
-                _note_request(state, step.text)
+                _note_request(state, step)
                 state.media[step.text] = step.media
             case "call" if step.effect.todos is not None:
                 state.todos = step.effect.todos
+            case "result" if step.is_template:
+                _lend_rules(state, step.text)
             case "result":
                 _note_result(state, step)
                 is_done |= step.has_effect and any(map(_is_work_on, step.effect.files))
             case "answer":
                 _note_answer(state, step.text, is_final=step.is_final)
                 answers.append(step)
-                is_done = False
+                is_done, state.is_answered = False, step.is_final
             case _:
                 pass
     state.files = _without_deleted_folders(state.files)
@@ -181,7 +189,8 @@ def _is_work_on(file: tuple[str, str]) -> bool:
 
 def drop_superseded(state: State, after: Sequence[Step]) -> None:
     """Take out of *state* what steps that stay behind the summary tell anew: the todos, the outcome
-    of a check, a failure that is mended, the next step. Mark decisions that these take back."""
+    of a check, a failure that is mended, the next step; rules of commands that are done. Mark
+    decisions that these take back."""
     later = read_state(after)
     if later.todos or any(step.effect.todos is not None for step in after):
         state.todos = ()
@@ -189,9 +198,10 @@ def drop_superseded(state: State, after: Sequence[Step]) -> None:
         state.next_step = ""
     for step in after:
         if step.kind == "request":
+            _end_commands(state)
             _overturn(state, step.text, list(find_corrections(step.text)))
         elif step.kind == "answer":
-            state.recent = []
+            state.recent, state.is_answered = [], step.is_final
     worked = (step for step in after if step.kind == "result" and step.outcome == "ok")
     if state.failed and any(shell.has_command(_name_of(step), state.failed) for step in worked):
         state.failed = state.error = ""
@@ -208,18 +218,41 @@ def _name_of(step: Step) -> str:
     return (shell.name_command(effect.command) if effect.command else "") or effect.tool
 
 
-def _note_request(state: State, words: str) -> None:
-    latest = next(reversed(state.requests), "")
+def _note_request(state: State, step: Step) -> None:
+    words, latest = step.text, next(reversed(state.requests), "")
     if is_fragment(latest):
         del state.requests[latest]
     state.requests[words] = state.requests.pop(words, 0) + 1
+    _end_commands(state)
+    if step.is_template:
+        _lend_rules(state, words)
+        state.recent = []
+        return
     # A rule does not stand without what takes it back, nor does a decision.
     corrections = list(find_corrections(words))
     has_rules = any(find_constraints(latest))
     for rule in (*(corrections if has_rules else ()), *find_constraints(words)):
+        state.lent.pop(rule, None)
         state.constraints.pop(rule, None)
         state.constraints[rule] = None
     _overturn(state, words, corrections)
+
+
+def _lend_rules(state: State, text: str) -> None:
+    """Note the rules of a command's or skill's text but for those that a person states."""
+    rules = [rule for rule in find_constraints(text) if rule not in state.constraints]
+    state.lent |= dict.fromkeys(rules)
+    state.constraints |= dict.fromkeys(rules)
+
+
+def _end_commands(state: State) -> None:
+    """Take out the rules of commands, of which the model has ended the turn, at a request."""
+    if state.is_answered:
+        state.ended |= state.lent
+        for rule in state.lent:
+            del state.constraints[rule]
+        state.lent = {}
+    state.is_answered = False
 
 
 def _overturn(state: State, words: str, corrections: Sequence[str]) -> None:

@@ -1,0 +1,125 @@
+"""What a command or a skill demands holds while the person's request for it is the current one."""
+
+import pytest
+
+from refold.core.view import View
+from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.models.driver import drive
+from refold.speakers import has_person, segment_messages
+from refold.summarizers.heuristic import RuleSummary, read_material
+from refold.summarizers.heuristic.source import read_source
+from refold.text.summary_wrapper import wrap_summary
+from tests.support.summaries import collect
+
+REVIEW = (
+    "# Review\n\nReview the changes of this branch.\n\n## Rules\n"
+    "- Never comment on formatting.\n- You must quote each line that you criticise.\n\n"
+    + "Look at names, at errors, at tests, and at what others will read first. "
+    * 60
+)
+REVIEW_ZH = (
+    "# 代码评审\n\n评审当前分支的改动。\n\n要求：\n- 不要评论代码格式\n- 必须引用被批评的代码行\n\n"
+    + "请关注命名、错误处理和测试。" * 200
+)
+MARK = "<command-message>{0} is running…</command-message>\n<command-name>/{0}</command-name>"
+ARGUMENTS = "\n<command-args>only src/</command-args>"
+
+
+def says(text):
+    return Message("assistant", (Text(text),))
+
+
+def expand(template, way, arguments=""):
+    """The messages in which clients send a command's text."""
+    mark = MARK.format("review") + arguments
+    match way:
+        case "parts":
+            return [Message("user", (Text(mark), Text(template)))]
+        case "messages":
+            return [user(mark), user(template)]
+        case "skill prefix":
+            return [
+                user(
+                    f"User activated the skill review\n<skill-loaded>\n{template}\n</skill-loaded>"
+                )
+            ]
+        case _:
+            call = Message("assistant", (ToolCall("s1", "Skill", '{"skill": "review"}'),))
+            launched = ToolResult("s1", (Text("Launching skill: review"),))
+            return [user("Review it, please."), call, Message("user", (launched,)), user(template)]
+
+
+def looks(number):
+    return [
+        Message("assistant", (ToolCall(f"c{number}", "bash", '{"command": "git diff"}'),)),
+        Message("tool", (ToolResult(f"c{number}", (Text("+x = 1"),)),)),
+    ]
+
+
+WAYS = ["parts", "messages", "skill prefix", "skill call"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("template", "rules"), [
+    (REVIEW, ["Never comment on formatting.", "You must quote each line that you criticise."]),
+    (REVIEW_ZH, ["不要评论代码格式", "必须引用被批评的代码行"]),
+])  # fmt: skip
+def test_rules_of_a_command_hold_until_something_else_is_asked(way, template, rules):
+    def stand(messages):
+        constraints = "\n".join(collect(messages).constraints)
+        return [rule in constraints for rule in rules]
+
+    before = [user("Never push to main. 不要推送。"), says("OK.")]
+    running = [*before, *expand(template, way), *looks(1)]
+    assert stand(running) == [True, True]
+    assert stand([*running, user("Also look at docs/."), *looks(2)]) == [True, True]
+    done = [*running, says("Three remarks.")]
+    assert stand(done) == [True, True], "nothing newer is asked"
+    later = [*done, user("Thanks. Now mend the first.")]
+    assert stand(later) == [False, False]
+    assert list(collect(later).constraints)[:2] == ["Never push to main.", "不要推送。"]
+    again = [*later, says("Done."), *expand(template, way), *looks(3)]
+    assert stand(again) == [True, True]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_rules_of_a_command_that_is_done_are_not_in_a_later_summary(way):
+    said = [user("Never push to main."), says("OK."), *expand(REVIEW, way), *looks(1)]
+    view = View.of([*said, says("Three remarks."), user("Mend the first."), *looks(2)])
+    for stop in (len(said), len(said) + 2):
+        state = read_material(read_source(view, 0, stop)).state
+        assert list(state.constraints) == ["Never push to main."]
+    early = View.of([*said, *looks(3)])
+    summary = drive(RuleSummary()(early, 0, len(said), 1_500)).text
+    later = early.apply(early.fold(0, len(said), wrap_summary(summary)))
+    later = later.extend([says("Three remarks."), user("Mend the first."), *looks(4)])
+    text = drive(RuleSummary()(later, 0, len(said) + 4, 3_000)).text
+    assert "\n## Rules" not in text and "\n## Notes" not in text
+
+
+def test_what_the_person_says_too_stands_when_the_command_is_done():
+    rule = "Never comment on formatting."
+    asked = expand(f"Review it. {rule} You must quote lines.", "parts")
+    for order in ([user(rule), *asked], [*asked, user(rule)]):
+        said = [*order, says("Three remarks."), user("Mend the first.")]
+        assert list(collect(said).constraints) == [rule]
+
+
+@pytest.mark.parametrize("way", ["parts", "messages"])
+def test_a_commands_text_is_part_of_the_current_request(way):
+    """It stays word for word, as what the person typed behind the command does."""
+    said = expand(REVIEW, way, ARGUMENTS)
+    assert all(map(has_person, segment_messages(said)))
+    assert list(collect(said).requests) == ["only src/", REVIEW.strip()]
+
+
+@pytest.mark.parametrize("between", [
+    [user("<local-command-stdout>Set model to opus</local-command-stdout>")],
+    [says("I did.")],
+])  # fmt: skip
+def test_what_follows_a_command_without_a_text_is_the_persons(between):
+    said = [user(MARK.format("model")), *between, user("Never push to main."), says("OK.")]
+    assert list(collect([*said, user("Go on.")]).constraints) == ["Never push to main."]
+    clear = "<command-name>/clear</command-name>\n<command-message>clear</command-message>"
+    said = [user(clear), user("Never push to main."), says("OK."), user("Go on.")]
+    assert list(collect(said).constraints) == ["Never push to main."]
