@@ -45,7 +45,7 @@ from refold.gateway.api.lookup import (
 )
 from refold.gateway.api.page_types import Pin, RestoreAnswer
 from refold.gateway.api.previews import choose_parts, make_pending
-from refold.gateway.conversations.conversations import Conversation
+from refold.gateway.conversations.conversations import Conversation, count_unedited
 from refold.gateway.conversations.persistence import find_result_edits, save_edits
 from refold.gateway.conversations.stores import hash_parts
 from refold.gateway.ledger.accounting import (
@@ -391,7 +391,7 @@ def report_usage(context: ApiContext, arguments: ReportUsageArguments) -> Report
     call = BilledCall(
         context.pipeline.settings.clock(),
         incoming,
-        Outgoing(b"", edits, view.tokens_unedited, view.tokens, model=model),
+        Outgoing(b"", edits, count_unedited(view), view.tokens, model=model),
         arguments.usage,
         tenant_of(incoming.api, incoming.credential),
         session,
@@ -403,7 +403,7 @@ def report_usage(context: ApiContext, arguments: ReportUsageArguments) -> Report
     rates = find_rates(model, context.pipeline.settings.prices)
     return ReportUsageAnswer(
         session,
-        view.tokens_unedited,
+        count_unedited(view),
         view.tokens,
         tokens.input,
         tokens.output,
