@@ -369,14 +369,18 @@ def _note_action(state: State, step: Step, command: str, outcome: str) -> None:
         name = command.partition(" ")[0] or step.effect.tool
         state.looks[name] = state.looks.get(name, 0) + 1
         return
-    value = parse_or_none(step.arguments)
-    fields = next(iter_json_lines(value if isinstance(value, dict) else {}), None)
-    call = command or f"{step.effect.tool} {fields.text if fields else ''}".rstrip()
-    call = one_line(call, LONGEST_COMMAND)
+    call = one_line(command or _write_call(step), LONGEST_COMMAND)
     answer = one_line(_read_answer(step), LONGEST_OUTCOME)
     result = ": ".join(filter(None, ("" if outcome == "ok" else outcome, answer)))
     times = state.actions.pop(call, Action("", 0)).times
     state.actions[call] = Action(result or outcome, times + 1)
+
+
+def _write_call(step: Step) -> str:
+    """Return a tool's name with its first arguments."""
+    value = parse_or_none(step.arguments)
+    fields = next(iter_json_lines(value if isinstance(value, dict) else {}), None)
+    return f"{step.effect.tool} {fields.text if fields else ''}".rstrip()
 
 
 def _read_answer(step: Step) -> str:
