@@ -642,7 +642,14 @@ def test_folders_are_deleted_in_time_linear_in_their_number() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["git add x{}.py", "git checkout x{}.py", "git stash", "git pull"]
+    "command",
+    [
+        "git add x{}.py",
+        "git checkout x{}.py",
+        "git stash",
+        "git pull",
+        "git add *.py && git commit -m x",
+    ],
 )
 def test_what_git_does_is_noted_in_time_linear_in_its_commands(command: str) -> None:
     """8,000 of them after as many files took two minutes."""

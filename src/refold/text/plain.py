@@ -120,6 +120,8 @@ def call_gist(call: ToolCall, size: int = 60) -> str:
     return line if len(line) <= size else head(line, size - 1).rstrip() + "…"
 
 
+DEEPEST = 100
+"""Folders of a path that are looked at."""
 _ABSOLUTE = re.compile(r"/|\\\\|[A-Za-z]:[/\\]")
 
 
@@ -132,6 +134,24 @@ def split_path(path: str) -> tuple[str, str]:
     """Return the folder of a path, with the separator that ends it, and the name in it."""
     start = max(path.rfind("/"), path.rfind("\\")) + 1
     return path[:start], path[start:]
+
+
+def folders_of(path: str) -> Iterator[str]:
+    """Yield the folders that a path is in, the innermost first, at most `DEEPEST`."""
+    for _ in range(DEEPEST):
+        path = path.rstrip("/").rpartition("/")[0]
+        if not path:
+            return
+        yield path
+
+
+def iter_ends(path: str) -> Iterator[str]:
+    """Yield a path, and what of it stands behind its first folders, at most `DEEPEST`."""
+    for _ in range(DEEPEST):
+        yield path
+        path = path.partition("/")[2]
+        if not path:
+            return
 
 
 def call_title(call: ToolCall) -> str:

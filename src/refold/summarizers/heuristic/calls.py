@@ -4,6 +4,7 @@ and what a model writes as text instead of calling a tool."""
 import json
 import re
 from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -11,9 +12,12 @@ from refold.messages import ToolCall
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.identifiers import SESSION, Place
 from refold.text.json_values import parse_or_none
+from refold.text.plain import folders_of, is_absolute, iter_ends
 
 MAX_ARGUMENTS = 400_000
 """Characters of a call's arguments that are parsed."""
+MAX_OUTPUT = 100_000
+"""Characters of what git prints of a commit that are read."""
 
 _PATH_KEYS = (
     "file_path",
@@ -34,6 +38,19 @@ RANGE = re.compile(r":(\d{1,7})(?:-\d{1,7})?\Z")
 _VENDORED = re.compile(
     r"(?:^|[/\\])(?:node_modules|site-packages|vendor|dist|build|target|\.venv)[/\\]"
 )
+_IGNORED = re.compile(
+    r"(?:^|[/\\])(?:node_modules|site-packages|\.?venv|__pycache__|\.next|dist|build|target|coverage"
+    r"|\.env(?:\.local)?|\.DS_Store|[^/\\]*\.(?:log|pyc))(?:[/\\]|$)"
+)
+"""Files that repositories hardly ever have."""
+_REFUSED = re.compile(
+    r"^(?:fatal: |error: (?:pathspec|Your local)|No local changes|.{0,99}(?:not permitted|denied)$)",
+    re.MULTILINE,
+)
+"""What is said if git leaves files as they are."""
+_COUNTED = re.compile(r"^ (\d{1,6}) files? changed\b", re.MULTILINE)
+_NAMED = re.compile(r"^ (?:create|delete) mode \d{6} (\S.{0,400})$", re.MULTILINE)
+_MOVED = re.compile(r"^ (?:rename|copy) ", re.MULTILINE)
 _AGENT = re.compile(
     r"(?:task|agent|subagent|dispatch)(?!_?(?:create|get|list|output|stop|update))", re.IGNORECASE
 )
@@ -357,6 +374,49 @@ def is_look(effect: CallEffect) -> bool:
 def is_vendored(path: str) -> bool:
     """Is this a file, or a command on one, that somebody else wrote or a program made?"""
     return bool(_VENDORED.search(path))
+
+
+def has_refused(text: str) -> bool:
+    """Does git say that it left files as they are?"""
+    return bool(_REFUSED.search(text))
+
+
+def find_committed(staged: Mapping[str, bool], text: str) -> Iterator[str]:
+    """Yield those of the *staged* files that a commit has by what it prints: it names each that is
+    new or deleted, for which *staged* has True, and counts all. If it has fewer than that, nobody
+    knows which but those that it names."""
+    text = text[:MAX_OUTPUT]
+    counts, names = _COUNTED.findall(text), _NAMED.findall(text)
+    if len(counts) != 1:
+        yield from staged
+        return
+    named = {part for name in names for part in (name, *folders_of(name))}
+    ends = {end for name in names for end in iter_ends(name)}
+    bare = ((path, path.rstrip("/")) for path in staged)
+    ours = (path for path, name in bare if name in ends or not named.isdisjoint(iter_ends(name)))
+    sure, has_moved = dict.fromkeys(ours), bool(_MOVED.search(text))  # that has names of its own
+    unlisted = [path for path, is_listed in staged.items() if has_moved or not is_listed]
+    likely = [path for path in unlisted if path not in sure]
+    yield from sure
+    yield from likely if len(sure) + len(likely) <= int(counts[0]) else ()
+
+
+def is_meant(name: str, path: str) -> bool:
+    """Does git mean the file of this name by *path*, which may be a folder's or a pattern? If only
+    one of both is absolute, they may have a common end."""
+    if "*" in path:
+        name = name if is_absolute(path) else "/".join(name.split("/")[-1 - path.count("/") :])
+        return name.count("/") == path.count("/") and fnmatchcase(name, path)
+    if is_absolute(name) == is_absolute(path):
+        return f"{name}/".startswith(f"{path.rstrip('/')}/")
+    if is_absolute(name):
+        return f"/{path.rstrip('/')}/" in f"{name}/"
+    return any(path.endswith(f"/{part}") for part in (name, *folders_of(name)))
+
+
+def is_ignored(path: str) -> bool:
+    """Is this a file or a folder that repositories hardly ever have?"""
+    return bool(_IGNORED.search(path))
 
 
 # --- edits that are written as text ---------------------------------------------------------------

@@ -16,6 +16,7 @@ from refold.summarizers.heuristic.calls import (
     PATCH_BEGINS,
     RANGE,
     Hunk,
+    has_refused,
     is_agent,
     is_vendored,
     iter_changes,
@@ -26,9 +27,8 @@ from refold.summarizers.heuristic.identifiers import UNKNOWN, find_names
 from refold.summarizers.heuristic.lexicon import find_leads
 from refold.summarizers.heuristic.shell import ALL
 from refold.summarizers.heuristic.source import Step, is_stub
-from refold.summarizers.heuristic.state import folders_of, has_refused
 from refold.text.clip import clip_scanned
-from refold.text.plain import split_path
+from refold.text.plain import folders_of, split_path
 from refold.tokens.count import estimate
 
 MOST_FILES = 6

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import dropwhile, pairwise
 
 from refold.summarizers.heuristic.identifiers import SESSION, Place
+from refold.text.plain import is_absolute
 
 MAX_COMMAND = 20_000
 """Characters of a command that are looked at."""
@@ -129,7 +130,7 @@ def _find_target(words: list[str]) -> str:
 CHANGES = frozenset({"created", "modified", "deleted"})
 ALL = "*"
 """The path that stands for all files."""
-OUTSIDE_REPOSITORIES = ("~", "/tmp/", "/var/", "/private/")  # noqa: S108 - nothing is written there
+_OUTSIDE = re.compile(r"~|/(?:tmp|var|private)/|/(?:(?:home|Users)/[^/]{1,99}|root)/\.")
 """How paths begin that are no project's."""
 
 
@@ -158,7 +159,7 @@ def file_effects(command: str, place: Place = SESSION) -> Iterator[tuple[str, st
 def _name_many(path: str, here: Place) -> str:
     """Return the file, the folder or `ALL` that a path may stand for: all of a repository are all
     that is known, but in a temporary one; of a pattern the folder."""
-    if path == ALL and not here.here.startswith(OUTSIDE_REPOSITORIES):
+    if path == ALL and not is_outside(here.here):
         return ALL
     name = here.name(path.partition("*")[0].rpartition("/")[0] or "." if "*" in path else path)
     return ALL if name == "." else name
@@ -278,18 +279,33 @@ def _effects_of_git(words: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def git_steps(command: str, place: Place = SESSION) -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield each `add` and `commit` of a command with the paths that it names, none for all."""
+    """Yield what a command at *place* does to git's index, as (step, paths), none for all: `add`,
+    `update` (what git knows already), `unstage` and `commit`. A path may be a pattern."""
     for words, here in place_commands(_without_heredocs(command[:MAX_COMMAND]), [place]):
-        match words:
-            case ["git", "add", *paths]:
-                is_named = all(path.strip("./") and path[0] not in "-:" for path in paths)
-                is_named = is_named and not any("*" in path for path in paths)
-                names = [here.name(path).rstrip("/") for path in paths]
-                yield "add", names if is_named else ()
-            case ["git", "commit", *options]:
+        bare = _without_redirects(words)
+        if bare[:1] != ["git"] or len(bare) < 2:
+            continue
+        verb, rest = bare[1], bare[2:]
+        mark = rest.index("--") if "--" in rest else len(rest)
+        options = {word for word in rest[:mark] if word.startswith("-")}
+        paths = [word for word in rest[:mark] if word not in options] + rest[mark + 1 :]
+        names = [here.name(path).rstrip("/") for path in paths]
+        names = [] if "." in names or (paths == ["."] and is_absolute(here.here)) else names
+        match verb:
+            case "add":
+                yield ("update" if options & {"-u", "--update"} else "add"), names
+            case "mv" | "rm" if "--cached" not in options:
+                yield "add", names
+            case "restore" if options & _STAGED:
+                yield "unstage", names
+            case "reset" if not options & {"--hard", "--soft", "--keep", "--merge"}:
+                yield "unstage", [here.name(path) for path in paths if path != "HEAD"]
+            case "rm":
+                yield "unstage", names
+            case "commit" if "--dry-run" not in options:
                 if any(map(_ALL.fullmatch, options)):
-                    yield "add", ()
-                yield "commit", ()
+                    yield "update", ()
+                yield "commit", [here.name(path) for path in rest[mark + 1 :]]
             case _:
                 pass
 
@@ -487,7 +503,7 @@ def _effects_of_program(words: list[str]) -> Iterator[tuple[str, str]]:
     if program in {"mv", "cp"} and len(paths) >= 2:
         yield from ((path, "deleted" if program == "mv" else "read") for path in paths[:-1])
         yield paths[-1], "created"
-    elif program in _WRITES:
+    elif program in _WRITES and "--cached" not in rest:
         yield from ((path, _WRITES[program]) for path in paths)
     elif program in {"sed", "perl", "ruby", "yq"} and any(
         word.startswith(("-i", "--in-place", "-pi")) for word in rest
@@ -505,6 +521,11 @@ def _has_name(path: str) -> bool:
 def is_interpreter(word: str) -> bool:
     """Does a word name a program that runs scripts?"""
     return bool(_INTERPRETER.fullmatch(word.rpartition("/")[2]))
+
+
+def is_outside(path: str) -> bool:
+    """Is this a path in a temporary folder, or of a program's own files at home?"""
+    return bool(_OUTSIDE.match(path))
 
 
 def has_extension(path: str) -> bool:

@@ -3,13 +3,21 @@ open."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import nlargest
 from typing import NamedTuple
 
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.blocks import DOCUMENT
-from refold.summarizers.heuristic.calls import CallEffect, Todo, is_look, read_boxes
+from refold.summarizers.heuristic.calls import (
+    Todo,
+    find_committed,
+    has_refused,
+    is_ignored,
+    is_look,
+    is_meant,
+    read_boxes,
+)
 from refold.summarizers.heuristic.lexicon import (
     find_conclusions,
     find_constraints,
@@ -22,7 +30,7 @@ from refold.summarizers.heuristic.source import RUNNING, Step, is_stub
 from refold.text.clip import clip_scanned, one_line
 from refold.text.failures import find_error_line, looks_failed
 from refold.text.json_values import iter_json_lines, parse_or_none
-from refold.text.plain import is_absolute, split_path, terms
+from refold.text.plain import folders_of, split_path, terms
 
 LONGEST_COMMAND = 110
 """Characters of a command."""
@@ -33,8 +41,6 @@ LONGEST_OUTCOME = 100
 LONGEST_FAILURE = 20
 """Changes and commands that worked, after which the work has gone on without mending the last
 failure."""
-DEEPEST = 100
-"""Folders of a path that are looked at."""
 MOST_COMPARED = 1_000_000
 """Files that paths in git's commands are compared with. After that git does nothing that counts."""
 MOST_DECIDED = 2
@@ -50,11 +56,6 @@ _MESSAGE = re.compile(r"\s-[a-z]{0,5}m\s{0,9}(['\"])((?!\$\()[^\n]*?)\1")
 """A commit's message in its command."""
 _COMMITTED = re.compile(r"^\[[^\]\n]{1,100}\s([0-9a-f]{6,40})\]\s(.*)$", re.MULTILINE)
 _RETURNS = frozenset({"restored", "stashed", "unstashed"})
-_REFUSED = re.compile(
-    r"^(?:fatal: |error: (?:pathspec|Your local)|No local changes|.{0,99}(?:not permitted|denied)$)",
-    re.MULTILINE,
-)
-"""What is said if git leaves files as they are."""
 _EXIT_CODE = re.compile(r"\A(?:Error: )?Exit code:? -?\d{1,10}\n?")
 _FRAME = " =-*~"
 """What runners draw around a line of figures."""
@@ -146,6 +147,8 @@ class State:
     """Those that a person took back, with the words that do."""
     notes: list[str] = field(default_factory=list)
     """Words of earlier summaries that no message holds: a model's, or a user's amendments."""
+    has_staged: bool = False
+    """Was anything staged since the last commit?"""
     compared: int = 0
     """Files that paths in git's commands were compared with."""
 
@@ -180,11 +183,7 @@ def read_state(steps: Iterable[Step]) -> State:
 def _is_work_on(file: tuple[str, str]) -> bool:
     """Is this a change of a project's file, rather than of a log or elsewhere?"""
     path, now = file
-    return (
-        now in shell.CHANGES
-        and not path.startswith(shell.OUTSIDE_REPOSITORIES)
-        and not path.endswith(".log")
-    )
+    return now in shell.CHANGES and not shell.is_outside(path) and not path.endswith(".log")
 
 
 def drop_superseded(state: State, after: Sequence[Step]) -> None:
@@ -347,7 +346,7 @@ def _note_result(state: State, step: Step) -> None:
             for part in filter(lambda part: has_failed(state.checks[part]), parts):
                 del state.checks[part]
     if outcome == "ok":
-        _note_git(state, effect)
+        _note_git(state, step)
     if check and outcome != RUNNING:
         for file in state.files.values():
             file.is_checked |= file.state != "read"
@@ -406,21 +405,14 @@ def _note_files(state: State, step: Step) -> None:
             continue
         before = state.files.pop(path, None)
         after = state_after(before.state if before else "read" if has_overwritten else None, now)
-        is_change = now != "read"
-        state.files[path] = FileState(
-            after,
-            is_committed=before is not None and before.is_committed and not is_change,
-            is_checked=before is not None and before.is_checked and not is_change,
-            is_staged=before is not None and before.is_staged and not is_change,
-            in_commit=before.in_commit if before else "",
-            in_stash=before.in_stash if before else "",
-            is_new=before.is_new if before else after == "created",
+        file, is_read = before or FileState(after, is_new=after == "created"), now == "read"
+        state.files[path] = replace(
+            file,
+            state=after,
+            is_committed=file.is_committed and is_read,
+            is_checked=file.is_checked and is_read,
+            is_staged=file.is_staged and is_read,
         )
-
-
-def has_refused(text: str) -> bool:
-    """Does git say that it left files as they are?"""
-    return bool(_REFUSED.search(text))
 
 
 def _note_return(state: State, path: str, now: str) -> None:
@@ -450,23 +442,11 @@ def _find_files(state: State, path: str) -> list[str]:
     if state.compared > MOST_COMPARED:
         return []
     changed = [name for name, file in state.files.items() if file.state != "read"]
-    inside = [
-        name for name in changed if not name.startswith(shell.OUTSIDE_REPOSITORIES)
-    ] or changed
-    end = split_path(path.rstrip("/"))[1]
+    inside = [name for name in changed if not shell.is_outside(name)] or changed
+    end = "" if "*" in path else split_path(path.rstrip("/"))[1]
     return (
-        inside if path == ALL else [name for name in inside if end in name and _is_in(name, path)]
+        inside if path == ALL else [name for name in inside if end in name and is_meant(name, path)]
     )
-
-
-def _is_in(name: str, path: str) -> bool:
-    """Is this the name of a file at *path* or in that folder? If only one of both is absolute, they
-    may have a common end."""
-    if is_absolute(name) == is_absolute(path):
-        return f"{name}/".startswith(f"{path.rstrip('/')}/")
-    if is_absolute(name):
-        return f"/{path.rstrip('/')}/" in f"{name}/"
-    return any(path.endswith(f"/{part}") for part in (name, *folders_of(name)))
 
 
 def _without_deleted_folders(files: dict[str, FileState]) -> dict[str, FileState]:
@@ -480,28 +460,51 @@ def _without_deleted_folders(files: dict[str, FileState]) -> dict[str, FileState
     return dict(reversed(remaining))
 
 
-def folders_of(path: str) -> Iterator[str]:
-    """Yield the folders that a path is in, the innermost first, at most `DEEPEST`."""
-    for _ in range(DEEPEST):
-        path = path.rstrip("/").rpartition("/")[0]
-        if not path:
-            return
-        yield path
+def _note_git(state: State, step: Step) -> None:
+    """Mark the changed files that a command stages, and those that it commits: all if nothing was
+    staged since the last commit, but for those that are usually ignored."""
+    git_steps = list(shell.git_steps(step.effect.command, step.effect.place))
+    is_single = sum(verb == "commit" for verb, _ in git_steps) == 1
+    for verb, names in git_steps:
+        if verb in {"unstage", "commit"} and not state.has_staged:
+            _stage(state, [], with_new=True)
+        state.has_staged = verb != "commit"
+        match verb:
+            case "add" | "update":
+                _stage(state, names, with_new=verb == "add")
+            case "unstage":
+                for file in _find_open(state, names).values():
+                    file.is_staged = False
+            case _:
+                files = _find_open(state, names)
+                staged = {path: file for path, file in files.items() if file.is_staged or names}
+                listed = {path: _is_listed(file) for path, file in staged.items()}
+                for path in find_committed(listed, step.text if is_single else ""):
+                    staged[path].is_committed, staged[path].is_new = True, False
+                    staged[path].in_commit = staged[path].state.replace("deleted", "")
+                for file in staged.values():  # git never had what it does not name
+                    file.is_new |= file.state == "deleted" and not file.is_committed
+                for file in files.values():
+                    file.is_staged = False
 
 
-def _note_git(state: State, effect: CallEffect) -> None:
-    """Mark the changed files that a command stages, and those that it commits: all if none is known
-    to be staged. Beside a project's files those in temporary folders and at home are neither."""
-    for step, names in shell.git_steps(effect.command, effect.place):
-        paths = [path for name in names or [ALL] for path in _find_files(state, name)]
-        files = [file for path in paths if (file := state.files[path]).is_changed]
-        if step == "add":
-            for file in files:
-                file.is_staged = True
-        else:
-            for file in [file for file in files if file.is_staged] or files:
-                file.is_committed, file.is_staged, file.is_new = True, False, False
-                file.in_commit = file.state.replace("deleted", "")
+def _is_listed(file: FileState) -> bool:
+    """Does git name this file when it commits it?"""
+    return file.is_new or file.state == "deleted"
+
+
+def _find_open(state: State, names: Sequence[str]) -> dict[str, FileState]:
+    """Return the files by these names, all if there are none, that the next commit waits for."""
+    paths = [path for name in names or [ALL] for path in _find_files(state, name)]
+    files = {path: state.files[path] for path in paths}
+    return {path: file for path, file in files.items() if file.is_changed and not file.is_committed}
+
+
+def _stage(state: State, names: Sequence[str], *, with_new: bool) -> None:
+    """Stage the files by these names, or all that repositories usually have."""
+    for path, file in _find_open(state, names).items():
+        if (with_new or not file.is_new) and (names or not is_ignored(path)):
+            file.is_staged = True
 
 
 def has_failed(outcome: str) -> bool:

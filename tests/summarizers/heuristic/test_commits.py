@@ -1,0 +1,159 @@
+"""What a commit has, as far as its command and what it prints say."""
+
+import json
+
+import pytest
+
+from refold.messages import Message, Text, ToolCall, ToolResult
+from refold.summarizers.heuristic.shell import git_steps
+from tests.support.summaries import collect
+
+
+def call(name, result="", **arguments):
+    return [
+        Message("assistant", (ToolCall("c1", name, json.dumps(arguments)),)),
+        Message("tool", (ToolResult("c1", (Text(result),)),)),
+    ]
+
+
+def bash(command, result=""):
+    return call("bash", result, command=command)
+
+
+def write(*paths):
+    return [message for path in paths for message in call("Write", path=path, content="x")]
+
+
+def edit(*paths):
+    return [
+        message
+        for path in paths
+        for message in call("Edit", path=path, old_string="a", new_string="b")
+    ]
+
+
+def commit(command, files=None, *lines):
+    """A commit, and what git prints of it."""
+    counted = f" {files} file{'s' * (files != 1)} changed, 9 insertions(+)" if files else ""
+    return bash(command, "\n".join(("[main 1234567] A subject", counted, *lines)))
+
+
+def committed(*calls):
+    files = collect([message for said in calls for message in said]).files
+    return {path for path, file in files.items() if file.is_committed}
+
+
+@pytest.mark.parametrize(("command", "steps"), [
+    ("git add -A", [("add", [])]),
+    ("git add .", [("add", [])]),
+    ("cd web && git add .", [("add", ["web"])]),
+    ("cd /work/shop && git add .", [("add", [])]),
+    ("cd web && git add -A", [("add", [])]),
+    ("git add docs/ src/*.py -f 2>&1", [("add", ["docs", "src/*.py"])]),
+    ("git add -u && git add -u src", [("update", []), ("update", ["src"])]),
+    ("git -C web add -- a.ts", [("add", ["web/a.ts"])]),
+    ("git rm old.py && git mv a.py b.py", [("add", ["old.py"]), ("add", ["a.py", "b.py"])]),
+    ("git rm --cached a.pyc", [("unstage", ["a.pyc"])]),
+    ("git restore --staged a.py && git reset HEAD b.py && git reset", [("unstage", ["a.py"]), ("unstage", ["b.py"]), ("unstage", [])]),
+    ("git reset --hard && git reset --soft HEAD~1", []),
+    ("git commit -am x", [("update", ()), ("commit", [])]),
+    ("git commit -m 'add -A' -- a.py", [("commit", ["a.py"])]),
+    ("git commit --dry-run", []),
+    ("git status && git log -- a.py", []),
+])  # fmt: skip
+def test_what_git_does_to_its_index(command, steps):
+    assert [(verb, names) for verb, names in git_steps(command)] == steps
+
+
+def test_a_commit_has_what_was_added_by_a_pattern():
+    changed = edit(
+        "opk/slicers/cura.py", "opk/slicers/deep/x.py", "opk/core/bundle.py", "docs/a.md"
+    )
+    said = commit("git add opk/slicers/*.py docs/a.md && git commit -m x")
+    assert committed(changed, said) == {"opk/slicers/cura.py", "docs/a.md"}
+    absolute = edit("/work/opk/slicers/cura.py", "/work/opk/core/bundle.py")
+    assert committed(absolute, said) == {"/work/opk/slicers/cura.py"}
+
+
+def test_a_commit_has_nothing_of_ours_if_only_other_files_were_added():
+    said = commit("git commit -m 'Lock the dependencies'", 1)
+    assert not committed(edit("src/a.ts"), bash("git add package-lock.json"), said)
+    later = commit("git commit -m x", 1)
+    assert committed(edit("src/a.ts"), bash("git add package-lock.json"), said, later) == {
+        "src/a.ts"
+    }
+
+
+def test_what_was_taken_out_of_the_index_is_in_no_commit():
+    out, said = bash("git restore --staged README.md"), commit("git commit -m x", 1)
+    assert committed(edit("a.py", "README.md"), bash("git add -A"), out, said) == {"a.py"}
+    assert committed(edit("a.py", "README.md"), out, said) == {"a.py"}
+    assert not committed(edit("a.py"), bash("git add a.py"), bash("git reset"), said)
+
+
+def test_a_commit_of_all_that_git_knows_has_no_new_files():
+    said = write("new.py"), edit("a.py"), commit("git commit -am x", 1)
+    assert committed(*said) == {"a.py"}
+    named = commit("git add new.py && git commit -m y", 1, " create mode 100644 new.py")
+    assert committed(*said, edit("new.py"), named) == {"a.py", "new.py"}
+
+
+@pytest.mark.parametrize("path", [
+    ".env", "node_modules/x/index.js", "web/dist/app.js", "run.log", "src/__pycache__/a.pyc", "/tmp/probe.py",
+    "/home/ada/.claude/plans/plan.md", "~/notes.md",
+])  # fmt: skip
+def test_what_repositories_hardly_ever_have_is_in_no_commit_of_all(path):
+    changed = edit("src/a.py", path)
+    for files in (None, 1, 9):
+        assert committed(changed, commit("git add -A && git commit -m x", files)) == {"src/a.py"}
+    if "/" not in path:
+        named = commit(f"git add -f {path} && git commit -m x")
+        assert committed(changed, named) == {path}
+
+
+def test_a_commit_of_fewer_files_has_only_those_that_it_names():
+    changed = (*write("src/new.py"), *edit("src/a.py", "src/b.py"), *bash("rm src/old.py"))
+    named = " create mode 100644 src/new.py", " delete mode 100644 src/old.py"
+    everything = {"src/new.py", "src/a.py", "src/b.py", "src/old.py"}
+    command = "git add -A && git commit -m x"
+    assert committed(changed, commit(command, 4, *named)) == everything
+    assert committed(changed, commit(command, 3, *named)) == {"src/new.py", "src/old.py"}
+    assert committed(changed, commit(command, 2)) == {"src/a.py", "src/b.py"}
+    assert committed(changed, commit(command)) == everything
+    moved = commit(command, 4, " rename src/{old.py => new.py} (100%)")
+    assert committed(changed, moved) == everything
+    twice = bash(f"{command}; git pull", "[main 1] x\n 1 file changed\n 2 files changed")
+    assert committed(changed, twice) == everything
+
+
+def test_what_a_commit_names_begins_at_the_root_of_its_repository():
+    changed = write("/work/shop/src/new.py", "/work/blog/src/draft.md")
+    said = commit("git add -A && git commit -m x", 7, " create mode 100644 src/new.py")
+    assert committed(changed, said) == {"/work/shop/src/new.py"}
+
+
+def test_a_commit_of_paths_has_only_these():
+    said = commit("git commit -m x -- src", 1)
+    assert committed(edit("src/a.py", "b.py"), said) == {"src/a.py"}
+
+
+def test_what_is_added_in_a_directory_is_of_that():
+    changed = edit("web/a.ts", "a.ts")
+    assert committed(changed, commit("cd web && git add . && git commit -m x")) == {"web/a.ts"}
+    assert committed(changed, commit("git add a.ts && git commit -m x")) == {"a.ts"}
+
+
+def test_a_name_may_be_the_end_of_that_which_git_says():
+    said = commit("git add -A && git commit -m x", 7, " delete mode 100644 agents/config/a.yaml")
+    assert committed(bash("rm config/a.yaml"), said) == {"config/a.yaml"}
+    assert committed(bash("rm -r agents/config"), said) == {"agents/config"}
+
+
+def test_what_git_takes_out_of_its_index_stays_where_it_is():
+    assert not collect(bash("git rm --cached a.pyc")).files
+
+
+def test_a_deleted_file_that_no_commit_names_is_in_no_stash():
+    said = commit("git add -A && git commit -m x", 1)
+    files = collect([*bash("rm graph.json"), *edit("a.py"), *said, *bash("git stash")]).files
+    assert files["graph.json"].state == "deleted" and not files["graph.json"].is_committed
