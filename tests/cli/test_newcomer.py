@@ -205,6 +205,9 @@ def test_what_was_hidden_of_one_message(compacted):
     shown = compacted("diff", SESSIONS[0], "--message", "11").out
     assert "summary by rules" in shown
     assert SENTENCE not in compacted("view", SESSIONS[0], "--message", "30").out.split("\n")[0]
+    (item,) = compacted("view", SESSIONS[0], "--message", "11", "--json").json["sessions"][0]["items"]
+    assert item["start"] <= 11 < item["stop"]
+    assert item["edit"]
 
 
 def test_bring_back_a_file(compacted):

@@ -134,8 +134,8 @@ def hits(edited: EditedSession, hits: Sequence[Hit], limit: int) -> Document:
     return {**session(edited), "hits": shown, "has_more": len(hits) > limit}
 
 
-def view(edited: EditedSession) -> Document:
-    """Return the answer of `refold view` for one session."""
+def view(edited: EditedSession, only: int | None = None) -> Document:
+    """Return the answer of `refold view` for one session, or for the message at *only*."""
     items = [
         {
             "start": item.start,
@@ -145,6 +145,7 @@ def view(edited: EditedSession) -> Document:
             "shown": [_message(message) for message in item.messages],
         }
         for item in edited.view.iter_items()
+        if only is None or item.start <= only < item.stop
     ]
     return {**session(edited), "tokens": edited.view.tokens, "items": items}
 

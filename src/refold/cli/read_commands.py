@@ -146,7 +146,8 @@ def _show(
         if only is not None:
             _check_message(only, sessions := list(sessions))
         shown = read_output.show_views(sessions, diff, lines, only, inputs.request)
-        inputs.print_answer(map(json_output.view, sessions), shown, paged=True)
+        documents = (json_output.view(edited, only) for edited in sessions)
+        inputs.print_answer(documents, shown, paged=True)
         return
     check_output(html, inputs, "--html")
     protect_edits(html, [edited := inputs.single_session()])

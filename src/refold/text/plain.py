@@ -160,9 +160,10 @@ def call_title(call: ToolCall) -> str:
 
 
 def _subjects(call: ToolCall) -> Iterator[str]:
-    arguments = arguments_of(call)
+    value = parse_or_text(call.arguments)
+    arguments, text = (value, ()) if isinstance(value, dict) else ({}, (call.arguments,))
     preferred = (arguments[key] for key in SUBJECTS if key in arguments)
-    for value in chain(preferred, arguments.values(), () if arguments else (call.arguments,)):
+    for value in chain(preferred, arguments.values(), text):
         if isinstance(value, str) and value.strip():
             yield value[:1_000]
         elif isinstance(value, list) and value and all(isinstance(word, str) for word in value):

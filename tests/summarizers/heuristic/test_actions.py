@@ -13,6 +13,7 @@ from refold.summarizers.heuristic.earlier import read_amendments
 from refold.summarizers.heuristic.source import read_steps
 from refold.summarizers.heuristic.state import read_state
 from refold.text.json_values import iter_json_lines
+from refold.text.plain import call_title
 from refold.text.summary_wrapper import wrap_summary
 
 
@@ -178,3 +179,8 @@ def test_lines_of_files_that_begin_with_a_hash_stand_as_they_are():
     numbered = "\n".join(f"{n:6d}\t{line}" for n, line in enumerate(lines, 1))
     text = summarize(user("Go."), call("Read", numbered, file_path="/r/a.sh"))
     assert "\n#!/bin/sh\n# def update():\n#   pass\n ## Install\n" in text
+
+
+def test_a_call_without_arguments_is_headed_by_its_name_alone():
+    assert call_title(ToolCall("call_1", "next_ticket", "{}")) == "next_ticket"
+    assert call_title(ToolCall("call_1", "wait", "a word")) == "wait a word"
