@@ -32,6 +32,7 @@ from refold.presets.koog import (
 )
 from refold.rules.openai_chat import RULES
 from refold.rules.rule import Rules
+from refold.speakers.request import is_request
 from refold.strategies import WholeHistory as CoreWholeHistory
 from refold.testing import ScriptedModel, transcripts
 from refold.text.summary_wrapper import CONTINUE, summary_in
@@ -309,6 +310,17 @@ def test_a_request_that_waits_stays():
     waiting = [*TASK, user("And now the docs.")]
     history, _, _ = run(replaced(waiting, tldr("x")))
     assert history[-1] is waiting[-1]
+
+
+@pytest.mark.parametrize(("strategy", "answer"), STRATEGIES, ids=lambda value: type(value).__name__)
+def test_a_blank_message_is_no_first_request(strategy, answer):
+    """C3-1: what a person says first stays, however many messages without words came before it."""
+    blank, request = user(" \n"), user("Mend the build.")
+    history = [SYSTEM, blank, assistant("Yes?"), request, *TASK[2:], user("And now the docs.")]
+    left, _, _ = run(replaced(history, *[answer] * 9, strategy=strategy))
+    assert left[:2] == [SYSTEM, request]
+    assert left[-1] == history[-1]
+    assert blank not in left
 
 
 # --- sessions -------------------------------------------------------------------------------------
@@ -637,6 +649,11 @@ def one_result_each(messages):
             yield Message(message.role, rest)
 
 
+def first_request(messages):
+    """What a person says first; a blank message says nothing."""
+    return next(filter(is_request, messages), None)
+
+
 @given(
     transcripts(),
     st.sampled_from([*STRATEGIES, (MyCustomCompressionStrategy(), "")]),
@@ -650,7 +667,8 @@ def test_whatever_the_history_what_is_left_is_valid(messages, chosen, head):
         left, _, _ = run(replaced(history, *[answer] * 60, strategy=strategy))
         assert valid(left)
         assert left[:head] == history[:head]
-        assert left[head] == history[head]
+        assert left[head] == history[head] or not is_request(history[head])
+        assert first_request(history) in [None, *left]
         if history[-1].role != "assistant" or history[-1].calls:
             assert left[-1] == history[-1]
         assert left == history or left[-1].role != "assistant" or left[-1].calls
