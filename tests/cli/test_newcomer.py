@@ -115,6 +115,12 @@ def edit_of(text: str) -> str:
     return text.partition("edit ")[2].split()[0]
 
 
+def send(served, body):
+    """Send a request; on a busy machine the five seconds that httpx waits were once too few."""
+    answer = httpx.post(f"{served.url}/v1/chat/completions", json=body, timeout=60)
+    answer.raise_for_status()
+
+
 def test_which_session_cost_most_since_yesterday(commands):
     rows = commands("--since", "48h", "--sort", "cost").out.splitlines()
     assert rows[1].startswith(SESSIONS[0])
@@ -133,7 +139,7 @@ def test_what_did_it_hide_in_a_request(commands, tmp_path):
         with Serving(create_gateway(config)) as served:
             for steps in (4, 40, 60):
                 body = chat_request(steps, "local")
-                httpx.post(f"{served.url}/v1/chat/completions", json=body).raise_for_status()
+                send(served, body)
         sent = json.loads(upstream.received[-2].body)["messages"][1:]
     (session,) = list_recorded(str(store))
     out = commands("diff", session.id, "--store", store, "--request", "2").out
@@ -167,7 +173,7 @@ def test_what_was_said_beside_an_image(commands, tmp_path):
     with ScriptedProvider(answer_briefly) as upstream:
         config = replace(build_config(upstream, record="7d"), store=str(store))
         with Serving(create_gateway(config)) as served:
-            httpx.post(f"{served.url}/v1/chat/completions", json=body).raise_for_status()
+            send(served, body)
     (session,) = list_recorded(str(store))
     shown = commands("view", session.id, "--store", store, "--message", "0").out
     assert SENTENCE in shown and "▣ image image/png" in shown
@@ -188,7 +194,7 @@ def test_b13_sessions_without_messages_are_passed_over(tmp_path, monkeypatch):
         with ScriptedProvider(answer_briefly) as upstream:
             config = replace(build_config(upstream, record=record_for), store=str(store))
             with Serving(create_gateway(config)) as served:
-                httpx.post(f"{served.url}/v1/chat/completions", json=body).raise_for_status()
+                send(served, body)
     without, recorded = list_recorded(str(store))
     assert "no messages" in refold("stats", without.id).err
     assert SENTENCE in refold("view", "--last").out
@@ -205,7 +211,9 @@ def test_what_was_hidden_of_one_message(compacted):
     shown = compacted("diff", SESSIONS[0], "--message", "11").out
     assert "summary by rules" in shown
     assert SENTENCE not in compacted("view", SESSIONS[0], "--message", "30").out.split("\n")[0]
-    (item,) = compacted("view", SESSIONS[0], "--message", "11", "--json").json["sessions"][0]["items"]
+    (item,) = compacted("view", SESSIONS[0], "--message", "11", "--json").json["sessions"][0][
+        "items"
+    ]
     assert item["start"] <= 11 < item["stop"]
     assert item["edit"]
 
@@ -262,7 +270,7 @@ def test_is_it_safe_to_switch_on(commands, tmp_path, monkeypatch):
         with Serving(create_gateway(replace(config, store="refold.db"))) as served:
             for steps in (40, 41):
                 body = chat_request(steps)
-                httpx.post(f"{served.url}/v1/chat/completions", json=body).raise_for_status()
+                send(served, body)
                 assert json.loads(upstream.received[-1].body) == body
     out = commands("report").out
     assert "in shadow: nothing was changed" in out
