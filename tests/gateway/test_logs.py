@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import os
+import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -80,6 +81,26 @@ def test_a_store_that_may_not_be_written_is_named_at_the_start(caplog: pytest.Lo
     assert last["error"] == "StoreError" and "readonly database" in last["message"]
 
 
+def test_what_libraries_say_is_one_json_object_a_line_without_what_they_quote():
+    """asyncio shows the exception of a task that nobody awaits; psycopg that of a lost connection,
+    whose details hold what was to be written."""
+    program = (
+        "import asyncio, logging\n"
+        "from refold.gateway.logs import configure_logging\n"
+        "configure_logging()\n"
+        "async def fail(): raise ValueError('secret')\n"
+        "async def main():\n"
+        "    asyncio.create_task(fail())\n"
+        "    await asyncio.sleep(0)\n"
+        "asyncio.run(main())\n"
+        "logging.getLogger('psycopg').warning('error ignored: secret')\n"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stderr
+    (line,) = map(json.loads, told.splitlines())
+    assert line["event"] == "Task exception was never retrieved"
+    assert line["error"] == "ValueError" and b"secret" not in told
+
+
 def test_a_summary_that_could_not_be_prepared_is_logged_in_fields(caplog: pytest.LogCaptureFixture):
     def wish() -> None:
         raise ValueError(SECRET)
@@ -117,8 +138,8 @@ def test_a_line_for_people_says_how_a_request_went_and_nothing_that_was_said():
         int(SECRET)
     except ValueError:
         failed = logging.LogRecord(
-            "refold", logging.ERROR, __file__, 1, "it \x1b[31mfailed\n", (), sys.exc_info()
+            "refold", logging.ERROR, __file__, 1, "it \x1b[31mfailed\nsecret", (), sys.exc_info()
         )
     line = LineFormatter().format(failed)
-    assert "  error  it \ufffd[31mfailed\ufffd  error=ValueError" in line
+    assert "  error  it \ufffd[31mfailed  error=ValueError" in line
     assert SECRET not in line

@@ -34,7 +34,7 @@ class JSONFormatter(logging.Formatter):
         line: dict[str, Any] = {
             "time": at,
             "level": record.levelname.lower(),
-            "event": record.getMessage()[:500],
+            "event": _event_of(record),
         }
         return json.dumps(line | _fields_of(record), ensure_ascii=False, default=str)
 
@@ -45,13 +45,18 @@ class LineFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line. As for JSON, no message of an exception is in it."""
         fields = _fields_of(record)
-        event = record.getMessage()[:500]
+        event = _event_of(record)
         pieces = [time.strftime("%H:%M:%S", time.localtime(record.created))]
         if record.levelno >= logging.WARNING:
             pieces.append(record.levelname.lower())
         pieces += _request_pieces(fields) if event == "request" else [event]
         pieces += [f"{name}={value}" for name, value in fields.items() if value and name != "at"]
         return "".join(char if char.isprintable() else "\ufffd" for char in "  ".join(pieces))
+
+
+def _event_of(record: logging.LogRecord) -> str:
+    """Return what happened: a record's first line, since asyncio's others quote exceptions."""
+    return record.getMessage().partition("\n")[0][:500]
 
 
 def _fields_of(record: logging.LogRecord) -> dict[str, Any]:
@@ -128,7 +133,9 @@ def configure_logging(level: str = "info") -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter() if sys.stderr.isatty() else JSONFormatter())
     handler.addFilter(lambda record: record.msg != INCOMPLETE_RESPONSE)
-    for name in ("refold", "uvicorn.error"):
+    # What fails of a database is ours to tell: psycopg quotes what was to be written.
+    logging.getLogger("psycopg").setLevel(logging.CRITICAL)
+    for name in ("refold", "uvicorn.error", "asyncio"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(level.upper())

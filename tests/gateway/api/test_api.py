@@ -373,7 +373,10 @@ def test_a_preview_is_accepted_once_however_many_ask_at_once(at: ApiGateway) -> 
     assert len([row for row in rows if row["action"] == "accept"]) == 1
 
 
-def test_a_preview_that_could_not_be_accepted_waits_for_another_try(at: ApiGateway) -> None:
+def test_a_preview_that_could_not_be_accepted_waits_for_another_try(
+    at: ApiGateway, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Why it could not is in the log."""
     at.say(chat_request(10))
     name = at.post("preview", session=at.session(), to=500).json()["preview"]
     store = at.served.gateway.pipeline.store
@@ -384,6 +387,8 @@ def test_a_preview_that_could_not_be_accepted_waits_for_another_try(at: ApiGatew
 
     store.save = failing
     assert refused(at.post("accept", preview=name)) == (503, "store_failed")
+    fields = [record.fields for record in caplog.records if record.message == "operation"]
+    assert [(each["operation"], each["message"]) for each in fields] == [("accept", "full")]
     store.save = save
     assert at.post("accept", preview=name).status_code == 200
     assert refused(at.post("accept", preview=name)) == (404, "no_preview")

@@ -307,10 +307,12 @@ def test_a_large_answer_waits_until_it_is_taken() -> None:
 
 
 def test_an_answer_that_is_not_read_closes_its_connection() -> None:
+    """Nothing of it is counted as waiting for a client."""
     server = Server(OK, OK)
 
     async def work(send, client) -> None:
-        (await send()).release()
+        (reply := await send()).release()
+        assert reply.buffered_bytes and not client.buffered_bytes
         await whole(await send())
         assert server.connections == 2
 

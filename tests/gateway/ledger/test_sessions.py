@@ -133,6 +133,23 @@ def test_what_a_failing_database_did_not_take_waits(tmp_path) -> None:
     ledger.close()
 
 
+def test_sessions_are_read_while_the_database_takes_nothing(tmp_path) -> None:
+    """A full disk: what is there is listed, and what was noted waits."""
+    ledger = open_ledger(str(tmp_path / "refold.db"))
+    table = sessions(ledger)
+    table.note(conversation("s"))
+    table.save()
+    table.note(conversation("t"))
+    with ledger._database.connection("write") as connection:
+        connection.execute("PRAGMA query_only = ON")
+    assert table.find("s") is not None
+    assert table.list_latest(9, 0, is_booked_enough=True)[1] == 1
+    with ledger._database.connection("write") as connection:
+        connection.execute("PRAGMA query_only = OFF")
+    assert table.list_latest(9, 0, is_booked_enough=True)[1] == 2
+    ledger.close()
+
+
 def test_an_amended_summary_is_described_anew(ledger: Ledger) -> None:
     """It keeps its edit's id."""
     table, texts = sessions(ledger), []

@@ -97,6 +97,14 @@ def test_words_that_no_database_takes_are_no_reason_to_keep_nothing(transcripts)
     assert transcripts.titles(["s"]) == {"s": "Mend ? the build"}
 
 
+def test_what_is_written_late_is_not_the_latest(transcripts):
+    """Two processes write once a second each, whichever had the earlier request."""
+    transcripts.record(billed_call(text_messages("a", "b", "c"), when=1e6 + 2))
+    transcripts.record(billed_call(text_messages("a"), when=1e6 + 1))
+    assert kept(transcripts) == ["a", "b", "c"]
+    assert transcripts.past_calls.find("t", "s", 1e6 + 1).length == 1
+
+
 def test_only_what_is_new_is_written(transcripts):
     transcripts.record(billed_call(text_messages("a", "b")))
     first = transcripts.load("t", "s").info

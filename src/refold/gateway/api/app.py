@@ -17,6 +17,7 @@ from msgspec import to_builtins
 from msgspec.json import schema_components
 
 import refold
+from refold.errors import StoreError
 from refold.gateway.api.answers import Error
 from refold.gateway.api.arguments import Arguments, read_arguments, read_query
 from refold.gateway.api.context import ApiContext, Problem, as_problem
@@ -31,7 +32,7 @@ from refold.gateway.http.response import (
     Send,
     cancel_on_disconnect,
 )
-from refold.gateway.logs import describe_fault, log
+from refold.gateway.logs import describe_fault, error_fields, log
 from refold.gateway.messages import Headers
 from refold.gateway.settings import Limits
 
@@ -114,7 +115,7 @@ class Api:
         except ClientDisconnected:
             raise
         except Exception as error:
-            raise as_problem(error) or _log_fault(operation, error) from error
+            raise _explain(operation, error) from error
         finally:
             self._under_way -= 1
 
@@ -184,11 +185,15 @@ def _check_content_type(headers: Mapping[bytes, bytes]) -> None:
         raise Problem(415, "unsupported", "A body is application/json, not compressed.")
 
 
-def _log_fault(operation: Operation, error: Exception) -> Problem:
-    """Log the kind and the places of an error that nobody foresaw, not its words, which may quote
-    content."""
-    log("operation", logging.ERROR, operation=operation.name, fault=describe_fault(error))
-    return Problem(500, "fault", "The gateway failed.")
+def _explain(operation: Operation, error: Exception) -> Problem:
+    """Return the answer to what *operation* raised. Log why a store failed; of an error that nobody
+    foresaw the kind and the places, not its words, which may quote content."""
+    problem = as_problem(error)
+    if isinstance(error, StoreError):
+        log("operation", operation=operation.name, **error_fields(error))
+    if problem is None:
+        log("operation", logging.ERROR, operation=operation.name, fault=describe_fault(error))
+    return problem or Problem(500, "fault", "The gateway failed.")
 
 
 def _as_json(answer: Any) -> bytes:

@@ -208,11 +208,12 @@ class Connection(asyncio.BufferedProtocol):
         """Be used again after this response, or close."""
         if response is not self._response:
             return
+        self._response = None
         is_done = response.is_exhausted and response.is_reusable and self._upload is None
         if not (is_done and self.is_open):
             self.close()
             return
-        self._response, self._idle[self] = None, None
+        self._idle[self] = None
         self._idle_timer = self.loop.call_later(IDLE_SECONDS, self.close)
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ that shows the words that stand there instead.
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from threading import Lock
 from typing import NamedTuple
 
@@ -189,7 +190,7 @@ class Sessions(Tables):
 
     def find(self, session: str) -> SessionRow | None:
         """Return the session of this name. Raises `StoreError`."""
-        self.save()
+        self._save_if_possible()
         return next((SessionRow(*row) for row in self._read(_FIND, (session,))), None)
 
     def list_latest(
@@ -198,7 +199,7 @@ class Sessions(Tables):
         """Return a page of names with the times they were last seen, the latest first, and how many
         there are in all. *is_booked_enough*: also of those that are only booked. Goes through an
         index over all. Raises `StoreError`."""
-        self.save()
+        self._save_if_possible()
         every = _ALL if is_booked_enough else _REMEMBERED.replace("last_seen", "last_seen AS seen")
         page = self._read(_PAGE.format(every), (limit, offset))
         ((total,),) = self._read(_COUNT.format(every))
@@ -208,6 +209,11 @@ class Sessions(Tables):
         """Return the figures of those *sessions* that there are, by name, without tips and edits.
         Raises `StoreError`."""
         return {row[0]: SessionRow(*row) for row in self._read_by_name(_READ, sessions)}
+
+    def _save_if_possible(self) -> None:
+        """Write what was noted; a full or locked database is read as it is, and it waits."""
+        with suppress(StoreError):
+            self.save()
 
     def _row(self, conversation: Conversation, latest: LatestRequest) -> SessionRow:
         view = latest.view

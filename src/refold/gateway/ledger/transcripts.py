@@ -52,7 +52,13 @@ MIGRATIONS = (
 )
 """Tables. Step n brings them from version n to version n + 1."""
 
-_STATE = f"SELECT tip, length, began, size, title FROM refold_transcripts WHERE {_WHO}"  # noqa: S608
+_CLAIM = (
+    "INSERT INTO refold_transcripts (tenant, session, tip, length, api, model, fixed, began, "
+    "latest, until, size, title) VALUES (?, ?, '', 0, '', '', 0, ?, ?, ?, 0, '') "
+    "ON CONFLICT (tenant, session) DO UPDATE SET until = refold_transcripts.until"
+)
+"""Makes a transcript's row, or locks it: other processes that write this one wait."""
+_STATE = f"SELECT tip, length, latest, size, title FROM refold_transcripts WHERE {_WHO}"  # noqa: S608
 _TIPS = f"SELECT place, tip FROM refold_transcript_messages WHERE {_WHO} ORDER BY place"  # noqa: S608
 _DELETE_FROM = f"DELETE FROM refold_transcript_messages WHERE {_WHO} AND place >= ?"  # noqa: S608
 _INSERT_MESSAGE = (
@@ -64,9 +70,9 @@ _SIZE = (
     f"WHERE {_WHO} AND place < ?"
 )
 _DELETE = f"DELETE FROM refold_transcripts WHERE {_WHO}"  # noqa: S608
-_INSERT = (
-    "INSERT INTO refold_transcripts (tenant, session, tip, length, api, model, fixed, "
-    "began, latest, until, size, title) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_UPDATE = (
+    "UPDATE refold_transcripts SET tip = ?, length = ?, api = ?, model = ?, fixed = ?, "  # noqa: S608
+    f"latest = ?, until = ?, size = ?, title = ? WHERE {_WHO}"
 )
 _EXPIRED = "SELECT tenant, session FROM refold_transcripts WHERE until <= ?"
 _TOTAL = "SELECT COALESCE(SUM(size), 0) FROM refold_transcripts"
@@ -83,16 +89,6 @@ _BRIEFS = (
 )
 _BODY = f"SELECT body FROM refold_transcript_messages WHERE {_WHO} AND place = ?"  # noqa: S608
 _MESSAGES = f"SELECT tip, body FROM refold_transcript_messages WHERE {_WHO} ORDER BY place"  # noqa: S608
-
-
-class _Stored(NamedTuple):
-    """What a row says of a transcript (`_STATE`)."""
-
-    tip: str
-    length: int
-    began: float
-    size: int
-    title: str
 
 
 class TranscriptInfo(NamedTuple):
@@ -161,12 +157,15 @@ class Transcripts(Tables):
             return
         who, transcript = (call.tenant, call.session), call.view.transcript
         tips, messages = transcript.tips, transcript.messages
+        until = call.when + self._seconds
         with self._writing() as connection:
-            stored = [_Stored(*row) for row in self._rows(connection, _STATE, who)]
-            before = stored[0] if stored else _Stored("", 0, call.when, 0, "")
-            unchanged = self._count_unchanged(connection, who, tips, before)
-            size = before.size
-            if unchanged != before.length:
+            self._execute(connection, _CLAIM, (*who, call.when, call.when, until))
+            ((tip, length, latest, size, title),) = self._rows(connection, _STATE, who)
+            if latest > call.when:  # another process has written a later request
+                self.past_calls.write(connection, who, call, call.view)
+                return
+            unchanged = self._count_unchanged(connection, who, tips, length, tip)
+            if unchanged != length:
                 size = int(self._rows(connection, _SIZE, (*who, unchanged))[0][0])
             self._execute(connection, _DELETE_FROM, (*who, unchanged))
             rows = [
@@ -179,16 +178,14 @@ class Transcripts(Tables):
             ]
             self._execute_many(connection, _INSERT_MESSAGE, rows)
             size += sum(len(row[-1]) for row in rows)
-            self._execute(connection, _DELETE, who)
             if size > self._limits.session:
                 self._forget(connection, who)
                 return
             self.past_calls.write(connection, who, call, call.view)
             model, fixed = clean_name(call.model), call.view.profile.fixed_tokens
-            about = (tips[-1], len(messages), call.incoming.api, model, fixed)
-            times = (before.began, call.when, call.when + self._seconds)
-            title = before.title or find_title(messages)
-            self._execute(connection, _INSERT, (*who, *about, *times, size, title))
+            about = (tips[-1], len(messages), call.incoming.api, model, fixed, call.when, until)
+            title = title or find_title(messages)
+            self._execute(connection, _UPDATE, (*about, size, title, *who))
 
     def purge(self) -> int:
         """Delete what is due, if it is time to look; return how many. Raises `StoreError`."""
@@ -253,8 +250,8 @@ class Transcripts(Tables):
         return next((_load_message(body) for (body,) in rows), None)
 
     def _forget(self, connection: Any, who: tuple[str, str]) -> None:
+        self._execute(connection, _DELETE, who)  # first, as it is locked first
         self._execute(connection, _DELETE_FROM, (*who, 0))
-        self._execute(connection, _DELETE, who)
         self.past_calls.forget(connection, who)
 
     @contextmanager
@@ -269,11 +266,12 @@ class Transcripts(Tables):
                 connection.execute(text).fetchall()
 
     def _count_unchanged(
-        self, connection: Any, who: tuple[str, str], tips: Sequence[str], before: _Stored
+        self, connection: Any, who: tuple[str, str], tips: Sequence[str], length: int, last: str
     ) -> int:
-        """Return how many messages of this history are kept already."""
-        if before.length < len(tips) and tips[before.length] == before.tip:
-            return before.length
+        """Return how many messages of this history are kept already, of *length* with the tip
+        *last*."""
+        if length < len(tips) and tips[length] == last:
+            return length
         same = 0
         for place, tip in self._rows(connection, _TIPS, who):
             if place != same or place + 1 >= len(tips) or tips[place + 1] != tip:
