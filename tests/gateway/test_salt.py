@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 
 from refold.gateway import Config, Incoming, Settings, Upstream
 from refold.gateway.app import Gateway
-from refold.gateway.serve import create_gateway, read_or_create_salt, restore_salt
+from refold.gateway.serve import create_gateway, read_or_create_salt, restore_salt, run
 from refold.stores import MemoryStore
 from refold.tokens.model_table import Window
 from tests.support.agent_requests import chat_request
@@ -71,6 +72,19 @@ def test_a_salt_that_stays_empty_is_reported(tmp_path: Path) -> None:
 def test_an_unusable_directory_is_reported(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_or_create_salt(tmp_path / "gone" / "salt")
+
+
+def test_what_a_gateway_cannot_start_with_is_named_as_in_its_settings(tmp_path: Path) -> None:
+    """Not the draft of a file beside the store, nor a call of Python's."""
+    upstreams = (Upstream(name="up", url="http://127.0.0.1:9"),)
+    store = tmp_path / "gone" / "refold.db"
+    with pytest.raises(FileNotFoundError, match=f"there is no directory {store.parent}: '{store}'"):
+        run(Config(upstreams=upstreams, store=str(store), port=0))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=r"cannot listen there \(host, port\): [^()]+'") as caught:
+            run(Config(upstreams=upstreams, store=":memory:", port=port))
+    assert caught.value.filename == f"127.0.0.1:{port}"
 
 
 async def compacted(served: Gateway) -> None:

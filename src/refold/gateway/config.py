@@ -1,6 +1,5 @@
 """The settings of a gateway: in `refold.toml`, in the environment, on the command line."""
 
-import math
 import os
 import re
 import tomllib
@@ -8,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
@@ -29,6 +29,7 @@ from refold.gateway.settings import (
 )
 from refold.gateway.tenants import CREDENTIAL, HEADER, SINGLE, TenantResolver
 from refold.models import Fallback, HTTPModel
+from refold.stores import is_server
 from refold.stores.sql import MIN_SECONDS
 from refold.stores.sqlite import MEMORY
 from refold.tokens.model_table import EngineProfile, Prices, Rates, Window, find_rates
@@ -37,6 +38,7 @@ ADMIN_TOKEN = "REFOLD_ADMIN_TOKEN"  # noqa: S105 - the name of a variable
 SALT = "REFOLD_SALT"
 STORE = "REFOLD_STORE"
 """Environment variables, so that no secret has to stand in a file or a command line."""
+_HEADER_NAME = r"[\w!#$%&'*+.^`|~-]+"
 _ORIGIN = r"null|\*|[\w.+*-]+://[^/?#\s]+"
 
 
@@ -98,15 +100,21 @@ class Config:
         require_int(0, port=self.port)
         require_number(0, 65_535, port=self.port)
         require_int(1, workers=self.workers)
-        require_number(0, math.inf, hold_seconds=self.hold_seconds)
+        require_number(0, inf, hold_seconds=self.hold_seconds)
+        if not self.store or ("://" in self.store and not is_server(self.store)):
+            scheme = self.store.partition("://")[0]  # behind it may be a password
+            raise ValueError(f"store must be a file, postgresql://... or {MEMORY}, not {scheme!r}")
         named = self.tenant.removeprefix(HEADER) if self.tenant.startswith(HEADER) else ""
         if self.tenant not in (CREDENTIAL, SINGLE) and (
-            not named or named != named.strip().lower()
+            not re.fullmatch(_HEADER_NAME, named, re.ASCII) or named != named.lower()
         ):
             raise ValueError(
                 f"tenant must be {CREDENTIAL}, {SINGLE} or {HEADER}NAME in lower case, "
                 f"not {self.tenant!r}"
             )
+        for name in self.credential_headers:
+            if not re.fullmatch(_HEADER_NAME, name, re.ASCII):
+                raise ValueError(f"credential_headers: {name!r} is no name of a header")
         if self.log not in LEVELS:
             raise ValueError(f"log must be one of {', '.join(LEVELS)}, not {self.log!r}")
         for name in ("record", "retention"):
@@ -127,6 +135,8 @@ class Config:
         that others can reach while no admin token is set."""
         if not self.upstreams:
             raise ValueError("no upstream: name one with --upstream, or in refold.toml")
+        if not self.host:
+            raise ValueError("host is empty: write 127.0.0.1, or 0.0.0.0 for other machines")
         if not is_loopback(self.host) and len(self.admin_token) < 16:
             raise ValueError(
                 f"{self.host} can be reached from other machines: set {ADMIN_TOKEN} to at least 16 "
@@ -347,8 +357,9 @@ class _Table:
         try:
             return msgspec.convert(self.raw[key], kind)
         except msgspec.ValidationError as error:
-            needed = f"{_KINDS[kind]} is needed, not {self.raw[key]!r}"
-            raise self.error(key, needed) from error
+            value = self.raw[key]
+            shown = str(value).lower() if isinstance(value, bool) else repr(value)  # as TOML has it
+            raise self.error(key, f"{_KINDS[kind]} is needed, not {shown}") from error
 
 
 def _parse_toml(text: str, file: str) -> _Table:
@@ -397,7 +408,7 @@ def _read_settings(table: _Table, environment: Mapping[str, str]) -> Settings:
 
 
 def _read_rates(table: _Table) -> Rates:
-    table.guard(partial(require_number, 0, math.inf, **table.fields(Rates)))  # nan is no price
+    table.guard(partial(require_number, 0, inf, **table.fields(Rates)))  # nan is no price
     return table.build(Rates)
 
 
@@ -437,8 +448,10 @@ def _read_summaries(
         return None
     table.reject_unknown([*_SUMMARY_KEYS])
     values = table.values(_SUMMARY_KEYS)
-    if "model" not in values:
+    if not values.get("model"):
         raise table.error("", "model is missing")
+    table.guard(lambda: require_int(1, window_tokens=values.get("window_tokens", 1)))
+    table.guard(lambda: require_number(0.01, inf, timeout_seconds=values.get("timeout_seconds", 1)))
     if rates := find_rates(values["model"], prices):
         values["price"] = (rates.input, rates.output, rates.read, rates.write)
     key = _read_key(table, values.get("key_env", ""), environment)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
+from errno import ENOENT
 from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import wait
@@ -135,9 +136,7 @@ def run(config: Config, bound: socket.socket | None = None) -> None:
     if bound is not None:
         _serve(config, bound)
         return
-    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
-    address = config.host.strip("[]"), config.port
-    with ignore_hangup(), socket.create_server(address, family=family, backlog=2_048) as listening:
+    with ignore_hangup(), _listen(config) as listening:
         with remove_new_files(config.store):
             config = with_salt(config)
             first = open_checked_store(config.store)  # what is wrong with it is said once
@@ -151,6 +150,18 @@ def run(config: Config, bound: socket.socket | None = None) -> None:
             Supervisor(
                 config.workers, partial(_serve, config, listening, figures), listening.close
             ).run()
+
+
+def _listen(config: Config) -> socket.socket:
+    """Return a socket at the configured address. Raises OSError, which names it."""
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    address = config.host.strip("[]"), config.port
+    try:
+        return socket.create_server(address, family=family, backlog=2_048)
+    except OSError as error:
+        why = (error.strerror or str(error)).partition(" (while")[0]
+        words = f"cannot listen there (host, port): {why}"
+        raise OSError(error.errno, words, f"{config.host}:{config.port}") from error
 
 
 @contextmanager
@@ -366,6 +377,8 @@ def _keep_salt(
     file = file_path(address)
     if file is None:
         return None
+    if not file.parent.is_dir():
+        raise FileNotFoundError(ENOENT, f"there is no directory {file.parent}", str(file))
     path = file.with_name(f"{file.name}.salt")
     return read_or_create_salt(path, wait_seconds=wait_seconds, make=make)
 

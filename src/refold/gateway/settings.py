@@ -283,19 +283,19 @@ class Upstream:
         _check_address(self.url)
         if self.prefix and (not self.prefix.startswith("/") or self.prefix.endswith("/")):
             raise ValueError(
-                f"a prefix begins with a slash and does not end with one, and {self.prefix!r} does not"
+                f"prefix begins with a slash and does not end with one, and {self.prefix!r} does not"
             )
         if self.proxy and (
             not self.proxy.startswith("http://") or not urlsplit(self.proxy).hostname
         ):
-            raise ValueError("a proxy's address begins with http://")
+            raise ValueError("proxy begins with http://, as http://proxy.example:3128")
         if is_own_path(self.prefix):
-            raise ValueError(f"the gateway answers {self.prefix} itself")
+            raise ValueError(f"prefix: the gateway answers {self.prefix} itself")
         if unclear := next((issuer for issuer in self.issuers if issuer.strip("*") == ""), None):
             raise ValueError(f"issuers must name who issues tokens, and {unclear!r} is anybody")
         strange = [api for api in self.apis if api not in APIS]
         if strange:
-            raise ValueError(f"no API is called {strange[0]!r}; there are {', '.join(APIS)}")
+            raise ValueError(f"apis: none is called {strange[0]!r}; there are {', '.join(APIS)}")
 
     @property
     def issuer_patterns(self) -> tuple[str, ...]:
@@ -384,16 +384,15 @@ def _is_below(path: str, prefix: str) -> bool:
 
 
 def _check_address(url: str) -> None:
-    parts = urlsplit(url)
+    shown = url.rpartition("@")[2].partition("?")[0][:100]  # without what may be a secret
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        raise ValueError(f"url: {shown!r} is no address: its host or port cannot be") from error
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        shown = url.rpartition("@")[2].partition("?")[0][:100]  # without what may be a secret
-        raise ValueError(
-            f"an upstream's address begins with http:// or https://, and {shown!r} does not"
-        )
+        raise ValueError(f"url begins with http:// or https://, and {shown!r} does not")
     if parts.username is not None or parts.query or parts.fragment:
-        raise ValueError(
-            "an upstream's address holds no user, query or fragment: clients bring their own keys"
-        )
+        raise ValueError("url holds no user, query or fragment: clients bring their own keys")
     if url.split() != [url]:
-        raise ValueError("an upstream's address holds no blanks")
-    _ = parts.port  # raises ValueError for what is no port
+        raise ValueError("url holds no blanks")

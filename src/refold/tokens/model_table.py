@@ -68,9 +68,8 @@ class Window:
 
     def __post_init__(self) -> None:
         if self.context <= 0 or not 0 < self.room <= self.context:
-            raise ValueError(
-                f"a window of {self.context} tokens with an input limit of {self.input} cannot be"
-            )
+            limit = "" if self.input is None else f" with an input limit of {self.input}"
+            raise ValueError(f"a window of {self.context} tokens{limit} cannot be")
 
     @property
     def room(self) -> int:
