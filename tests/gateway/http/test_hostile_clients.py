@@ -349,6 +349,19 @@ def test_a_body_that_does_not_come_is_not_awaited_for_ever(hasty, path: bytes) -
     assert statuses(talk(gateway.port, raw, wait=60)) == [408]
 
 
+def test_a_client_that_sends_too_much_reads_why(place) -> None:
+    """Clients send all of a body before they look for an answer: a connection that was closed
+    before was reset, and agents said "connection error" and tried again."""
+    upstream, gateway = place
+    size = 30_000_000
+    with socket.create_connection(("127.0.0.1", gateway.port)) as line:
+        line.sendall(b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % size)
+        for _ in range(30):
+            line.sendall(b"x" * (size // 30))
+        assert statuses(read_rest(line)) == [413], "and it is closed then"
+    assert not upstream.received
+
+
 def test_a_client_that_reads_nothing_keeps_no_place() -> None:
     """Wherever in the answer it stops: which write is the first to wait depends on the answer's size."""
 

@@ -19,22 +19,53 @@ WRITE_BUFFER_BYTES = 32 * 1024
 """Bytes that may wait for a client to take them; while more do, no more of an answer is written."""
 _STOPPING_SECONDS = 2.0
 """Seconds that a request has to come whole once the gateway is stopping."""
+_LINGER_SECONDS = 60
+"""Seconds that a client has to finish a body that nobody reads, if some of it comes in each."""
 _VERSIONS = ("1.0", "1.1")
 
 
 class StallAbortingTransport:
     """A transport that sends what is left when it is closed, as long as the client takes some every
-    *seconds*."""
+    *seconds*. If the client *is sending* still, it waits for the end of that: a client looks for
+    its answer (413) only then, and what is closed before is reset, answer and all."""
 
-    def __init__(self, transport: Any, loop: AbstractEventLoop, seconds: float) -> None:
+    def __init__(
+        self,
+        transport: Any,
+        loop: AbstractEventLoop,
+        seconds: float,
+        is_sending: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._transport, self._loop, self._seconds = transport, loop, seconds
-        self.write, self.is_closing = transport.write, transport.is_closing
+        self.write, self._is_sending = transport.write, is_sending
+        self.is_lingering = self.has_received = False
+        """Does it wait? Closing it once more ends that. Has anything come since it looked last?"""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
+    def is_closing(self) -> bool:
+        """Is it closed, or will it be?"""
+        return self.is_lingering or bool(self._transport.is_closing())
+
     def close(self) -> None:
         """Send what is left, and close."""
+        if self._is_sending() and not self.is_closing():
+            self.is_lingering = True
+            self._transport.resume_reading()
+            self._linger(_LINGER_SECONDS)
+        else:
+            self._close()
+
+    def _linger(self, seconds: int) -> None:
+        """Look once a second whether anything comes, for at most so many *seconds*; then close."""
+        if not self.has_received or not seconds:
+            self._close()
+            return
+        self.has_received = False
+        self._loop.call_later(1.0, self._linger, seconds - 1)
+
+    def _close(self) -> None:
         self._transport.close()
         self._abort_if_stalled(before=0)
 
@@ -94,9 +125,10 @@ class LimitedProtocol(HttpToolsProtocol):
             connection.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         self._extensions = {ON_DISCONNECT: self.on_disconnect, ON_STOP: self.on_stop}
-        self.transport = StallAbortingTransport(  # type: ignore[assignment]  # but for `close`
-            transport, self.loop, self._limits.silence_seconds
+        self._outgoing = StallAbortingTransport(
+            transport, self.loop, self._limits.silence_seconds, self._is_body_unread
         )
+        self.transport = self._outgoing  # type: ignore[assignment]  # but for `close`
         self._start_head_timer()
 
     def pause_writing(self) -> None:
@@ -142,6 +174,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Read what comes. Close if much comes that is neither a whole head nor a body."""
         self._bytes_beside += len(data)
+        self._outgoing.has_received = True
         self._unset_keepalive_if_required()
         while data:
             data = self._read(data)
@@ -224,8 +257,15 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """End the request: the next that comes is a head."""
         self._bytes_beside = 0
-        if not self._is_upgrade:
+        if self._outgoing.is_lingering:
+            self._outgoing.close()
+        elif not self._is_upgrade:
             super().on_message_complete()
+
+    def _is_body_unread(self) -> bool:
+        """Does a body still come that is answered already?"""
+        cycle = self.cycle
+        return cycle is not None and cycle.more_body and cycle.response_complete
 
     def shutdown(self) -> None:
         """Give a request that has not come whole a little time for that: the gateway is
