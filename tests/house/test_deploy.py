@@ -72,12 +72,40 @@ def expressions():
             yield metric["pods"]["metric"]["name"], ""
 
 
+def test_what_alerts_ask_for_is_there_before_the_first_failure():
+    """`rate` sees no rise in a series that begins with the failure."""
+    config = Config(upstreams=(Upstream(name="up", url="http://127.0.0.1:9"),))
+    text = Gateway(config, Pipeline(config.settings, MemoryStore())).render_metrics().decode()
+    for name in (
+        'refold_failures_total{reason="store"}',
+        'refold_failures_total{reason="deadline"}',
+        'refold_http_refused_total{reason="busy"}',
+        'refold_context_errors_total{api="anthropic",result="given_up",upstream="up"}',
+        'refold_ledger_failures_total{doing="write"}',
+        "refold_ledger_lost_total",
+    ):
+        assert f"\n{name} 0\n" in text
+
+
+def test_a_database_that_hangs_is_told_of_as_one_that_fails():
+    (alert,) = [e for e, _ in expressions() if "> 0 or " in e and "failures_total{reason=" in e]
+    assert 'reason="store"' in alert and 'reason="resting"' in alert
+
+
+def test_the_balancer_leaves_session_keys_and_sizes_to_the_gateway():
+    """nginx drops headers with an underscore, and refuses uploads that the gateway takes."""
+    text = (DEPLOY / "nginx.conf").read_text()
+    assert "underscores_in_headers on;" in text and "client_max_body_size 0;" in text
+
+
 def test_every_figure_and_label_that_is_asked_for_is_exported():
     names, asked = exported(), list(expressions())
     of_prometheus = {"instance", "namespace", "pod"}
     for expression, legend in asked:
         used = CALL.findall(expression)
         assert used, expression
+        # Of nothing and a figure the sum is nothing: an alert that adds them says nothing.
+        assert not re.search(r"\)\s*\+\s*sum", expression), expression
         known = {label for name, _ in used for label in names.get(name, ())} | of_prometheus
         for name, matchers in used:
             assert name in names, f"{name} in {expression}"

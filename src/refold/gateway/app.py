@@ -23,6 +23,7 @@ from refold.gateway.http.request import ClientDisconnected, Receive, client_api,
 from refold.gateway.http.response import ON_DISCONNECT, AccessLogEntry, Caller, Send, Tracing
 from refold.gateway.logs import LOGGER, describe_fault, log
 from refold.gateway.messages import (
+    APIS,
     GatewayResponse,
     HTTPException,
     RequestHead,
@@ -31,7 +32,7 @@ from refold.gateway.messages import (
     json_response,
     provider_error,
 )
-from refold.gateway.metrics import CONTENT_TYPE, Samples, render
+from refold.gateway.metrics import CONTENT_TYPE, Counters, Samples, render
 from refold.gateway.pipeline.engines import SessionEnds
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.gateway.relay import Relay, refuse_websocket
@@ -68,6 +69,7 @@ class Gateway:
         self._api, self._peaks = api, LoadPeaks(release_memory)
         self.scrape: Callable[[], Samples] = self.read_metrics
         """What `/metrics` says: of this process, or of several."""
+        begin_counters(pipeline.counters, config)
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request, connection or lifespan."""
@@ -219,6 +221,20 @@ class Gateway:
             await self._api(scope, receive, send)
         else:
             await caller.respond(*provider_error("", 404, "There is nothing at this path."))
+
+
+def begin_counters(counters: Counters, config: Config) -> None:
+    """Begin at 0 what deploy/alerts.yml asks for: Prometheus sees no rise in a counter whose first
+    figure is that of the failure itself."""
+    for reason in ("store", "deadline", "busy", "internal"):
+        counters.add("failures", 0, reason=reason)
+    counters.add("http_refused", 0, reason="busy")
+    counters.add("ledger_lost", 0)
+    for doing in ("reckon", "record", "write", "sessions"):
+        counters.add("ledger_failures", 0, doing=doing)
+    for upstream in config.upstreams:
+        for api in upstream.apis or APIS:
+            counters.add("context_errors", 0, api=api, upstream=upstream.name, result="given_up")
 
 
 def _status(status: int, word: str) -> GatewayResponse:
