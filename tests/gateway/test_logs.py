@@ -19,6 +19,7 @@ from refold.gateway.logs import (
     JSONFormatter,
     LineFormatter,
     error_fields,
+    report_failure,
     report_ledger_failure,
 )
 from refold.gateway.metrics import Counters
@@ -99,6 +100,14 @@ def test_what_libraries_say_is_one_json_object_a_line_without_what_they_quote():
     (line,) = map(json.loads, told.splitlines())
     assert line["event"] == "Task exception was never retrieved"
     assert line["error"] == "ValueError" and b"secret" not in told
+
+
+def test_only_requests_pass_through(caplog: pytest.LogCaptureFixture):
+    """What waits for the store is tried once a second, whether there are requests or not."""
+    report_failure(Counters(), "", "store", StoreError("refold.db: cannot write"))
+    assert not lines(caplog, "passed through")
+    (line,) = lines(caplog, "what was decided is not saved yet")
+    assert line["message"] == "refold.db: cannot write"
 
 
 def test_a_summary_that_could_not_be_prepared_is_logged_in_fields(caplog: pytest.LogCaptureFixture):

@@ -170,6 +170,11 @@ class Gateway:
         except ClientDisconnected:
             caller.log_entry.client_disconnected = True
 
+    def note_refusal(self, status: int) -> None:
+        """Count and log what the server refused before it was a request."""
+        self.pipeline.counters.add("http_refused", reason=f"http_{status}")
+        log("refused", logging.INFO, status=status)
+
     def _log_request(self, entry: AccessLogEntry) -> None:
         """Write one line and one count a request."""
         add = self.pipeline.counters.add

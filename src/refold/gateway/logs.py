@@ -98,9 +98,12 @@ def describe_fault(error: BaseException) -> str:
 
 
 def report_failure(counters: Counters, api: str, reason: str, error: BaseException) -> None:
-    """Count and log a failure. An error's text may quote content or a key, so only its kind is
-    logged."""
-    log_passthrough(api, reason, **error_fields(error))
+    """Count and log a failure of a request in this *api*; without one, of what is saved after
+    requests. An error's text may quote content or a key, so only its kind is logged."""
+    if api:
+        log_passthrough(api, reason, **error_fields(error))
+    else:
+        log("what was decided is not saved yet", reason=reason, **error_fields(error))
     counters.add("failures", reason=reason)
 
 

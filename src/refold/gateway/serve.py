@@ -108,12 +108,13 @@ def create_server(config: Config, app: Application) -> uvicorn.Server:
     """Return a uvicorn server for *app*: `run()` it, or await `serve()`. It finishes streams when
     it is stopped."""
     limits = config.limits
+    note = app.note_refusal if isinstance(app, Gateway) else id
     return uvicorn.Server(
         uvicorn.Config(
             app,
             host=config.host,
             port=config.port,
-            http=create_protocol(limits),
+            http=create_protocol(limits, note),
             ws="none",
             lifespan="on",
             log_config=None,

@@ -157,6 +157,7 @@ def test_large_heads_are_refused(place) -> None:
     for head in (many, b"X: " + b"a" * 9_000 + b"\r\n"):
         answer = talk(gateway.port, b"GET /v1/models HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n")
         assert statuses(answer) == [431]
+    assert gateway.gateway.pipeline.counters.get("http_refused", reason="http_431") == 2
     assert statuses(
         talk(gateway.port, b"GET /" + b"a" * 9_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n")
     ) in ([431], [400])

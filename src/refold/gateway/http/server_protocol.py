@@ -29,17 +29,13 @@ class StallAbortingTransport:
     *seconds*. If the client *is sending* still, it waits for the end of that: a client looks for
     its answer (413) only then, and what is closed before is reset, answer and all."""
 
-    def __init__(
-        self,
-        transport: Any,
-        loop: AbstractEventLoop,
-        seconds: float,
-        is_sending: Callable[[], bool] = lambda: False,
-    ) -> None:
+    is_sending: Callable[[], bool] = staticmethod(lambda: False)
+    is_lingering = has_received = False
+    """Does it wait? Closing it once more ends that. Has anything come since it looked last?"""
+
+    def __init__(self, transport: Any, loop: AbstractEventLoop, seconds: float) -> None:
         self._transport, self._loop, self._seconds = transport, loop, seconds
-        self.write, self._is_sending = transport.write, is_sending
-        self.is_lingering = self.has_received = False
-        """Does it wait? Closing it once more ends that. Has anything come since it looked last?"""
+        self.write = transport.write
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
@@ -50,22 +46,17 @@ class StallAbortingTransport:
 
     def close(self) -> None:
         """Send what is left, and close."""
-        if self._is_sending() and not self.is_closing():
-            self.is_lingering = True
+        self.is_lingering = self.is_sending() and not self.is_closing()
+        if self.is_lingering:
             self._transport.resume_reading()
-            self._linger(_LINGER_SECONDS)
-        else:
-            self._close()
+        self._linger(_LINGER_SECONDS * self.is_lingering)
 
     def _linger(self, seconds: int) -> None:
-        """Look once a second whether anything comes, for at most so many *seconds*; then close."""
-        if not self.has_received or not seconds:
-            self._close()
+        """Close unless something came within the last second and *seconds* are left."""
+        if seconds and self.has_received:
+            self.has_received = False
+            self._loop.call_later(1.0, self._linger, seconds - 1)
             return
-        self.has_received = False
-        self._loop.call_later(1.0, self._linger, seconds - 1)
-
-    def _close(self) -> None:
         self._transport.close()
         self._abort_if_stalled(before=0)
 
@@ -99,11 +90,11 @@ class LimitedProtocol(HttpToolsProtocol):
     """
 
     _limits = Limits()
+    _note_refusal: Callable[[int], object] = staticmethod(id)  # nobody wants to know
     _head_timer: TimerHandle | None = None
     _stall_timer: TimerHandle | None = None
     _bytes_beside = 0
-    """Bytes that came since the last head or message ended and that are no body, less what honest
-    chunks need."""
+    """Bytes since the last head or message that are no body, less what honest chunks need."""
     _chunk_bytes = 0
     """Bytes of the body in this chunk."""
     _header_bytes = 0
@@ -125,8 +116,9 @@ class LimitedProtocol(HttpToolsProtocol):
             connection.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         self._extensions = {ON_DISCONNECT: self.on_disconnect, ON_STOP: self.on_stop}
-        self._outgoing = StallAbortingTransport(
-            transport, self.loop, self._limits.silence_seconds, self._is_body_unread
+        self._outgoing = StallAbortingTransport(transport, self.loop, self._limits.silence_seconds)
+        self._outgoing.is_sending = lambda: bool(
+            (cycle := self.cycle) and cycle.more_body and cycle.response_complete
         )
         self.transport = self._outgoing  # type: ignore[assignment]  # but for `close`
         self._start_head_timer()
@@ -262,11 +254,6 @@ class LimitedProtocol(HttpToolsProtocol):
         elif not self._is_upgrade:
             super().on_message_complete()
 
-    def _is_body_unread(self) -> bool:
-        """Does a body still come that is answered already?"""
-        cycle = self.cycle
-        return cycle is not None and cycle.more_body and cycle.response_complete
-
     def shutdown(self) -> None:
         """Give a request that has not come whole a little time for that: the gateway is
         stopping."""
@@ -288,6 +275,7 @@ class LimitedProtocol(HttpToolsProtocol):
         if not (self.transport.is_closing() or is_answering or self.pipeline):
             close = b"content-length: 0\r\nconnection: close\r\n\r\n"
             self.transport.write(STATUS_LINE[status] + close)
+            self._note_refusal(status)
         self.transport.close()
 
     def _start_head_timer(self) -> None:
@@ -306,6 +294,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._refuse(408)
 
 
-def create_protocol(limits: Limits) -> type[LimitedProtocol]:
-    """Return the protocol with these limits."""
-    return type("LimitedProtocol", (LimitedProtocol,), {"_limits": limits})
+def create_protocol(limits: Limits, note: Callable[[int], object] = id) -> type[LimitedProtocol]:
+    """Return the protocol with these limits. *note* gets the status of what is refused."""
+    fields = {"_limits": limits, "_note_refusal": staticmethod(note)}
+    return type("LimitedProtocol", (LimitedProtocol,), fields)
