@@ -270,6 +270,13 @@ def bombs() -> dict[str, bytes]:
     return {coding: pack(BOMB) for coding, pack in quick.items()}
 
 
+def test_broken_data_of_which_nothing_can_be_read_is_none() -> None:
+    """An error in it is counted as unread."""
+    assert decode_piece(create_decoder("gzip"), b"no gzip at all", 2**20) is None
+    half = gzip.compress(b"prompt is too long" * 99)[:-30]
+    assert decode_piece(create_decoder("gzip"), half, 2**20)
+
+
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "zstd"])
 def test_c9_no_step_of_an_answer_that_unpacks_to_200_mb_is_large(bombs, coding: str) -> None:
     """Such an answer held up every other request for 2.5 to 6 s: it was unpacked whole, on the event loop."""

@@ -8,7 +8,6 @@ import re
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -139,15 +138,17 @@ def decode_body(body: bytes, encoding: str, limit: int) -> bytes | None:
 
 def decode_piece(reader: Decoder | PlainDecoder | None, piece: bytes, limit: int) -> bytes | None:
     """Return what comes out of the next piece of a body, of broken data what came before; None if
-    that is more than *limit* bytes, or there is no *reader*."""
+    that is nothing or more than *limit* bytes, or there is no *reader*."""
     if reader is None:
         return None
     plain = bytearray()
-    with suppress(Exception):  # a broken coding is between upstream and client
+    try:
         for part in reader.feed(piece):
             plain += part
             if len(plain) > limit:
                 return None
+    except Exception:  # noqa: BLE001 - a broken coding is between upstream and client
+        return bytes(plain) or None
     return bytes(plain)
 
 

@@ -108,7 +108,7 @@ function periods(state) {
 }
 
 function totals({ totals: sums }) {
-  const missing = sums.unpriced ? ` · ${plural(sums.unpriced, "call")} without a price` : "";
+  const missing = sums.unpriced ? ` · ${plural(sums.unpriced, "call")} without usage or a price` : "";
   const parts = [
     ["Spent", money(sums.spent), `${money(sums.spent + sums.saved)} without Refold${missing}`, "Provider's usage of each call times its price, and what summaries cost."],
     ["Saved", [create("span", { class: sums.saved > 0 ? "teal" : "" }, money(sums.saved)), " ", create("small", {}, share(sums.saved, sums.spent + sums.saved))],
