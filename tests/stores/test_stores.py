@@ -6,6 +6,8 @@ import subprocess
 import sys
 from contextlib import closing, nullcontext
 from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import strategies as st
@@ -21,7 +23,7 @@ from refold.stores.sidecar import append
 from refold.stores.store import LedgerRow
 from refold.testing.store_laws import check_store
 from tests.support.at_once import save_at_once
-from tests.support.children import write_in_forked_children
+from tests.support.children import act_as_nobody, write_in_forked_children
 from tests.support.examples import examples_at_night
 from tests.support.ledger_rows import rows_of_odd_tips
 
@@ -530,6 +532,22 @@ def test_a_place_that_cannot_be_used_is_named(kind, tmp_path):
             store.save([edit(1)])
         assert str(raised.value).startswith(f"{path}: cannot ")
         assert "\n" not in str(raised.value)
+
+
+def test_a_directory_that_may_not_be_written_is_named():
+    """As on a file system that is mounted to be read."""
+    if os.geteuid() != 0:
+        pytest.skip("needs another user")
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+
+        def open_store() -> str:
+            with pytest.raises(StoreError) as raised:
+                SQLiteStore(f"{folder}/s.db")
+            return str(raised.value)
+
+        told = f"{folder}/s.db: cannot open: nothing may be written in {folder}"
+        assert act_as_nobody(open_store) == told
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from refold.gateway.ledger.entry import EntryKey, Sums, hour_of
 from refold.gateway.ledger.writer import open_ledger
 from refold.session_files import demo_session
 from refold.stores import open_store
+from tests.support.children import default_signals
 from tests.support.pages import code_blocks, read_blocks
 
 SHELL = f'refold() {{ "{sys.executable}" -W error -m refold "$@"; }}; '
@@ -126,13 +127,16 @@ def _serve_shortly(line: str, directory: Path, fixed: dict[str, str]) -> None:
     """Run a gateway at any free port, and stop it as Ctrl-C does once it answers."""
     words = [*shlex.split(line, comments=True)[1:], "--port", "0"]
     log = list[str]()
-    with subprocess.Popen(
-        [sys.executable, "-W", "error", "-m", "refold", *words],
-        cwd=directory,
-        env=environment(directory, **fixed),
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    with (
+        default_signals(),
+        subprocess.Popen(
+            [sys.executable, "-W", "error", "-m", "refold", *words],
+            cwd=directory,
+            env=environment(directory, **fixed),
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process,
+    ):
         for event in process.stderr or ():
             log.append(event)
             if "startup complete" in event:

@@ -270,6 +270,8 @@ def _reason(path: str, error: Exception) -> str:
             "its last writes are in its -wal file still, "
             "which can be read only where files may be made beside it"
         )
+    if not os.access(Path(path).parent, os.W_OK):
+        return f"nothing may be written in {Path(path).parent.absolute()}"
     return "the file cannot be opened or created"
 
 
