@@ -167,3 +167,33 @@ def test_a_model_whose_prices_alone_are_known_is_compacted_when_that_pays_and_th
     assert view.tokens < 20_000 and view.tokens_unedited > 200_000
     (record,) = caplog.records
     assert "it is compacted when that pays, but not for being nearly full" in record.getMessage()
+
+
+def test_thinking_that_goes_when_its_turn_ends_goes_in_the_process_that_compacted_it_too() -> None:
+    store, history = MemoryStore(), loop(8)
+    strategies, budget = [ClearToolResults(keep=1)], Budget(1_000, 500, progress=0, hysteresis=0)
+    compact = Compactor(strategies, budget, store)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ModelNotNamed)
+        for stop in range(3, len(history) + 1, 2):
+            compact(history[:stop])
+    history += [
+        {"role": "assistant", "content": "It is in f3.py."},
+        {"role": "user", "content": "Mend it."},
+    ]
+    assert len(thoughts(compact.show(history[:-2]).payload)) == 8
+    elsewhere = Compactor(strategies, budget, store).show(history)
+    assert compact.show(history).payload == elsewhere.payload
+    assert thoughts(elsewhere.payload) == ["sig0"]  # it stands before all that was cleared
+
+
+def test_an_answer_behind_an_answer_is_shown_alike_by_every_process() -> None:
+    """As when the model is asked to go on, after what it had said was compacted."""
+    store, model = MemoryStore(), "claude-opus-5-5"
+    strategies, budget = [Summarize(keep=1)], Budget(10_000, 500)
+    compact, history = Compactor(strategies, budget, store, model=model), loop(4)
+    history.append({"role": "assistant", "content": "It is in f3.py."})
+    assert compact.compact_now(history).edits
+    history.append(loop(1)[1])
+    elsewhere = Compactor(strategies, budget, store, model=model).show(history)
+    assert compact.show(history).payload == elsewhere.payload

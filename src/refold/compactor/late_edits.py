@@ -11,7 +11,7 @@ revert.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import chain
+from itertools import chain, takewhile
 
 from refold.core.profile import ViewItem
 from refold.core.tool_groups import first_unseen, latest_turn_start
@@ -33,7 +33,8 @@ def is_premature(
     that it is working on?
 
     What the edit shows word for word is not hidden. Once false, it is false for whatever the
-    history grows to. *find_request* returns what `find_open_request` does, once for several edits.
+    history grows to, unless the model goes on where it had ended its turn (`goes_on`).
+    *find_request* returns what `find_open_request` does, once for several edits.
     """
     end = len(messages) if end is None else end
     unread = range(max(edit.start, first_unseen(messages, end)), min(edit.stop, end))
@@ -52,6 +53,13 @@ def is_premature(
     return edit.start <= at < edit.stop and not all(
         _is_segment_shown(segment, messages[at], edit) for segment in words
     )
+
+
+def goes_on(view: View, since: int) -> bool:
+    """Does the model speak on at position *since*, behind words of its own? What had seemed to be
+    its answer may then be none."""
+    pair = view.transcript.messages[max(0, since - 1) : since + 1]
+    return len(pair) == 2 and all(message.role == "assistant" for message in pair)
 
 
 def make_premature_test(view: View) -> Callable[[Edit], bool]:
@@ -178,6 +186,21 @@ def edits_dropping_late_thinking(view: View, edits: Sequence[Edit]) -> list[Edit
         if edit.by != BY and _changes(edit, view):
             late.update(_positions_of_late_thinking(edit, messages))
     return [_strip(view, item) for item in signed if item.start in late]
+
+
+def may_drop_more_thinking(view: View, since: int) -> bool:
+    """May `edits_dropping_late_thinking` take out of *view* more than before the messages from
+    *since* on came? It may where a turn with signed thinking has ended, whose thinking had to stay
+    (AN-6), and where the model goes on behind words of its own."""
+    rules, messages, size = view.profile.rules, view.transcript.messages, len(view.transcript)
+    if not rules.binds or since >= size:
+        return False
+    if goes_on(view, since):
+        return True
+    if rules.thinking == "bound" or not any(messages[at].is_request for at in range(since, size)):
+        return False
+    earlier = (messages[at] for at in reversed(range(since)))
+    return any(map(is_signed, takewhile(lambda message: not message.is_request, earlier)))
 
 
 def edits_dropping_answer(view: View, at: int) -> list[Edit]:

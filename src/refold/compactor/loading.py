@@ -17,7 +17,12 @@ from refold.compactor.conversations import (
     copy_json,
     fingerprints,
 )
-from refold.compactor.late_edits import edits_dropping_late_thinking, make_premature_test
+from refold.compactor.late_edits import (
+    edits_dropping_late_thinking,
+    goes_on,
+    make_premature_test,
+    may_drop_more_thinking,
+)
 from refold.compactor.settings import Settings
 from refold.core.profile import Profile
 from refold.core.strategy import Strategy
@@ -59,6 +64,7 @@ def load(
         version == state.version
         and 0 <= now - state.loaded_at < RELOAD_SECONDS
         and all(map(must_wait, state.waiting))
+        and not (grown.edits and goes_on(grown, since) and any(map(must_wait, grown.edits)))
     )
     start = since if is_fresh else 0
     edits: Sequence[Edit] = ()
@@ -101,8 +107,9 @@ def _show(
 ) -> tuple[View, View]:
     """Return the view of *stored* edits, and the one with local edits too. If the stored edits are
     those of *grown*, as they were when *before* was shown, local edits are made for the messages
-    from position *since* on alone."""
-    if stored.edits != grown.edits:
+    from position *since* on alone, and no thinking comes late (`may_drop_more_thinking`)."""
+    is_late = bool(grown.edits) and may_drop_more_thinking(grown, since)
+    if is_late or stored.edits != grown.edits:
         return stored, apply_local_edits(settings, stored)
     local = make_local_edits(grown, settings.local, since)
     view = before.rebase(grown.base, grown.source).apply_valid(local)

@@ -13,6 +13,7 @@ from refold.messages import Message, Text
 from refold.scorers.scorer import Says
 from refold.stores.store import Store
 from refold.strategies import KeepImportant
+from refold.text.summary_wrapper import without_summary
 from refold.transcript import hash_message
 
 QUOTED = "To be kept in sight, word for word:"
@@ -31,7 +32,8 @@ def pin_messages(strategy: Strategy, pin: Callable[[Message], bool]) -> Strategy
 
     def spare(view: View, edit: Edit) -> Edit | None:
         hidden = view.transcript.messages[edit.start : edit.stop]
-        return None if any(map(pin, hidden)) and not any(map(pin, edit.insert)) else edit
+        beside = map(without_summary, edit.insert)  # a summary's own words stand for no message
+        return None if sum(map(pin, beside)) < sum(map(pin, hidden)) else edit
 
     return _Changed(strategy, spare)
 
