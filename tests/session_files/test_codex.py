@@ -8,6 +8,7 @@ import pytest
 
 from refold import session_files as transcripts
 from refold.errors import FormatError
+from refold.gateway.ledger.accounting import read_bill
 from refold.session_files.source import decompress_zstd
 
 CAN_UNZIP = find_spec("zstandard") is not None or sys.version_info >= (3, 14)
@@ -99,6 +100,34 @@ def test_user_messages_that_are_only_events_are_taken_from_there():
         user("second"), line("event_msg", type="user_message", message="second"), answer("two"),
     )  # fmt: skip
     assert said(session.messages) == ["\nfirst\n", "one", "second", "two"]
+
+
+def test_a_message_that_its_event_joins_otherwise_is_there_once():
+    parts = [{"type": "input_text", "text": words} for words in ("one\n", "two\n")]
+    session = read(
+        item(type="message", role="user", content=parts),
+        line("event_msg", type="user_message", message="one\ntwo\n"),
+    )
+    assert [entry["content"] for entry in session.messages] == [parts]
+
+
+def test_token_counts_that_are_written_again_count_once():
+    def counts(last, total):
+        usage = {"last_token_usage": {"input_tokens": last}}
+        return line("event_msg", type="token_count", info={**usage, "total_token_usage": total})
+
+    first, second = {"input_tokens": 5}, {"input_tokens": 10}
+    session = read(
+        user("go"), answer("one"), counts(5, first), counts(5, first),
+        answer("two"), counts(5, second), line("event_msg", type="token_count", info=None),
+    )  # fmt: skip
+    assert session.usage == ((2, {"input_tokens": 5}), (3, {"input_tokens": 5}))
+
+
+def test_the_size_that_the_client_notes_after_a_compaction_is_no_call():
+    size = {"last_token_usage": {"input_tokens": 0, "output_tokens": 0, "total_tokens": 9}}
+    counts = line("event_msg", type="token_count", info=size)
+    assert read_bill(read(user("go"), counts)).calls == 0
 
 
 def test_a_compaction_with_its_history():

@@ -87,6 +87,16 @@ def test_results_of_calls_become_a_message_of_their_own():
     assert session.payload == {"model": "gemini-3", "contents": session.messages}
 
 
+def test_results_that_have_a_message_of_their_own_are_there_once():
+    answer = message("2", "gemini", toolCalls=[call("k1", [response("k1")])])
+    late = message("4", "gemini", toolCalls=[call("k2", [response("k2")])])
+    session = read(HEAD, answer, message("3", "user", [response("k1")]), late)
+    assert [list(part) for entry in session.messages for part in entry["parts"]] == [
+        ["functionCall"],
+        ["functionResponse"],
+    ] * 2
+
+
 def test_a_message_written_again_keeps_its_place():
     session = read(HEAD, message("1", "user", "go"), message("2", "gemini", "par"), message("3", "user", "more"),
                    message("2", "gemini", "partial, then whole"))  # fmt: skip

@@ -137,6 +137,19 @@ def test_the_branch_of_the_last_entry_is_the_active_one():
     assert said(session.messages)[1].endswith("<summary>\ntried something</summary>")
 
 
+def test_answers_on_other_branches_are_counted_and_what_openclaw_delivered_is_none():
+    session = read(
+        HEAD,
+        user("1", None, "go"),
+        answer("2", "1", text("lost"), usage={"input": 5, "output": 2}),
+        answer("3", "1", text("delivered"), usage={"input": 0, "output": 0}),
+        answer("4", "1", text("kept"), usage={"input": 5, "output": 2}),
+    )
+    assert [str(problem) for problem in session.problems] == [
+        "left out, as it is on other branches: answers of the model (1)"
+    ]
+
+
 def test_a_compaction_keeps_from_its_first_kept_entry_on():
     session = read(
         HEAD,
@@ -201,7 +214,7 @@ def test_what_the_model_never_saw_is_left_out():
         answer("5", "4", stopReason="aborted"),
         entry("6", "5", "custom_message", customType="note", content="from an extension"),
         entry("7", "6", "session_info", name="a title"),
-        answer("8", "7", text(""), call("open")),
+        answer("8", "7", text("\n\n"), call("open")),
     )
     assert said(session.messages) == ["go", "from an extension", "tool_use"]
     assert session.title == "a title"

@@ -143,6 +143,9 @@ class _Log:
     entries: list[_Item] = field(default_factory=list)
     meta: Record = field(default_factory=dict)
     turn: Record = field(default_factory=dict)
+    counts: Record = field(default_factory=dict)
+    """The latest token counts: of the last request, and the sum. The client may write them again
+    when nothing was asked since."""
 
 
 def _lines(session: SessionBuilder) -> Iterator[tuple[int, Record]]:
@@ -181,8 +184,10 @@ def _add_record(log: _Log, line: int, record: Record, session: SessionBuilder) -
             log.entries.append(_Item("compacted", payload, _replacement(log, payload)))
         case "event_msg", "user_message":
             log.entries.append(_Item("shown", text_at(payload, "message")))
-        case "event_msg", "token_count" if usage := object_at(payload, "info", "last_token_usage"):
-            log.entries.append(_Item("usage", usage))
+        case "event_msg", "token_count" if (info := object_at(payload, "info")) != log.counts:
+            log.counts = info
+            if usage := object_at(info, "last_token_usage"):
+                log.entries.append(_Item("usage", usage))
         case "event_msg", "thread_rolled_back":
             log.entries = _roll_back(log.entries, int_at(payload, "num_turns"))
         case "response_item", "":
@@ -258,7 +263,7 @@ def _add_entries(session: SessionBuilder, entries: Sequence[_Item]) -> None:
         match entry.kind:
             case "item":
                 session.messages.append(entry.wire)
-            case "shown" if entry.wire.strip() and entry.wire.strip() not in sent:
+            case "shown" if (words := "".join(entry.wire.split())) and words not in sent:
                 session.messages.append(_message(entry.wire))
             case "compacted":
                 now, meta = len(session.messages), without_keys(entry.wire, "replacement_history")
@@ -268,11 +273,11 @@ def _add_entries(session: SessionBuilder, entries: Sequence[_Item]) -> None:
 
 
 def _texts(item: Entry) -> Iterator[str]:
-    """Yield the texts of an item, part by part, and those of the user as a whole, too."""
+    """Yield the texts of an item without white space: part by part, and the user's as a whole."""
     if text_at(item, "role") == "user":
-        yield _item_text(item).strip()
+        yield "".join(_item_text(item).split())
     for part in objects_at(item, "content"):
-        yield text_at(part, "text").strip()
+        yield "".join(text_at(part, "text").split())
 
 
 READER = Reader(CLIENT, mismatch, single(read), FILES.find)

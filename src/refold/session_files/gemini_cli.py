@@ -3,15 +3,15 @@
 Gemini CLI: `~/.gemini/tmp/<project>/chats/session-<time>-<id>.jsonl`, older ones one `.json`. A
 message is written again, whole, each time it grows: the last one counts, in the first one's place.
 The results of tool calls stand inside the model's message and become a message of their own, as
-they were sent. The headings of thoughts that the file keeps were never sent back to the model and
-are left out.
+they were sent; newer versions write that message as well. The headings of thoughts that the file
+keeps were never sent back to the model and are left out.
 
 Qwen Code: `~/.qwen/projects/<project>/chats/<session>.jsonl`. A tree of lines like Claude Code's,
 each with a message in Gemini's form. A compression is recorded with the whole history that took the
 place of everything before it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,9 +76,10 @@ def read(source: Source) -> Session:
     """Read a session. Raises `FormatError` for one of a newer client."""
     session = SessionBuilder(source, CLIENT, "gemini")
     meta, records = _load(session)
+    sent = set(_find_results(records.values()))
     for record in records.values():
         session.note_time(record.get("timestamp"))
-        session.messages += _entries(record)
+        session.messages += _entries(record, sent)
         if (kind := text_at(record, "type") or "no type") not in RECORDS:
             session.unknown[kind] += 1
         if record.get("type") == "gemini" and (usage := object_at(record, "tokens")):
@@ -142,23 +143,36 @@ def _rewind(messages: dict[str, JsonObject], to: str) -> dict[str, JsonObject]:
 # --- messages --------------------------------------------------------------------------------
 
 
-def _entries(record: Record) -> Iterator[Entry]:
-    """Yield a record as contents: notes to the user (info, error, warning) are none."""
+def _find_results(records: Iterable[Record]) -> Iterator[str]:
+    """Yield the ids of the calls whose results are in a message of their own."""
+    for record in records:
+        for part in objects_at(record, "content") if record.get("type") == "user" else ():
+            if id := text_at(part, "functionResponse", "id"):
+                yield id
+
+
+def _entries(record: Record, sent: Container[str]) -> Iterator[Entry]:
+    """Yield a record as contents: notes to the user (info, error, warning) are none.
+
+    *sent* are calls whose results another record holds.
+    """
     parts = list(_parts(record.get("content")))
     if record.get("type") == "user" and parts:
         yield {"role": "user", "parts": parts}
     if record.get("type") == "gemini":
-        yield from _answer_entries(parts, list(objects_at(record, "toolCalls")))
+        yield from _answer_entries(parts, list(objects_at(record, "toolCalls")), sent)
 
 
-def _answer_entries(parts: list[Entry], calls: Sequence[Record]) -> Iterator[Entry]:
+def _answer_entries(
+    parts: list[Entry], calls: Sequence[Record], sent: Container[str]
+) -> Iterator[Entry]:
     ids = {text_at(part, "functionCall", "id") for part in parts if "functionCall" in part}
     parts += [
         _call(call) for call in calls if not (text_at(call, "id") and text_at(call, "id") in ids)
     ]
     if parts:
         yield {"role": "model", "parts": parts}
-    results = [part for call in calls for part in _result(call)]
+    results = [part for call in calls if text_at(call, "id") not in sent for part in _result(call)]
     if results:
         yield {"role": "user", "parts": results}
 
@@ -243,7 +257,11 @@ def _active_records(session: SessionBuilder) -> list[Record]:
             node.record, tree.last = _merge(node.record or {}, record), uuid
         elif uuid:
             tree.add(line, uuid, text_at(record, "parentUuid"), record)
-    return [node.record for node in session.branch(tree) if node.record]
+    return [node.record for node in session.branch(tree, is_answer=_is_answer) if node.record]
+
+
+def _is_answer(record: Record) -> bool:
+    return record.get("type") == "assistant"
 
 
 def _merge(record: Record, later: Record) -> Record:

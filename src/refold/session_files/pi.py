@@ -120,8 +120,13 @@ def _active_records(session: SessionBuilder) -> tuple[Record, dict[str, Record]]
         session.unknown.update(_unknown_kinds(record))
         parent = text_at(record, "parentId") if "parentId" in record else tree.last
         tree.add(line, text_at(record, "id") or f"line {line}", parent, record)
-    branch = session.branch(tree)
+    branch = session.branch(tree, is_answer=_is_answer)
     return header, {node.id: node.record for node in branch if node.record is not None}
+
+
+def _is_answer(record: Record) -> bool:
+    """Is it by a model? OpenClaw notes in its name, on branches, what it delivered to the user."""
+    return _has_usage(object_at(record, "message", "usage"))
 
 
 def _unknown_kinds(record: Record) -> Iterator[str]:
@@ -191,7 +196,7 @@ def _entry(role: str, content: Any) -> Entry | None:
 
 def _blocks(part: Record) -> Iterator[Entry]:
     match text_at(part, "type"):
-        case "text" if text_at(part, "text"):
+        case "text" if text_at(part, "text").strip():  # pi sends no blank ones
             yield text_block(text_at(part, "text"))
         case "thinking" if part.get("redacted") is True:
             yield {"type": "redacted_thinking", "data": text_at(part, "thinkingSignature")}

@@ -263,11 +263,25 @@ class SessionBuilder:
             self.started = min(when, self.started or when)
             self.updated = max(when, self.updated or when)
 
-    def branch(self, tree: Tree, leaf: str = "") -> list[Node]:
-        """Return the branch that ends with *leaf* or what was said last; a break is a problem."""
+    def branch(
+        self, tree: Tree, leaf: str = "", is_answer: Callable[[Record], bool] | None = None
+    ) -> list[Node]:
+        """Return the branch that ends with *leaf* or what was said last.
+
+        A break is a problem, and so are answers of the model on other branches.
+        """
         branch = tree.branch(leaf or tree.last)
         self.problems += tree.breaks(branch)
+        if is_answer is not None:
+            ids = tree.nodes.keys() - {node.id for node in branch}
+            self.note_other_branches(sum(is_answer(tree.nodes[id].record or {}) for id in ids))
         return branch
+
+    def note_other_branches(self, answers: int) -> None:
+        """Say how many answers of the model are in the file, but not on the active branch."""
+        if answers:
+            text = f"left out, as it is on other branches: answers of the model ({answers:,})"
+            self.problems.append(Problem(0, text))
 
     def build(self) -> Session:
         """Return the session. Raises `FormatError` if its client wrote all of it in new kinds."""

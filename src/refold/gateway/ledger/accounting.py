@@ -506,7 +506,7 @@ class Bill:
 def read_bill(session: Session) -> Bill:
     """Sum what the provider reported."""
     usages = [usage for _, usage in session.usage]
-    billed = [tokens for usage in usages if (tokens := read_billed_tokens(usage))]
+    billed = [tokens for usage in usages if any(tokens := read_billed_tokens(usage) or Tokens())]
     total = Tokens(*map(sum, zip(*billed, strict=True))) if billed else Tokens()
     costs = (dig(usage, "cost", "total") for usage in usages)
     own = [cost for cost in costs if isinstance(cost, int | float) and 0 <= cost <= MOST_TOKENS]
