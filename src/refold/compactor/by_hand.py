@@ -24,7 +24,7 @@ from refold.messages import Message
 from refold.models.driver import Asker, drive
 from refold.stores.store import LedgerRow, rows_about
 from refold.summarizers.heuristic.earlier import join_states, read_given
-from refold.summarizers.heuristic.identifiers import find_names, is_path
+from refold.summarizers.heuristic.identifiers import find_names, is_in_folder
 from refold.summarizers.heuristic.source import Step, read_steps
 from refold.summarizers.heuristic.state import State, read_state
 from refold.text.plain import readable_text
@@ -258,7 +258,7 @@ def find_losses(before: View, after: View) -> Losses:
     paths = [
         path for path in list_missing(state.files) if path not in in_summaries and path in text
     ]
-    paths += [name for name in names if is_path(name)]
+    paths += [name for name in names if is_in_folder(name)]
     path_set = set(paths)
     open_work = join_states(state, read_state(read_steps(after.messages)))
     texts: dict[LossKind, Iterable[str]] = {

@@ -1,5 +1,4 @@
-"""Sessions as they are read, and what every reader of session files is made of; `pi.py` is a short
-one.
+"""Sessions as they are read, and what readers of session files are made of; `pi.py` is a short one.
 
 A reader says if a file is its client's, lists the sessions in it, and finds the client's files.
 """
@@ -73,8 +72,7 @@ class Session:
     first_sight: tuple[Compaction, ...] = ()
     """Messages that the model never saw as they were, since `refold hook` changed them."""
     usage: tuple[tuple[int, Record], ...] = ()
-    """(position, the provider's report): prompt and answer together were `messages[:position]`, as
-    the model saw them then."""
+    """(position, the provider's report) of prompt and answer, together `messages[:position]`."""
     problems: tuple[Problem, ...] = ()
     title: str = ""
     cwd: str = ""

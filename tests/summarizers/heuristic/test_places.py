@@ -12,8 +12,8 @@ from refold.scorers.tools import Freshness
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.heuristic.calls import effect_of_call
 from refold.summarizers.heuristic.current_files import read_files
-from refold.summarizers.heuristic.identifiers import Place
-from refold.summarizers.heuristic.shell import file_effects, git_steps, split_files
+from refold.summarizers.heuristic.identifiers import Place, split_files
+from refold.summarizers.heuristic.shell import file_effects, git_steps
 from refold.summarizers.heuristic.source import read_steps
 from tests.support.summaries import collect, states_of
 

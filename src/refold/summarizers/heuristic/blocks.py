@@ -15,6 +15,7 @@ from refold.summarizers.heuristic.calls import (
     iter_changes,
     iter_patch,
 )
+from refold.summarizers.heuristic.identifiers import split_files
 from refold.summarizers.heuristic.lexicon import (
     find_leads,
     find_notes,
@@ -333,7 +334,7 @@ def read_work(steps: Iterable[Step]) -> Work:
             case "call" if step.effect.command and PATCH_BEGINS not in step.effect.command:
                 name = shell.name_command(step.effect.command)
                 work.commands[name] = step.at
-                command, _ = shell.split_files(step.effect.command)
+                command, _ = split_files(step.effect.command)
                 if shell.is_work(command) or any(s != "read" for _, s in step.effect.files):
                     work.blocks.append(Block(step.at, "command", "commands", command[:2_000]))
             case "result" if step.effect.todos is None:  # a plan's result tells nothing
@@ -381,7 +382,7 @@ def label_exchanges(work: Work) -> None:
 
 def _read_changes(work: Work, step: Step) -> None:
     effect, at = step.effect, step.at
-    for path, text in shell.split_files(effect.command, effect.place)[1]:
+    for path, text in split_files(effect.command, effect.place)[1]:
         work.blocks.append(Block(at, "written", path, text, path))
     changed = [path for path, state in effect.files if state in {"created", "modified"}]
     for path, state in effect.files:

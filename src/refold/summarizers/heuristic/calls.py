@@ -10,7 +10,16 @@ from typing import Any, NamedTuple
 
 from refold.messages import ToolCall
 from refold.summarizers.heuristic import shell
-from refold.summarizers.heuristic.identifiers import SESSION, Place
+from refold.summarizers.heuristic.identifiers import (
+    MAX_COMMAND,
+    SESSION,
+    Place,
+    find_place,
+    is_path,
+    iter_redirects,
+    place_commands,
+    split_heredocs,
+)
 from refold.text.json_values import parse_or_none
 from refold.text.plain import folders_of, is_absolute, iter_ends
 
@@ -215,7 +224,7 @@ def _files_in_patch(text: str, command: str, place: Place) -> Iterator[tuple[str
     state."""
     if "*** " not in text:
         return
-    last, place = "", shell.find_place(command, place, APPLIES)
+    last, place = "", find_place(command, place, APPLIES)
     for kind, path, moved in _PATCH.findall(text):
         if moved:
             yield from ((place.name(last), "deleted"), (place.name(moved), "created"))
@@ -227,37 +236,37 @@ def _files_in_patch(text: str, command: str, place: Place) -> Iterator[tuple[str
 def _files_of_scripts(command: str, place: Place) -> Iterator[tuple[str, str]]:
     """Yield the files that scripts in a command write, in Python or JavaScript: `modified` or
     `created` if it runs them and names the file, else any file that they name may be changed."""
-    for script, here, is_run in _find_scripts(command[: shell.MAX_COMMAND], place):
+    for script, here, is_run in _find_scripts(command[:MAX_COMMAND], place):
         writes = [match[match.lastindex or 0].strip() for match in _WRITES.finditer(script)]
         quoted = {f"{quote}{path}{quote}": path for quote, path in _QUOTED.findall(script)}
         named = quoted | {match[1]: match[3] for match in _ASSIGNED.finditer(script)}
         paths = [named.get(name, "") for name in writes]
         state = "modified" if _READS.search(script) else "created"
-        if not (is_run and all(map(shell.is_path, paths))):
+        if not (is_run and all(map(is_path, paths))):
             paths, state = list(quoted.values()) if writes else [], "changed"
-        names = (path for path in dict.fromkeys(paths) if shell.is_path(path))
+        names = (path for path in dict.fromkeys(paths) if is_path(path))
         yield from ((here.name(path), state) for path in names if shell.has_extension(path))
 
 
 def _find_scripts(command: str, place: Place) -> Iterator[tuple[str, Place, bool]]:
     """Yield each text that a command gives to an interpreter or writes into a file, where, and
     whether it runs it."""
-    heads = "\n".join(line for line, _ in shell.split_heredocs(command))
+    heads = "\n".join(line for line, _ in split_heredocs(command))
     running = [
         (words, here)
-        for words, here in shell.place_commands(heads, [place])
+        for words, here in place_commands(heads, [place])
         if any(map(shell.is_interpreter, words[: shell.MAX_WORDS]))
     ]
     for words, here in running:
         options = pairwise(words)
         yield from ((script, here, True) for flag, script in options if flag in {"-c", "-e"})
     run, places = {word for words, _ in running for word in words}, [place]
-    for line, body in shell.split_heredocs(command):
-        commands = [*shell.place_commands(line, places)]
+    for line, body in split_heredocs(command):
+        commands = [*place_commands(line, places)]
         fed = (pair for pair in commands if any("<<" in word for word in pair[0]))
         if body and commands:
             words, here = next(fed, commands[-1])
-            files = {path for words, _ in commands for path, _ in shell.iter_redirects(words)}
+            files = {path for words, _ in commands for path, _ in iter_redirects(words)}
             is_run = bool(files & run) or any(map(shell.is_interpreter, words))
             yield "\n".join(body), here, is_run
 
@@ -339,7 +348,7 @@ def iter_patch(effect: CallEffect, arguments: str) -> Iterator[Hunk]:
     """Yield what a Codex patch in a call changes, in order. A file that it deletes has nothing."""
     text, place = effect.command, effect.place
     if PATCH_BEGINS in text:
-        place = shell.find_place(text, place, APPLIES)
+        place = find_place(text, place, APPLIES)
     else:
         text = "\n".join(_texts_in(_arguments(arguments))) if PATCH_BEGINS in arguments else ""
     path, anchor, is_new, old, new = "", "", False, list[str](), list[str]()

@@ -23,7 +23,7 @@ from refold.summarizers.heuristic.calls import (
     iter_patch,
 )
 from refold.summarizers.heuristic.excerpts import Context, quote
-from refold.summarizers.heuristic.identifiers import UNKNOWN, find_names
+from refold.summarizers.heuristic.identifiers import UNKNOWN, find_names, split_files
 from refold.summarizers.heuristic.lexicon import find_leads
 from refold.summarizers.heuristic.shell import ALL
 from refold.summarizers.heuristic.source import Step, is_stub
@@ -175,7 +175,7 @@ def _is_marked(file: CurrentFile, marks: Marks) -> bool:
 
 def _apply(files: dict[str, CurrentFile], step: Step, marks: Marks) -> None:
     command = step.effect.command
-    written = dict(shell.split_files(command, step.effect.place)[1])
+    written = dict(split_files(command, step.effect.place)[1])
     hunks = defaultdict[str, list[Hunk]](list)
     for hunk in iter_patch(step.effect, step.arguments):
         hunks[hunk.path].append(hunk)

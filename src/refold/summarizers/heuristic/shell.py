@@ -1,21 +1,32 @@
 """What a shell command does to files."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import dropwhile, pairwise
 
-from refold.summarizers.heuristic.identifiers import SESSION, Place
+from refold.summarizers.heuristic.identifiers import (
+    BREAKS,
+    MAX_COMMAND,
+    SESSION,
+    WORD,
+    Place,
+    cut_commands,
+    is_path,
+    iter_redirects,
+    place_commands,
+    program_words,
+    simple_commands,
+    texts_of,
+    without_heredocs,
+    without_redirects,
+)
 from refold.text.plain import is_absolute
-
-MAX_COMMAND = 20_000
-"""Characters of a command that are looked at."""
 
 MAX_WORDS = 50
 """Words of a simple command that may say what it runs."""
 
 _PATCHED = re.compile(r"^\+\+\+ (?:b/)?(?!/dev/null)([^\s\"]+)", re.MULTILINE)
 """What a unified diff changes."""
-_BACKGROUND = re.compile(r"(?<![&>\d])&(?![&>\d])")
 _GIT_MAKES = frozenset(
     {"apply", "checkout", "clone", "merge", "pull", "reset", "restore", "stash", "switch"}
 )
@@ -34,20 +45,15 @@ _MAKES = re.compile(r"build|make|compile|install")
 _FROM = re.compile(r"\+(\d{1,7})")
 _PRINTED = re.compile(r"(\d{1,7})(?:,(?:\d{1,7}|\$))?p")
 """The lines that `sed -n` prints."""
-_HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
-_WORD = re.compile(
-    r"\"((?:[^\"\\]|\\.?)*+)\"?|'([^']*+)'?|(\d?>>?|&&|\|\|?|;|\n)|([^\s\"'>|;&]+)", re.DOTALL
-)
-_BREAKS = frozenset({"&&", "||", "|", ";", "\n"})
-_OPENS = frozenset({"do", "then", "else", "if", "while", "until", "{", "!"})
-"""Words of a shell that a simple command follows."""
 _READS = frozenset({
     "cat", "head", "tail", "less", "more", "bat", "nl", "wc", "diff", "od", "xxd", "sed", "awk", "jq",
 })  # fmt: skip
 _SCRIPT_FIRST = frozenset({"sed", "awk", "jq", "perl", "ruby", "yq"})
+_EDITORS = frozenset({"sed", "perl", "ruby", "yq"})
+"""Programs that can change files in their place."""
+_SCRIPT = re.compile(r"-\w*[ef]")
 _WRITES = {"touch": "created", "tee": "modified", "rm": "deleted", "unlink": "deleted"}
 _EXTENSION = re.compile(r"[^.\d]\.\w{1,12}$|\d\.(?!x$)[A-Za-z]\w{0,11}$")
-_PATH = re.compile(r"[^\s*?{}$()<>|;&\"'`=,!\\]{1,300}")
 _TRIMS = re.compile(r"\|&?\s*+(?:tail|head|cat|tee)\b[^|&;]*+")
 _TRIMMED = re.compile(r"(?:\s++|2>&1|\|&?\s*+(?:tail|head|cat|tee)\b[^|&;\n]*+)*+")
 _BOTH = "2>&1"
@@ -55,7 +61,6 @@ _LOOKING_PROGRAMS = frozenset({
     "cat", "head", "tail", "less", "more", "ls", "grep", "rg", "find", "sed", "awk", "echo", "cd", "pwd", "wc", "nl", "tree",
     "which", "sleep", "true", "jq", "diff", "stat", "file", "sort", "uniq", "cut", "fd", "ag", "printf", "export", "set",
 })  # fmt: skip
-_BEFORE_PROGRAM = re.compile(r"[A-Z_]+=.*|sudo|time|git")
 _BEFORE_CHECK = re.compile(
     r"[A-Z_]+=.*|-.*|\+.*|[\d.]+[smh]?|sudo|time|timeout|nice|nohup|env|npx|bunx|uvx|xargs"
 )
@@ -84,46 +89,6 @@ _SETUP = re.compile(
 )
 
 
-# --- directories ----------------------------------------------------------------------------------
-
-
-def find_place(command: str, place: Place, program: str) -> Place:
-    """Return where a command that begins at *place* runs a program first."""
-    placed = place_commands(_without_heredocs(command[:MAX_COMMAND]), [place])
-    return next((here for words, here in placed if words[:1] == [program]), place)
-
-
-def place_commands(command: str, places: list[Place]) -> Iterator[tuple[list[str], Place]]:
-    """Yield each simple command with where it runs. The last of *places* is where the shell is, the
-    others where it is again behind parentheses; in the end they are those behind the command."""
-    for words in _cut_commands(command.replace("\\\n", "  ")):
-        texts = [word[1] or word[2] or word[3] or word[4] or "" for word in words]
-        first, behind = ("".join(word[4] or "" for word in part) for part in (words[:1], words[1:]))
-        inner = behind.count("(") - behind.count(")")
-        places += [places[-1]] * (first.count("(") + max(0, inner))
-        if texts and (texts[0].startswith("(") or texts[0].endswith("(cd")):
-            texts[0] = texts[0].rpartition("(")[2]
-        if texts and places[-1] != places[0]:  # in parentheses, behind a `cd` there
-            texts[-1] = texts[-1].rstrip(")")
-        texts = list(dropwhile(_OPENS.__contains__, texts))
-        match texts:
-            case ["cd" | "pushd" | "popd", *_]:
-                places[-1] = places[-1].enter(_find_target(_program_words(texts)))
-                yield texts, places[-1]
-            case ["git", "-C", target, *rest]:
-                yield ["git", *rest], places[-1].enter(target)
-            case _:
-                yield texts, places[-1]
-        closed = min(first.count(")") + max(0, -inner), len(places) - 1)
-        del places[len(places) - closed :]
-
-
-def _find_target(words: list[str]) -> str:
-    """Return where `cd` leads; `-` if its words do not say."""
-    program, *targets = [word for word in words if word == "-" or not word.startswith("-")]
-    return "-" if program == "popd" or len(targets) > 1 else "".join(targets)
-
-
 # --- what commands do -----------------------------------------------------------------------------
 
 
@@ -140,10 +105,10 @@ def file_effects(command: str, place: Place = SESSION) -> Iterator[tuple[str, st
     in a way that nobody knows; then the path may be a folder or `ALL`."""
     command = command[:MAX_COMMAND]
     patched = _PATCHED.finditer(command)  # goes through once, however often a patch is applied
-    placed = list(place_commands(_without_heredocs(command), [place]))
+    placed = list(place_commands(without_heredocs(command), [place]))
     last_making = max((at for at, (words, _) in enumerate(placed) if _may_make(words)), default=-1)
     for at, (words, here) in enumerate(placed):
-        program, bare = list(filter(None, _program_words(words))), _without_redirects(words)
+        program, bare = list(filter(None, program_words(words))), without_redirects(words)
         effects = [*iter_redirects(words), *_effects_of_program(program)]
         if program[:1] in (["rm"], ["unlink"]) and at < last_making:  # folders may be there again
             effects = [effect for effect in effects if "." in effect[0].rpartition("/")[2]]
@@ -185,17 +150,17 @@ def is_work(command: str) -> bool:
 
 def has_more(command: str) -> bool:
     """Does a command consist of several, but for its set-up and for what goes through a pipe?"""
-    return any(word[3] in _BREAKS - {"|"} for word in _WORD.finditer(_without_setup(command)))
+    return any(word[3] in BREAKS - {"|"} for word in WORD.finditer(_without_setup(command)))
 
 
 def find_checks(command: str) -> str:
     """Return what of a command runs tests, a build, a linter or a type checker, from the first of
     these to the last; empty if nothing does. A file that is named so is none: `rm test.json`."""
-    command = _without_heredocs(command[:MAX_COMMAND])
+    command = without_heredocs(command[:MAX_COMMAND])
     spans = [
         (words[0].start(), words[-1].end())
-        for words in _cut_commands(command)
-        if _is_check(_texts_of(words[:MAX_WORDS]))
+        for words in cut_commands(command)
+        if _is_check(texts_of(words[:MAX_WORDS]))
     ]
     return command[spans[0][0] : spans[-1][1]] if spans else ""
 
@@ -206,8 +171,8 @@ def is_code_of_check(command: str, code: int = 1) -> bool:
     rest = _after_checks(command)
     if code and _TRIMMED.fullmatch(rest):
         return True
-    marks = {word[3] for word in _WORD.finditer(rest) if word[3]}
-    return not (marks & (_BREAKS - {"&&"}) or _BACKGROUND.search(rest))
+    marks = {word[3] for word in WORD.finditer(rest) if word[3]}
+    return not marks & (BREAKS - {"&&"})
 
 
 def ends_with_check(command: str) -> bool:
@@ -218,17 +183,18 @@ def ends_with_check(command: str) -> bool:
 def _after_checks(command: str) -> str:
     """Return what of a command follows its last check; all of it if it has none."""
     check = find_checks(command)
-    rest = _without_heredocs(command[:MAX_COMMAND]).rstrip(" \n;")
+    rest = without_heredocs(command[:MAX_COMMAND]).rstrip(" \n;")
     return rest.rpartition(check)[2] if check else rest
-
-
-def _texts_of(words: Sequence[re.Match[str]]) -> list[str]:
-    return [word[1] or word[2] or word[4] or "" for word in words if not word[3]]
 
 
 def _find_rewritten(words: list[str]) -> Iterator[str]:
     """Yield what a formatter changes, or a program that is told to write back what it reads: files,
     folders and patterns, `.` if it names none."""
+    editor = list(dropwhile(lambda word: word.rpartition("/")[2] not in _EDITORS, words))
+    if _is_in_place(editor):  # `xargs sed -i`, `find -exec sed -i {}`, `sed -i src/*.py`
+        operands = list(filter(None, _find_operands(editor))) or ["."]
+        yield from (w if "*" in w else "." for w in operands if w == "." or not is_path(w))
+        return
     words = list(dropwhile(_BEFORE_CHECK.fullmatch, words[:MAX_WORDS]))
     if not words or words[0].rpartition("/")[2] in _NO_CHECKS:
         return
@@ -281,8 +247,8 @@ def _effects_of_git(words: list[str]) -> Iterator[tuple[str, str]]:
 def git_steps(command: str, place: Place = SESSION) -> Iterator[tuple[str, Sequence[str]]]:
     """Yield what a command at *place* does to git's index, as (step, paths), none for all: `add`,
     `update` (what git knows already), `unstage` and `commit`. A path may be a pattern."""
-    for words, here in place_commands(_without_heredocs(command[:MAX_COMMAND]), [place]):
-        bare = _without_redirects(words)
+    for words, here in place_commands(without_heredocs(command[:MAX_COMMAND]), [place]):
+        bare = without_redirects(words)
         if bare[:1] != ["git"] or len(bare) < 2:
             continue
         verb, rest = bare[1], bare[2:]
@@ -316,8 +282,8 @@ def find_first_line(command: str) -> int:
     if has_more(command):
         return 0
     first = 1
-    for words in _simple_commands(_without_setup(command)):
-        program = [word for word in _program_words(words) if word]
+    for words in simple_commands(_without_setup(command)):
+        program = [word for word in program_words(words) if word]
         start = 0 if any(iter_redirects(words)) else _find_start(program)
         if not start:
             return 0
@@ -380,8 +346,9 @@ def _has_part(name: str, names: re.Pattern[str]) -> bool:
 
 def _without_setup(command: str) -> str:
     """Return the command without leading `cd`, `source`, `export` and variables, and without
-    heredocs."""
-    command = _without_heredocs(command[:MAX_COMMAND]).strip()
+    heredocs and comments."""
+    command = without_heredocs(command[:MAX_COMMAND])
+    command = WORD.sub(lambda word: word[0] if word.lastindex else "", command).strip()
     at = 0
     while match := _SETUP.match(command, at):
         at = match.end()
@@ -393,7 +360,7 @@ def name_command(command: str) -> str:
     its end, such as `2>&1` and `| tail -5`."""
     line = " ".join(_without_setup(command).split())
     stop = _end_without_trimming(line, len(line))
-    pipes = [word.start() for word in _WORD.finditer(line) if word[3] == "|"]
+    pipes = [word.start() for word in WORD.finditer(line) if word[3] == "|"]
     while pipes and _TRIMS.fullmatch(line, pipes[-1], stop):
         stop = _end_without_trimming(line, pipes.pop())
     return line[:stop]
@@ -402,8 +369,8 @@ def name_command(command: str) -> str:
 def has_command(line: str, failed: str) -> bool:
     """Does a *line* of commands hold the last one of *failed*, which stopped there? Two words tell
     a command: `git pull && git push` has that of `git add . && git push`."""
-    *_, wanted = _simple_commands(failed[:MAX_COMMAND])
-    return any(words[:2] == wanted[:2] for words in _simple_commands(line[:MAX_COMMAND]))
+    *_, wanted = simple_commands(failed[:MAX_COMMAND])
+    return any(words[:2] == wanted[:2] for words in simple_commands(line[:MAX_COMMAND]))
 
 
 def _end_without_trimming(line: str, stop: int) -> int:
@@ -417,100 +384,34 @@ def _end_without_trimming(line: str, stop: int) -> int:
             return stop
 
 
-def _without_heredocs(command: str) -> str:
-    """Return the command without the bodies of its heredocs."""
-    return "\n".join(line for line, _ in split_heredocs(command))
-
-
-def split_files(command: str, place: Place = SESSION) -> tuple[str, list[tuple[str, str]]]:
-    """Return a command at *place* without the texts that it writes into files, and the path and the
-    text of each file that it writes as a whole (`cat > a.py <<EOF`)."""
-    rest, files, places = list[str](), list[tuple[str, str]](), [place]
-    for line, body in split_heredocs(command):
-        paths = [
-            here.name(path)
-            for words, here in place_commands(line, places)
-            for path, _ in iter_redirects(words)
-        ]
-        rest.append(line)
-        if not paths:
-            rest += body
-        elif body and ">>" not in line:
-            files.append((paths[0], "\n".join(body[:-1])))
-    return "\n".join(rest), files
-
-
-def split_heredocs(command: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield each line with the heredoc that begins in it, the mark at its end included."""
-    lines = iter(command.split("\n"))
-    for line in lines:
-        body = list[str]()
-        if match := _HEREDOC.search(line):
-            for row in lines:
-                body.append(row)
-                if row.strip() == match[2]:
-                    break
-        yield line, body
-
-
-def _simple_commands(command: str) -> Iterator[list[str]]:
-    for words in _cut_commands(command):
-        yield [word[1] or word[2] or word[3] or word[4] or "" for word in words]
-
-
-def _cut_commands(command: str) -> Iterator[list[re.Match[str]]]:
-    words = list[re.Match[str]]()
-    for word in _WORD.finditer(command):
-        if word[3] in _BREAKS:
-            yield words
-            words = []
-        else:
-            words.append(word)
-    yield words
-
-
-def iter_redirects(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the files that a simple command writes its output to, each with its state."""
-    for mark, path in pairwise(words):
-        if mark.lstrip("1") in {">", ">>"} and is_path(path):
-            yield path, "created" if mark.endswith(">") and not mark.endswith(">>") else "modified"
-
-
-def _program_words(words: list[str]) -> list[str]:
-    """Return the words that are neither redirections nor their targets nor variables in front."""
-    return list(dropwhile(_BEFORE_PROGRAM.fullmatch, _without_redirects(words)))
-
-
-def _without_redirects(words: list[str]) -> list[str]:
-    out, skip = list[str](), False
-    for word in words:
-        if ">" in word and word.strip("12&>") == "":
-            skip = True
-        elif not skip:
-            out.append(word)
-        else:
-            skip = False
-    return out
-
-
 def _effects_of_program(words: list[str]) -> Iterator[tuple[str, str]]:
     if not words:
         return
     program, *rest = words
     program = program.rpartition("/")[2]
-    words = [word for word in rest if not word.startswith("-")]
-    paths = [word for word in (words[1:] if program in _SCRIPT_FIRST else words) if is_path(word)]
+    paths = list(filter(is_path, _find_operands(words)))
     if program in {"mv", "cp"} and len(paths) >= 2:
         yield from ((path, "deleted" if program == "mv" else "read") for path in paths[:-1])
         yield paths[-1], "created"
     elif program in _WRITES and "--cached" not in rest:
         yield from ((path, _WRITES[program]) for path in paths)
-    elif program in {"sed", "perl", "ruby", "yq"} and any(
-        word.startswith(("-i", "--in-place", "-pi")) for word in rest
-    ):
+    elif program in _EDITORS and _is_in_place(rest):
         yield from ((path, "modified") for path in paths if _has_name(path))
     elif program in _READS:
         yield from ((path, "read") for path in paths if _has_name(path))
+
+
+def _find_operands(words: list[str]) -> list[str]:
+    """Return the words behind a program that are no options, and no scripts for it."""
+    operands = [word for word in words[1:] if not word.startswith("-")]
+    if words[0].rpartition("/")[2] not in _SCRIPT_FIRST:
+        return operands
+    scripts = [word for flag, word in pairwise(words) if _SCRIPT.fullmatch(flag)] or operands[:1]
+    return [word for word in operands if word not in scripts]
+
+
+def _is_in_place(words: Iterable[str]) -> bool:
+    return any(word.startswith(("-i", "--in-place", "-pi")) for word in words)
 
 
 def _has_name(path: str) -> bool:
@@ -531,13 +432,3 @@ def is_outside(path: str) -> bool:
 def has_extension(path: str) -> bool:
     """Is this the path of a file rather than of a folder, by its end?"""
     return bool(_EXTENSION.search(path))
-
-
-def is_path(word: str) -> bool:
-    """May this word name a file?"""
-    return (
-        bool(_PATH.fullmatch(word))
-        and not word.startswith(("/dev/", "&"))
-        and not word.isdigit()
-        and word.strip("./~-") != ""
-    )

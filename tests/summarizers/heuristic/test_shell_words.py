@@ -1,0 +1,75 @@
+"""A command is read as a shell reads it, so that no file changes that it leaves alone, and no change
+is missed."""
+
+import json
+
+import pytest
+
+from refold.messages import Message, Text, ToolCall, ToolResult
+from refold.summarizers.heuristic.calls import effect_of_command
+from refold.summarizers.heuristic.current_files import read_files
+from refold.summarizers.heuristic.shell import has_more, name_command
+from refold.summarizers.heuristic.source import read_steps
+
+
+def bash(command, result=""):
+    call = ToolCall("c1", "bash", json.dumps({"command": command}))
+    return [Message("assistant", (call,)), Message("tool", (ToolResult("c1", (Text(result),)),))]
+
+
+def text_of(*commands):
+    """Return the lines that are known of `a.py`, and whether they may differ."""
+    steps = read_steps([message for command in commands for message in bash(command)])
+    file = read_files(steps)["a.py"]
+    return [text for _, text in file.lines], file.is_stale
+
+
+WRITTEN = "cat > a.py <<'EOF'\nx = 1\ny = 2\nEOF"
+
+
+@pytest.mark.parametrize(("command", "files"), [
+    ("tee a.py <<'EOF'\nx\nEOF", [("a.py", "modified")]),
+    ("tee -a a.py b.py < x.txt", [("a.py", "modified"), ("b.py", "modified")]),
+    ("cat >>a.py<<EOF\nx\nEOF", [("a.py", "modified")]),
+    ("rm a.py # not b.py", [("a.py", "deleted")]),
+    ("# don't touch b.py > c.py\nrm a.py\necho 'done'", [("a.py", "deleted")]),
+    ("cd src && rm a.py & rm b.py", [("src/a.py", "deleted"), ("src/b.py", "deleted")]),
+    ("bc <<< 3\nrm a.py", [("a.py", "deleted")]),
+    ("echo $((x << 2))\nrm a.py", [("a.py", "deleted")]),
+    ("sed -i -e 's/a.x/b.y/' -e 's/c/d/' a.py", [("a.py", "modified")]),
+    ("perl -pi -e 's/a.x/b/' -e 's/c/d.e/' a.py", [("a.py", "modified")]),
+    ("sed -e 's/a/b.c/' -e '/d.e/d' a.py", [("a.py", "read")]),
+])  # fmt: skip
+def test_words_marks_and_comments_are_told_apart(command, files):
+    assert list(effect_of_command(command).files) == files
+
+
+def test_a_command_is_named_without_its_comments():
+    assert name_command("# Run them all.\npytest -q | tail -5  # again") == "pytest -q"
+    assert has_more("sleep 5 & rm a.py") and not has_more("pytest 2>&1")
+
+
+@pytest.mark.parametrize("command", [
+    "grep -rl x src | xargs sed -i 's/x/z/g'", "find . -name '*.py' -exec sed -i 's/x/z/' {} +", "sed -i 's/x/z/' *.py",
+    "for f in *.py; do sed -i 's/x/z/' \"$f\"; done", "git ls-files | xargs perl -pi -e 's/x/z/'",
+    "sed -i 's/x/z/' $(git ls-files)",
+])  # fmt: skip
+def test_the_text_of_files_that_are_edited_without_being_named_may_differ(command):
+    assert text_of(WRITTEN) == (["x = 1", "y = 2"], False)
+    assert text_of(WRITTEN, command) == (["x = 1", "y = 2"], True)
+    assert text_of(WRITTEN, "sed -i 's/x/z/' lib/b.py") == (["x = 1", "y = 2"], False)
+
+
+@pytest.mark.parametrize("command", [
+    "cat > a.py <<EOF\nx = $HOME\nEOF",  # the shell puts another text there
+    "cat <<'EOF' | sed 's/x/y/' > a.py\nx = 1\nEOF",
+    "python - <<'EOF' > a.py\nprint('x = 1')\nEOF",
+])  # fmt: skip
+def test_what_a_command_writes_is_its_heredoc_only_as_it_stands(command):
+    assert text_of(command) == ([], True)
+    assert text_of("cat > a.py <<EOF\nx = 1\nEOF") == (["x = 1"], False)
+
+
+def test_a_heredoc_is_written_where_its_command_writes():
+    command = "echo 1 > b.py && cat > a.py <<'EOF'\nx = 1\nEOF"
+    assert text_of(command) == (["x = 1"], False)
