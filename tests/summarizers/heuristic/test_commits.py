@@ -157,3 +157,34 @@ def test_a_deleted_file_that_no_commit_names_is_in_no_stash():
     said = commit("git add -A && git commit -m x", 1)
     files = collect([*bash("rm graph.json"), *edit("a.py"), *said, *bash("git stash")]).files
     assert files["graph.json"].state == "deleted" and not files["graph.json"].is_committed
+
+
+@pytest.mark.parametrize("said", [
+    'On branch main\nChanges not staged for commit:\n\tmodified:   a.py\n\nno changes added to commit (use "git add")',
+    "On branch main\nnothing to commit, working tree clean",
+    "nothing added to commit but untracked files present",
+])  # fmt: skip
+def test_what_git_did_not_commit_is_not_committed(said):
+    """Behind a pipe git's exit code is not seen."""
+    state = collect([*edit("a.py"), *bash("git commit -m x 2>&1 | tail -3", said)])
+    assert not state.files["a.py"].is_committed and not state.checks
+    status = bash("git commit -m x && git status", f"[main 1234567] x\n 1 file changed\n{said}")
+    assert committed(edit("a.py"), status) == {"a.py"}
+    assert committed(edit("a.py"), bash("git commit -qm x; git status", said)) == {"a.py"}
+
+
+@pytest.mark.parametrize("options", ["--amend --no-edit", "--allow-empty -m x"])
+def test_a_commit_that_needs_no_files_has_those_that_were_staged(options):
+    assert not committed(edit("a.py"), bash(f"git commit {options}"))
+    assert committed(edit("a.py"), bash(f"git add -A && git commit {options}")) == {"a.py"}
+    assert committed(edit("a.py"), bash(f"git commit -a {options}")) == {"a.py"}
+
+
+@pytest.mark.parametrize("change", ["echo 1 > b.py", "sed -i s/1/2/ b.py", "rm b.py"])
+def test_what_a_command_changes_behind_its_commit_is_in_none(change):
+    files = edit("a.py", "b.py")
+    assert committed(files, bash(f"git commit -am x && {change}")) == {"a.py"}
+    assert committed(edit("a.py"), commit(f"git add -A && git commit -m x; {change}", 1)) == {
+        "a.py"
+    }
+    assert committed(files, bash(f"{change} && git commit -am x")) == {"a.py", "b.py"}

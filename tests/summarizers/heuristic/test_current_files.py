@@ -61,6 +61,9 @@ def text_of(messages, path):
     ("head -n 30 src/pool.py 2>/dev/null", 1),
     ("tail -n +12 src/pool.py", 12),
     ("tail -n 12 src/pool.py", 0),
+    ("nl src/pool.py", 0),  # it numbers no blank lines
+    ("cat -A src/pool.py", 0),
+    ("head -c 90 src/pool.py", 0),
     ("sed -n '1,5p;9,12p' src/pool.py", 0),
     ("sed 's/a/b/' src/pool.py", 0),
     ("grep -n limit src/pool.py", 0),
@@ -377,3 +380,25 @@ def test_lines_behind_a_read_are_numbered_anew_if_lines_in_it_moved():
 def test_a_read_of_other_lines_leaves_what_is_known():
     said = [*read_at(1, SOURCE[:9]), *read_at(20, SOURCE[19:29]), *read_at(10, SOURCE[9:19])]
     assert text_of(said, "src/pool.py") == [*enumerate(map(str.rstrip, SOURCE[:29]), 1)]
+
+
+def test_a_part_that_is_read_again_says_nothing_of_the_rest():
+    whole = shell("cat src/pool.py", "\n".join(SOURCE))
+    part = shell("sed -n '1,3p' src/pool.py", "\n".join(SOURCE[:3]))
+    changed = shell("sed -i s/30/31/ src/pool.py")
+    for messages, is_stale in (
+        ([*whole, *part], False),
+        ([*whole, *changed, *part], True),
+        ([*whole, *changed, *part, *whole], False),
+        ([*changed, *part], False),
+    ):
+        assert read_files(read_steps(messages))["src/pool.py"].is_stale == is_stale
+
+
+def test_an_edit_that_begins_within_a_line_that_is_not_known_is_not_passed_over():
+    read = shell("sed -n '4,7p' src/pool.py", "\n".join(SOURCE[3:7]))
+    old = "compute_limit(3)\n    limit_4 = "
+    edit = call("edit", "Done.", path="src/pool.py", old_string=old, new_string="4 + ")
+    assert read_files(read_steps([*read, *edit]))["src/pool.py"].is_stale
+    other = call("edit", "Done.", path="src/pool.py", old_string="x\n    y", new_string="z")
+    assert not read_files(read_steps([*read, *other]))["src/pool.py"].is_stale

@@ -20,8 +20,9 @@ from refold.summarizers.heuristic.earlier import join_states, read_amendments, r
 from refold.summarizers.heuristic.excerpts import Context, find_excerpts
 from refold.summarizers.heuristic.layout import group_paths, render_state
 from refold.summarizers.heuristic.lexicon import find_notes
+from refold.summarizers.heuristic.shell import state_after
 from refold.summarizers.heuristic.source import read_source, read_steps
-from refold.summarizers.heuristic.state import FileState, State, state_after
+from refold.summarizers.heuristic.state import FileState, State
 from refold.testing import transcripts
 from refold.text.clip import sentences
 from refold.text.summary_wrapper import wrap_summary

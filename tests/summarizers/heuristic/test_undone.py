@@ -57,6 +57,9 @@ def text_of(*calls):
     ("git checkout src/a.py", [("src/a.py", "restored")]),
     ("git checkout HEAD -- \\\n  src/a.py \\\n  src/ui/", [("src/a.py", "restored"), ("src/ui/", "restored")]),
     ("git checkout .", [("*", "restored")]),
+    ("git checkout HEAD src", [("src", "restored")]),
+    ("git checkout src/", [("src/", "restored")]),
+    ("(git checkout src/a.py)", [("src/a.py", "restored")]),
     ("cd web && git checkout -q . 2>/dev/null", [("web", "restored")]),
     ("git -C web checkout -- a.ts", [("web/a.ts", "restored")]),
     ("git checkout HEAD~2 -- a.py", [("a.py", "changed")]),
@@ -116,6 +119,11 @@ def test_what_was_edited_again_is_modified_again():
     again = bash("git checkout src/pool.py && sed -i s/1/2/ src/pool.py")
     assert files_of(read(), edit(), again) == {"src/pool.py": "modified"}
     assert text_of(read(), edit(), again) == ([], True)
+
+
+def test_git_undoes_what_a_command_changed_before_it_was_read():
+    changed = bash("sed -i s/1/2/ src/pool.py")
+    assert text_of(read(), changed, read(), bash("git stash"))[1]
 
 
 def test_git_goes_back_to_what_was_committed():

@@ -208,6 +208,7 @@ def _apply(files: dict[str, CurrentFile], step: Step, marks: Marks) -> None:
             _add_changes(file, changes, step.at)
         else:  # in a form that is not known
             file.is_stale = True
+            file.edits += 1
         done.add(path)
 
 
@@ -232,7 +233,9 @@ def _add_read(file: CurrentFile, step: Step) -> None:
         lines = [(at, row.rstrip()) for at, row in enumerate(rows, start)]
     if not lines or any(after[0] != before[0] + 1 for before, after in pairwise(lines)):
         return
-    file.lines, file.is_stale = _lay_over(file.lines, lines), False
+    laid = _lay_over(file.lines, lines)
+    file.is_stale &= bool(file.lines) and len(laid) > len(lines)  # what was not read again
+    file.lines = laid
 
 
 def _lay_over(
@@ -313,11 +316,21 @@ def _replace(file: CurrentFile, old: str, new: str, at: int) -> None:
         rest = whole[place + len(old) : end if end >= 0 else None]
         rows = (whole[begin:place] + new + rest).split("\n")
         _put_rows(file, whole.count("\n", 0, place), old.count("\n") + 1, rows)
-    elif not {row for line in old.split("\n") if len(row := line.strip()) > 2}.isdisjoint(
-        map(str.strip, texts)
-    ):
+    elif _holds_part(texts, old.split("\n")):
         file.is_stale = True  # some of it is known, and is not any more what stands there
     _note_edit(file, (row.rstrip() for row in rows), at)
+
+
+def _holds_part(texts: Sequence[str], rows: Sequence[str]) -> bool:
+    """Is one of some rows in a file among the known lines? The first may begin within its line, the
+    last may end there."""
+    telling = {row for line in rows if len(row := line.strip()) > 2}
+    parts = [row if (row := line.strip()) in telling else "\n" for line in (rows[-1], rows[0])]
+    begins, ends = parts if len(rows) > 1 else ("\n", "\n")
+    return any(
+        text in telling or text.startswith(begins) or text.endswith(ends)
+        for text in map(str.strip, texts)
+    )
 
 
 def _is_too_much(file: CurrentFile, whole: str) -> bool:

@@ -18,7 +18,8 @@ from refold.summarizers.heuristic.layout import (
     split_count,
 )
 from refold.summarizers.heuristic.lexicon import find_constraints
-from refold.summarizers.heuristic.state import Action, FileState, State, state_after, write_decision
+from refold.summarizers.heuristic.shell import state_after
+from refold.summarizers.heuristic.state import Action, FileState, State, write_decision
 from refold.text.plain import is_absolute
 from refold.text.summary_wrapper import split_record
 

@@ -335,7 +335,7 @@ def place_commands(command: str, places: list[Place]) -> Iterator[tuple[list[str
         places += [places[-1]] * (first.count("(") + max(0, inner))
         if texts and (texts[0].startswith("(") or texts[0].endswith("(cd")):
             texts[0] = texts[0].rpartition("(")[2]
-        if texts and places[-1] != places[0]:  # in parentheses, behind a `cd` there
+        if texts and len(places) > 1:  # in parentheses
             texts[-1] = texts[-1].rstrip(")")
         texts = list(dropwhile(_BEFORE_COMMAND.__contains__, texts))
         match texts:

@@ -20,7 +20,7 @@ from refold.summarizers.heuristic.identifiers import (
     without_heredocs,
     without_redirects,
 )
-from refold.text.plain import is_absolute
+from refold.text.plain import is_absolute, split_path
 
 MAX_WORDS = 50
 """Words of a simple command that may say what it runs."""
@@ -52,7 +52,13 @@ _SCRIPT_FIRST = frozenset({"sed", "awk", "jq", "perl", "ruby", "yq"})
 _EDITORS = frozenset({"sed", "perl", "ruby", "yq"})
 """Programs that can change files in their place."""
 _SCRIPT = re.compile(r"-\w*[ef]")
-_WRITES = {"touch": "created", "tee": "modified", "rm": "deleted", "unlink": "deleted"}
+_WRITES = {
+    "touch": "created",
+    "tee": "modified",
+    "truncate": "modified",
+    "rm": "deleted",
+    "unlink": "deleted",
+}
 _EXTENSION = re.compile(r"[^.\d]\.\w{1,12}$|\d\.(?!x$)[A-Za-z]\w{0,11}$")
 _TRIMS = re.compile(r"\|&?\s*+(?:tail|head|cat|tee)\b[^|&;]*+")
 _TRIMMED = re.compile(r"(?:\s++|2>&1|\|&?\s*+(?:tail|head|cat|tee)\b[^|&;\n]*+)*+")
@@ -222,8 +228,12 @@ def _effects_of_git(words: list[str]) -> Iterator[tuple[str, str]]:
         case "checkout" | "switch" if options & _NEW_BRANCH:
             names = names[1:]  # it begins where the files stand if no other place is named
         case "checkout":
-            paths = paths or [name for name in names if name == "." or has_extension(name)]
-            names = [name for name in names if name not in {*paths, "HEAD"}]
+            is_behind = names[:1] == ["HEAD"]  # a path is all that may stand behind a commit
+            names = names[is_behind:]
+            paths = paths or [
+                n for n in names if is_behind or n == "." or n.endswith("/") or has_extension(n)
+            ]
+            names = [name for name in names if name not in paths]
         case "restore" if not options & _STAGED or options & _WORKTREE:
             sources = {word.partition("=")[2] for word in options if word.startswith("--source=")}
             count = len(options & {"-s", "--source"})
@@ -246,7 +256,8 @@ def _effects_of_git(words: list[str]) -> Iterator[tuple[str, str]]:
 
 def git_steps(command: str, place: Place = SESSION) -> Iterator[tuple[str, Sequence[str]]]:
     """Yield what a command at *place* does to git's index, as (step, paths), none for all: `add`,
-    `update` (what git knows already), `unstage` and `commit`. A path may be a pattern."""
+    `update` (what git knows already), `unstage`, `commit`, and `amend` for a commit that may have
+    no files of its own. A path may be a pattern."""
     for words, here in place_commands(without_heredocs(command[:MAX_COMMAND]), [place]):
         bare = without_redirects(words)
         if bare[:1] != ["git"] or len(bare) < 2:
@@ -271,9 +282,35 @@ def git_steps(command: str, place: Place = SESSION) -> Iterator[tuple[str, Seque
             case "commit" if "--dry-run" not in options:
                 if any(map(_ALL.fullmatch, options)):
                     yield "update", ()
-                yield "commit", [here.name(path) for path in rest[mark + 1 :]]
+                is_made_of_none = not options.isdisjoint({"--amend", "--allow-empty"})
+                step = "amend" if is_made_of_none else "commit"
+                yield step, [here.name(path) for path in rest[mark + 1 :]]
             case _:
                 pass
+
+
+def find_late_changes(command: str, place: Place = SESSION) -> set[str]:
+    """Return the files that a command at *place* changes behind its last commit."""
+    late = set[str]()
+    for words, here in place_commands(without_heredocs(command[:MAX_COMMAND]), [place]):
+        if without_redirects(words)[:2] == ["git", "commit"]:
+            late = set()
+        effects = (*iter_redirects(words), *_effects_of_program(program_words(words)))
+        late |= {here.name(path) for path, state in effects if state in CHANGES}
+    return late
+
+
+def state_after(before: str | None, now: str) -> str:
+    """Return the state of a file that was *before* and to which *now* happened."""
+    match before, now:
+        case "created" | "modified" | "restored" | "stashed", "read":
+            return str(before)
+        case "created", "modified" | "created":
+            return "created"
+        case "read" | "modified" | "restored" | "stashed", "created":
+            return "modified"
+        case _:
+            return now
 
 
 def find_first_line(command: str) -> int:
@@ -295,7 +332,9 @@ def _find_start(words: list[str]) -> int:
     """Return the first line that one program passes on; 0 if it changes lines or leaves out some
     between them."""
     match words:
-        case ["cat" | "nl" | "head", *_]:
+        case ["cat", *rest] if not any(word.startswith("-") for word in rest):
+            return 1
+        case ["head", *rest] if not any(word.startswith(("-c", "--bytes")) for word in rest):
             return 1
         case ["sed", "-n", script, *_] if match := _PRINTED.fullmatch(script):
             return int(match[1])
@@ -391,8 +430,13 @@ def _effects_of_program(words: list[str]) -> Iterator[tuple[str, str]]:
     program = program.rpartition("/")[2]
     paths = list(filter(is_path, _find_operands(words)))
     if program in {"mv", "cp"} and len(paths) >= 2:
-        yield from ((path, "deleted" if program == "mv" else "read") for path in paths[:-1])
-        yield paths[-1], "created"
+        *sources, target = paths
+        yield from ((path, "deleted" if program == "mv" else "read") for path in sources)
+        is_folder = target.endswith("/") or len(sources) > 1
+        names = [split_path(path.rstrip("/"))[1] for path in sources] if is_folder else [""]
+        yield from (
+            (f"{target.rstrip('/')}/{name}" if name else target, "created") for name in names
+        )
     elif program in _WRITES and "--cached" not in rest:
         yield from ((path, _WRITES[program]) for path in paths)
     elif program in _EDITORS and _is_in_place(rest):

@@ -2,7 +2,7 @@
 open."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nlargest
 from typing import NamedTuple
@@ -25,7 +25,7 @@ from refold.summarizers.heuristic.lexicon import (
     is_fragment,
     iter_sentences,
 )
-from refold.summarizers.heuristic.shell import ALL
+from refold.summarizers.heuristic.shell import ALL, state_after
 from refold.summarizers.heuristic.source import RUNNING, Step, is_stub
 from refold.text.clip import clip_scanned, one_line
 from refold.text.failures import find_error_line, looks_failed
@@ -57,6 +57,7 @@ _MESSAGE = re.compile(r"\s-[a-z]{0,5}m\s{0,9}(['\"])((?!\$\()[^\n]*?)\1")
 _COMMITTED = re.compile(r"^\[[^\]\n]{1,100}\s([0-9a-f]{6,40})\]\s(.*)$", re.MULTILINE)
 _RETURNS = frozenset({"restored", "stashed", "unstashed"})
 _EXIT_CODE = re.compile(r"\A(?:Error: )?Exit code:? -?\d{1,10}\n?")
+_NO_COMMIT = re.compile(r"^(?:nothing (?:added )?|no changes added )to commit\b", re.MULTILINE)
 _FRAME = " =-*~"
 """What runners draw around a line of figures."""
 _OVERWROTE = re.compile(r"\b(?:updated|overw\w+|modified)\b")
@@ -335,8 +336,8 @@ def _note_result(state: State, step: Step) -> None:
             return
         if not has_own_code or (figures and not shell.ends_with_check(effect.command)):
             outcome = ""
-    commit = _COMMIT.search(command)
-    for name in filter(None, (check, "git commit" if commit else "")):
+    is_commit = bool(_COMMIT.search(command)) and not _has_committed_nothing(step)
+    for name in filter(None, (check, "git commit" if is_commit else "")):
         listed = one_line(name, LONGEST_COMMAND)
         state.checks.pop(listed, None)
         subject = _MESSAGE.search(effect.command[:2_000]) if name != check else None
@@ -345,7 +346,7 @@ def _note_result(state: State, step: Step) -> None:
             parts = [check for check in state.checks if check.startswith(f"{listed} ")]
             for part in filter(lambda part: has_failed(state.checks[part]), parts):
                 del state.checks[part]
-    if outcome == "ok":
+    if outcome == "ok" and not _has_committed_nothing(step):
         _note_git(state, step)
     if check and outcome != RUNNING:
         for file in state.files.values():
@@ -460,23 +461,30 @@ def _without_deleted_folders(files: dict[str, FileState]) -> dict[str, FileState
     return dict(reversed(remaining))
 
 
+def _has_committed_nothing(step: Step) -> bool:
+    """Does git say so? Behind a pipe its code is another's; `git status` says it after commits."""
+    has_none = _NO_COMMIT.search(step.text) and not _COMMITTED.search(step.text)
+    return bool(has_none) and "status" not in step.effect.command
+
+
 def _note_git(state: State, step: Step) -> None:
     """Mark the changed files that a command stages, and those that it commits: all if nothing was
     staged since the last commit, but for those that are usually ignored."""
     git_steps = list(shell.git_steps(step.effect.command, step.effect.place))
-    is_single = sum(verb == "commit" for verb, _ in git_steps) == 1
+    late = shell.find_late_changes(step.effect.command, step.effect.place) if git_steps else set()
+    is_single = sum(verb in {"commit", "amend"} for verb, _ in git_steps) == 1
     for verb, names in git_steps:
         if verb in {"unstage", "commit"} and not state.has_staged:
-            _stage(state, [], with_new=True)
-        state.has_staged = verb != "commit"
+            _stage(_find_open(state, (), late), (), with_new=True)
+        files = _find_open(state, names, late)
+        state.has_staged = verb not in {"commit", "amend"}
         match verb:
             case "add" | "update":
-                _stage(state, names, with_new=verb == "add")
+                _stage(files, names, with_new=verb == "add")
             case "unstage":
-                for file in _find_open(state, names).values():
+                for file in files.values():
                     file.is_staged = False
             case _:
-                files = _find_open(state, names)
                 staged = {path: file for path, file in files.items() if file.is_staged or names}
                 listed = {path: _is_listed(file) for path, file in staged.items()}
                 for path in find_committed(listed, step.text if is_single else ""):
@@ -493,16 +501,17 @@ def _is_listed(file: FileState) -> bool:
     return file.is_new or file.state == "deleted"
 
 
-def _find_open(state: State, names: Sequence[str]) -> dict[str, FileState]:
-    """Return the files by these names, all if there are none, that the next commit waits for."""
-    paths = [path for name in names or [ALL] for path in _find_files(state, name)]
-    files = {path: state.files[path] for path in paths}
+def _find_open(state: State, names: Sequence[str], late: Collection[str]) -> dict[str, FileState]:
+    """Return the files by these names, all if there are none, that the next commit waits for, but
+    those that are changed *late*, behind it."""
+    paths = (path for name in names or [ALL] for path in _find_files(state, name))
+    files = {path: state.files[path] for path in paths if path not in late}
     return {path: file for path, file in files.items() if file.is_changed and not file.is_committed}
 
 
-def _stage(state: State, names: Sequence[str], *, with_new: bool) -> None:
-    """Stage the files by these names, or all that repositories usually have."""
-    for path, file in _find_open(state, names).items():
+def _stage(files: Mapping[str, FileState], names: Sequence[str], *, with_new: bool) -> None:
+    """Stage files that are given by *names*, else those that repositories usually have."""
+    for path, file in files.items():
         if (with_new or not file.is_new) and (names or not is_ignored(path)):
             file.is_staged = True
 
@@ -532,16 +541,3 @@ def _find_figures(text: str) -> str:
     rows = (row.strip() for row in clip_scanned(text).split("\n"))
     figures = [row for row in rows if len(row) < 300 and _FIGURES.search(row)]
     return one_line(figures[-1].strip(_FRAME), 120) if figures else ""
-
-
-def state_after(before: str | None, now: str) -> str:
-    """Return the state of a file that was *before* and to which *now* happened."""
-    match before, now:
-        case "created" | "modified" | "restored" | "stashed", "read":
-            return str(before)
-        case "created", "modified" | "created":
-            return "created"
-        case "read" | "modified" | "restored" | "stashed", "created":
-            return "modified"
-        case _:
-            return now
