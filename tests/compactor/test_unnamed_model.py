@@ -163,7 +163,7 @@ def test_a_model_whose_prices_alone_are_known_is_compacted_when_that_pays_and_th
 ):
     """It said that nothing would be compacted, and compacted."""
     history = demo_session()
-    view = Compactor(model="gpt-5.1-codex")(history)
+    view = Compactor(model="gpt-5.1-house")(history)
     assert view.tokens < 20_000 and view.tokens_unedited > 200_000
     (record,) = caplog.records
     assert "it is compacted when that pays, but not for being nearly full" in record.getMessage()
