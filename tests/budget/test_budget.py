@@ -11,6 +11,7 @@ from refold.core.view import View
 from refold.messages import user
 from refold.tokens.model_table import Window, find_window
 
+AMOUNT = r"must be a number of tokens or a trigger, such as refold.budget.triggers.Fraction\(0.8\)"
 UNNAMED = "the request names no model and no window is given"
 
 
@@ -31,9 +32,9 @@ def usage(tokens: int) -> dict[str, int]:
 @pytest.mark.parametrize(
     ("figures", "message"),
     [
-        ({"trigger": "1k"}, "trigger must be a number of tokens or a trigger, not '1k'"),
-        ({"trigger": None}, "trigger must be a number of tokens or a trigger, not None"),
-        ({"soft": 1.5}, "soft must be a number of tokens or a trigger, not 1.5"),
+        ({"trigger": "1k"}, f"trigger {AMOUNT}, not '1k'"),
+        ({"trigger": None}, f"trigger {AMOUNT}, not None"),
+        ({"soft": 1.5}, f"soft {AMOUNT}, not 1.5"),
     ],
 )
 def test_what_is_no_figure_is_refused_by_name(figures: dict[str, Any], message: str) -> None:

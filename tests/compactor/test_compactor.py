@@ -491,6 +491,7 @@ def test_a_request_in_bytes_with_a_system_message_among_its_entries_is_known_aga
     [
         ({"strategies": [Summarize]}, "a strategy is given with its settings"),
         ({"strategies": ["Summarize"]}, "a strategy is given with its settings"),
+        ({"strategies": Summarize(keep=2)}, r"strategies are given in a list: \[Summarize\(keep=2"),
         ({"budget": 100}, "the budget must be a refold.Budget"),
         ({"store": "refold.db"}, "the store must be one"),
         ({"model": 5}, "the model must be a name, such as 'claude-opus-5-5', not 5"),
@@ -502,12 +503,18 @@ def test_settings_of_another_type_are_reported_at_once(settings, said):
         refold.Compactor(**given)
 
 
+def test_a_strategy_that_returns_its_edits_is_told_to_yield_them():
+    compact = refold.Compactor([lambda view: []], refold.Budget(1, 1))
+    with pytest.raises(TypeError, match=r"a strategy yields its edits; .* returns list"):
+        compact([{"role": "user", "content": "hi"}])
+
+
 def test_only_a_preview_is_accepted_and_only_numbers_are_budgets():
     compact = refold.Compactor([], refold.Budget(10, 10))
     with pytest.raises(ValueError, match="what `preview` has made, not a View"):
         compact.accept(compact([{"role": "user", "content": "hi"}]))
     with pytest.raises(
-        ValueError, match="trigger must be a number of tokens or a trigger, not '1k'"
+        ValueError, match=r"trigger must be a number of tokens or a trigger, such as .*, not '1k'"
     ):
         refold.Budget(trigger="1k", target=20)
     with pytest.raises(ValueError, match="to must be a whole number of at least 0, not '60k'"):

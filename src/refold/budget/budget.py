@@ -80,7 +80,10 @@ class Budget:
             )
         for name, value in (("trigger", self.trigger), ("soft", self.soft)):
             if not isinstance(value, int | Trigger | None) or (value is None and name == "trigger"):
-                raise ValueError(f"{name} must be a number of tokens or a trigger, not {value!r}")
+                raise ValueError(
+                    f"{name} must be a number of tokens or a trigger, such as "
+                    f"refold.budget.triggers.Fraction(0.8), not {value!r}"
+                )
         if not isinstance(self.target, int | Amount):
             problem = f"the target must be a number of tokens, not {self.target!r}"
             raise ValueError(problem)  # noqa: TRY004 - as for all settings

@@ -16,7 +16,7 @@ from refold.compactor.conversations import ConversationCache, ConversationState,
 from refold.compactor.hooks import After, Before, OnEvent
 from refold.compactor.loading import Schedule, count_pending, is_quiet, load
 from refold.compactor.run import TurnOptions, TurnSteps, force_turn, run_turn
-from refold.compactor.settings import Settings, default_strategies
+from refold.compactor.settings import Settings, default_strategies, list_strategies
 from refold.core.strategy import Strategy
 from refold.core.view import View
 from refold.edits import Edit
@@ -72,7 +72,7 @@ class Compactor:
         store = MemoryStore() if store is None else store
         self.ask = require_asker(ask)
         self.settings = Settings(
-            default_strategies() if strategies is None else tuple(strategies),
+            default_strategies() if strategies is None else list_strategies(strategies),
             default_budget() if budget is None else budget,
             store,
             format,

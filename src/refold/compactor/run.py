@@ -92,6 +92,8 @@ def _run(
     view: View, strategy: Strategy, fits: Callable[[View, EditStack], bool]
 ) -> Asking[tuple[View, Attempt]]:
     run, reply = strategy(view), None
+    if not isinstance(run, Generator):
+        raise TypeError(f"a strategy yields its edits; {strategy!r} returns {type(run).__name__}")
     stack, talk = view.edit_stack(), list[tuple[Ask, Answer | None]]()
     applied, refused = list[tuple[str, int]](), list[str]()
     is_early, local = make_premature_test(view), is_local(strategy)

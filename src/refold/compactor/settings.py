@@ -4,7 +4,7 @@ default, and strategies can be given by their names."""
 import ast
 import logging
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import Field, dataclass, fields, replace
 from functools import cached_property
 from inspect import signature
@@ -157,6 +157,15 @@ class Settings:
         """Write rows into the ledger; a ledger that fails is logged."""
         if self.ledger is not None:
             call_safely(self.ledger.record, rows)
+
+
+def list_strategies(strategies: Iterable[Strategy]) -> tuple[Strategy, ...]:
+    """Return what a compactor is given as strategies. Raises ValueError for a single one."""
+    if callable(strategies):
+        raise ValueError(  # noqa: TRY004 - as for all settings
+            f"strategies are given in a list: [{strategies!r}]"
+        )
+    return tuple(strategies)
 
 
 def _check_strategy(strategy: Strategy) -> None:
