@@ -1,5 +1,4 @@
-"""One request's way through the gateway, without HTTP: decode, identify, load, compact, save,
-encode."""
+"""One request's way through the gateway, without HTTP: decode, identify, load, compact, encode."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -104,8 +103,7 @@ class Pipeline:
         return await self._prepare(incoming, resources)
 
     async def commit(self, outgoing: Outgoing) -> None:
-        """Keep what was decided tentatively, since the upstream has accepted the caller's key.
-        Never raises."""
+        """Keep what was decided tentatively: the caller's key was accepted. Never raises."""
         ticket = outgoing.ticket
         store = ticket.conversation.compactor.settings.store if isinstance(ticket, Ticket) else None
         if isinstance(store, TentativeStore):
@@ -183,8 +181,7 @@ class Pipeline:
                 report_failure(self.counters, incoming.api, "internal", error)
 
     async def aclose(self) -> None:
-        """Stop background work, then close what is to be closed: only then does a store's file hold
-        all writes."""
+        """Stop background work, then close what is to be closed: then a store holds all writes."""
         await self.background.aclose()
         await self._outbox.aclose()
         self.workers.close()
