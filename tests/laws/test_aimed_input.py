@@ -668,6 +668,34 @@ def test_what_git_does_is_noted_in_time_linear_in_its_commands(command: str) -> 
     assert grows(read_work, work, COMMANDS) <= WORST
 
 
+def _ran(command: str, output: str) -> Step:
+    return Step("result", 0, output, effect_of_command(command))
+
+
+STEPS: dict[str, Callable[[int], list[Step]]] = {
+    "checks": lambda many: [_ran(f"pytest tests/test_{at}.py", "3 passed") for at in range(many)],
+    "decisions": lambda many: [
+        Step(kind, at, text, is_final=True)  # type: ignore[arg-type]
+        for at in range(many)
+        for kind, text in (
+            ("answer", f"We decided to use Redis_{at} because it is fast."),
+            ("request", f"Use Foo{at} instead of Bar{at}."),
+        )
+    ],
+    "parts": lambda many: [
+        _ran("cat a.py", "\n".join(f"line {at}" for at in range(many))),
+        *(_ran(f"sed -n '{at + 1}p' a.py", f"line {at}") for at in range(many)),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_steps_are_not_compared_with_all_before_without_end(name: str) -> None:
+    """8,000 decisions, each followed by words that reject another, took half a minute."""
+    read = lambda steps: (read_state(steps), read_files(steps))  # noqa: E731 - what is measured
+    assert grows(read, STEPS[name], (2_000, 8_000)) <= WORST
+
+
 @pytest.mark.parametrize("blank", ["\n", " ", " \n", "\t\n\n"])
 def test_c20_what_a_model_answers_is_read_in_time_linear_in_its_length(blank: str) -> None:
     """60 KB of newlines took 3.2 s, 30 KB of blanks more than 8."""

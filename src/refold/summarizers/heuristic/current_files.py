@@ -233,7 +233,7 @@ def _add_read(file: CurrentFile, step: Step) -> None:
         lines = [(at, row.rstrip()) for at, row in enumerate(rows, start)]
     if not lines or any(after[0] != before[0] + 1 for before, after in pairwise(lines)):
         return
-    laid = _lay_over(file.lines, lines)
+    laid = lines if _is_too_much(file, text) else _lay_over(file.lines, lines)
     file.is_stale &= bool(file.lines) and len(laid) > len(lines)  # what was not read again
     file.lines = laid
 

@@ -42,7 +42,8 @@ LONGEST_FAILURE = 20
 """Changes and commands that worked, after which the work has gone on without mending the last
 failure."""
 MOST_COMPARED = 1_000_000
-"""Files that paths in git's commands are compared with. After that git does nothing that counts."""
+"""Files that paths in git's commands are compared with, decisions with what a person rejects,
+checks with later ones. After that none of these does anything that counts."""
 MOST_DECIDED = 2
 """Conclusions that are taken of what a model thinks before one call."""
 
@@ -151,7 +152,7 @@ class State:
     has_staged: bool = False
     """Was anything staged since the last commit?"""
     compared: int = 0
-    """Files that paths in git's commands were compared with."""
+    """Files, decisions and checks that others were compared with."""
 
 
 def read_state(steps: Iterable[Step]) -> State:
@@ -259,7 +260,7 @@ def _overturn(state: State, words: str, corrections: Sequence[str]) -> None:
     """Note which decisions a person takes back: all that hold what they name as not to be used,
     else, if they correct something, of those since the request before the one that has most words
     of the correction. A mark that should not be there is still true: they said so next."""
-    taken_back = dict(_find_rejected(state.decisions, words))
+    taken_back = dict(_find_rejected(state, words))
     if not taken_back and corrections and state.recent:
         own = set(terms(" ".join(corrections)))
         closest = max(state.recent[::-1], key=lambda text: len(own.intersection(terms(text))))
@@ -269,13 +270,14 @@ def _overturn(state: State, words: str, corrections: Sequence[str]) -> None:
     state.recent = []
 
 
-def _find_rejected(decisions: Iterable[str], words: str) -> Iterator[tuple[str, str]]:
+def _find_rejected(state: State, words: str) -> Iterator[tuple[str, str]]:
     """Yield decisions that hold what a person names as not to be used, each with what they say."""
     is_typed = len(words) <= DOCUMENT and _REJECTED.search(words)
     for sentence in iter_sentences(words) if is_typed else ():
         matches = () if sentence.endswith(("?", "？")) else _REJECTED.finditer(sentence)
         if names := [match[match.lastindex or 0] for match in matches]:
             pattern = _pattern_of(names)
+            decisions = _take_compared(state, state.decisions)
             yield from ((text, sentence) for text in decisions if pattern.search(text))
 
 
@@ -343,7 +345,8 @@ def _note_result(state: State, step: Step) -> None:
         subject = _MESSAGE.search(effect.command[:2_000]) if name != check else None
         state.checks[listed] = _outcome_line(name, text, outcome, subject[2] if subject else "")
         if outcome == "ok":  # `pytest` tells of `pytest tests/test_a.py` too
-            parts = [check for check in state.checks if check.startswith(f"{listed} ")]
+            checks = _take_compared(state, state.checks)
+            parts = [check for check in checks if check.startswith(f"{listed} ")]
             for part in filter(lambda part: has_failed(state.checks[part]), parts):
                 del state.checks[part]
     if outcome == "ok" and not _has_committed_nothing(step):
@@ -439,15 +442,19 @@ def _note_return(state: State, path: str, now: str) -> None:
 def _find_files(state: State, path: str) -> list[str]:
     """Return the changed files that git means by the path of a file or a folder, or by `ALL`: those
     outside of repositories only if there are no others."""
-    state.compared += len(state.files)
-    if state.compared > MOST_COMPARED:
-        return []
-    changed = [name for name, file in state.files.items() if file.state != "read"]
+    files = _take_compared(state, state.files)
+    changed = [name for name in files if state.files[name].state != "read"]
     inside = [name for name in changed if not shell.is_outside(name)] or changed
     end = "" if "*" in path else split_path(path.rstrip("/"))[1]
     return (
         inside if path == ALL else [name for name in inside if end in name and is_meant(name, path)]
     )
+
+
+def _take_compared(state: State, texts: Collection[str]) -> Collection[str]:
+    """Return what is compared with something else, none if too much was."""
+    state.compared += len(texts)
+    return texts if state.compared <= MOST_COMPARED else ()
 
 
 def _without_deleted_folders(files: dict[str, FileState]) -> dict[str, FileState]:
