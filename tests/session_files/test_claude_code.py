@@ -233,6 +233,18 @@ def test_a_compaction_is_bridged_and_recorded():
     assert session.effective_payload["messages"] == session.effective
 
 
+def test_a_compaction_after_a_line_that_was_never_written_goes_on_from_what_was_said():
+    session = read(
+        user("a", None, "go"),
+        answer("b", "a", "m1", text("done")),
+        boundary("k", "only on the screen"),
+        summary("s", "k"),
+        user("c", "s", "more"),
+    )
+    assert (len(session.messages), session.problems) == (3, ())
+    assert len(session.effective) == 2
+
+
 def test_of_two_compactions_the_later_shows():
     session = read(
         user("a", None, "go"),

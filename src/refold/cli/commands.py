@@ -107,8 +107,9 @@ def refold(
 ) -> None:
     """Compact agents' sessions, see what a model would see, and take it back.
 
-    Without a command: the newest sessions of Claude Code, Codex, Gemini CLI, Qwen Code, pi and
-    OpenCode on this machine, with what they cost by the provider's own figures.
+    Without a command: the newest sessions of Claude Code, Codex, Gemini CLI, Qwen Code, pi,
+    OpenCode, Kimi CLI and Continue on this machine, with what they cost by the provider's own
+    figures.
     """
     if context.invoked_subcommand is not None:
         return

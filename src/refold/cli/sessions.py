@@ -268,7 +268,7 @@ ORDERS: dict[str, Callable[[Listed], float]] = {
 def show_listed(rows: Sequence[Listed], count: int, width: int | None) -> Iterator[RenderableType]:
     """Show sessions, *count* of them in all, in lines of at most *width* cells."""
     if not count:
-        yield "No sessions of Claude Code, Codex, Gemini CLI, Qwen Code, pi or OpenCode were found."
+        yield "No sessions of a client that Refold knows (Claude Code, Codex ...) were found."
         yield "Name a file (refold stats FILE), or see what Refold does: refold demo"
         return
     yield from session_table(rows, width)

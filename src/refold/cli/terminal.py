@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, TypeVar
 
@@ -213,8 +214,15 @@ def print_lines(lines: Iterable[RenderableType], console: Console | None = None)
     plain text is a paragraph, which is wrapped.
     """
     console = console or out()
-    for line in lines:
-        console.print(line, soft_wrap=isinstance(line, Line))
+    for is_line, group in groupby(lines, lambda line: isinstance(line, Line)):
+        for piece in _join_lines(group) if is_line else group:
+            console.print(piece, soft_wrap=is_line)
+
+
+def _join_lines(lines: Iterator[Any]) -> Iterator[Line]:
+    """Join many lines to a few, as each that is printed costs a time of its own."""
+    while batch := list(islice(lines, 200)):
+        yield Line("\n").join(batch)
 
 
 def page(lines: Iterable[RenderableType]) -> None:

@@ -25,7 +25,7 @@ from refold.codecs.detect import open_payload
 from refold.codecs.json_text import dump
 from refold.errors import FormatError, RefoldError, install_hint
 from refold.session_files import FIELDS, Format, Session, has_session, read_value
-from refold.session_files.openhands import is_event
+from refold.session_files.chats import is_event
 from refold.session_files.plain import BODY_KEYS, record_id
 from refold.session_files.source import BOM, GZIP, ZSTD, load_zstd, open_zstd
 from refold.session_files.trajectories import TURNS

@@ -14,11 +14,11 @@ from typing import Any, cast
 
 from refold.errors import FormatError
 from refold.session_files import (
+    chats,
     claude_code,
     codex,
     gemini_cli,
     opencode,
-    openhands,
     pi,
     plain,
     trajectories,
@@ -74,7 +74,9 @@ READERS: tuple[Reader, ...] = (
     trajectories.SHAREGPT_READER,
     trajectories.ADP_READER,
     trajectories.ATIF_READER,
-    openhands.READER,
+    chats.OPENHANDS_READER,
+    chats.CONTINUE_READER,
+    plain.KIMI_READER,
     plain.READER,
 )
 """The readers, in the order in which they look at a file."""

@@ -143,8 +143,11 @@ def _parent(tree: Tree, record: Record) -> str:
     is_command = above is not None and _is_caveat(above.record or {}) and _is_user(record)
     if is_command or record.get("type") == "progress":
         return tree.last
-    bridge = is_boundary(record) or is_summary(record)
-    return parent or text_at(record, "logicalParentUuid") or (tree.last if bridge else "")
+    bridge = text_at(record, "logicalParentUuid")
+    if parent or bridge in tree.nodes:
+        return parent or bridge
+    # The line before a compaction may be one that the client never writes.
+    return tree.last if bridge or is_boundary(record) or is_summary(record) else ""
 
 
 def _is_caveat(record: Record) -> bool:

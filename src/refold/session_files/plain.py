@@ -1,14 +1,21 @@
-"""Conversations without a client: a list of messages, a request body, or a log of requests; and
-what makes a chat of any other record.
+"""Conversations without a client: a list of messages, a request body, or a log of requests; those
+of Kimi CLI, which are hardly more; and what makes a chat of any other record.
 
 JSON or JSONL, in any wire format. In a log each line is a request body, or an object
 with one under `body`, `request` or `payload`; the last one is the conversation, and each can be
 read by its line. A line with `kind` other than `main` is a side request and comes first.
+
+Kimi CLI: `~/.kimi/sessions/<directory>/<session>/context.jsonl`, what its model sees. Compacting,
+the client begins it anew. The events of `wire.jsonl` beside it are not read.
 """
 
+import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from refold.session_files.reader import (
@@ -20,8 +27,15 @@ from refold.session_files.reader import (
     SessionBuilder,
     StoredSession,
 )
-from refold.session_files.source import Problem, Source
-from refold.text.json_values import Record, object_at, objects_at, text_at, without_keys
+from refold.session_files.source import ClientFiles, FoundSession, OnError, Problem, Source
+from refold.text.json_values import (
+    Record,
+    object_at,
+    objects_at,
+    parse_or_none,
+    text_at,
+    without_keys,
+)
 
 CLIENT = "plain"
 BODY_KEYS = ("body", "request", "payload")
@@ -154,6 +168,68 @@ def guess_format(body: Record, items: Sequence[Entry], field: str = "") -> Forma
 
 
 READER = Reader(CLIENT, mismatch, sessions)
+
+
+# --- Kimi CLI ---------------------------------------------------------------------------------
+
+
+KIMI = "kimi"
+_NOTES = frozenset({"_checkpoint", "_system_prompt", "_usage"})
+"""Roles of lines that are no messages; the system prompt is one of another role."""
+
+
+def _find_folder(path: Path) -> str:
+    """Find the working directory by its hash, which names the folder of its sessions."""
+    with suppress(OSError):
+        index = parse_or_none((path.parents[3] / "kimi.json").read_bytes())
+        for folder in (text_at(place, "path") for place in objects_at(index, "work_dirs")):
+            name = hashlib.md5(folder.encode(), usedforsecurity=False).hexdigest()
+            if name == path.parents[1].name:
+                return folder
+    return ""
+
+
+KIMI_FILES = ClientFiles(KIMI, (".kimi",), ("sessions/*/*/context.jsonl",), _find_folder)
+
+
+def kimi_mismatch(source: Source) -> str:
+    """Return why this is no context of Kimi CLI; empty if it is one."""
+    if any(text_at(record, "role") in _NOTES for record in source.objects()):
+        return ""
+    if any(text_at(record, "message", "type") == "TurnBegin" for record in source.objects()):
+        return "its events; context.jsonl beside them can be read"
+    return "no line has a role of " + ", ".join(sorted(_NOTES))
+
+
+def read_kimi(source: Source) -> Session:
+    """Read a context. Thoughts go back to the model in a field of their own."""
+    session = SessionBuilder(source, KIMI, "openai_chat", source.path.absolute().parent.name)
+    for _, record in session.records():
+        role, content = text_at(record, "role"), record.get("content")
+        if role == "_system_prompt":
+            session.messages.append({"role": "system", "content": content})
+        elif role == "assistant" and isinstance(content, list):
+            words, thought = (
+                "".join(text_at(part, key) for part in objects_at(record, "content"))
+                for key in ("text", "think")
+            )
+            thinking = {"reasoning_content": thought} if thought else {}
+            session.messages.append({**record, "content": words, **thinking})
+        elif role not in _NOTES:
+            session.messages.append(record)
+    return session.build()
+
+
+def _kimi_sessions(source: Source) -> Sequence[StoredSession]:
+    return [StoredSession(source.path.absolute().parent.name, partial(read_kimi, source))]
+
+
+def _find_kimi(home: Path, env: Mapping[str, str], on_error: OnError) -> Iterator[FoundSession]:
+    for session in KIMI_FILES.find(home, env, on_error):
+        yield replace(session, id=session.path.parent.name)
+
+
+KIMI_READER = Reader(KIMI, kimi_mismatch, _kimi_sessions, _find_kimi)
 
 
 # --- a chat made of a record ---------------------------------------------------------------------

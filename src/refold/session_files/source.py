@@ -270,6 +270,8 @@ NAMES = {
     "qwen": "Qwen Code",
     "opencode": "OpenCode",
     "kilo": "Kilo",
+    "kimi": "Kimi CLI",
+    "continue": "Continue",
 }
 """Clients whose names are not written as their keys."""
 LEAST_ID = 4

@@ -1,14 +1,27 @@
-"""OpenHands' events: actions and observations, and those of its SDK.
+"""OpenHands and Continue: what is on the screen, of which a chat is made.
 
-A list of events, or a record that holds one. Where the model's response is recorded, the answer is
-that; of older events the call is the action with its fields.
+OpenHands: a list of events, or a record that holds one; older events, and those of its SDK. Where
+the model's response is recorded, the answer is that; of older events the call is the action with
+its fields.
+
+Continue: `~/.continue/sessions/<session>.json`, a list of what is on the screen. An item holds a
+message, and beside an answer its calls with what they gave, which were sent as messages.
 """
 
+import json
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from refold.session_files.plain import ChatBuilder
-from refold.session_files.reader import Reader, Session, single
-from refold.session_files.source import Source
+from refold.session_files.reader import (
+    Entry,
+    Reader,
+    Session,
+    SessionBuilder,
+    single,
+)
+from refold.session_files.source import ClientFiles, Source
 from refold.text.json_values import (
     JsonObject,
     Record,
@@ -19,6 +32,9 @@ from refold.text.json_values import (
     text_at,
     without_keys,
 )
+
+# --- OpenHands --------------------------------------------------------------------------------
+
 
 OPENHANDS = "openhands"
 _ROOT = "__root__"
@@ -159,4 +175,71 @@ def _join(content: Any) -> str:
     return "\n".join(text_at(block, "text") for block in objects_in(content))
 
 
-READER = Reader(OPENHANDS, openhands_mismatch, single(read_openhands))
+OPENHANDS_READER = Reader(OPENHANDS, openhands_mismatch, single(read_openhands))
+
+# --- Continue ---------------------------------------------------------------------------------
+
+
+CONTINUE = "continue"
+
+
+def _read_folder(path: Path) -> str:
+    """Read the working directory out of one document, which may be long."""
+    with path.open("rb") as stream:
+        _, _, rest = (
+            stream.read(8_192).decode("utf-8", "replace").partition('"workspaceDirectory":')
+        )
+    return str(json.JSONDecoder().raw_decode(rest.lstrip())[0]) if rest else ""
+
+
+CONTINUE_FILES = ClientFiles(
+    CONTINUE, (".continue",), ("sessions/*-*.json",), _read_folder, "CONTINUE_GLOBAL_DIR"
+)
+
+
+def continue_mismatch(source: Source) -> str:
+    """Return why this is no session of Continue; empty if it is one."""
+    items = list_at(source.document, "history")
+    is_session = text_at(source.document, "sessionId") and items
+    if is_session and all(text_at(item, "message", "role") for item in items):
+        return ""
+    return "no sessionId with a history of messages"
+
+
+def read_continue(source: Source) -> Session:
+    """Read a session."""
+    session = SessionBuilder(source, CONTINUE, "openai_chat")
+    for item in objects_at(source.document, "history"):
+        place = len(session.messages) + 1
+        session.messages += _item_entries(item, object_at(item, "message"))
+        if usage := object_at(item, "message", "usage"):
+            session.usage.append((place, usage))
+            session.model = text_at(usage, "model") or session.model
+    session.id, session.title, session.cwd = (
+        text_at(source.document, key) for key in ("sessionId", "title", "workspaceDirectory")
+    )
+    return session.build()
+
+
+def _item_entries(item: Record, message: Record) -> Iterator[Entry]:
+    """Yield a message, then what its calls gave. A call that did not end stays open."""
+    role, content = text_at(message, "role"), message.get("content") or ""
+    if role == "tool":
+        id = text_at(message, "toolCallId")
+        yield {"role": "tool", "tool_call_id": id, "content": content}
+    elif role == "user" and isinstance(content, str):
+        shown = [text_at(context, "content") for context in objects_at(item, "contextItems")]
+        yield {"role": role, "content": "\n\n".join((*filter(None, shown), content))}
+    elif role == "assistant":
+        calls = list(objects_at(message, "toolCalls"))
+        yield {"role": role, "content": content, **({"tool_calls": calls} if calls else {})}
+        for state in objects_at(item, "toolCallStates"):
+            if "output" in state:
+                text = "\n\n".join(text_at(part, "content") for part in objects_at(state, "output"))
+                id = text_at(state, "toolCallId")
+                yield {"role": "tool", "tool_call_id": id, "content": text}
+    elif role != "thinking":
+        yield {"role": role, "content": content}
+
+
+CONTINUE_READER = Reader(CONTINUE, continue_mismatch, single(read_continue), CONTINUE_FILES.find)
