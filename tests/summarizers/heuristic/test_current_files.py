@@ -10,7 +10,7 @@ from refold.models.driver import drive
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.heuristic.blocks import Block, Work, read_work
 from refold.summarizers.heuristic.calls import CallEffect, Hunk, effect_of_call, iter_patch
-from refold.summarizers.heuristic.current_files import read_files
+from refold.summarizers.heuristic.current_files import read_files, render_current
 from refold.summarizers.heuristic.excerpts import Context, find_excerpts
 from refold.summarizers.heuristic.shell import find_first_line
 from refold.summarizers.heuristic.source import read_steps
@@ -351,7 +351,7 @@ def test_a_template_is_no_task(path, is_task):
 def test_source_that_was_read_is_worth_more_than_data_and_what_the_model_wrote():
     kinds = ("source", "docs", "read", "run", "written", "command")
     work = Work([Block(0, kind, kind, f"the name load_{kind} is there") for kind in kinds])
-    excerpts = find_excerpts(work, Context([0.0], frozenset(), False, ""), 500)
+    excerpts = find_excerpts(work, Context([0.0], frozenset(), False, ""), 240)
     source, docs, *data, written, command = [excerpt.worth for excerpt in excerpts]
     assert source > docs > 2 * max(data) and min(data) > 2 * max(written, command)
 
@@ -402,3 +402,16 @@ def test_an_edit_that_begins_within_a_line_that_is_not_known_is_not_passed_over(
     assert read_files(read_steps([*read, *edit]))["src/pool.py"].is_stale
     other = call("edit", "Done.", path="src/pool.py", old_string="x\n    y", new_string="z")
     assert not read_files(read_steps([*read, *other]))["src/pool.py"].is_stale
+
+
+def test_of_parts_that_matter_as_much_the_smaller_ones_are_shown():
+    parts = [
+        f"def read_{name}(path):\n" + "".join(f"    {name}_{n} = load({n})\n" for n in range(size))
+        for name, size in (("users", 18), ("orders", 5), ("invoices", 5))
+    ]
+    said = [user("Mend the store."), *call("Read", "\n".join(parts), file_path="src/store.py")]
+    files = read_files(read_steps(said))
+    text = render_current(files, [], Context([0.5] * len(said), frozenset(), False, ""), 240)
+    assert "def read_orders" in text
+    assert "def read_invoices" in text
+    assert "def read_users" not in text

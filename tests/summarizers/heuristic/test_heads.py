@@ -345,7 +345,7 @@ def test_no_item_is_quoted_without_the_heads_that_turn_it(parts, style, tokens, 
 def test_a_part_of_a_documents_current_text_says_what_turns_it():
     """An agent copies it to edit the file, so its lines stay as they are."""
     parts = [f"Part {n} of the text tells how shelf_{n} is filled.\n" * 9 for n in range(30)]
-    items = [f"- touch shelf_{n} while it is filled" for n in range(9)]
+    items = [f"- touch shelf_{n} " + "while it is filled " * 9 for n in range(9)]
     part = "\n- `drop_partition` in the importer\n- `orders_archive` in tests\n"
     guide = "\n".join(["# Shelves", *parts, "## Do not\n", *items, part])
     call = Message("assistant", (ToolCall("c1", "Read", '{"file_path": "/srv/AGENTS.md"}'),))

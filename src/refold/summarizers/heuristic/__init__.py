@@ -158,8 +158,8 @@ def _read_standing(
     *after* them, and the messages *beside* the summary."""
     state = read_state((*source.changes, *steps))
     drop_superseded(state, after)
-    same = {step.text for step in read_steps(beside) if step.kind == "request"}
-    state.beside = frozenset(same & state.requests.keys())
+    in_sight = (*read_steps(beside), *after)
+    state.in_sight = frozenset(step.text for step in in_sight if step.kind == "request")
     state.is_latest_current = not any(step.kind == "request" for step in after)
     for text in source.edited:
         state.notes += read_amendments(text, state)

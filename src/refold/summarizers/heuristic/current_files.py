@@ -31,7 +31,7 @@ from refold.text.clip import clip_scanned
 from refold.text.plain import folders_of, split_path
 from refold.tokens.count import estimate
 
-MOST_FILES = 6
+MOST_FILES = 10
 MOST_STEPS = 8_000_000
 """Lines that edits of one file go through, or hundreds of characters if these are more: 2,000 edits
 of 2,000 long lines. After that it has to be read."""
@@ -43,6 +43,11 @@ MOST_LINES = 20
 """Lines of a block, which ends at a blank line or before a definition if it can."""
 RECENT = 8
 """Messages at the end whose words say which blocks matter."""
+RELATED = 2
+"""What a block counts whose words are all in these, beside one of an edit that was just made."""
+LOST = 40
+"""Tokens that a block costs beside its text when blocks are compared: one small block alone is
+hardly what an edit needs."""
 FRESH = 50.0
 """Thousands of tokens behind the last touch of a file from which on all of them get less room: the
 work is no longer on them."""
@@ -399,16 +404,16 @@ def render_current(
     hot = list(islice((pair for pair in with_blocks if pair[1]), MOST_FILES))
     age = min((context.ages[files[path].touched_at] for path, _ in hot), default=0.0)
     room = int(room * FRESH / max(age, FRESH))
-    weighed = [
-        (heats[path] * _weigh_lines(block, files[path], context.ages, words), rank, block)
-        for rank, (path, blocks) in enumerate(hot)
-        for block in blocks
-    ]
+    weighed = list[tuple[float, int, Block, int]]()
+    for rank, (path, blocks) in enumerate(hot):
+        file = files[path]
+        for block in blocks:
+            price = sum(estimate(file.lines[at][1]) + 2 for at in block)
+            weight = heats[path] * _weigh_lines(block, file, context.ages, words)
+            weighed.append((weight / (price + LOST), rank, block, price))
     chosen: dict[int, list[Block]] = {}
-    for _, rank, block in sorted(weighed, key=lambda row: (-row[0], row[1], row[2].start)):
-        lines = files[hot[rank][0]].lines
-        price = sum(estimate(lines[at][1]) + 2 for at in block)
-        price += 0 if rank in chosen else estimate(hot[rank][0]) + 6
+    for _, rank, block, own in sorted(weighed, key=lambda row: (-row[0], row[1], row[2].start)):
+        price = own + (0 if rank in chosen else estimate(hot[rank][0]) + 6)
         if price <= room:
             room -= price
             chosen.setdefault(rank, []).append(block)
@@ -476,7 +481,7 @@ def _weigh_lines(block: Block, file: CurrentFile, ages: Sequence[float], words: 
     edited = [ages[at] for text in texts if (at := file.edited.get(text, -1)) >= 0]
     own = {word for text in texts for word in _WORD.findall(text)}
     recent = len(own & words) / len(own) if own else 0
-    return (1 / (1 + min(edited)) if edited else 0.1) + recent
+    return (1 / (1 + min(edited)) if edited else 0.1) + RELATED * recent
 
 
 def _cut(lines: Sequence[tuple[int, str]]) -> Iterator[Block]:

@@ -14,6 +14,7 @@ from refold.summarizers.heuristic.layout import (
     MARKS,
     NOT_TESTED,
     QUOTING,
+    REPEATED,
     REQUESTS,
     split_count,
 )
@@ -246,7 +247,7 @@ def join_states(old: State, new: State) -> State:
         requests=requests,
         media={**old.media, **new.media},
         is_latest_current=new.is_latest_current,
-        beside=new.beside,
+        in_sight=new.in_sight,
         constraints={**old.constraints, **new.constraints},
         lent=new.lent,
         ended=new.ended,
@@ -293,4 +294,4 @@ def read_amendments(text: str, state: State) -> list[str]:
 
 def _is_ours(item: str) -> bool:
     """Is an item one that we write, or one that was cut to its room?"""
-    return bool(_MADE.match(item)) or _CUT in item
+    return bool(_MADE.match(item)) or _CUT in item or REPEATED in item

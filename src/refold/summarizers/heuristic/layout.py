@@ -3,13 +3,14 @@
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import groupby
 
 from refold.summarizers.heuristic.excerpts import cut_middle
 from refold.summarizers.heuristic.lexicon import find_constraints, find_corrections, find_leads
 from refold.summarizers.heuristic.state import FileState, State, has_failed, write_decision
-from refold.text.clip import one_line
+from refold.text.clip import one_line, without_mark
 from refold.text.plain import is_absolute, split_path
 from refold.tokens.count import estimate
 
@@ -45,6 +46,7 @@ MARKS = {"pending": " ", "active": "~", "done": "x"}
 NOT_TESTED = "not tested since"
 QUOTING = ("Current text", "Task", "Excerpts")
 """How titles of sections begin that hold nothing but what messages say."""
+REPEATED = " lines as in a later request …]"
 _TIMES = re.compile(r" \(×([1-9]\d{0,8})\)\Z")
 _MEDIA = re.compile(r"\A(?:\[(?:image|audio|video|document)\] )++")
 """What stands before the words of a request with media."""
@@ -69,15 +71,18 @@ def render_state(state: State, room: int, work: float = 1.0) -> str:
     may take more: rules all of it, what follows then shares a half. *work*: the share of turns that
     no person answers; in a chat the dialogue is quoted instead of requests alone."""
     parts: dict[str, str] = {}
-    rules = list(_rules(state, room - 4))
+    in_sight = set(_iter_rules(state.in_sight))
+    rules = list(_rules(state, room - 4, in_sight))
     least = int(room * EARLIER_SHARE * work)
     if rules:
         room -= min(estimate("## Rules\n" + "\n".join(rules)), room // 2)
-    earlier_requests = partial(_earlier_requests, rules=rules)
+    all_rules, shown_lines = [*rules, *map(list_item, in_sight)], set(_iter_rows(state.in_sight))
+    latest_request = partial(_latest_request, shown=shown_lines)
+    earlier_requests = partial(_earlier_requests, rules=all_rules, shown=shown_lines)
     has_changed = any(file.state != "read" for file in state.files.values())
     earlier, latest = REQUESTS if state.is_latest_current else ("Requests", "Last request")
     for title, make, share in (
-        (latest, _latest_request, REQUEST_SHARE),
+        (latest, latest_request, REQUEST_SHARE),
         ("Notes", _notes, 0.5),
         ("Checks", _checks, 0.1),
         ("Files", _files, 0.5),
@@ -95,14 +100,26 @@ def render_state(state: State, room: int, work: float = 1.0) -> str:
         if lines:
             parts[title] = f"## {title}\n" + "\n".join(lines)
             room -= estimate(parts[title])
+        if title == latest:
+            shown_lines.update(_iter_rows(lines))
     asked = "\n".join((parts.get(earlier, ""), parts.get(latest, ""))).split("\n- ")[1:]
     words = (_MEDIA.sub("", _text_of(item), count=1) for item in asked)
-    texts = [*(split_count(text)[0] for text in words), *state.beside]
-    shown = {rule for text in texts for rule in (*find_constraints(text), *find_corrections(text))}
+    shown = set(_iter_rules(split_count(text)[0] for text in words))
     if other_rules := [rule for rule in rules if rule[2:] not in shown]:
         parts["Rules"] = "## Rules\n" + "\n".join(other_rules)
     order = (earlier, latest, "Rules", "Files", "Done", "Checks", "Open", "Decisions", "Notes")
     return "\n".join(parts[title] for title in order if title in parts)
+
+
+def _iter_rows(texts: Iterable[str]) -> Iterator[str]:
+    """Yield the lines of texts, without what indents them."""
+    return (line.strip() for text in texts for line in text.split("\n"))
+
+
+def _iter_rules(requests: Iterable[str]) -> Iterator[str]:
+    """Yield the rules that requests state, and what takes rules back."""
+    for text in requests:
+        yield from (*find_constraints(text), *find_corrections(text))
 
 
 def list_item(text: str) -> str:
@@ -130,25 +147,48 @@ def _cut(item: str, room: int) -> str:
     return ""
 
 
-def _requests(state: State, start: int, stop: int | None) -> list[str]:
-    """Return those of the requests that nothing shows beside the summary, as list items."""
+def _requests(state: State, start: int, stop: int | None, shown: Collection[str] = ()) -> list[str]:
+    """Return those of the requests that nothing shows beside the summary, as list items, without
+    the lines that are *shown*."""
     return [
-        list_item(add_count(state.media.get(text, "") + text, times))
+        list_item(add_count(state.media.get(text, "") + own, times))
         for text, times in list(state.requests.items())[start:stop]
-        if text not in state.beside
+        if text not in state.in_sight and (own := _leave_out(text, shown))
     ]
 
 
-def _latest_request(state: State, room: int) -> Iterator[str]:
-    for request in _requests(state, -1, None):
+def _leave_out(text: str, shown: Collection[str]) -> str:
+    """Return a request with a mark in place of lines that are *shown*, with what they turn behind
+    them still; empty if nothing is left. Who works by a template says the same each time."""
+    lines, rows = text.split("\n"), list[tuple[int, str]]()
+    for is_shown, group in groupby(enumerate(lines), key=lambda row: row[1].strip() in shown):
+        run = list(group)
+        if is_shown and estimate("\n".join(line for _, line in run)) >= LEAST:
+            run = [(-1, f"[… {len(run)}{REPEATED}")]
+        rows += run
+    if len(rows) == len(lines):
+        return text
+    leads, own = find_leads(lines), find_leads([line for _, line in rows])
+    remaining = [
+        line if (lead := leads.get(at, "")) == own.get(place, "") else lead + without_mark(line)
+        for place, (at, line) in enumerate(rows)
+    ]
+    return "\n".join(remaining) if any(at >= 0 and line.strip() for at, line in rows) else ""
+
+
+def _latest_request(state: State, room: int, shown: Collection[str] = ()) -> Iterator[str]:
+    for request in _requests(state, -1, None, shown):
         if text := _cut(request, room):
             yield text
 
 
-def _earlier_requests(state: State, room: int, rules: Sequence[str] = ()) -> Iterator[str]:
-    """Return all in order if they fit; else the first, which is the task, in half of the room, and
-    the newest that fit and say more than *rules*, which stand beside them."""
-    earlier = _requests(state, 0, -1)
+def _earlier_requests(
+    state: State, room: int, rules: Sequence[str] = (), shown: Collection[str] = ()
+) -> Iterator[str]:
+    """Return all in order if they fit, without the lines that a later one in sight has; else the
+    first, which is the task, in half of the room, and the newest that fit and say more than
+    *rules*, which stand beside them."""
+    earlier = _requests(state, 0, -1, shown)
     if _fitting(earlier, room) == earlier:
         return iter(earlier)
     chosen = dict[int, str]()
@@ -184,8 +224,8 @@ def _fitting(lines: Iterable[str], room: int) -> list[str]:
     return chosen
 
 
-def _rules(state: State, room: int) -> Iterator[str]:
-    newest = map(list_item, reversed(state.constraints))
+def _rules(state: State, room: int, in_sight: Collection[str]) -> Iterator[str]:
+    newest = (list_item(rule) for rule in reversed(state.constraints) if rule not in in_sight)
     return reversed(_fitting(newest, room))
 
 

@@ -116,8 +116,8 @@ class State:
     """What stood beside the words of some: `[image] `."""
     is_latest_current: bool = True
     """Is the latest of them what the model works on, nothing newer asked behind it?"""
-    beside: frozenset[str] = frozenset()
-    """Those of them that stand word for word beside the summary."""
+    in_sight: frozenset[str] = frozenset()
+    """Requests that stand word for word beside the summary, or behind it."""
     constraints: dict[str, None] = field(default_factory=dict)
     lent: dict[str, None] = field(default_factory=dict)
     """Those of a command or skill alone, which hold while its request is the current one."""
