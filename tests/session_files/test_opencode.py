@@ -59,6 +59,7 @@ def test_messages_become_anthropic_blocks(base):
         {"type": "step-start"},
         text("read it"),
         tokens={"input": 9, "output": 1},
+        cost=0.5,
     )
     session = transcripts.read(base.path)
     assert session.messages == [
@@ -95,7 +96,7 @@ def test_messages_become_anthropic_blocks(base):
         },
         {"role": "assistant", "content": [text("read it")]},
     ]
-    assert session.usage == ((4, {"input": 9, "output": 1}),)
+    assert session.usage == ((4, {"input": 9, "output": 1, "cost": {"total": 0.5}}),)
     assert (session.client, session.format, session.id, session.cwd) == (
         "opencode",
         "anthropic",

@@ -107,6 +107,22 @@ ANTHROPIC = {
             },
             Usage(120, 5, 90, 20),
         ),
+        (
+            {"input_tokens": 90, "cached_input_tokens": 80, "output_tokens": 5},
+            Usage(90, 5, cached=80),
+        ),
+        (
+            {"input": 90, "output": 5, "cached": 80, "thoughts": 2, "tool": 0, "total": 97},
+            Usage(90, 7, cached=80),
+        ),
+        (
+            {"input": 9, "output": 5, "reasoning": 2, "cache": {"read": 80, "write": 1}},
+            Usage(90, 5, cached=80, written=1),
+        ),
+        (
+            {"total": 97, "input": 10, "output": 5, "reasoning": 2, "cache": {"read": 80}},
+            Usage(90, 7, cached=80),
+        ),
     ],
     ids=[
         "anthropic",
@@ -124,6 +140,10 @@ ANTHROPIC = {
         "both",
         "pi",
         "converse",
+        "codex",
+        "gemini cli",
+        "opencode",
+        "opencode with a sum",
     ],
 )
 def test_every_form_is_read(usage, expected):

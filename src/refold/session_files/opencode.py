@@ -177,7 +177,8 @@ def _add_answer(session: SessionBuilder, message: StoredMessage) -> None:
             at = len(session.messages)
         _add_results(session, [part for part in step if part.get("type") == "tool"])
     if int_at(message.data, "tokens", "input") >= 0 and at > session.index[message.id]:
-        session.usage.append((at, object_at(message.data, "tokens")))
+        cost = {"cost": {"total": message.data["cost"]}} if "cost" in message.data else {}
+        session.usage.append((at, {**object_at(message.data, "tokens"), **cost}))
 
 
 def _steps(parts: Sequence[Record]) -> list[list[Record]]:

@@ -56,7 +56,7 @@ _SLACK = 2_000
 
 def read_usage(usage: Any) -> Usage | None:
     """Read a usage object of Anthropic, OpenAI (Chat, Responses), Gemini, Bedrock's Converse,
-    DeepSeek, LiteLLM or pi.
+    DeepSeek or LiteLLM, or as Codex, Gemini CLI, OpenCode and pi write it down.
 
     *usage* is the parsed object (`response["usage"]`, `usageMetadata`), not the response around it.
     None when it is missing, holds no input figure, or holds none above zero, as for aborted calls.
@@ -70,7 +70,8 @@ def read_usage(usage: Any) -> Usage | None:
       (its cached share included), DeepSeek `prompt_cache_hit_tokens`: the cached share is inside.
     - LiteLLM: `prompt_tokens` with Anthropic's cache fields beside it, which are inside too.
     - Converse: `inputTokens`, `cacheReadInputTokens`, `cacheWriteInputTokens` add up.
-    - pi: `input`, `cacheRead`, `cacheWrite` add up.
+    - pi: `input`, `cacheRead`, `cacheWrite` add up; OpenCode: `input` and what is in `cache`.
+    - Codex's `cached_input_tokens` and Gemini CLI's `cached` are part of the input, as above.
     - A `Usage` is read already.
     """
     if isinstance(usage, Usage):
@@ -120,7 +121,8 @@ def _by_term(usage: Mapping[str, Any], total: str, terms: str) -> tuple[int, int
 
 def _responses(usage: Mapping[str, Any]) -> Usage:
     details = _object(usage, "input_tokens_details")
-    cached, written = _int(details, "cached_tokens"), _int(details, "cache_write_tokens")
+    cached = _int(details, "cached_tokens") or _int(usage, "cached_input_tokens")
+    written = _int(details, "cache_write_tokens")
     return Usage(_int(usage, "input_tokens"), _int(usage, "output_tokens"), cached, written)
 
 
@@ -163,6 +165,19 @@ def _pi(usage: Mapping[str, Any]) -> Usage:
     return Usage(_int(usage, "input") + cached + written, _int(usage, "output"), cached, written)
 
 
+def _opencode(usage: Mapping[str, Any]) -> Usage:
+    cache = _object(usage, "cache")
+    cached, written = _int(cache, "read"), _int(cache, "write")
+    total = _int(usage, "input") + cached + written
+    # Thoughts are part of the answer's figure or not, as the provider has it; the sum shows it.
+    return Usage(total, max(_int(usage, "total") - total, _int(usage, "output")), cached, written)
+
+
+def _gemini_cli(usage: Mapping[str, Any]) -> Usage:
+    output = _int(usage, "output") + _int(usage, "thoughts")
+    return Usage(_int(usage, "input"), output, _int(usage, "cached"))
+
+
 _READERS = (
     (frozenset({"prompt_tokens", "prompt_cache_hit_tokens"}), _chat),
     (frozenset({"input_tokens_details"}), _responses),
@@ -180,6 +195,8 @@ _READERS = (
     (frozenset({"input_tokens"}), _responses),
     (frozenset({"promptTokenCount", "prompt_token_count"}), _gemini),
     (frozenset({"inputTokens"}), _converse),
+    (frozenset({"cache"}), _opencode),
+    (frozenset({"cached", "thoughts"}), _gemini_cli),
     (frozenset({"input", "cacheRead"}), _pi),
 )
 """How a form is recognised, the most telling field first; the first with an input figure is it."""
