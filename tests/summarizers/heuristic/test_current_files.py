@@ -415,3 +415,40 @@ def test_of_parts_that_matter_as_much_the_smaller_ones_are_shown():
     assert "def read_orders" in text
     assert "def read_invoices" in text
     assert "def read_users" not in text
+
+
+@pytest.mark.parametrize("change", [
+    {"oldString": SOURCE[3], "newString": "x"}, {"edit": {"old": SOURCE[3], "new": "x"}},
+    {"edits": [{"old": SOURCE[3], "new": "x"}]},
+])  # fmt: skip
+def test_an_edit_is_applied_however_a_client_calls_its_texts(change):
+    shown = call("read", "\n".join(f"{n}: {text}" for n, text in enumerate(SOURCE, 1)), path="a.py")
+    file = read_files(read_steps([*shown, *call("edit", "Done.", path="a.py", **change)]))["a.py"]
+    assert [text for _, text in file.lines] == [*SOURCE[:3], "x", *SOURCE[4:]] and not file.is_stale
+
+
+@pytest.mark.parametrize("where", [{"start": 2, "end": 3}, {"mode": "append"}])
+def test_a_text_that_goes_to_one_place_is_not_all_of_the_file(where):
+    shown = call("read", "1\tfirst\n2\tsecond", path="a.py")
+    edited = call("edit_file", "Done.", path="a.py", content="third", **where)
+    file = read_files(read_steps([*shown, *edited]))["a.py"]
+    assert file.lines == [(1, "first"), (2, "second")] and file.is_stale
+
+
+@pytest.mark.parametrize("mark", [": ", "| "])
+def test_the_blank_behind_a_number_is_the_tools(mark):
+    rows = ["def f():", "    return 1", "", "## End"]
+    shown = call("read", "\n".join(f"{n}{mark}{text}" for n, text in enumerate(rows, 7)), path="a")
+    assert text_of(shown, "a") == list(enumerate(rows, 7))
+
+
+def test_what_an_edit_replaces_is_not_shown_even_if_it_has_no_place_in_the_known_lines():
+    shown = call("read", "1\tlimit_a = 1\n2\tlimit_b = 2\n3\tlimit_c = 3", path="a.py")
+    changed = call("bash", command="sed -i s/limit_c/limit_d/ a.py")
+    old, new = "limit_b = 2\nlimit_d = 3", "limit_b = 2\nlimit_d = 4"
+    for edited in (
+        call("edit", "Done.", path="a.py", oldText=f"limit_a = 1\n{old}", newText=new),
+        patch("@@", "-limit_a = 1", " limit_b = 2", "-limit_d = 3", "+limit_d = 4"),
+    ):
+        file = read_files(read_steps([*shown, *changed, *edited]))["a.py"]
+        assert file.lines == [(2, "limit_b = 2"), (3, "limit_c = 3")] and file.is_stale

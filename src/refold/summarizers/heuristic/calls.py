@@ -39,9 +39,11 @@ _PATH_KEYS = (
     "filename",
     "file",
 )
-_OLD = ("old_string", "oldText", "old_str", "old_text")
-_NEW = ("new_string", "newText", "new_str", "new_text")
+_OLD = ("old_string", "oldString", "oldText", "old_str", "old_text", "old")
+_NEW = ("new_string", "newString", "newText", "new_str", "new_text", "new")
 _WHOLE = ("content", "file_text")
+_PARTLY = frozenset({"start", "end", "start_line", "end_line", "insert_line", "line", "mode"})
+"""Arguments beside a text that may put it at one place of its file, or behind that."""
 RANGE = re.compile(r":(\d{1,7})(?:-\d{1,7})?\Z")
 """The lines of a file that a path names: `src/a.py:20-60`."""
 _VENDORED = re.compile(
@@ -327,9 +329,11 @@ def iter_changes(arguments: str) -> Iterator[tuple[str | None, str]]:
             )
             if old is not None and new is not None:
                 yield old, new
-            elif whole is not None:
+            elif whole is not None and (
+                value.get("mode") == "overwrite" or _PARTLY.isdisjoint(value)
+            ):
                 yield None, whole
-            pending += reversed([item for item in value.values() if isinstance(item, list)])
+            pending += reversed([item for item in value.values() if isinstance(item, list | dict)])
 
 
 class Hunk(NamedTuple):

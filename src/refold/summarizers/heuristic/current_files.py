@@ -58,6 +58,8 @@ PENDING = 3
 
 _NUMBERED = re.compile(r"\s{0,20}(\d{1,7})(?:[a-z]{2}(?=\|))?[→|:\t](.*)", re.DOTALL)
 """A number, perhaps with two letters that check the line, and what stands in it."""
+_TIGHT = re.compile(r"\s{0,20}\d{1,7}(?:[→\t]|[a-z]{2}\|)")
+"""A number with a mark behind which the line itself begins."""
 _LEFT_OUT = re.compile(
     r"^.{0,9}(?:…|\.\.\.)\D{0,20}\d+ (?:of \d+ )?\w+ (?:truncated|omitted)|omitted \d+ of \d+"
     r"|…\s?\d+ \w+ truncated|^<elided_chars>",
@@ -230,7 +232,7 @@ def _add_read(file: CurrentFile, step: Step) -> None:
     matches = [match for row in rows if (match := _NUMBERED.fullmatch(row))]
     if part or (step.effect.command and len(matches) < len(rows)):
         matches = []  # a program numbers all of them: else they begin like that
-    lines = [(int(match[1]), match[2].rstrip()) for match in matches]
+    lines = _without_blanks([(int(match[1]), match[2].rstrip()) for match in matches], text)
     start = int(part[1]) if part else _find_start(step)
     if not lines and start:  # no numbers are printed
         gap = _LEFT_OUT.search(text)
@@ -241,6 +243,13 @@ def _add_read(file: CurrentFile, step: Step) -> None:
     laid = lines if _is_too_much(file, text) else _lay_over(file.lines, lines)
     file.is_stale &= bool(file.lines) and len(laid) > len(lines)  # what was not read again
     file.lines = laid
+
+
+def _without_blanks(lines: list[tuple[int, str]], text: str) -> list[tuple[int, str]]:
+    """Return the numbered lines of a *text* without the blank that a tool puts behind each number
+    and mark (`7: x`, `7| x`)."""
+    is_tools = not _TIGHT.match(text) and all(row[:1] in ("", " ") for _, row in lines)
+    return [(number, row[1:]) for number, row in lines] if is_tools else lines
 
 
 def _lay_over(
@@ -321,21 +330,23 @@ def _replace(file: CurrentFile, old: str, new: str, at: int) -> None:
         rest = whole[place + len(old) : end if end >= 0 else None]
         rows = (whole[begin:place] + new + rest).split("\n")
         _put_rows(file, whole.count("\n", 0, place), old.count("\n") + 1, rows)
-    elif _holds_part(texts, old.split("\n")):
-        file.is_stale = True  # some of it is known, and is not any more what stands there
+    else:
+        _forget_part(file, old.split("\n"), rows)
     _note_edit(file, (row.rstrip() for row in rows), at)
 
 
-def _holds_part(texts: Sequence[str], rows: Sequence[str]) -> bool:
-    """Is one of some rows in a file among the known lines? The first may begin within its line, the
-    last may end there."""
-    telling = {row for line in rows if len(row := line.strip()) > 2}
-    parts = [row if (row := line.strip()) in telling else "\n" for line in (rows[-1], rows[0])]
-    begins, ends = parts if len(rows) > 1 else ("\n", "\n")
-    return any(
-        text in telling or text.startswith(begins) or text.endswith(ends)
-        for text in map(str.strip, texts)
-    )
+def _forget_part(file: CurrentFile, old: Sequence[str], new: Sequence[str]) -> None:
+    """Forget the known lines among *old* rows that *new* ones have replaced somewhere in the file,
+    which may differ then. The first may begin within its line, the last may end there."""
+    telling = {row for line in old if len(row := line.strip()) > 2}
+    parts = [row if (row := line.strip()) in telling else "\n" for line in (old[-1], old[0])]
+    begins, ends = parts if len(old) > 1 else ("\n", "\n")
+    texts = [text.strip() for _, text in file.lines]
+    held = [t in telling or t.startswith(begins) or t.endswith(ends) for t in texts]
+    remaining = {line.strip() for line in new}
+    rows = zip(file.lines, texts, held, strict=True)
+    file.lines = [line for line, text, is_held in rows if not is_held or text in remaining]
+    file.is_stale |= any(held)
 
 
 def _is_too_much(file: CurrentFile, whole: str) -> bool:
@@ -376,6 +387,7 @@ def _apply_hunks(file: CurrentFile, hunks: Iterable[Hunk], at: int) -> None:
             _put_rows(file, whole.count("\n", 0, place), len(hunk.old), hunk.new)
             behind = place + sum(len(row.rstrip()) + 1 for row in hunk.new)
         elif file.lines:
+            _forget_part(file, hunk.old or ("",), hunk.new)
             file.is_stale = True
         _note_edit(file, (row.rstrip() for row in hunk.new), at)
 
