@@ -184,3 +184,79 @@ def test_lines_of_files_that_begin_with_a_hash_stand_as_they_are():
 def test_a_call_without_arguments_is_headed_by_its_name_alone():
     assert call_title(ToolCall("call_1", "next_ticket", "{}")) == "next_ticket"
     assert call_title(ToolCall("call_1", "wait", "a word")) == "wait a word"
+
+
+def task(result, tool="TaskCreate", **arguments):
+    """Return a call that changes one item of a list of tasks."""
+    return call(tool, result, **arguments)
+
+
+PLANNED = (
+    user("Port the importer."),
+    task("Task #1 created successfully: Port the parser", subject="Port the parser"),
+    task(
+        "Task #2 created successfully: Port the writer", subject="Port the writer", description="-"
+    ),
+    task("Task #3 created successfully: Drop the shim", subject="Drop the shim"),
+    task("Updated task #1 status", "TaskUpdate", taskId="1", status="in_progress"),
+)
+
+
+def test_a_list_of_tasks_that_is_changed_item_by_item_is_what_is_open():
+    text = summarize(
+        *PLANNED,
+        task("Updated task #1 status", "TaskUpdate", taskId="1", status="completed"),
+        task("Updated task #2 status", "TaskUpdate", taskId="2", status="in_progress"),
+        task("Updated task #3 status", "TaskUpdate", taskId="3", status="deleted"),
+        call("TaskUpdate", "No task #9", is_error=True, taskId="2", status="completed"),
+    )
+    assert section(text, "Open") == [
+        "- [~] #2 Port the writer",
+        "- last error: No task #9 (TaskUpdate)",
+        "- [x] #1 Port the parser",
+    ]
+    assert "created successfully" not in text
+
+
+def test_a_list_of_tasks_is_shown_as_a_tool_shows_it_and_is_no_text_of_a_task():
+    rows = "#4 [completed] Port the parser\n#7 [pending] Port the writer of plan_ab (importer)"
+    text = summarize(user("Go on."), task(rows, "TaskList"))
+    assert section(text, "Open") == [
+        "- [ ] #7 Port the writer of plan_ab (importer)",
+        "- [x] #4 Port the parser",
+    ]
+    assert "## Task" not in text
+
+
+def test_tasks_are_counted_if_no_result_says_their_number_and_anew_in_a_new_list():
+    first = (task("", content="Port"), task("", content="Test"))
+    changed = task("", "TaskUpdate", id="2", status="in_progress")
+    assert section(summarize(user("Go."), *first, changed), "Open") == [
+        "- [~] #2 Test",
+        "- [ ] #1 Port",
+    ]
+    again = task("Task #1 created", subject="Write")
+    assert section(summarize(user("Go."), *first, changed, again), "Open") == ["- [ ] #1 Write"]
+
+
+def test_tasks_of_an_earlier_summary_change_with_later_calls():
+    first = wrap_summary(summarize(*PLANNED))
+    done = task("Updated task #2 status", "TaskUpdate", taskId="2", status="completed")
+    assert section(summarize(first, done), "Open") == [
+        "- [~] #1 Port the parser",
+        "- [ ] #3 Drop the shim",
+        "- [x] #2 Port the writer",
+    ]
+
+
+def test_tasks_that_change_behind_the_summary_stand_there_as_they_are_now():
+    done = task("Updated task #1 status", "TaskUpdate", taskId="1", status="completed")
+    added = task("Task #4 created successfully: Tag it", subject="Tag it")
+    messages = [m for turn in PLANNED for m in (turn if isinstance(turn, list) else [turn])]
+    view = View.of([*messages, *done, *added])
+    text = drive(RuleSummary()(view, 0, len(messages), 2_000)).text
+    assert section(text, "Open") == [
+        "- [ ] #2 Port the writer",
+        "- [ ] #3 Drop the shim",
+        "- [x] #1 Port the parser",
+    ]

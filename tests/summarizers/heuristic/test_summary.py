@@ -958,7 +958,7 @@ NAMED = st.builds(
     requests=st.dictionaries(ASKED, st.integers(1, 500), max_size=4),
     constraints=MANY.map(dict.fromkeys),
     decisions=MANY.map(lambda items: dict.fromkeys(items, 3.0)),
-    todos=st.lists(st.builds(Todo, FLAT.map(lambda t: " ".join(t.split())), st.sampled_from(["pending", "active"])), max_size=3).map(tuple),
+    todos=st.lists(st.builds(Todo, FLAT.map(lambda t: " ".join(t.split())), st.sampled_from(["pending", "active"]), st.just("")), max_size=3).map(tuple),
     files=st.dictionaries(PATHS, FILES, max_size=5),
     checks=st.dictionaries(FLAT.filter(lambda text: " -> " not in text), st.sampled_from(["ok", "error: x", "exit 1: 3 failed"]), max_size=3),
     notes=MANY.map(list),

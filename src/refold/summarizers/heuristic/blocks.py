@@ -337,7 +337,7 @@ def read_work(steps: Iterable[Step]) -> Work:
                 command, _ = split_files(step.effect.command)
                 if shell.is_work(command) or any(s != "read" for _, s in step.effect.files):
                     work.blocks.append(Block(step.at, "command", "commands", command[:2_000]))
-            case "result" if step.effect.todos is None:  # a plan's result tells nothing
+            case "result" if not step.effect.is_plan:  # a plan's result tells nothing
                 if step.has_effect:
                     _read_changes(work, step)
                 work.blocks += _read_result(step)

@@ -77,7 +77,7 @@ _COMMAND_KEYS = ("command", "cmd", "script", "commands")
 _DIRECTORY_KEYS = ("workdir", "cwd", "working_directory", "dir_path", "directory")
 """Where a command runs, if not in the folder of the session."""
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-_TODO_KEYS = ("content", "step", "description", "title", "text", "subject")
+_TODO_KEYS = ("subject", "content", "step", "title", "text", "description")
 _VERBS = {
     "read": "read", "view": "read", "open": "read", "cat": "read",
     "write": "created", "create": "created",
@@ -111,7 +111,12 @@ _QUOTED = re.compile(r"(['\"`])([^'\"`\n]{1,300})\1")
 _STATUS = {
     "completed": "done", "done": "done", "complete": "done", "finished": "done", "cancelled": "done",
     "in_progress": "active", "in-progress": "active", "active": "active", "doing": "active",
+    "deleted": "deleted",
 }  # fmt: skip
+_TASK_TOOL = re.compile(r"task_?(?:create|update|list|get)", re.IGNORECASE)
+"""Tools that add to a list of tasks, or change it, item by item (Claude Code)."""
+_TASK_ID = re.compile(r"#([\w-]{1,40})")
+_TASK_ROW = re.compile(r"^#([\w-]{1,40}) \[(\w{1,20})\] (\S.*)$", re.MULTILINE)
 
 _BOX = re.compile(r"^[ \t]*[-*+][ \t]+\[([ xX~/-])\][ \t]+(\S[^\n]{0,300})$", re.MULTILINE)
 _BOXES = {" ": "pending", "x": "done", "X": "done"}
@@ -122,7 +127,9 @@ class Todo(NamedTuple):
 
     text: str
     status: str = "pending"
-    """`pending`, `active` or `done`."""
+    """`pending`, `active` or `done`; in a change `deleted`, too, or empty if it stays."""
+    id: str = ""
+    """What calls that change this item alone name it by."""
 
 
 class CallEffect(NamedTuple):
@@ -135,6 +142,13 @@ class CallEffect(NamedTuple):
     todos: tuple[Todo, ...] | None = None
     place: Place = SESSION
     """Where it is done."""
+    changed_todos: tuple[Todo, ...] | None = None
+    """What it adds to a plan, without an id, and what it changes in it; None for another call."""
+
+    @property
+    def is_plan(self) -> bool:
+        """Does it write or change a plan, or show one?"""
+        return self.todos is not None or self.changed_todos is not None
 
 
 def effect_of_call(call: ToolCall, folder: str = "") -> CallEffect:
@@ -149,7 +163,9 @@ def effect_of_call(call: ToolCall, folder: str = "") -> CallEffect:
         *shell.file_effects(command, place),
         *_files_of_scripts(command, place),
     )
-    return CallEffect(call.name, files, command, _todos(arguments), place)
+    changed = _find_changed(arguments) if _TASK_TOOL.fullmatch(call.name) else None
+    todos = _todos(arguments) if changed is None else None
+    return CallEffect(call.name, files, command, todos, place, changed)
 
 
 def effect_of_command(command: str, folder: str = "") -> CallEffect:
@@ -290,14 +306,56 @@ def _todos(arguments: Any) -> tuple[Todo, ...] | None:
         if isinstance(rows, list) and all(
             isinstance(row, Mapping) and "status" in row for row in rows
         ):
-            return tuple(
-                Todo(
-                    next((str(row[key]) for key in _TODO_KEYS if row.get(key)), ""),
-                    _STATUS.get(str(row["status"]).lower(), "pending"),
-                )
-                for row in rows
-            )
+            return tuple(Todo(_text_of(row), _status_of(row["status"])) for row in rows)
     return None
+
+
+def _text_of(row: Mapping[str, Any]) -> str:
+    return next((str(row[key]) for key in _TODO_KEYS if row.get(key)), "")
+
+
+def _status_of(status: object) -> str:
+    return _STATUS.get(str(status).lower(), "pending")
+
+
+def _find_changed(arguments: Any) -> tuple[Todo, ...]:
+    rows = arguments.get("tasks") if isinstance(arguments, Mapping) else None
+    changed = list[Todo]()
+    for row in rows if isinstance(rows, list) else [arguments]:
+        if isinstance(row, Mapping) and row:
+            id = str(row.get("taskId") or row.get("id") or "").lstrip("#")
+            status = _status_of(row["status"]) if "status" in row else ""
+            changed.append(Todo(_text_of(row), status, id if _TASK_ID.fullmatch(f"#{id}") else ""))
+    return tuple(todo for todo in changed if todo.text or todo.id)
+
+
+def change_todos(todos: tuple[Todo, ...], effect: CallEffect, text: str) -> tuple[Todo, ...]:
+    """Return the items of a plan after a call that adds or changes some, which was answered by
+    *text*: it says by which id what is added is known, or shows all items."""
+    if rows := _TASK_ROW.findall(text):
+        return tuple(Todo(subject, _status_of(status), id) for id, status, subject in rows)
+    ids, taken = iter(_TASK_ID.findall(text)), {todo.id for todo in todos} - {""}
+    for todo in effect.changed_todos or ():
+        id = todo.id or next(ids, "")
+        id = id or str(max((int(id) for id in taken if id.isdecimal()), default=0) + 1)
+        if not todo.id and id in taken:  # they are counted anew
+            todos, taken = (), set()
+        taken.add(id)
+        todos = join_todos(todos, (todo._replace(id=id),))
+    return todos
+
+
+def join_todos(old: tuple[Todo, ...], new: tuple[Todo, ...]) -> tuple[Todo, ...]:
+    """Return a plan after some of its items, known by their ids, were changed; one without ids
+    stands for all that was planned before."""
+    if not all(todo.id for todo in new):
+        return new
+    joined = {todo.id: todo for todo in old if todo.id}
+    for todo in new:
+        before = joined.get(todo.id, Todo(""))
+        joined[todo.id] = Todo(todo.text or before.text, todo.status or before.status, todo.id)
+    remaining = (todo for todo in joined.values() if todo.status != "deleted")
+    return tuple(remaining) if new else old
 
 
 def _texts_in(value: Any, depth: int = 0) -> Iterator[str]:

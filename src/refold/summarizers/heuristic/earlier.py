@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from refold.summarizers.heuristic.blocks import Block
-from refold.summarizers.heuristic.calls import Todo
+from refold.summarizers.heuristic.calls import Todo, join_todos
 from refold.summarizers.heuristic.excerpts import CONVERSATION, USER
 from refold.summarizers.heuristic.layout import (
     LONGEST_FOLDER,
@@ -39,7 +39,7 @@ LISTS = (
 """Sections that hold what a `State` does."""
 LONG = 24
 """Characters of a request that is not made twice by chance."""
-_TODO = re.compile(r"\[([ ~x])\] (.+)", re.DOTALL)
+_TODO = re.compile(r"\[([ ~x])\] (?:#([\w-]{1,40}) )?(.+)", re.DOTALL)
 _ERROR = re.compile(r"last error: (.*) \(([^()]*)\)", re.DOTALL)
 _ANNOUNCED = re.compile(r"announced (?:last|next): ")
 """`next` is what earlier versions wrote."""
@@ -195,7 +195,7 @@ def _take_open(state: State, items: Iterable[str]) -> None:
     todos = list[Todo]()
     for item in items:
         if match := _TODO.fullmatch(item):
-            todos.append(Todo(match[2], statuses[match[1]]))
+            todos.append(Todo(match[3], statuses[match[1]], match[2] or ""))
         elif match := _ERROR.fullmatch(item):
             state.error, state.failed = match[1], match[2]
         else:
@@ -255,7 +255,7 @@ def join_states(old: State, new: State) -> State:
         checks={**old.checks, **new.checks},
         actions={**old.actions, **new.actions},
         looks={**old.looks, **new.looks},
-        todos=new.todos or old.todos,
+        todos=join_todos(old.todos, new.todos),
         error=new.error or ("" if new.checks else old.error),
         failed=new.failed or ("" if new.checks else old.failed),
         next_step=new.next_step or ("" if new.requests else old.next_step),

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 
+from refold.summarizers.heuristic.calls import Todo
 from refold.summarizers.heuristic.excerpts import cut_middle
 from refold.summarizers.heuristic.lexicon import find_constraints, find_corrections, find_leads
 from refold.summarizers.heuristic.state import FileState, State, has_failed, write_decision
@@ -286,17 +287,23 @@ def _root_of(paths: Sequence[str]) -> str:
 
 
 def _open(state: State, room: int) -> Iterator[str]:
-    active = [todo for todo in state.todos if todo.status == "active"]
-    pending = [todo for todo in state.todos if todo.status == "pending"]
-    done = [todo for todo in state.todos if todo.status == "done"][-MOST_DONE:]
-    lines = [f"- [{MARKS[todo.status]}] {one_line(todo.text, 200)}" for todo in (*active, *pending)]
+    todos = [todo for todo in state.todos if todo.text]
+    active = [todo for todo in todos if todo.status == "active"]
+    pending = [todo for todo in todos if todo.status == "pending"]
+    done = [todo for todo in todos if todo.status == "done"][-MOST_DONE:]
+    lines = [_write_todo(todo, 200) for todo in (*active, *pending)]
     if state.next_step:
         lines.insert(len(active), f"- announced last: {state.next_step}")
     if state.error:
         lines.append(f"- last error: {state.error} ({one_line(state.failed, 60)})")
     if active or pending:  # a plan that is done is not listed again (conformance 42)
-        lines += [f"- [x] {one_line(todo.text, 120)}" for todo in done]
+        lines += [_write_todo(todo, 120) for todo in done]
     yield from _fitting(lines, room)
+
+
+def _write_todo(todo: Todo, longest: int) -> str:
+    id = f"#{todo.id} " if todo.id else ""
+    return f"- [{MARKS[todo.status]}] {id}{one_line(todo.text, longest)}"
 
 
 def _checks(state: State, room: int) -> Iterator[str]:

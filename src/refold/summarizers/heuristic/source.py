@@ -30,10 +30,10 @@ from refold.summarizers.heuristic.calls import (
     read_boxes,
     split_edits,
 )
-from refold.summarizers.heuristic.identifiers import Place
+from refold.summarizers.heuristic.identifiers import SESSION, Place
 from refold.text.clip import clip_scanned
-from refold.text.failures import is_failure, read_exit_code
-from refold.text.json_values import dig, parse_or_none
+from refold.text.failures import find_error_line, is_failure, read_exit_code
+from refold.text.json_values import dig, iter_json_lines, parse_or_none
 from refold.text.plain import call_gist, plain_text, without_terminal_codes
 from refold.text.summary_wrapper import beside_summary, opening_length, summary_in
 from refold.tokens.count import estimate
@@ -234,9 +234,11 @@ def _read_effects(message: Message) -> _Effects:
     effects = [step.effect for step in read_steps([message]) if step.kind == "call"]
     boxes = CallEffect("", todos=read_boxes(clip_scanned(message.text)) or None)
     changes = (
-        (id, CallEffect(effect.tool, files, todos=effect.todos))
+        (id, effect._replace(files=files, command="", place=SESSION))
         for id, effect in zip((*ids[: len(effects)], ""), (*effects, boxes), strict=True)
-        if (files := tuple(file for file in effect.files if file[1] != "read")) or effect.todos
+        if (files := tuple(file for file in effect.files if file[1] != "read"))
+        or effect.todos
+        or effect.changed_todos
     )
     return _Effects(tuple(changes))
 
@@ -248,7 +250,7 @@ def _join_effects(effects: Sequence[_Effects], folder: str) -> Iterator["Step"]:
         for id, effect in message.calls:
             if effect.todos:
                 yield Step("call", 0, "", effect)
-            if effect.files and id not in failed:
+            if (effect.files or effect.changed_todos) and id not in failed:
                 files = tuple((place.name(path), state) for path, state in effect.files)
                 yield Step("result", 0, "", effect._replace(files=files))
 
@@ -327,6 +329,33 @@ _NOT_APPLIED = re.compile(
     r"verification failed|failed to (?:apply|find)|invalid patch", re.IGNORECASE
 )
 """What is said of a patch that was not applied."""
+
+
+def name_step(step: Step) -> str:
+    """Return what a result is of: the command, else the tool."""
+    effect = step.effect
+    return (shell.name_command(effect.command) if effect.command else "") or effect.tool
+
+
+def write_call(step: Step) -> str:
+    """Return a tool's name with its first arguments."""
+    value = parse_or_none(step.arguments)
+    fields = next(iter_json_lines(value if isinstance(value, dict) else {}), None)
+    return f"{step.effect.tool} {fields.text if fields else ''}".rstrip()
+
+
+def read_answer(step: Step) -> str:
+    """Return the line that says what came of a call: of JSON its first fields, of a failure its
+    error, of a command's output the last line, of a tool's answer the first."""
+    text = step.text
+    value = parse_or_none(text) if text[:1] in "{[" else None
+    if isinstance(value, dict | list):
+        return next(("".join(line) for line in iter_json_lines(value)), "")
+    if step.outcome not in ("ok", RUNNING):
+        return find_error_line(text)
+    part = text[-2_000:] if step.effect.command else text[:2_000]
+    rows = [row.strip() for row in part.splitlines() if row.strip()] or [""]
+    return rows[-1 if step.effect.command else 0]
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.blocks import DOCUMENT
 from refold.summarizers.heuristic.calls import (
     Todo,
+    change_todos,
     find_committed,
     has_refused,
     is_ignored,
@@ -26,10 +27,16 @@ from refold.summarizers.heuristic.lexicon import (
     iter_sentences,
 )
 from refold.summarizers.heuristic.shell import ALL, state_after
-from refold.summarizers.heuristic.source import RUNNING, Step, is_stub
+from refold.summarizers.heuristic.source import (
+    RUNNING,
+    Step,
+    is_stub,
+    name_step,
+    read_answer,
+    write_call,
+)
 from refold.text.clip import clip_scanned, one_line
 from refold.text.failures import find_error_line, looks_failed
-from refold.text.json_values import iter_json_lines, parse_or_none
 from refold.text.plain import folders_of, split_path, terms
 
 LONGEST_COMMAND = 110
@@ -155,9 +162,9 @@ class State:
     """Files, decisions and checks that others were compared with."""
 
 
-def read_state(steps: Iterable[Step]) -> State:
-    """Read where the work stands after *steps*, in one pass."""
-    state, answers, is_done = State(), list[Step](), False
+def read_state(steps: Iterable[Step], todos: tuple[Todo, ...] = ()) -> State:
+    """Read where the work stands after *steps*, in one pass; *todos* is the plan before them."""
+    state, answers, is_done = State(todos=todos), list[Step](), False
     for step in steps:
         match step.kind:
             case "request":
@@ -167,6 +174,8 @@ def read_state(steps: Iterable[Step]) -> State:
                 state.todos = step.effect.todos
             case "result" if step.is_template:
                 _lend_rules(state, step.text)
+            case "result" if step.effect.changed_todos is not None and not step.is_error:
+                state.todos = change_todos(state.todos, step.effect, step.text)
             case "result":
                 _note_result(state, step)
                 is_done |= step.has_effect and any(map(_is_work_on, step.effect.files))
@@ -192,9 +201,9 @@ def drop_superseded(state: State, after: Sequence[Step]) -> None:
     """Take out of *state* what steps that stay behind the summary tell anew: the todos, the outcome
     of a check, a failure that is mended, the next step; rules of commands that are done. Mark
     decisions that these take back."""
-    later = read_state(after)
-    if later.todos or any(step.effect.todos is not None for step in after):
-        state.todos = ()
+    later, listed = read_state(after, state.todos), {todo.id for todo in state.todos} - {""}
+    if later.todos is not state.todos:  # others stand behind the summary
+        state.todos = tuple(todo for todo in later.todos if todo.id in listed)
     if any(step.kind == "answer" for step in after):
         state.next_step = ""
     for step in after:
@@ -204,19 +213,13 @@ def drop_superseded(state: State, after: Sequence[Step]) -> None:
         elif step.kind == "answer":
             state.recent, state.is_answered = [], step.is_final
     worked = (step for step in after if step.kind == "result" and step.outcome == "ok")
-    if state.failed and any(shell.has_command(_name_of(step), state.failed) for step in worked):
+    if state.failed and any(shell.has_command(name_step(step), state.failed) for step in worked):
         state.failed = state.error = ""
     for name, outcome in later.checks.items():
         if outcome.startswith("ok") or _FIGURES.search(outcome):  # else it did not get that far
             state.checks.pop(name, None)
     for path, file in state.files.items():
         file.is_checked |= bool(later.checks) and path not in later.files
-
-
-def _name_of(step: Step) -> str:
-    """Return what a result is of: the command, else the tool."""
-    effect = step.effect
-    return (shell.name_command(effect.command) if effect.command else "") or effect.tool
 
 
 def _note_request(state: State, step: Step) -> None:
@@ -294,7 +297,8 @@ def write_decision(state: State, decision: str) -> str:
 
 
 def _note_answer(state: State, text: str, *, is_final: bool) -> None:
-    state.todos = read_boxes(text) or state.todos
+    if not any(todo.id for todo in state.todos):
+        state.todos = read_boxes(text) or state.todos
     weighed = list(find_conclusions(text, final=is_final))
     if not is_final:
         heaviest = nlargest(MOST_DECIDED, weighed)
@@ -354,7 +358,7 @@ def _note_result(state: State, step: Step) -> None:
     if check and outcome != RUNNING:
         for file in state.files.values():
             file.is_checked |= file.state != "read"
-    name = _name_of(step)
+    name = name_step(step)
     if outcome not in ("", "ok", RUNNING) and (
         step.is_error or is_work or (step.exit_code or 0) > 1
     ):
@@ -372,32 +376,11 @@ def _note_action(state: State, step: Step, command: str, outcome: str) -> None:
         name = command.partition(" ")[0] or step.effect.tool
         state.looks[name] = state.looks.get(name, 0) + 1
         return
-    call = one_line(command or _write_call(step), LONGEST_COMMAND)
-    answer = one_line(_read_answer(step), LONGEST_OUTCOME)
+    call = one_line(command or write_call(step), LONGEST_COMMAND)
+    answer = one_line(read_answer(step), LONGEST_OUTCOME)
     result = ": ".join(filter(None, ("" if outcome == "ok" else outcome, answer)))
     times = state.actions.pop(call, Action("", 0)).times
     state.actions[call] = Action(result or outcome, times + 1)
-
-
-def _write_call(step: Step) -> str:
-    """Return a tool's name with its first arguments."""
-    value = parse_or_none(step.arguments)
-    fields = next(iter_json_lines(value if isinstance(value, dict) else {}), None)
-    return f"{step.effect.tool} {fields.text if fields else ''}".rstrip()
-
-
-def _read_answer(step: Step) -> str:
-    """Return the line that says what came of a call: of JSON its first fields, of a failure its
-    error, of a command's output the last line, of a tool's answer the first."""
-    text = step.text
-    value = parse_or_none(text) if text[:1] in "{[" else None
-    if isinstance(value, dict | list):
-        return next(("".join(line) for line in iter_json_lines(value)), "")
-    if step.outcome not in ("ok", RUNNING):
-        return find_error_line(text)
-    part = text[-2_000:] if step.effect.command else text[:2_000]
-    rows = [row.strip() for row in part.splitlines() if row.strip()] or [""]
-    return rows[-1 if step.effect.command else 0]
 
 
 def _note_files(state: State, step: Step) -> None:
