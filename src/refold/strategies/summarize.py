@@ -124,9 +124,8 @@ class SummarizeTo:
 
     Retrospective. The summary gets *share* of the tokens, at most *most*, and the newest messages
     the rest, from an assistant message or a request on. What these leave over the summary gets too,
-    so that little of the budget goes unused. If the latest exchange leaves it
-    no room at all, it gets half of its share all the same. Raises ValueError for figures that leave
-    nothing to fill.
+    so that little of the budget goes unused. If the latest exchange leaves it less than half of its
+    share, it gets that half all the same. Raises ValueError for figures that leave nothing to fill.
     """
 
     tokens: int | None = None
@@ -208,8 +207,10 @@ class SummarizeTo:
         return Summarize(0, 1, self.summarizer, self.place, self.pin).surround(view, stop, room)
 
     def _cap(self, view: View, goal: int, around: Surroundings) -> int:
-        """Return the tokens that the tail and what stays leave to the summary; at least 0."""
-        return max(0, goal - count_shown(view, around.stop) - around.tokens(view))
+        """Return the tokens that the tail and what stays leave to the summary; at least 0, and if
+        it is the tail that leaves it less than half of its share, that half."""
+        left, least = goal - count_shown(view, around.stop), self._summary_room(view, goal) // 2
+        return max(left - around.tokens(view), 0 if left >= least else least)
 
     def _summary_room(self, view: View, goal: int) -> int:
         """Return the tokens that are set aside for the summary. In a chat they are more: there a

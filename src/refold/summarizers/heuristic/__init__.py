@@ -70,17 +70,16 @@ class RuleSummary:
         """Summarise `messages[start:stop]` in at most *max_tokens* tokens, wrapped; the text is
         empty if nothing useful fits."""
         yield from ()
-        text = self._write(view, start, stop, max_tokens, self.beside)
-        if self.beside and not text:  # without a summary nothing would be hidden
-            text = self._write(view, start, stop, max_tokens, ())
-        return Summary(text)
-
-    def _write(
-        self, view: View, start: int, stop: int, max_tokens: int, beside: Sequence[Message]
-    ) -> str:
         count = view.profile.count
-        material = read_material(read_source(view, start, stop), beside)
-        return write_summary(material, max_tokens, lambda text: count(wrap_summary(text)))
+        material = read_material(read_source(view, start, stop), self.beside)
+
+        def write() -> str:
+            return write_summary(material, max_tokens, lambda text: count(wrap_summary(text)))
+
+        if not (text := write()):  # without a summary nothing would be hidden
+            material.state.in_sight = frozenset()
+            text = write()
+        return Summary(text)
 
 
 class Task(NamedTuple):
