@@ -501,6 +501,20 @@ def test_swe_agent():
 # --- data sets -------------------------------------------------------------------------------
 
 
+def test_openhands_results_say_what_the_model_was_told_of_a_command():
+    """A failed test's exit code stood beside the output alone, so that the test was called ok."""
+    run = {"id": 1, "source": "agent", "action": "run", "args": {"command": "pytest"}}
+    extras = {"metadata": {"exit_code": 1, "working_dir": "/repo", "suffix": "\n[Over.]"}}
+    seen = {"id": 2, "cause": 1, "observation": "run", "content": "1 failed", "extras": extras}
+    waits = {**seen, "extras": {"metadata": {"exit_code": -1, "suffix": "\n[It waits.]"}}}
+    told = (
+        "1 failed\n[Over.]\n[Current working directory: /repo]\n[Command finished with exit code 1]"
+    )
+    for event, text in ((seen, told), (waits, "1 failed\n[It waits.]")):
+        session = read([{"id": 0, "action": "message", "source": "user"}, run, event])
+        assert session.messages[-1]["content"] == text
+
+
 def test_openhands_events_of_one_response_are_one_answer():
     """Events as the SDK writes them: an answer's calls are events of their own, with one id."""
 

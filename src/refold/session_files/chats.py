@@ -61,6 +61,10 @@ def _events(document: Any) -> list[Record]:
     return []
 
 
+_RUNNING = -1
+"""The exit code of a command that has none yet."""
+
+
 def _latest_branch(events: list[Record]) -> list[Record]:
     """Return the events that led to the latest: after a step back, those that it undid do not. An
     event of the SDK may name its parent; else, as in a part of a log, it is the one before it."""
@@ -102,7 +106,7 @@ def _read_event(chat: ChatBuilder, body: JsonObject, responses: set[str], event:
         return
     if "observation" in event:
         cause = f"call_{event['cause']}" if isinstance(event.get("cause"), int) else ""
-        chat.answer(text_at(event, "content"), text_at(call, "tool_call_id") or cause)
+        chat.answer(_read_observation(event), text_at(call, "tool_call_id") or cause)
     elif kind in {"system", "message"}:
         is_answer = text_at(event, "source") == "agent" and kind == "message"
         role = "assistant" if is_answer else "system" if kind == "system" else "user"
@@ -116,6 +120,21 @@ def _read_event(chat: ChatBuilder, body: JsonObject, responses: set[str], event:
         fields = without_keys(arguments, *_BOOK_KEEPING, *_CONFIRMATION)
         id = f"call_{event['id']}"
         chat.call(text_at(arguments, "thought"), [(id, kind, fields)])
+
+
+def _read_observation(event: Record) -> str:
+    """Return what the model was told of a command: the output with what stands around it, where the
+    shell is, and the exit code."""
+    content, metadata = text_at(event, "content"), object_at(event, "extras", "metadata")
+    place, python = text_at(metadata, "working_dir"), text_at(metadata, "py_interpreter_path")
+    code = metadata.get("exit_code", _RUNNING)
+    rows = (
+        text_at(metadata, "prefix") + content + text_at(metadata, "suffix"),
+        f"[Current working directory: {place}]" if place else "",
+        f"[Python interpreter: {python}]" if python else "",
+        "" if code == _RUNNING else f"[Command finished with exit code {code}]",
+    )
+    return "\n".join(filter(None, rows))
 
 
 def _add_response(chat: ChatBuilder, body: JsonObject, response: Record) -> None:

@@ -209,8 +209,8 @@ class SummarizeTo:
     def _cap(self, view: View, goal: int, around: Surroundings) -> int:
         """Return the tokens that the tail and what stays leave to the summary; at least 0, and if
         it is the tail that leaves it less than half of its share, that half."""
-        left, least = goal - count_shown(view, around.stop), self._summary_room(view, goal) // 2
-        return max(left - around.tokens(view), 0 if left >= least else least)
+        spare, least = goal - count_shown(view, around.stop), self._summary_room(view, goal) // 2
+        return max(spare - around.tokens(view), 0 if spare >= least else least)
 
     def _summary_room(self, view: View, goal: int) -> int:
         """Return the tokens that are set aside for the summary. In a chat they are more: there a

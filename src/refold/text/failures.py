@@ -214,6 +214,8 @@ _CODE_ONLY = re.compile(
     re.IGNORECASE,
 )
 """The words of a line that says an exit code and nothing else, one blank between them."""
+_RULE = re.compile(r"([=*~_-])\1{9,}+")
+"""What runners draw beside a line of figures, as wide as the terminal."""
 END_CHARS = 4_000
 """Characters at either end of a result in which errors are looked for; exit codes in 400."""
 
@@ -232,7 +234,7 @@ def read_exit_code(text: str) -> int | None:
 def looks_failed(text: str) -> bool:
     """Does the output of work (a build, a test, a push) say that it failed? For results of which no
     exit code and no API says it."""
-    end = without_escapes(text[-END_CHARS:])
+    end = _RULE.sub(r"\1", without_escapes(text[-END_CHARS:]))
     return (
         is_failure(text)
         or bool(_FAILURE_COUNT.search(end[-400:]) or _error_lines(end[-400:]))

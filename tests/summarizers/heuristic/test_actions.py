@@ -10,11 +10,13 @@ from refold.messages import Media, Message, Text, ToolCall, ToolResult, user
 from refold.models.driver import drive
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.heuristic.earlier import read_amendments
-from refold.summarizers.heuristic.source import read_steps
+from refold.summarizers.heuristic.shell import name_command
+from refold.summarizers.heuristic.source import CommandReport, read_report, read_steps
 from refold.summarizers.heuristic.state import read_state
 from refold.text.json_values import iter_json_lines
 from refold.text.plain import call_title
 from refold.text.summary_wrapper import wrap_summary
+from tests.support.summaries import collect
 
 
 def summarize(*turns, room=2_000):
@@ -260,3 +262,53 @@ def test_tasks_that_change_behind_the_summary_stand_there_as_they_are_now():
         "- [ ] #3 Drop the shim",
         "- [x] #1 Port the parser",
     ]
+
+
+FIELDS = "Error: (none)\nExit Code: {}\nSignal: (none)\nProcess Group PGID: (none)"
+
+
+def test_the_fields_behind_an_output_are_none_of_it():
+    """As Gemini CLI and Qwen Code write them: `Error: (none)` was taken for the last error."""
+    text = "Command: make\nDirectory: (root)\nOutput: linked app\n" + FIELDS.format(0)
+    assert read_report(text)[:2] == ("linked app", 0)
+    failed = "Output: no rule\nto make app\nError: make failed\nExit Code: 2"
+    assert read_report(failed)[:2] == ("no rule\nto make app\nmake failed", 2)
+    assert read_report("Output: Error: x\nSignal: 9").output == "Error: x"
+    assert read_report("Output: a\nb") == CommandReport("Output: a\nb")
+    said = call("run_shell_command", text, command="docker compose up")
+    assert "linked app" in summarize(user("Go."), said)
+    assert "(none)" not in summarize(user("Go."), said)
+
+
+def test_a_command_that_the_shell_still_runs_has_no_outcome_yet():
+    waits = "[ 33%]\n[The command has no new output after 10 seconds. You may wait.]"
+    first = call("bash", waits, command="python -m pytest tests")
+    behind = "[Below is the output of the previous command.]\n2 failed\n"
+    last = call("bash", behind + "[Command finished with exit code 1]", command="")
+    assert "python -m pytest tests -> running" in summarize(user("Go."), first)
+    text = summarize(user("Go."), first, last)
+    assert "python -m pytest tests -> exit 1: 2 failed" in text
+
+
+def test_figures_in_a_long_frame_are_read():
+    frame = "=" * 400
+    state = collect([*call("bash", f"{frame} 6 failed, 1 warning {frame}", command="pytest")])
+    assert state.checks == {"pytest": "failed: 6 failed, 1 warning"}
+
+
+def test_a_look_that_fails_is_no_open_error():
+    said = call("Bash", "cat: a.py: No such file", is_error=True, command="cat a.py")
+    assert "last error" not in summarize(user("Go."), said)
+
+
+def test_a_check_that_is_not_installed_has_tested_nothing():
+    said = [
+        *call("Write", "Written.", file_path="a.ts", content="x"),
+        *call("Bash", "Exit code 127\nvitest: not found", is_error=True, command="vitest run"),
+    ]
+    assert "created, not tested since: a.ts" in summarize(said)
+
+
+def test_variables_before_a_command_are_no_part_of_its_name():
+    assert name_command("GOPATH=$(go env GOPATH) && find . -name x") == "find . -name x"
+    assert name_command("A='b c' D=e make test") == "make test"

@@ -91,7 +91,8 @@ _LOOKS_ONLY = re.compile(r"--?check.*|--(?:diff|dry|list|verify).*|-l|\w.*[:_-]c
 _ALL = re.compile(r"-[b-z]*a[a-z]*|--all")
 _PARTS_OF_NAME = re.compile(r"[_:.-]")
 _SETUP = re.compile(
-    r"\s*(?:cd\s+[^\s&;|]+\s*(?:&&|;)\s*|source\s+\S+\s*(?:&&|;)\s*|export\s+\S+\s*(?:&&|;)\s*|[A-Z_]+=\S+\s+)"
+    r"\s*(?:cd\s+[^\s&;|]+\s*(?:&&|;)\s*|source\s+\S+\s*(?:&&|;)\s*|export\s+\S+\s*(?:&&|;)\s*"
+    r"|[A-Z_]+=(?:\$\([^()\n]*\)|\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'();&|]*)(?:\s*(?:&&|;)\s*|\s+))"
 )
 
 

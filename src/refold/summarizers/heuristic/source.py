@@ -47,6 +47,13 @@ _HEADER = re.compile(
     r"(?:Total output lines: \d+\n)?"
 )
 """Before a command's output (Codex)."""
+_OPENING = re.compile(
+    r"\A(?:Command: .{0,2000}?\nDirectory: [^\n]*\n)?(?:Output|Stdout): ", re.DOTALL
+)
+_CLOSING = re.compile(
+    r"(?:Error|Stderr|Exit Code|Signal|Background PIDs|Process Group PGID): ?(\(none\))?(.*)"
+)
+"""What stands before a command's output and behind it (Gemini CLI, Qwen Code)."""
 _STARTED = re.compile(
     r"^(?:Process running with session ID"
     r"|Command (?:running in background|was manually backgrounded by user) with ID:) (\w+)",
@@ -68,6 +75,12 @@ _CHANGED = re.compile(r" modified \d+ files? you've previously read: ([^\]\n]+)"
 _STUB = re.compile(
     r"\s{0,9}(?:\[[^\]\n]{1,200}\]|<[^>\n]{1,200}>|File unchanged since last read\b[^\n]{0,300})\s{0,9}"
 )
+
+
+_WAITS = re.compile(r"\[The command (?:has no new output|timed out) after \d")
+_PREVIOUS = "[Below is the output of the previous command.]"
+_SHELL = "shell"
+"""What is said of a command that the one shell of a client still runs (OpenHands), and its id."""
 
 
 def is_stub(text: str) -> bool:
@@ -93,8 +106,25 @@ def read_report(text: str) -> CommandReport:
     output = text[header.end() :] if header else text
     if started := _STARTED.search(header[0]) if header else _STARTED.match(text):
         return CommandReport(_unwrap(output), process=started[1], is_running=True)
+    is_waiting = bool(_WAITS.search(text, max(0, len(text) - 600)))
+    if is_waiting or text.startswith(_PREVIOUS):
+        return CommandReport(output, read_exit_code(output), _SHELL, is_waiting)
+    if (opening := _OPENING.match(text)) and _CLOSING.fullmatch(text.rpartition("\n")[2]):
+        return _read_fields(text[opening.end() :])
     code = read_exit_code(header[0]) if header else None
     return CommandReport(_unwrap(output), read_exit_code(output) if code is None else code)
+
+
+def _read_fields(text: str) -> CommandReport:
+    """Read an output with fields behind it, one a line; an error that has words belongs to it."""
+    rows, code, errors = text.split("\n"), None, list[str]()
+    while len(rows) > 1 and (match := _CLOSING.fullmatch(rows[-1])):
+        name, value = rows.pop().partition(":")[0], match[2].strip()
+        if name == "Exit Code" and value.lstrip("-").isdigit():
+            code = int(value)
+        elif name in {"Error", "Stderr"} and value:
+            errors.append(value)
+    return CommandReport("\n".join((*rows, *errors)), code)
 
 
 def read_task_reports(text: str) -> Iterator[CommandReport]:

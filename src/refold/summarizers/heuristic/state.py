@@ -66,6 +66,8 @@ _COMMITTED = re.compile(r"^\[[^\]\n]{1,100}\s([0-9a-f]{6,40})\]\s(.*)$", re.MULT
 _RETURNS = frozenset({"restored", "stashed", "unstashed"})
 _EXIT_CODE = re.compile(r"\A(?:Error: )?Exit code:? -?\d{1,10}\n?")
 _NO_COMMIT = re.compile(r"^(?:nothing (?:added )?|no changes added )to commit\b", re.MULTILINE)
+_NOT_RUN = frozenset({RUNNING, "exit 126", "exit 127"})
+"""Outcomes of a check that has tested nothing yet."""
 _FRAME = " =-*~"
 """What runners draw around a line of figures."""
 _OVERWROTE = re.compile(r"\b(?:updated|overw\w+|modified)\b")
@@ -355,13 +357,11 @@ def _note_result(state: State, step: Step) -> None:
                 del state.checks[part]
     if outcome == "ok" and not _has_committed_nothing(step):
         _note_git(state, step)
-    if check and outcome != RUNNING:
+    if check and outcome not in _NOT_RUN:
         for file in state.files.values():
             file.is_checked |= file.state != "read"
     name = name_step(step)
-    if outcome not in ("", "ok", RUNNING) and (
-        step.is_error or is_work or (step.exit_code or 0) > 1
-    ):
+    if outcome not in ("", "ok", RUNNING) and (is_work or not (effect.command or is_look(effect))):
         state.failed, state.error = name, text  # its line is looked for if nothing mends it
         state.since_failed = 0
     elif outcome == "ok" and state.failed:
@@ -528,6 +528,6 @@ def _outcome_line(command: str, text: str, outcome: str, subject: str = "") -> s
 
 def _find_figures(text: str) -> str:
     """Return the last line with figures of a test run, if there is one."""
-    rows = (row.strip() for row in clip_scanned(text).split("\n"))
+    rows = (row.strip().strip(_FRAME) for row in clip_scanned(text).split("\n"))
     figures = [row for row in rows if len(row) < 300 and _FIGURES.search(row)]
-    return one_line(figures[-1].strip(_FRAME), 120) if figures else ""
+    return one_line(figures[-1], 120) if figures else ""
