@@ -130,6 +130,11 @@ def is_absolute(path: str) -> bool:
     return bool(_ABSOLUTE.match(path))
 
 
+def with_slashes(path: str) -> str:
+    """Return an absolute path of Windows with slashes in it; any other as it is."""
+    return path.replace("\\", "/") if path[1:3] == ":\\" else path
+
+
 def split_path(path: str) -> tuple[str, str]:
     """Return the folder of a path, with the separator that ends it, and the name in it."""
     start = max(path.rfind("/"), path.rfind("\\")) + 1
@@ -138,8 +143,9 @@ def split_path(path: str) -> tuple[str, str]:
 
 def folders_of(path: str) -> Iterator[str]:
     """Yield the folders that a path is in, the innermost first, at most `DEEPEST`."""
+    mark = "\\" if path[1:3] == ":\\" else "/"
     for _ in range(DEEPEST):
-        path = path.rstrip("/").rpartition("/")[0]
+        path = path.rstrip(mark).rpartition(mark)[0]
         if not path:
             return
         yield path

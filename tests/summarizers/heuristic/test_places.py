@@ -15,6 +15,7 @@ from refold.summarizers.heuristic.current_files import read_files
 from refold.summarizers.heuristic.identifiers import Place, split_files
 from refold.summarizers.heuristic.shell import file_effects, git_steps
 from refold.summarizers.heuristic.source import read_steps
+from refold.text.summary_wrapper import wrap_summary
 from tests.support.summaries import collect, states_of
 
 CODEX = user(
@@ -179,3 +180,70 @@ def test_no_command_is_too_odd(arguments):
 def test_a_directory_that_is_entered_without_end_is_none():
     assert next(file_effects("cd a; " * 600 + "cat x.py"))[0].startswith("…/a/")
     assert Place("/a").enter("b" * 600) == Place("/a", "…")
+
+
+V, B = "/repo/src/v.ts", "/repo/src/b.ts"
+BOTH = [
+    *call("Edit", "Done.", file_path=V, old_string="x", new_string="z"),
+    *call("Read", "1\ty", file_path=B),
+]
+
+
+@pytest.mark.parametrize(("command", "states", "texts"), [
+    ("rm src/v.ts", {V: "deleted", B: "read"}, [B]),
+    ("cd src && rm ./v.ts b.ts", {V: "deleted", B: "deleted"}, []),
+    ("git checkout src/", {V: "restored", B: "read"}, [V, B]),
+    ("cat > src/b.ts <<'EOF'\nz\nEOF", {V: "modified", B: "modified"}, [V, B]),
+    ("rm -r src", {"/repo/src": "deleted"}, []),
+])  # fmt: skip
+def test_a_file_has_one_name_if_tools_name_it_absolutely_and_commands_relatively(
+    command, states, texts
+):
+    said = [*BOTH, *call("Bash", command=command)]
+    assert states_of(collect(said)) == states
+    files = read_files(read_steps(said))
+    assert sorted(files) == sorted(texts)
+
+
+def test_a_file_that_a_patch_creates_by_its_relative_name_is_the_one_that_others_edit_on_windows():
+    path = "C:\\Users\\ada\\cap\\notes.md"
+    body = "*** Begin Patch\n*** Add File: notes.md\n+one\n+two\n*** End Patch"
+    said = [
+        user("Go."),
+        *call("write", "Done.", filePath="C:\\Users\\ada\\cap\\doc\\plan.md", content="x"),
+        *call("apply_patch", "Success.", patchText=body),
+        *patch(path, "one", "ONE"),
+        *call("bash", "", command="git add doc notes.md && git commit -m a", workdir=path[:-9]),
+    ]
+    assert read_files(read_steps(said))[path].lines == [(1, "ONE"), (2, "two")]
+    files = collect(said).files
+    assert {name: file.is_committed for name, file in files.items()} == {
+        path[:-8] + "doc\\plan.md": True,
+        path: True,
+    }
+    text = drive(RuleSummary()(View.of([*said, user("x " * 9_000)]), 0, len(said), 4_000)).text
+    assert "root: C:\\Users\\ada\\cap\\\ncreated, committed: notes.md doc\\plan.md" in text
+
+
+@pytest.mark.parametrize("others", [
+    call("Read", "1\ty", file_path="/repo/web/src/v.ts"),  # which of both is meant?
+    [m for n in "abc" for m in call("Read", "1\ty", file_path=f"/srv/{n}.ts")],  # most are elsewhere
+])  # fmt: skip
+def test_a_relative_path_that_may_name_another_file_is_left_alone(others):
+    states = states_of(collect([*BOTH, *others, *call("Bash", command="rm src/v.ts")]))
+    assert (states["src/v.ts"], states[V]) == ("deleted", "modified")
+
+
+def test_a_copy_of_the_work_that_is_only_read_is_another_file():
+    said = [
+        *call("Read", "1\told", file_path="/old/src/v.ts"),
+        *call("Bash", command="rm src/v.ts"),
+    ]
+    assert states_of(collect(said)) == {"/old/src/v.ts": "read", "src/v.ts": "deleted"}
+
+
+def test_an_earlier_summary_and_later_calls_may_name_a_file_differently():
+    earlier = wrap_summary("## Files\ncreated, not tested since: /repo/src/v.ts")
+    said = [earlier, *call("Bash", command="rm src/v.ts"), user("x " * 9_000)]
+    assert "deleted" in (files := drive(RuleSummary()(View.of(said), 0, 3, 2_000)).text)
+    assert "created" not in files

@@ -28,7 +28,7 @@ from refold.summarizers.heuristic.excerpts import (
 )
 from refold.summarizers.heuristic.identifiers import iter_identifiers
 from refold.summarizers.heuristic.layout import render_state
-from refold.summarizers.heuristic.source import Source, Step, read_source, read_steps
+from refold.summarizers.heuristic.source import Source, Step, read_source, read_spans, read_steps
 from refold.summarizers.heuristic.state import State, drop_superseded, read_state
 from refold.text.plain import readable_text, terms
 from refold.text.summary_wrapper import wrap_summary
@@ -111,10 +111,13 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
     later, shown = source.later, (*beside, *source.shown)
     hidden = (*source.older, *source.hidden)
     spoken = segment_messages(whole := (*hidden, *later))
-    steps = read_steps(hidden, spoken, source.folder)
-    after = read_steps(later, spoken[len(hidden) :], source.folder)
+    earlier = read_given(source.given)
+    given = {path: file.state for path, file in earlier.state.files.items()}
+    changes, steps, after, spellings = read_spans(source, spoken, given.items())
+    earlier.state.files = {spellings.get(p, p): file for p, file in earlier.state.files.items()}
     behind = [step._replace(at=len(hidden) + step.at) for step in after]
-    state, files = _read_standing(source, steps, after, beside), read_files((*steps, *behind))
+    state = _read_standing(source, (*changes, *steps), after, beside)
+    files = read_files((*steps, *behind))
     work, later_work = read_work(steps), read_work(after)
     work.commands |= dict.fromkeys(later_work.commands, len(whole))
     work.current = {
@@ -126,7 +129,6 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
     request = current_request(whole, spoken)
     latest = max(request, default=-1)  # it stays beside the summary
     work.blocks = [b for b in work.blocks if b.kind not in ("asked", "given") or b.at != latest]
-    earlier = read_given(source.given)
     state = join_states(earlier.state, state)
     work.blocks[:0] = earlier.blocks
     named = _latest_words((*steps, *after))
@@ -155,7 +157,7 @@ def _read_standing(
 ) -> State:
     """Read where the work stands after hidden *steps*, but for what stays in sight: the steps
     *after* them, and the messages *beside* the summary."""
-    state = read_state((*source.changes, *steps))
+    state = read_state(steps)
     drop_superseded(state, after)
     in_sight = (*read_steps(beside), *after)
     state.in_sight = frozenset(step.text for step in in_sight if step.kind == "request")

@@ -21,7 +21,7 @@ from refold.summarizers.heuristic.identifiers import (
     split_heredocs,
 )
 from refold.text.json_values import parse_or_none
-from refold.text.plain import folders_of, is_absolute, iter_ends
+from refold.text.plain import folders_of, is_absolute, iter_ends, with_slashes
 
 MAX_ARGUMENTS = 400_000
 """Characters of a call's arguments that are parsed."""
@@ -149,6 +149,11 @@ class CallEffect(NamedTuple):
     def is_plan(self) -> bool:
         """Does it write or change a plan, or show one?"""
         return self.todos is not None or self.changed_todos is not None
+
+    def rename(self, spellings: Mapping[str, str]) -> "CallEffect":
+        """Return it with one name for each file, if some have other *spellings*."""
+        files = ((spellings.get(path.rstrip("/"), path), state) for path, state in self.files)
+        return self._replace(files=tuple(files), place=self.place._replace(spellings=spellings))
 
 
 def effect_of_call(call: ToolCall, folder: str = "") -> CallEffect:
@@ -463,7 +468,7 @@ def find_committed(staged: Mapping[str, bool], text: str) -> Iterator[str]:
         return
     named = {part for name in names for part in (name, *folders_of(name))}
     ends = {end for name in names for end in iter_ends(name)}
-    bare = ((path, path.rstrip("/")) for path in staged)
+    bare = ((path, with_slashes(path).rstrip("/")) for path in staged)
     ours = (path for path, name in bare if name in ends or not named.isdisjoint(iter_ends(name)))
     sure, has_moved = dict.fromkeys(ours), bool(_MOVED.search(text))  # that has names of its own
     unlisted = [path for path, is_listed in staged.items() if has_moved or not is_listed]
@@ -475,6 +480,7 @@ def find_committed(staged: Mapping[str, bool], text: str) -> Iterator[str]:
 def is_meant(name: str, path: str) -> bool:
     """Does git mean the file of this name by *path*, which may be a folder's or a pattern? If only
     one of both is absolute, they may have a common end."""
+    name, path = with_slashes(name), with_slashes(path)
     if "*" in path:
         name = name if is_absolute(path) else "/".join(name.split("/")[-1 - path.count("/") :])
         return name.count("/") == path.count("/") and fnmatchcase(name, path)

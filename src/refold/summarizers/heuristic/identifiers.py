@@ -11,13 +11,20 @@ which words of a command name files, is told by reading it as a shell does.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import dropwhile, pairwise
 from typing import NamedTuple
 
 from refold.text.clip import clip_scanned
-from refold.text.plain import is_absolute, without_escapes
+from refold.text.plain import (
+    folders_of,
+    is_absolute,
+    split_path,
+    with_slashes,
+    without_escapes,
+)
 
 NUMBER = 0.4
 """What a plain number counts for, beside a name's 1.0."""
@@ -260,6 +267,8 @@ class Place(NamedTuple):
     """The folder of the session, if it is known: the files in it are named from there."""
     here: str = ""
     """The directory, named like a file; empty for that folder."""
+    spellings: Mapping[str, str] = {}
+    """What files are called that are also called otherwise."""
 
     def name(self, path: str) -> str:
         """Return the one name that a file has wherever a command runs."""
@@ -267,9 +276,14 @@ class Place(NamedTuple):
             path = f"{self.here.rstrip('/')}/{path}" if self.here else path
             if self.folder and not is_absolute(path) and path[:1] not in {"~", UNKNOWN}:
                 path = f"{self.folder}/{path}"
-        path = _without_dots(path)
-        inside = path.removeprefix(self.folder)
-        return inside[1:] or "." if inside != path and inside[:1] in ("", "/", "\\") else path
+        is_windows = path[1:3] == ":\\"
+        path, folder = _without_dots(with_slashes(path)), with_slashes(self.folder)
+        inside = path.removeprefix(folder)
+        if inside != path and inside[:1] in ("", "/"):
+            path = inside[1:] or "."
+        elif is_windows:
+            path = path.replace("/", "\\")
+        return self.spellings.get(path.rstrip("/"), path)
 
     def enter(self, path: str) -> "Place":
         """Return where commands run after `cd` to *path*."""
@@ -294,6 +308,37 @@ def _without_dots(path: str) -> str:
         elif part != ".":
             parts.append(part)
     return "/".join(parts) or "."
+
+
+MOST_SPELLINGS = 50
+"""Absolute paths with one name at their ends that are looked at for what a relative one means."""
+
+
+def match_paths(absolute: Mapping[str, bool], relative: Iterable[str]) -> dict[str, str]:
+    """Return the absolute paths of files and folders that *relative* ones stand for, by these.
+
+    Such a path is the end of exactly one *absolute* path, and stands in the folder in which most of
+    them do. That holds most of the absolute paths, and one of those that are changed, as these say:
+    what is only read may be another copy of the work. In n log n.
+    """
+    ends = defaultdict[str, set[str]](set)
+    for path in {part for name in absolute for part in (name, *folders_of(name))}:
+        ends[split_path(path)[1]].add(path)
+    matches, votes = dict[str, str](), Counter[str]()
+    for path in sorted(relative):
+        names = ends.get(split_path(path)[1], set())
+        names = names if len(names) <= MOST_SPELLINGS else set()
+        meant = [name for name in names if with_slashes(name).endswith(f"/{path}")]
+        if len(meant) == 1:
+            matches[path] = meant[0]
+            votes[meant[0][: -len(path)]] += 1
+    most = max(votes.values(), default=0)
+    roots = [root for root, count in votes.items() if count == most][:MOST_SPELLINGS]
+    insides = {root: [path for path in absolute if path.startswith(root)] for root in roots}
+    root, inside = max(insides.items(), key=lambda row: len(row[1]), default=("", []))
+    if len(inside) <= len(absolute) // 2 or not any(absolute[path] for path in inside):
+        return {}
+    return {path: name for path, name in matches.items() if name[: -len(path)] == root}
 
 
 # --- commands --------------------------------------------------------------------------------------

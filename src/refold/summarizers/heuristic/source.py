@@ -3,7 +3,8 @@ messages as steps: what was asked, what was called, what came back, what was ans
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Literal, NamedTuple
@@ -30,11 +31,11 @@ from refold.summarizers.heuristic.calls import (
     read_boxes,
     split_edits,
 )
-from refold.summarizers.heuristic.identifiers import SESSION, Place
+from refold.summarizers.heuristic.identifiers import SESSION, Place, match_paths
 from refold.text.clip import clip_scanned
 from refold.text.failures import find_error_line, is_failure, read_exit_code
 from refold.text.json_values import dig, iter_json_lines, parse_or_none
-from refold.text.plain import call_gist, plain_text, without_terminal_codes
+from refold.text.plain import call_gist, is_absolute, plain_text, without_terminal_codes
 from refold.text.summary_wrapper import beside_summary, opening_length, summary_in
 from refold.tokens.count import estimate
 
@@ -402,30 +403,72 @@ class _Open:
     """The folder that the session works in, if it is known."""
 
 
-def read_steps(
-    messages: Sequence[Message], spoken: Segmented | None = None, folder: str | None = None
-) -> list[Step]:
-    """Return the steps of *messages*, in order; *spoken* are their segments and *folder* is where
-    the session works, if these are known. In time linear in the length; never raises."""
-    spoken = segment_messages(messages) if spoken is None else spoken
-    folder = find_folder(spoken) if folder is None else folder
-    waiting, steps = _Open(folder=folder), list[Step]()
+def read_steps(messages: Sequence[Message]) -> list[Step]:
+    """Return the steps of *messages*, in order, in which each file has one name. In time n log n;
+    never raises."""
+    spoken = segment_messages(messages)
+    steps = list(_iter_steps(messages, spoken, find_folder(spoken)))
+    return _rename_files(steps, _find_spellings(_iter_files(steps)))
+
+
+def read_spans(
+    source: Source, spoken: Segmented, given: Iterable[tuple[str, str]]
+) -> tuple[list[Step], list[Step], list[Step], dict[str, str]]:
+    """Return the steps of what *source* hides, without and with texts, and of what stands behind
+    it, of both of which *spoken* are the segments; and other names that files have in these and
+    among those *given* with their states."""
+    whole = (*source.older, *source.hidden)
+    steps = list(_iter_steps(whole, spoken, source.folder))
+    later = list(_iter_steps(source.later, spoken[len(whole) :], source.folder))
+    spellings = _find_spellings((*given, *_iter_files((*source.changes, *steps, *later))))
+    changes, steps, later = (
+        _rename_files(span, spellings) for span in (source.changes, steps, later)
+    )
+    return changes, steps, later, spellings
+
+
+def _iter_steps(messages: Sequence[Message], spoken: Segmented, folder: str) -> Iterator[Step]:
+    """Yield the steps of *messages* in a session at *folder*, empty if that is not known, in order,
+    with files as calls name them; *spoken* are the messages' segments."""
+    waiting = _Open(folder=folder)
     for at, (message, segments) in enumerate(zip(messages, spoken, strict=False)):
         for part in message.parts:
             match part:
                 case ToolCall():
                     waiting.calls[part.id] = part
                     waiting.effects[part.id] = effect = effect_of_call(part, waiting.folder)
-                    steps.append(Step("call", at, part.arguments, effect))
+                    yield Step("call", at, part.arguments, effect)
                 case ToolResult():
-                    steps.append(_read_result(part, waiting, at))
+                    yield _read_result(part, waiting, at)
                 case _:
                     pass
         media = "".join(f"[{part.kind}] " for part in message.parts if isinstance(part, Media))
-        steps += _read_segments(segments, waiting, at, media)
+        yield from _read_segments(segments, waiting, at, media)
         if message.role == "assistant" and message.text.strip():
-            steps += _read_answer(message, waiting, at)
-    return steps
+            yield from _read_answer(message, waiting, at)
+
+
+def _iter_files(steps: Iterable[Step]) -> Iterator[tuple[str, str]]:
+    """Yield the files of steps, each with what is done to it."""
+    return (file for step in steps for file in step.effect.files)
+
+
+def _find_spellings(files: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return the absolute paths, by the relative ones that stand for them too, of files with their
+    states; temporary ones only if there are no others."""
+    states = defaultdict[str, set[str]](set)
+    for path, state in files:
+        states[path.rstrip("/")].add(state)
+    changed = {path: not now.isdisjoint(shell.CHANGES) for path, now in states.items()}
+    rooted = {path: is_new for path, is_new in changed.items() if is_absolute(path)}
+    inside = {path: is_new for path, is_new in rooted.items() if not shell.is_outside(path)}
+    return match_paths(inside or rooted, states.keys() - rooted.keys() - {shell.ALL})
+
+
+def _rename_files(steps: Iterable[Step], spellings: Mapping[str, str]) -> list[Step]:
+    """Return steps in which files have one name each, if some have other *spellings*."""
+    renamed = (step._replace(effect=step.effect.rename(spellings)) for step in steps)
+    return list(renamed) if spellings else [*steps]
 
 
 def _read_result(result: ToolResult, waiting: _Open, at: int) -> Step:
