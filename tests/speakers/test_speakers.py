@@ -502,3 +502,43 @@ def test_the_text_of_a_skill_that_a_call_launched_is_no_persons(is_apart):
 ])  # fmt: skip
 def test_what_a_client_says_of_a_picture_or_of_a_command_is_no_persons(text):
     assert not any(map(has_person, segment_messages([user("Look at it."), user(text)])[1:]))
+
+
+# --- gateways of chats --------------------------------------------------------------------------
+
+INFO = 'Conversation info (untrusted metadata):\n```json\n{\n  "sender_id": "ou_1"\n}\n```\n\n'
+EVENT = "System: [2026-03-02 11:51:40 GMT+8] "
+
+
+@pytest.mark.parametrize(
+    ("before", "words"),
+    [
+        (f"{EVENT}WhatsApp gateway connected.\n\n", "Send me the slides."),
+        (f"{EVENT}Feishu[main] DM from ou_1: 装一个 skill\n\n", "装一个 skill"),
+        (f"{EVENT}Restarted\nReason: update\n{EVENT}Connected.\n\n{INFO}", "看看日志"),
+        (f"{INFO}[message_id: om_1]\n", "ou_1: open the shop"),
+        ("[media attached: /a.ogg (audio/ogg)]\nTo send an image back, prefer it.\n", "What is it?"),
+        (f"[Queued messages while agent was busy]\n\n---\nQueued #1\n{INFO}", "Stop."),
+    ],
+)  # fmt: skip
+def test_what_a_gateway_of_chats_puts_before_a_message_is_not_the_persons(before, words) -> None:
+    """As OpenClaw does: each request stood in summaries twice, with ids and events of the gateway."""
+    envelope, request = segments(user(before + words))
+    assert (envelope.voice, request.voice, request.text) == ("tool", "person", words)
+    assert envelope.text == before
+    messages = [user(before + words), Message("assistant", (Text("Done."),)), user("Go on.")]
+    assert next(step.text for step in read_steps(messages)) == words
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{EVENT}Feishu[main] DM from ou_1: hello\n\n[System: no permission]",
+        f"{EVENT}WhatsApp gateway connected.",
+        INFO,
+        "System: what is it?",
+        "Note (untrusted): mend it",
+    ],
+)
+def test_what_is_said_nowhere_else_stays_the_persons(text) -> None:
+    assert [segment.voice for segment in segments(user(text))] == ["person"]

@@ -11,7 +11,7 @@ revert.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import chain, takewhile
+from itertools import chain
 
 from refold.core.profile import ViewItem
 from refold.core.tool_groups import first_unseen, latest_turn_start
@@ -197,10 +197,9 @@ def may_drop_more_thinking(view: View, since: int) -> bool:
         return False
     if goes_on(view, since):
         return True
-    if rules.thinking == "bound" or not any(messages[at].is_request for at in range(since, size)):
+    if rules.thinking == "bound" or latest_turn_start(messages) <= since:
         return False
-    earlier = (messages[at] for at in reversed(range(since)))
-    return any(map(is_signed, takewhile(lambda message: not message.is_request, earlier)))
+    return any(is_signed(messages[at]) for at in range(latest_turn_start(messages, since), since))
 
 
 def edits_dropping_answer(view: View, at: int) -> list[Edit]:

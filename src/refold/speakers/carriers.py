@@ -76,12 +76,15 @@ _ASKS = re.compile(
     r"(?:user|human)[_-]?(?:request|query|question|message|input|prompt|task)", re.IGNORECASE
 )
 """Other tags that say that a person speaks in them."""
+ENVELOPE = Carrier("tool", "message's envelope")
+"""What a gateway of chats puts before a person's message: from whom, where and when it came, and
+what happened to the gateway since (OpenClaw)."""
 TEMPLATE = "template"
 """The kind of texts that a client puts in the place of a person's command, or behind the call of a
 skill: what they demand holds for that."""
-OF_REQUEST = frozenset({SELECTED.kind, OPENED.kind})
+OF_REQUEST = frozenset({SELECTED.kind, OPENED.kind, ENVELOPE.kind})
 """Kinds of texts that stay with the request that they came with, as long as it is the current."""
-UNQUOTED = frozenset({ASIDE.kind, OPENED.kind})
+UNQUOTED = frozenset({ASIDE.kind, OPENED.kind, ENVELOPE.kind})
 """Kinds of a tool's texts that hold nothing to quote."""
 NOTES = tuple(f"<{tag}>" for tag, carrier in TAGS.items() if carrier is NOTE)
 """How elements begin in which a client speaks of what is beside them."""
@@ -271,6 +274,35 @@ A person may use them, too: they only decide which of several texts is the reque
 """
 SUMMARY_CHARS = 250
 """Characters at the beginning of a text in which they may be."""
+
+
+_ENVELOPE = re.compile(
+    r"\s*(?:"
+    r"System: \[\d{4}-[^\]\n]{4,40}\] [^\n]*+(?:\n[^\n]++)*+"
+    r"|[A-Z][\w ]{2,60}\(untrusted[^)\n]{0,40}\):\n```json\n(?:(?!```)[^\n]*+\n)*+```"
+    r"|\[message_id: [^\]\n]{1,200}\](?=\n)"
+    r"|\[Queued messages while agent was busy\]\n\n---\nQueued #1(?=\n)"
+    r"|\[media attached: [^\n]*+(?:\nTo send an image back, [^\n]*+)?"
+    r")(?:\n+|\Z)"
+)
+"""One part of it."""
+_ECHO = re.compile(r"^System: \[[^\]\n]*\] \S[^\n:]{0,80} from [^\n:]{1,80}: (.*)", re.MULTILINE)
+"""The words of the message, as an event of the gateway repeats them."""
+ECHOED = 30
+"""Letters of these that must stand behind it."""
+
+
+def read_envelope(text: str) -> tuple[str, Carrier] | None:
+    """Read what a gateway of chats puts before a person's message; None if it puts nothing there,
+    or the message stands in nothing else."""
+    end = 0
+    while part := _ENVELOPE.match(text, end):
+        end = part.end()
+    words = "".join(text[end:].split())
+    echoes = ("".join(words.split())[:ECHOED] for words in _ECHO.findall(text[:end])[-1:])
+    return (
+        (text[:end], ENVELOPE) if end and words and all(echo in words for echo in echoes) else None
+    )
 
 
 def carrier_of_tag(tag: str) -> Carrier:

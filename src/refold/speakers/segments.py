@@ -38,6 +38,7 @@ from refold.speakers.carriers import (
     Voice,
     carrier_of_tag,
     read_editor_text,
+    read_envelope,
     read_ran_command,
 )
 from refold.text.summary_wrapper import summary_in, without_summary
@@ -173,7 +174,7 @@ def _split_text(text: str, role: str) -> Iterator[tuple[str, Carrier]]:
     if carrier := _carrier_of_text(bare, role):
         yield text, carrier
         return
-    if role == "user" and (read := read_editor_text(text)):
+    if role == "user" and (read := read_envelope(text) or read_editor_text(text)):
         yield read
         text = text[len(read[0]) :]
     spans = _spans_if_only_elements(text) or list(_find_marked_elements(text))

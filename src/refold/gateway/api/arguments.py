@@ -45,9 +45,7 @@ Limit = Annotated[int, Meta(ge=1, le=1_000)]
 CallNumber = Annotated[int, about("As it was sent in this call, from 1 on.", ge=1, le=2**31)]
 ClientHeaders = Annotated[
     dict[str, Annotated[str, Meta(max_length=8_192)]] | UnsetType,
-    about(
-        "The client's headers with its key: they tell which conversation it is. They are not kept."
-    ),
+    about("The client's headers with its key: they tell the conversation. They are not kept."),
 ]
 ApiName = Annotated[
     Literal["anthropic", "openai_chat", "openai_responses", "gemini"] | UnsetType,
@@ -130,9 +128,7 @@ class SessionsArguments(Arguments):
     offset: Offset = 0
     scope: Annotated[
         Literal["all", "remembered"],
-        about(
-            "All that are booked or remembered, or only those of which the latest request is known."
-        ),
+        about("All that are booked or remembered, or only those whose latest request is known."),
     ] = "all"
 
 
