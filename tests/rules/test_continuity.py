@@ -450,6 +450,16 @@ def test_ds_1_turns_keep_the_reasoning_they_were_sent_with() -> None:
     assert found(chat(("a", "hm"), ("b", "")), chat(("a", None), ("b", None))) == []
 
 
+def test_a_list_of_messages_is_checked_for_the_model_that_is_named() -> None:
+    """It was judged as an unnamed model's, though `refold.compact` takes a model for it."""
+    messages = chat(("a", None), ("b", ""))["messages"]
+    before = THOUGHT["messages"]
+    assert [v.rule for v in check(messages, before=before)] == ["DS-1"]
+    assert check(messages, before=before, model="gpt-5") == ()
+    body = {"model": "deepseek-v4", "messages": messages}
+    assert [v.rule for v in check(body, before=before, model="gpt-5")] == ["DS-1"], "it names one"
+
+
 def test_ds_1_other_models_and_thinking_that_is_off() -> None:
     stripped = (("a", None), ("b", None))
     assert found(chat(*stripped, model="gpt-5.1"), THOUGHT) == []

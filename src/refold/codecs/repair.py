@@ -158,7 +158,7 @@ From the call's entry and the result to the answer, or None if the codec's is ri
 
 
 def check(
-    payload: Any, format: str | Codec | None = None, *, before: Any = None
+    payload: Any, format: str | Codec | None = None, *, before: Any = None, model: str = ""
 ) -> tuple[Violation, ...]:
     """Return everything in *payload* that its API refuses, by position (docs/formats.md).
 
@@ -168,11 +168,14 @@ def check(
 
     *before*, of any of these kinds, is the request that was sent before this one in the same
     conversation: then also what had to be kept of it, such as what signed thinking is bound to
-    (AN-6, AN-7, AN-10, OA-4, GE-3, DS-1). It is taken to be valid, and answered.
+    (AN-6, AN-7, AN-10, OA-4, GE-3, DS-1). It is taken to be valid, and answered. *model* says for
+    which one a list of messages is, as for `refold.compact`: some rules hold for some models; a
+    body names its own.
     Raises `FormatError` when either is in no form that Refold knows.
     """
     opened = open_payload(payload, format)
-    rules, sent = opened.codec.rules(opened.body), _as_sent(opened)
+    rules = opened.codec.rules({"model": model or None, **opened.body})
+    sent = _as_sent(opened)
     violations = rules.check(sent.messages, sent.body)
     if before is None:
         return violations

@@ -142,8 +142,8 @@ def describe_left_out(state: State, text: str) -> str:
     record = (split_record(text) or ("", text))[1]
     listed = read_given([record]).state.files
     files = sum(path not in listed for path, file in state.files.items() if file.state != "read")
-    counts = ((constraints, "constraints"), (todos, "open items"), (files, "changed files"))
-    return ", ".join(f"{count} {noun}" for count, noun in counts if count)
+    counts = ((constraints, "constraint"), (todos, "open item"), (files, "changed file"))
+    return ", ".join(f"{count} {noun}{'s' * (count > 1)}" for count, noun in counts if count)
 
 
 # --- parts of a record ----------------------------------------------------------------------------
