@@ -41,8 +41,11 @@ from refold.speakers.carriers import (
     read_envelope,
     read_ran_command,
 )
+from refold.text.clip import find_fences
 from refold.text.summary_wrapper import summary_in, without_summary
 
+WRAPPED = 50
+"""Characters from which on a line may have been broken because it was long."""
 LIFTED = "(This stood at the end of a tool's result.)"
 """Put before words that were at the end of a tool's result and now stand alone."""
 NAME = 64
@@ -64,6 +67,7 @@ _FIRST_WORDS = re.compile(
     f"^(?:{'|'.join(map(re.escape, (*_INSIDE, STEERING_LINE)))})", re.MULTILINE
 )
 """Of a text, of an element or of a line."""
+_STOPS = frozenset(".!?:;。！？：；")
 _IMAGE = re.compile(r"</?image\b[^<>\n]{0,500}>")
 """In a text of its own before and behind a picture (Codex)."""
 _ARGUMENTS = re.compile(r"<command-args>\s*([^<\s][^<]*)</command-args>")
@@ -308,3 +312,25 @@ def trailing_elements(text: str) -> Iterator[tuple[int, str]]:
             return
         yield start, text[start:end].strip()
         end = start
+
+
+def read_typed(text: str) -> str:
+    """Return what a user typed rather than pasted, each sentence in one line: fenced blocks and
+    quotes are empty blocks in it. A style guide or another's orders in those are no rule for this
+    work by themselves."""
+    lines = text.splitlines()
+    pasted = {at for fence in find_fences(lines) for at in fence}
+    pasted |= {at for at, line in enumerate(lines) if line.lstrip().startswith(">")}
+    typed = ("```\n```" if at in pasted else line for at, line in enumerate(lines))
+    return _unwrap_lines("\n".join(typed))
+
+
+def _unwrap_lines(text: str) -> str:
+    """Put a line behind the one before if that is long and ends in mid-sentence: a rule does not
+    end where somebody's editor broke the line."""
+    pieces, is_open = list[str](), False
+    for line in text.splitlines():
+        begins = line.lstrip()[:1]
+        pieces.append(f" {line.strip()}" if is_open and begins.islower() else f"\n{line.rstrip()}")
+        is_open = len(line) >= WRAPPED and line.rstrip()[-1:] not in _STOPS
+    return "".join(pieces)

@@ -279,7 +279,7 @@ def _read_row(at: int, line: str) -> Row | None:
     depth, number = 3 * (len(line[:start].expandtabs(4)) // 2), _NUMBER.match(text)
     if mark := number or _BULLET.match(text):
         return Row(at, "item", depth + (1 if number else 2), text[mark.end() :], is_open)
-    is_bold = bool(_BOLD.fullmatch(text))
+    is_bold = ">" not in line[:start] and bool(_BOLD.fullmatch(text))
     return Row(at, "heading" if is_bold else "text", depth, text, is_bold or is_open)
 
 

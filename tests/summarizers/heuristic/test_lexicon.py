@@ -9,10 +9,12 @@ from refold.messages import Message, Text, user
 from refold.scorers import Emphasis
 from refold.summarizers.heuristic.lexicon import (
     BINDING,
+    FAULTING,
     NEGATING,
     PREFERRING,
     STRESSING,
     WORDINGS,
+    find_conclusions,
     find_constraints,
     find_corrections,
 )
@@ -297,3 +299,80 @@ def test_very_many_characters_are_searched_in_one_pass(start: str, unit: str) ->
 def test_a_constraint_in_any_language_is_in_the_digest() -> None:
     said = [user(f"{texts[0]}\n") for texts in BINDS.values()]
     assert list(collect(said).constraints) == [texts[0] for texts in BINDS.values()]
+
+
+OPEN_QUESTIONS = """\
+建议把 `pool_a` 改用新的队列，因为更快。
+I recommend `pool_a` because it is faster.
+`pool_a` を推奨します、because it is faster。
+`pool_a` 를 추천합니다, because it is faster.
+Recomiendo `pool_a` because it is faster.
+Ich empfehle `pool_a`, because it is faster.
+Je recommande `pool_a` because it is faster.
+Рекомендую `pool_a` because it is faster.
+Recomendo `pool_a` because it is faster.
+Let me know if the fix is right for `pool_a`.
+等你确认后，`pool_a` 的问题就解决了。
+A) Use `pool_a` because it is faster.
+Option B: the fix is in `pool_a`.
+方案一：改用 `pool_a`，因为更快。
+Everything is fixed now because it works!
+| Way | Effect |
+|---|---|
+| `pool_a` | chosen because it is fast |""".splitlines()
+
+
+@pytest.mark.parametrize("text", [*OPEN_QUESTIONS[:-3], "\n".join(OPEN_QUESTIONS[-3:])])
+def test_what_is_recommended_or_one_of_several_ways_is_no_conclusion(text):
+    assert not list(find_conclusions(text, final=True))
+
+
+@pytest.mark.parametrize(
+    "text",
+    """\
+好，敲定：`pool_a` 只保留一份。
+Agreed: `pool_a` stays in memory.
+決定事項: `pool_a` は一つだけ残す。
+결정: `pool_a` 하나만 남긴다.
+Decisión: `pool_a` queda en memoria.
+Vereinbart: `pool_a` bleibt im Speicher.
+Décision : `pool_a` reste en mémoire.
+Решение: `pool_a` остаётся в памяти.
+Decisão: `pool_a` fica na memória.""".splitlines(),
+)
+def test_what_is_said_to_be_agreed_is_a_conclusion_of_weight(text):
+    ((weight, sentence),) = find_conclusions(text, final=True)
+    assert sentence == text and weight >= 4
+    assert not list(find_conclusions("Still to be seen: `pool_a` stays.", final=True))
+
+
+def test_what_stands_under_the_words_that_settle_it_is_agreed():
+    quoted = "好，问题 1 敲定：\n\n> **`pool_a` 只保留一份。**\n\n---\n\n## 问题 2：改名"
+    (_, first), *_ = find_conclusions(quoted, final=True)
+    assert "`pool_a` 只保留一份" in first
+    table = "## Summary\n| # | Question | Decision |\n|---|---|---|\n| 1 | Store | `pool_a` stays |"
+    assert [text for _, text in find_conclusions(table, final=True)] == [
+        "1 | Store | `pool_a` stays"
+    ]
+    points = "| Decision point | Ways |\n|---|---|\n| Store | `pool_a`, `pool_b` |"
+    assert not list(find_conclusions(points, final=True))
+    ways = "Agreed so far. Options:\n- `pool_a`: chosen because it is fast"
+    assert "pool_a" not in "".join(text for _, text in find_conclusions(ways, final=True))
+
+
+@pytest.mark.parametrize(
+    "text",
+    """\
+`store.py` 里有一个错误。
+`store.py` is broken.
+`store.py` にバグがある。
+`store.py` 가 잘못되었다.
+`store.py` tiene un error.
+`store.py` ist falsch.
+`store.py` est incorrect.
+`store.py` работает неверно.
+`store.py` tem um erro.""".splitlines(),
+)
+def test_what_is_wrong_is_known_by_its_words(text):
+    assert FAULTING.is_in(text)
+    assert not FAULTING.is_in("`store.py` holds the pool.")

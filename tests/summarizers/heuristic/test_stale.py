@@ -366,3 +366,30 @@ def test_what_stands_above_a_list_is_no_rule():
     assert not collect([user("Never:"), user("不要：")]).constraints
     for rule in ("Always use pnpm:\nnpm breaks it.", "请务必用中文回答：\n谢谢"):
         assert len(collect([user(rule)]).constraints) == 1
+
+
+def found(text):
+    return Message("assistant", (Text(text),))
+
+
+def test_what_was_found_wrong_is_no_decision_once_its_file_was_changed():
+    fault = "The root cause is that `pool.py` never frees a slot."
+    line = "The fix is missing: `drain_all()` ignores the limit."
+    other = "The problem is that `clock.py` never stops."
+    asked = [user("Review it."), found(f"{fault} {line} {other}")]
+    assert set(collect(asked).decisions) == {fault, line, other}
+    assert (
+        fault
+        in collect(
+            [*asked, user("Mend it."), *call("Read", FILE, file_path="/a/pool.py")]
+        ).decisions
+    )
+    done = "Fixed: `pool.py` never freed a slot because `drain_all` was not called."
+    changed = [*asked, user("Mend it."), *edit("drain_all(pool)", "drain_some(pool)"), found(done)]
+    assert set(collect(changed).decisions) == {other, done}
+    assert (
+        done
+        in collect([*changed, user("Go on."), *edit("x_1", "x_2", "Error: not found")]).decisions
+    )
+    text = summarize(changed, stop=2)
+    assert "never frees" not in text.partition("## Decisions")[2].partition("##")[0]

@@ -12,8 +12,13 @@ from typing import NamedTuple
 
 from refold.summarizers.heuristic.blocks import Block, Kind, Line, Work, name_heading
 from refold.summarizers.heuristic.identifiers import NUMBER, iter_identifiers
-from refold.summarizers.heuristic.lexicon import TURNING, find_leads, weigh_conclusion
-from refold.text.clip import without_mark
+from refold.summarizers.heuristic.lexicon import (
+    TURNING,
+    find_leads,
+    iter_sentences,
+    weigh_conclusion,
+)
+from refold.text.clip import one_line, without_mark
 from refold.text.plain import terms
 from refold.tokens.count import estimate
 
@@ -86,6 +91,10 @@ _ANY_DIGIT = re.compile(r"\d")
 _ANY_LETTER = re.compile(r"[^\W\d_]")
 _PIECE = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{3,}|[^\W\d_a-zA-Z]{2,}")
 """A word, or a part of a name."""
+_ANNOUNCED = re.compile(
+    r"^(?:now|next|then|let me|let's|i'll|i will|i need to|i'm going to|time to|现在|接下来|下一步|然后|让我|我来|我将)",
+    re.IGNORECASE,
+)
 _LINE = re.compile(r"(?<=\n)[^\n]")
 _STOP = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
 _SPACED = re.compile(r"([，；：。！？、]) ")
@@ -286,6 +295,12 @@ class Selection:
         if heading not in self._opened:
             self._opened.add(heading)
             self._seen.update(name for name, _ in iter_identifiers(heading))
+
+
+def find_announced(text: str) -> str:
+    """Return what a model announced last, beside a call; empty if it announced nothing."""
+    announced = [sentence for sentence in iter_sentences(text) if _ANNOUNCED.match(sentence)]
+    return one_line(announced[-1], 200) if announced else ""
 
 
 def quote(line: str) -> str:

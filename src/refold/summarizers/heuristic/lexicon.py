@@ -15,11 +15,11 @@ from itertools import dropwhile, islice, zip_longest
 from typing import NamedTuple
 from unicodedata import east_asian_width
 
+from refold.speakers.segments import read_typed
 from refold.text.clip import (
     Row,
     RowKind,
     clip_scanned,
-    find_fences,
     iter_rows,
     one_line,
     split_line,
@@ -45,155 +45,138 @@ class Wording(NamedTuple):
     """Take back what was asked before; most of them only at the beginning."""
     negates: Sequence[str] = ()
     """Turn what they stand with: not, never, without, 不, 勿, 除非; as good as all of a language."""
+    offers: Sequence[str] = ()
+    """Recommend, or leave something to somebody."""
+    options: Sequence[str] = ()
+    """Head what one can choose from."""
+    settles: Sequence[str] = ()
+    """Head what was agreed or decided."""
+    faults: Sequence[str] = ()
+    """Say what is wrong, or how something is before it is mended."""
 
 
 CHINESE = Wording(
     "zh",
-    strict=(
-        "必须", "必須", "务必", "務必", "禁止", "严禁", "嚴禁", "(?:绝|絕|決)不(?!是|会|會)", "(?:绝|絕|決|决)不能", "(?:绝|絕)对?對?不(?:能|要|可|得|准|许|許)",
-        "永远(?:不要|别|不能|不得|用|使用|只)", "永遠(?:不要|別|不能|不得|用|使用|只)", "一定(?:要|得|不要|别|別|不能|必须|用|保留)", "(?:以后|以後|今后|今後)都",
-        "(?<![一二三四五六七八九十几幾数數百两\\d])千(?:万|萬)(?:别|別|不|要|记|記|小心|注意)", "(?:切|请|請|万|萬)?勿(?!忘我|论|論)",
-    ),
-    binds=(
-        "(?<!要)不要(?!紧|緊|脸|臉)", "不能(?!用了|启动|啟動|运行|運行|登录|登錄|登入|正常|工作|编译|編譯|打开|打開|访问|連|连|显示|顯示|加载|載入|保存了|用$|用。)",
-        "不可(?!能|思|避免|或缺|靠|否|欠|逆|见|見)", "(?<![恨舍捨巴怪见見记記了由])不得(?!不|了|已)", "不准(?!确|確|时|時)", "不(?:允)?[许許](?!多)", "不应该?(?!当)", "不應該?",
+    strict=("必须", "必須", "务必", "務必", "禁止", "严禁", "嚴禁", "(?:绝|絕|決)不(?!是|会|會)", "(?:绝|絕|決|决)不能", "(?:绝|絕)对?對?不(?:能|要|可|得|准|许|許)", "永远(?:不要|别|不能|不得|用|使用|只)", "永遠(?:不要|別|不能|不得|用|使用|只)", "一定(?:要|得|不要|别|別|不能|必须|用|保留)", "(?:以后|以後|今后|今後)都",
+        "(?<![一二三四五六七八九十几幾数數百两\\d])千(?:万|萬)(?:别|別|不|要|记|記|小心|注意)", "(?:切|请|請|万|萬)?勿(?!忘我|论|論)"),
+    binds=("(?<!要)不要(?!紧|緊|脸|臉)", "不能(?!用了|启动|啟動|运行|運行|登录|登錄|登入|正常|工作|编译|編譯|打开|打開|访问|連|连|显示|顯示|加载|載入|保存了|用$|用。)", "不可(?!能|思|避免|或缺|靠|否|欠|逆|见|見)", "(?<![恨舍捨巴怪见見记記了由])不得(?!不|了|已)", "不准(?!确|確|时|時)", "不(?:允)?[许許](?!多)", "不应该?(?!当)", "不應該?",
         "(?<![特分类類级級区區识識个個性鉴鑑辨差告道送离離])[别別](?:再|动|動|碰|改|删|刪|用|提交|乱|亂|加|写|寫|把|管)", "始[终終](?:用|使用|保持|要|以|采用|採用|返回)",
         "(?<![它他她])[总總]是(?:用|使用|先|要|以|写|寫|加|保持|保留|采用|採用|跑|运行|返回 ?JSON)", "一直(?:用|使用|保持)", "请一直|請一直", "一律", "统一(?:使用|用|采用|写|放|改|为|成)", "統一(?:使用|用|採用|寫|放|改|為|成)",
         "只(?:能|允许|允許|许|許|准|可以|用|改|读|讀)", "[仅僅](?:限|用|允许|允許)", "避免", "要求", "[尽盡儘]量", "[优優]先(?!级|級|順|度|队|隊)", "保持", "[冻凍][结結]",
         "(?:从|從)(?:现在|現在)(?:起|开始|開始)|(?:从|從)今(?:以|往)?[后後]|今[后後]", "以[后後](?:每|请|請|要|不|别|別|用|一律|只|默认|預設)", "每次.{0,12}(?:都要|都得|必|先)(?!等)",
-        "(?<![我他她你还還不])(?:记住|記住|记得|記得)(?!吗|嗎|了)|[请請](?:你)?(?:记住|記住|记得|記得)", "用(?:简体|繁体|繁體|簡體)?(?:中文|英文|英语|英語|日文|日语|繁體|繁体)(?:来|來)?(?:回答|回复|回覆|答复|交流|沟通|溝通|写|寫)",
-        "(?:更|比较|比較)(?:喜欢|喜歡)|宁可|寧可|[倾傾]向于?於?|偏好",
-    ),
-    stresses=(
-        "重要", "(?:记住|記住|(?<![我他她还還])记得|(?<![我他她还還])記得)", "牢[记記]", "[别別]忘", "不要忘", "勿忘", "切[记記]", "[关關][键鍵](?!字|词|詞|帧|幀|路径|路徑)", "注意(?!力)",
-        "千[万萬](?:别|別|不|要)",
-    ),
+        "(?<![我他她你还還不])(?:记住|記住|记得|記得)(?!吗|嗎|了)|[请請](?:你)?(?:记住|記住|记得|記得)", "用(?:简体|繁体|繁體|簡體)?(?:中文|英文|英语|英語|日文|日语|繁體|繁体)(?:来|來)?(?:回答|回复|回覆|答复|交流|沟通|溝通|写|寫)", "(?:更|比较|比較)(?:喜欢|喜歡)|宁可|寧可|[倾傾]向于?於?|偏好"),
+    stresses=("重要", "(?:记住|記住|(?<![我他她还還])记得|(?<![我他她还還])記得)", "牢[记記]", "[别別]忘", "不要忘", "勿忘", "切[记記]", "[关關][键鍵](?!字|词|詞|帧|幀|路径|路徑)", "注意(?!力)", "千[万萬](?:别|別|不|要)"),
     prefers=("(?:我|我们|我們)(?:\\w{0,4})(?:喜欢|喜歡|讨厌|討厭|偏好|偏爱|偏愛|爱好|愛好|习惯|習慣|过敏|過敏|受不了|感兴趣|感興趣|宁可|寧可)",),
     spaced=False,
     corrects=("^[哦噢啊嗯，, ]{0,3}(?:等等|等一下|不对|不對|不是|算了|还是|還是|改主意)", "[不别別]用.{1,20}了"),
     negates=("不(?!错|錯|过|過|同|少)", "[莫勿]", "没|沒", "[无無](?!论|論)", "未(?!来|來)", "非(?!常)", "(?<![特分类類级級区區识識个個性鉴鑑辨差告道送离離])[别別]", "禁", "除(?:了|非|外)", "[之以]外"),
+    offers=("建议", "建議", "推荐", "推薦", "[倾傾]向", "等[你您]", "[听聽][你您]", "[请請][你您]?(?:确认|確認|选择|選擇|决定|決定|告诉|告訴)", "要不要", "[你您](?:想|希望|觉得|覺得|认为|認為)", "你说得对|你說得對"), options=("方案", "[选選][项項]", "策略", "[优優][点點劣势]", "缺[点點]"),
+    settles=("(?<![待未不没沒])(?<!需要)(?<!共同)(?:敲定|决策|決策|决定|決定|定案|结论|結論|共识|共識|商定|已定|答案|最[终終]方案)(?!点|點|的问题|的問題|因素)",), faults=("bug", "[错錯]", "缺", "[没沒]有", "漏", "不[会會]", "不支持", "未", "失[败敗]", "崩[溃潰]", "硬[编編][码碼]", "[问問][题題]", "根因", "原因", "目前", "[当當]前", "[现現]在"),
 )  # fmt: skip
 ENGLISH = Wording(
     "en",
-    strict=(
-        r"never(?! (?:mind|worked|happen\w*|saw|seen|said|heard|been|had|got)\b)",
-        r"always(?! (?:fail\w*|crash\w*|return\w*|get\w*|throw\w*|show\w*|times?|been|was|is|has|had|wanted|thought|said|happen\w*)\b)",
-        "must", "make sure", "from now on", "at all costs", "under no circumstances", "mandatory",
-    ),
-    binds=(
-        "mustn't", r"(?:don['’]?t|do not)(?! (?:think|understand|know|see|get|like|believe|remember|have|need|really|care|mind|work)\b)", "shall not",
+    strict=(r"never(?! (?:mind|worked|happen\w*|saw|seen|said|heard|been|had|got)\b)", r"always(?! (?:fail\w*|crash\w*|return\w*|get\w*|throw\w*|show\w*|times?|been|was|is|has|had|wanted|thought|said|happen\w*)\b)",
+        "must", "make sure", "from now on", "at all costs", "under no circumstances", "mandatory"),
+    binds=("mustn't", r"(?:don['’]?t|do not)(?! (?:think|understand|know|see|get|like|believe|remember|have|need|really|care|mind|work)\b)", "shall not",
         "should(?:n['’]?t| not| always| never)", r"only(?! (?:happen\w*|see|saw|had|has|have|was|is|got|one|two|a|an|the)\b)", "don['’]?ts", "not (?:allowed|to do)", "avoid", "forbidden", "required?", "ensure", "at all times",
         "prefer", "without", "off[- ]limits", "hands off", "frozen", r"leave (?:it|them|that|this|the \w+|\S+[/.]\S+) (?:alone|as)", "unchanged", "stick to",
-        r"(?<!i )(?<!we )(?<!you )(?<!they )(?<!to )(?<!t )remember(?=:| that\b| to\b)",
-    ),
+        r"(?<!i )(?<!we )(?<!you )(?<!they )(?<!to )(?<!t )remember(?=:| that\b| to\b)"),
     stresses=("important(?:ly)?", "remember", "do not forget", "don['’]?t forget", "keep in mind", "note that", "critical", "crucial", "essential"),
-    prefers=(
-        r"(?:I|we)(?:['’]d| would| really| also| still| always| usually){0,3} (?:like|love|prefer|hate|dislike|enjoy|favou?r|rather)",
-        r"(?:I|we) (?:can['’]?t stand|do(?:n['’]t| not) (?:like|eat|drink|want))", "(?:my|our) (?:all-time )?fav(?:ou)?rite", "allergic to",
-    ),
-    corrects=(
-        r"^(?:no|nope)(?=[,.!;:]| no\b| wait\b| not\b| actually\b)", r"^(?:(?:oh|hm+|ok|okay|sorry|then|and|but),? )*(?:wait(?=[,.!;:]| no\b)|actually|scratch (?:that|it)|on second thoughts?|forget)",
-        "instead(?! of)", "changed my mind", "change of plans?", r"^sorry,? i (?:gave|told|said|meant|made|forgot|was|had)",
-    ),
-    negates=(
-        r"\w+n['’]ts?", "do['’]?nts?", "not?", "never", "cannot", "none", "nothing", "nobody", "nowhere", "neither", "nor", "non", "without", "except", "unless", "against", "unlike", "out of",
-    ),
+    prefers=(r"(?:I|we)(?:['’]d| would| really| also| still| always| usually){0,3} (?:like|love|prefer|hate|dislike|enjoy|favou?r|rather)",
+        r"(?:I|we) (?:can['’]?t stand|do(?:n['’]t| not) (?:like|eat|drink|want))", "(?:my|our) (?:all-time )?fav(?:ou)?rite", "allergic to"),
+    corrects=(r"^(?:no|nope)(?=[,.!;:]| no\b| wait\b| not\b| actually\b)", r"^(?:(?:oh|hm+|ok|okay|sorry|then|and|but),? )*(?:wait(?=[,.!;:]| no\b)|actually|scratch (?:that|it)|on second thoughts?|forget)",
+        "instead(?! of)", "changed my mind", "change of plans?", r"^sorry,? i (?:gave|told|said|meant|made|forgot|was|had)"),
+    negates=(r"\w+n['’]ts?", "do['’]?nts?", "not?", "never", "cannot", "none", "nothing", "nobody", "nowhere", "neither", "nor", "non", "without", "except", "unless", "against", "unlike", "out of"),
+    offers=(r"recommend\w*", "I(?:['’]d| would)? suggest", "suggestions?", "(?:should|shall) (?:we|I)", "would you", "do you (?:want|prefer)", "which (?:one|of these|would)", "let me know", "tell me", "your (?:call|decision|choice|pick)", "up to you", "once you", "if you (?:want|prefer|like)"), options=("options?", "approach(?:es)?", "alternatives?", "pros", "cons", "trade-?offs?"),
+    settles=("(?<!open )(?<!your )(?<!pending )(?<!not )(?:agreed|agreements?|decisions?(?! (?:points?|needed|required|pending))|decided|settled|conclusions?|verdict|final (?:answer|choice|design))",), faults=("bugs?", "buggy", "wrong(?:ly)?", "incorrect(?:ly)?", "broken", "fail(?:s|ing)?", "missing", "lacks?", "never", "ignores?", "crash(?:es)?", "stale", "leaks?", "unused", "hard-?coded", "root cause", "culprit", "problem", "issue", r"\w+n['’]t", "not", "cannot", "only", "still", "currently"),
 )  # fmt: skip
 JAPANESE = Wording(
     "ja",
     strict=("必ず(?!し)", "絶対(?:に|ダメ|だめ)", "決して", "厳禁"),
-    binds=(
-        "常に(?:使|日本語|先|最|確認)", "しないで", "[わかがさたなばまらえけげせてねべめれ]ないで(?:ください|下さい)", "ては(?:いけ|だめ|ダメ|なら)", "しないこと", "今後は", "これからは", "以後は",
-        "(?:のみ|だけ)(?:を)?(?:使|許可)", "日本語で(?:答|回答|返答|返事|書)", "の?(?:方|ほう)が(?:好き|いい|良い)",
-    ),
+    binds=("常に(?:使|日本語|先|最|確認)", "しないで", "[わかがさたなばまらえけげせてねべめれ]ないで(?:ください|下さい)", "ては(?:いけ|だめ|ダメ|なら)", "しないこと", "今後は", "これからは", "以後は", "(?:のみ|だけ)(?:を)?(?:使|許可)", "日本語で(?:答|回答|返答|返事|書)", "の?(?:方|ほう)が(?:好き|いい|良い)"),
     stresses=("大事", "大切", "覚えて(?:おいて|ください|下さい|ね)", "忘れないで", "忘れずに"),
     prefers=("(?:私|僕|俺).{0,12}(?:好き|嫌い|苦手|アレルギー)", "の?(?:方|ほう)が(?:好き|いい|良い)"),
     spaced=False,
     corrects=("^(?:いや|違い|ちがい|やっぱり|やはり|待って|すみません、やっぱり)", "ではなく|じゃなく"),
     negates=("[かがさたなばまらわえけげせてねべめれしじきぎちびみりい]な[いく]", "ません", "せず", "[わかがさたなばまらえけげせてねべめれ]ずに", "なし", "以外", "禁"),
+    offers=("おすすめ", "お勧め", "推奨", "提案", "いかがで", "どちら", "ご確認", "(?:知らせて|教えて)(?:ください|下さい)", "しましょうか"), options=("選択肢", "候補", "メリット"),
+    settles=("(?<![未])(?:決定|合意|結論|確定)(?!し?ていない|待ち)",), faults=("バグ", "誤[りっ]", "間違", "不足", "漏れ", "失敗", "ていない", "問題", "原因", "現在"),
 )  # fmt: skip
 KOREAN = Wording(
     "ko",
     strict=("반드시", "절대로?(?! ?(?:경로|값|적|좌표|온도))", "무조건", "금지(?!어)"),
-    binds=(
-        "항상 (?:\\S+ ){0,3}?(?:사용|유지|확인|해 ?주|답|작성|하세요|해야)", "[가-힣]지 ?마(?:세요|십시오|라|요|(?=[ .!]|$))", "(?:해서는|하면) 안", "앞으로(?:는|도)", "앞으로 (?:모든|항상|꼭)", "이제부터",
-        "만 (?:사용|써)", "한국어로 (?:답|대답|작성|써|말)",
-    ),
+    binds=("항상 (?:\\S+ ){0,3}?(?:사용|유지|확인|해 ?주|답|작성|하세요|해야)", "[가-힣]지 ?마(?:세요|십시오|라|요|(?=[ .!]|$))", "(?:해서는|하면) 안", "앞으로(?:는|도)", "앞으로 (?:모든|항상|꼭)", "이제부터", "만 (?:사용|써)", "한국어로 (?:답|대답|작성|써|말)"),
     stresses=("중요", "기억해", "잊지 ?마", "명심", "주의(?:하|해|사항)"),
     prefers=("선호", "(?:더|을|를|이|가) 좋(?:아합|아해|습니다|아요)", "싫어", "알레르기"),
     spaced=False,
     corrects=("^(?:아,? ?)?(?:아니[다요,. ]|아뇨|잠깐)", "말고"),
     negates=("[가-힣]지 ?(?:않|못|마|말)", "안 ", "못 ", "없", "아니", "말고", "금지", "제외"),
+    offers=("추천", "권장", "제안", "하시겠", "원하시", "알려 ?주세요", "확인해 ?주세요", "할까요"), options=("선택지", "대안", "장단점"),
+    settles=("결정(?! ?필요)", "합의", "결론", "확정"), faults=("버그", "잘못", "누락", "실패", "없", "않", "문제", "원인", "현재"),
 )  # fmt: skip
 SPANISH = Wording(
     "es",
-    strict=(
-        r"nunca(?! (?:he|has|ha|hemos|han|había|funcion\w*|pas\w*|vi|fue|me|lo|la|se)\b)", "prohibido", "obligatorio", "en ningún caso", "bajo ninguna circunstancia", "a toda costa",
-    ),
-    binds=(
-        r"siempre(?= (?:usa|utiliza|responde|escribe|ejecuta|haz|en español|con)\w*\b)", r"(?:usa|utiliza|responde|escribe|ejecuta)(?: \w+)? (?:siempre|solo|sólo|solamente)",
+    strict=(r"nunca(?! (?:he|has|ha|hemos|han|había|funcion\w*|pas\w*|vi|fue|me|lo|la|se)\b)", "prohibido", "obligatorio", "en ningún caso", "bajo ninguna circunstancia", "a toda costa"),
+    binds=(r"siempre(?= (?:usa|utiliza|responde|escribe|ejecuta|haz|en español|con)\w*\b)", r"(?:usa|utiliza|responde|escribe|ejecuta)(?: \w+)? (?:siempre|solo|sólo|solamente)",
         "no (?:toques|cambies|modifiques|borres|elimines|uses|edites|subas|hagas|debes|toque|cambie|modifique|borre|use)", "debes? (?:ser|usar|estar|siempre)", "deben (?:ser|usar|estar)",
-        "de ahora en adelante", "a partir de ahora", "asegúrate", "prefiero", "preferimos",
-    ),
+        "de ahora en adelante", "a partir de ahora", "asegúrate", "prefiero", "preferimos"),
     stresses=("importante", "recuerda", "ten en cuenta", "no (?:te )?olvides", "imprescindible"),
     prefers=("prefiero", "preferimos", "me (?:gusta|encanta|gustaría)", "odio", "soy alérgic[oa]"),
     corrects=("^no(?=,)", "^(?:espera|mejor|olvida)", "en (?:vez|lugar) de eso"),
     negates=("no", "nunca", "jamás", "ni", "sin", "salvo", "excepto", "contra", "ning[uú]n[ao]?", "nada", "nadie"),
+    offers=(r"recomiend\w*", r"recomendaci\w*", r"sugier\w*", "sugerencias?", "propongo", "quieres", "prefieres", "deber[ií]amos", "dime", "avísame"), options=("opci[oó]n(?:es)?", "alternativas?"),
+    settles=("decisión", "decisiones", "decidido", "acordado", "acuerdos?", "conclusión", "conclusiones"), faults=("error(?:es)?", "fall[ao]s?", "falta(?:n)?", r"incorrect\w*", "rot[oa]", "problema", "causa", "no", "nunca", "actualmente"),
 )  # fmt: skip
 GERMAN = Wording(
     "de",
     strict=("niemals", "auf keinen Fall", "unter keinen Umständen", "unbedingt", "zwingend", "verboten"),
-    binds=(
-        "(?:bitte|verwende|verwenden Sie|nutze|nutzen Sie|benutze|benutzen Sie|antworte|antworten Sie|schreibe?|schreiben Sie) (?:immer|nur|nie|stets|keine?n?)", "immer (?:verwenden|nutzen|benutzen|auf Deutsch)",
+    binds=("(?:bitte|verwende|verwenden Sie|nutze|nutzen Sie|benutze|benutzen Sie|antworte|antworten Sie|schreibe?|schreiben Sie) (?:immer|nur|nie|stets|keine?n?)", "immer (?:verwenden|nutzen|benutzen|auf Deutsch)",
         "(?:darf|dürfen|darfst) (?:nicht|nie|keine?n?)", r"(?:\w+ )?nicht (?:ändern|anfassen|löschen|verändern|bearbeiten|committen|entfernen|verwenden|benutzen)", "(?:ab jetzt|ab sofort|von nun an|künftig|in Zukunft)",
-        "(?:ändere|lösche|verändere|bearbeite|berühre) (?:\\S+ ){0,4}?nicht", "(?:du musst|ihr müsst|Sie müssen)", "ausschlie(?:ß|ss)lich", "bevorzuge", "lass(?:e|t)? (?:\\S+ ){1,4}?unverändert",
-    ),
+        "(?:ändere|lösche|verändere|bearbeite|berühre) (?:\\S+ ){0,4}?nicht", "(?:du musst|ihr müsst|Sie müssen)", "ausschlie(?:ß|ss)lich", "bevorzuge", "lass(?:e|t)? (?:\\S+ ){1,4}?unverändert"),
     stresses=("wichtig", "merke? dir", "merken Sie sich", "vergiss nicht", "vergessen Sie nicht", "denke? daran", "beachten? Sie", "beachte"),
     prefers=("bevorzuge", "(?:ich|wir) (?:mag|mögen|hasse|liebe|möchte lieber|würde lieber|nutze lieber|verwende lieber)", "ziehe (?:\\S+ ){1,6}?vor", "allergisch gegen", "am liebsten"),
     corrects=("^(?:nein|halt|moment|stopp)(?=[,. !])", "^(?:doch )?lieber", "stattdessen", "vergiss"),
     negates=("nicht", "nichts", "nie", "niemals", "niemand", "kein(?:e[mnrs]?)?", "ohne", "außer", "weder", "gegen"),
+    offers=(r"empfehl\w*", "empfohlen", r"vorschl[aä]g\w*", "schlage", "soll(?:en wir|te ich| ich)", "möchtest", "möchten Sie", "sag mir", "sagen Sie mir"), options=("optionen", "option", "alternativen?", "varianten?"),
+    settles=("entscheidung(?:en)?", "entschieden", "vereinbart", "beschlossen", "festgelegt", "fazit"), faults=(r"fehler\w*", r"falsch\w*", "fehlt", "fehlen", "kaputt", "defekt", "problem", "ursache", "nicht", "nie", "keine?", "derzeit", "aktuell"),
 )  # fmt: skip
 FRENCH = Wording(
     "fr",
     strict=("en aucun cas", "sous aucun prétexte", "impérativement", "obligatoire(?:ment)?", "(?:il est |est )?interdit", "ne jamais", r"ne \S+e[zr]? jamais(?= )"),
-    binds=(
-        r"ne (?:pas|rien|plus) \w+(?:er|ir|re)", "ne (?:le |la |les )?(?:touche|modifie|change|supprime|efface|utilise|commite|pousse|lance|fais|faites)z? (?:jamais|pas|rien|plus)",
+    binds=(r"ne (?:pas|rien|plus) \w+(?:er|ir|re)", "ne (?:le |la |les )?(?:touche|modifie|change|supprime|efface|utilise|commite|pousse|lance|fais|faites)z? (?:jamais|pas|rien|plus)",
         r"(?:utilise|réponds|répondez|écris|écrivez|fais|lance|exécute)z? (?:\S+ )?(?:toujours|uniquement|seulement)", r"toujours \w+er (?:en|le|la|les|un|une|avec)", "désormais|dorénavant|à partir de maintenant",
-        "il faut (?:toujours|absolument)", "(?:tu dois|vous devez)", "(?:doit|doivent) (?:être|toujours|rester)", "assure-toi|assurez-vous", "préfère", "préférons", "préférerais",
-    ),
+        "il faut (?:toujours|absolument)", "(?:tu dois|vous devez)", "(?:doit|doivent) (?:être|toujours|rester)", "assure-toi|assurez-vous", "préfère", "préférons", "préférerais"),
     stresses=("important", "importante", "n['’]oublie(?:z)?", "souviens-toi", "rappelle-toi", "retiens", "essentiel", "attention(?= ?[:!])"),
     prefers=("(?:je|nous) (?:préfère|préférons|préférerais|aime|adore|déteste|n['’]aime pas)", "j['’](?:aime|adore)", "allergique"),
     corrects=("^non(?=[ ,])", "^(?:attends|attendez|finalement|oublie|oubliez)", "à la place", "plutôt"),
     negates=("ne", r"n['’]\w+", "non", "pas", "jamais", "rien", "personne", "aucune?", "ni", "sans", "sauf", "contre"),
+    offers=(r"recommand\w*", r"suggér\w*", "suggestions?", "propose", "voulez-vous", "veux-tu", "devrions-nous", "dites-moi", "dis-moi"), options=("options?", "alternatives?", "variantes?"),
+    settles=("décisions?", "décidé", "convenu", "d['’]accord", "conclusions?"), faults=("erreurs?", "bogues?", "bugs?", r"incorrect\w*", "faux", r"manqu\w*", "cassée?", "problème", "cause", "pas", "jamais", "actuellement"),
 )  # fmt: skip
 RUSSIAN = Wording(
     "ru",
-    strict=(
-        "никогда не(?! (?:работ|был|вид|слыш|зна|дела|пробов))", "нельзя", r"запрещ[её]н\w*", "запрещается", "ни в коем случае", "ни при каких", r"обязательно(?! ли)",
-    ),
-    binds=(
-        r"всегда (?:использу|пиш|отвечай|проверяй|запускай|добавляй|на русском|оставляй)\w*", "с этого момента", "отныне", "впредь",
+    strict=("никогда не(?! (?:работ|был|вид|слыш|зна|дела|пробов))", "нельзя", r"запрещ[её]н\w*", "запрещается", "ни в коем случае", "ни при каких", r"обязательно(?! ли)"),
+    binds=(r"всегда (?:использу|пиш|отвечай|проверяй|запускай|добавляй|на русском|оставляй)\w*", "с этого момента", "отныне", "впредь",
         "не (?:трогай|меняй|изменяй|удаляй|используй|коммить|редактируй|пушь|делай|забывай)(?:те)?", r"(?:используй|отвечай|пиши|работай)(?:те)? (?:только|всегда|на русском|исключительно)",
-        "должн[оыа] быть", "должен быть", r"предпочита\w+",
-    ),
+        "должн[оыа] быть", "должен быть", r"предпочита\w+"),
     stresses=("важно", "запомни(?:те)?", "не забудь(?:те)?", "не забывай(?:те)?", "помни(?:те)?", "учти(?:те)?"),
     prefers=(r"предпочита\w+", "(?:я|мы) (?:не )?(?:люблю|любим|ненавижу|обожаю)", "мне нравится", r"аллерги\w+"),
     corrects=("^(?:нет|стоп|подожди(?:те)?|лучше)(?=[,. ])", "вместо этого"),
     negates=("не", "нет", "ни", "нельзя", "никогда", "ничего", "никто", "без", "кроме", "против"),
+    offers=(r"рекоменд\w*", r"предлага\w*", "советую", "хотите", "хочешь", "стоит ли", "дай(?:те)? знать", "сообщи(?:те)?"), options=("варианты?", "альтернативы?"),
+    settles=("решени[ея]", "решено", "решили", "договорились", "согласовано", "итог", "вывод"), faults=(r"ошибк\w*", "баг", r"неверн\w*", r"неправильн\w*", r"отсутству\w*", r"слома\w*", "проблема", "причина", "не", "нет", "никогда", "сейчас"),
 )  # fmt: skip
 PORTUGUESE = Wording(
     "pt",
-    strict=(
-        r"nunca(?! (?:funcion\w*|vi|foi|tive|tinha|aconteceu|me|se|ouvi)\b)", "proibido", "obrigatório", "obrigatoriamente", "em hipótese alguma", "de jeito nenhum", "sob nenhuma circunstância",
-    ),
-    binds=(
-        "não (?:toque|altere|mude|modifique|apague|delete|remova|use|edite|faça|commite|mexa|deve)", r"sempre (?:use|utilize|responda|escreva|execute|em português)", r"(?:use|utilize|responda|escreva|execute)(?: \w+)? (?:sempre|apenas|somente|só)",
-        "deve(?:m|s)? (?:ser|usar|estar|sempre)", "a partir de agora", "de agora em diante", "certifique-se", "garanta que", "prefiro", "preferimos",
-    ),
+    strict=(r"nunca(?! (?:funcion\w*|vi|foi|tive|tinha|aconteceu|me|se|ouvi)\b)", "proibido", "obrigatório", "obrigatoriamente", "em hipótese alguma", "de jeito nenhum", "sob nenhuma circunstância"),
+    binds=("não (?:toque|altere|mude|modifique|apague|delete|remova|use|edite|faça|commite|mexa|deve)", r"sempre (?:use|utilize|responda|escreva|execute|em português)", r"(?:use|utilize|responda|escreva|execute)(?: \w+)? (?:sempre|apenas|somente|só)",
+        "deve(?:m|s)? (?:ser|usar|estar|sempre)", "a partir de agora", "de agora em diante", "certifique-se", "garanta que", "prefiro", "preferimos"),
     stresses=("importante", "lembre-se", "lembra-te", "não (?:se |te )?esque[çc]a?s?", "tenha em mente"),
     prefers=("prefiro", "preferimos", "(?:eu )?(?:adoro|odeio|detesto)", "(?:eu )?gosto de", "(?:sou )?alérgic[oa]"),
     corrects=("^não(?=,)", "^(?:espera|espere|melhor|esquece|esqueça)", "em vez disso"),
     negates=("não", "nunca", "jamais", "nem", "sem", "exceto", "salvo", "contra", "nenhuma?", "nada", "ninguém"),
+    offers=(r"recomend\w*", "sugiro", r"sugest\w*", "proponho", "(?:quer|prefere) que", "devemos", "me (?:diga|avise)"), options=("opç(?:ão|ões)", "alternativas?"),
+    settles=("decis(?:ão|ões)", "decidido", "acordado", "combinado", "conclus(?:ão|ões)"), faults=("erros?", r"falh\w*", "faltam?", r"incorret\w*", r"quebrad\w*", "problema", "causa", "não", "nunca", "atualmente"),
 )  # fmt: skip
 WORDINGS = (CHINESE, ENGLISH, JAPANESE, KOREAN, SPANISH, GERMAN, FRENCH, RUSSIAN, PORTUGUESE)
 """All languages."""
@@ -258,24 +241,29 @@ NEGATING = WordPattern(("negates",))
 """Words that turn what they stand before."""
 TURNING = WordPattern(("strict", "binds", "negates"))
 """Words without which what they stand above may say the opposite, or bind nobody."""
+OFFERING = WordPattern(("offers",))
+"""Words of what is not decided yet."""
+LISTING = WordPattern(("offers", "options"))
+"""Words above what is not decided yet."""
+SETTLING = WordPattern(("settles",))
+"""Words before, or above, what is decided."""
+FAULTING = WordPattern(("faults",))
+"""Words of what holds no longer once it is mended."""
 PREFERRING = WordPattern(("prefers",))
 """Words of preferences."""
 
 
 # --- sentences that bind or conclude --------------------------------------------------------------
-# Sentences that bind, and sentences that conclude: found by cue words, weighed by what else they
-# hold.
-#
-# The words that bind are those of `refold.summarizers.heuristic.lexicon`, in nine languages.
 
 
 LEAST_PROSE = 30
 """Characters of a sentence that tells something without a name; of a letter of Chinese three."""
 MAX_SENTENCE = 300
 """Characters of a kept sentence; a longer one is cut."""
-WRAPPED = 50
-"""Characters from which on a line may have been broken because it was long."""
-_STOPS = frozenset(".!?:;。！？：；")
+SETTLED = 3.0
+"""What it counts for that a sentence is said to be agreed, beside a cue's 1."""
+MOST_LABEL = 30
+"""Characters of what stands before a colon."""
 MIN_SENTENCE = 4
 """Bytes of a sentence that binds: `只读` may, `ok` may not."""
 
@@ -311,6 +299,12 @@ _QUESTION = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """Many leave out the mark."""
+_OPTION = re.compile(
+    r"\W{0,6}(?:(?:option|approach|variante?|opci[oó]n|opção|вариант|방안|案|方案|选项|選項)\s?)?"
+    r"(?:[A-E]|[1-9](?=[)）])|(?<=[案项項])[1-9一二三四五甲乙丙])\W{0,3}[)）.:：—–]",
+    re.IGNORECASE,
+)
+"""How one of several ways begins: `A) `, `Option B: `, `方案一：`."""
 _FRAGMENT = re.compile(r"/[\w:-]*")
 _GUESS = re.compile(
     r"\b(?:maybe|perhaps|probably|possibly|might|may be|could be|I (?:think|guess|suspect|assume)|seems?|likely|my guess)\b"
@@ -326,26 +320,6 @@ _STATUS = re.compile(
 """A line that says how things stand: the next run says it anew."""
 
 
-def _without_pasted(text: str) -> str:
-    """Return what a user typed rather than pasted: fenced blocks and quotes are empty blocks in it.
-    A style guide or another's orders in those are no rule for this work by themselves."""
-    lines = text.splitlines()
-    pasted = {at for fence in find_fences(lines) for at in fence}
-    pasted |= {at for at, line in enumerate(lines) if line.lstrip().startswith(">")}
-    return "\n".join("```\n```" if at in pasted else line for at, line in enumerate(lines))
-
-
-def _unwrap_lines(text: str) -> str:
-    """Put a line behind the one before if that is long and ends in mid-sentence: a rule does not
-    end where somebody's editor broke the line."""
-    pieces, is_open = list[str](), False
-    for line in text.splitlines():
-        begins = line.lstrip()[:1]
-        pieces.append(f" {line.strip()}" if is_open and begins.islower() else f"\n{line.rstrip()}")
-        is_open = len(line) >= WRAPPED and line.rstrip()[-1:] not in _STOPS
-    return "".join(pieces)
-
-
 class Statement(NamedTuple):
     """A sentence, or a line of which no part says the same without the lines above it."""
 
@@ -357,6 +331,9 @@ class Statement(NamedTuple):
     """Do these bind whatever they introduce?"""
     is_head: bool
     """Does it say nothing but what stands in those that it introduces?"""
+    above: tuple[Row, ...] = ()
+    line: str = ""
+    """All of its line, with its list mark."""
 
     @property
     def words(self) -> str:
@@ -403,7 +380,8 @@ def iter_statements(text: str, *, is_rule: bool = False) -> Iterator[Statement]:
     """Yield what a text says, sentence by sentence, with the lines above that turn it; what these
     introduce is not parted, for a sentence in its middle is turned, too. Of a list in which rules
     are looked for (*is_rule*), the line above it comes along whatever it says."""
-    read, rows = cache(_read_head), [*iter_rows(clip_scanned(text).split("\n"))]
+    lines = clip_scanned(text).split("\n")
+    read, rows = cache(_read_head), [*iter_rows(lines)]
     for (row, above), behind in zip_longest(rows, rows[1:]):
         lead = _join_turning(map(read, above)) if above else ""
         is_led = bool(above) and _is_led(row, above, read)
@@ -415,7 +393,7 @@ def iter_statements(text: str, *, is_rule: bool = False) -> Iterator[Statement]:
         if behind and row in behind[1] and behind[0].kind != "code":
             is_head |= _is_led(behind[0], behind[1], read) or (is_led and row.is_open)
         for at, part in enumerate(texts, 1 - len(texts)):
-            yield Statement(row.kind, part, lead, is_led, is_head and at == 0)
+            yield Statement(row.kind, part, lead, is_led, is_head and at == 0, above, lines[row.at])
 
 
 def iter_sentences(text: str) -> Iterator[str]:
@@ -457,7 +435,7 @@ def _begins_list(sentence: str) -> bool:
 def find_constraints(text: str) -> Iterator[str]:
     """Yield the sentences of a user's text that state a standing rule, with what introduces them:
     `Do NOT: touch the database`. What was pasted states none."""
-    for statement in iter_statements(_unwrap_lines(_without_pasted(text)), is_rule=True):
+    for statement in iter_statements(read_typed(text), is_rule=True):
         own, words = statement.text, statement.words
         if (
             len(words.encode("utf-8", "replace")) >= MIN_SENTENCE
@@ -482,38 +460,67 @@ def is_fragment(text: str) -> bool:
 def find_corrections(text: str) -> Iterator[str]:
     """Yield the two sentences with which a user's text takes back what was asked before it, if it
     does: what was asked must not stand without them."""
-    opening = list(islice(iter_sentences(_unwrap_lines(_without_pasted(text))), 2))
+    opening = list(islice(iter_sentences(read_typed(text)), 2))
     if opening and CORRECTING.is_in(opening[0][: 2 * MAX_SENTENCE]):
         yield from (one_line(s, MAX_SENTENCE) for s in opening if not s.endswith(("?", "？")))
 
 
-def _iter_prose(text: str) -> Iterator[str]:
-    """Yield the sentences of a model's text but for code, comments and headings, each with what
-    turns it."""
+def _iter_prose(text: str) -> Iterator[Statement]:
+    """Yield the sentences of a model's text but for code, comments and headings."""
     for statement in iter_statements(text):
         is_prose = statement.kind in ("text", "item", "row")
         if is_prose and not _COMMENT.match(statement.text):
-            yield statement.words
+            yield statement
 
 
 def find_conclusions(text: str, *, final: bool) -> Iterator[tuple[float, str]]:
     """Yield the sentences of an assistant's text that decide or conclude, each with its weight; in
     a *final* text, one that ends a turn, they weigh 1 more; beside a call half as much if
-    they name nothing: most of these think aloud. A question is none."""
-    for sentence in _iter_prose(text):
-        if len(sentence.encode("utf-8", "replace")) >= 12 and not sentence.endswith(
-            ("?", "？", ":", "：")
-        ):
-            points = 0.0 if _STATUS.match(sentence) else weigh_conclusion(sentence)
+    they name nothing: most of these think aloud. A question is none, nor is what is left open;
+    what is said to be agreed weighs `SETTLED` more."""
+    for statement in _iter_prose(text):
+        sentence = statement.words
+        is_open = sentence.endswith(("?", "？", ":", "："))
+        if len(sentence.encode("utf-8", "replace")) >= 12 and not is_open:
+            is_settled = _is_settled(statement)
+            is_void = _STATUS.match(sentence) or (not is_settled and _is_offer(statement))
+            points = 0.0 if is_void else max(0.0, weigh_conclusion(sentence)) + is_settled * SETTLED
             if points > 0:
                 share = 1.0 if final or _ENTITY.search(sentence) else 0.5
                 yield points * share + final, one_line(sentence, MAX_SENTENCE)
 
 
+def _is_settled(statement: Statement) -> bool:
+    """Is it said to be agreed, by its first words (`Agreed: …`) or by what introduces it?"""
+    label, colon, _ = statement.text[:MOST_LABEL].replace("：", ":").partition(":")
+    if colon and SETTLING.is_in(label) and not OFFERING.is_in(label):
+        return True
+    heads = [head.text for head in statement.above if LISTING.is_in(head.text) or _settles(head)]
+    return bool(heads) and not LISTING.is_in(heads[-1])
+
+
+def _settles(head: Row) -> bool:
+    return SETTLING.is_in(head.text) and not head.text.rstrip(":： ").endswith(("?", "？"))
+
+
+def _is_offer(statement: Statement) -> bool:
+    """Does it say what one may choose, or what somebody shall decide? Of a table that tells of
+    nothing decided each row is one way of several."""
+    heads = (head.text.rstrip(":：*_ ") for head in statement.above)
+    return (
+        statement.kind == "row"
+        or bool(_OPTION.match(statement.line))
+        or OFFERING.is_in(statement.text)
+        or (statement.text.endswith(("!", "！")) and not _ENTITY.search(statement.text))
+        or any(head.endswith(("?", "？")) or LISTING.is_in(head) for head in heads)
+    )
+
+
 def find_notes(text: str) -> Iterator[str]:
     """Yield the sentences of an assistant's text that tell something, rather than ask or announce
     what comes next."""
-    for sentence in _iter_prose(text):
+    for statement in _iter_prose(text):
+        sentence = statement.words
         if sentence.endswith(("?", "？", ":", "：")) or _PLAN.match(sentence):
             continue
         words = _ENTITY.sub("", sentence)

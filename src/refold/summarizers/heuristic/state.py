@@ -17,9 +17,13 @@ from refold.summarizers.heuristic.calls import (
     is_ignored,
     is_look,
     is_meant,
+    iter_changes,
+    iter_patch,
     read_boxes,
 )
+from refold.summarizers.heuristic.excerpts import find_announced
 from refold.summarizers.heuristic.lexicon import (
+    FAULTING,
     find_conclusions,
     find_constraints,
     find_corrections,
@@ -77,10 +81,8 @@ _REJECTED = re.compile(
 )
 """What a person names as not to be used: words of a language name everything in some context, so a
 name has a capital, a digit or quotes where a language has such."""
-_ANNOUNCED = re.compile(
-    r"^(?:now|next|then|let me|let's|i'll|i will|i need to|i'm going to|time to|现在|接下来|下一步|然后|让我|我来|我将)",
-    re.IGNORECASE,
-)
+_NAMED = re.compile(r"[\w-]+\.[a-z]\w{0,5}\b|\b(?:_*[a-z\d]+_|_*[a-z]+[A-Z]|[A-Z]+[a-z]+[A-Z])\w*")
+"""A file, or a name of several words."""
 
 
 @dataclass(slots=True)
@@ -154,6 +156,11 @@ class State:
     """Sentences that decide or explain, with their weights."""
     recent: list[str] = field(default_factory=list)
     """Those since the latest request."""
+    faults: dict[str, list[str]] = field(default_factory=dict)
+    """Those that say what is wrong, by the files that were not changed before in the same turn, and
+    the names if nothing was."""
+    changed: set[str] = field(default_factory=set)
+    """Names of files, and in replaced lines, that were changed since the latest request."""
     overturned: dict[str, str] = field(default_factory=dict)
     """Those that a person took back, with the words that do."""
     notes: list[str] = field(default_factory=list)
@@ -180,6 +187,7 @@ def read_state(steps: Iterable[Step], todos: tuple[Todo, ...] = ()) -> State:
                 state.todos = change_todos(state.todos, step.effect, step.text)
             case "result":
                 _note_result(state, step)
+                _drop_mended(state, step)
                 is_done |= step.has_effect and any(map(_is_work_on, step.effect.files))
             case "answer":
                 _note_answer(state, step.text, is_final=step.is_final)
@@ -189,7 +197,8 @@ def read_state(steps: Iterable[Step], todos: tuple[Todo, ...] = ()) -> State:
                 pass
     state.files = _without_deleted_folders(state.files)
     state.error = find_error_line(state.error)
-    state.next_step = "" if is_done else _find_next_step(answers)
+    if answers and not (is_done or answers[-1].is_final):
+        state.next_step = find_announced(answers[-1].text)
     return state
 
 
@@ -214,6 +223,8 @@ def drop_superseded(state: State, after: Sequence[Step]) -> None:
             _overturn(state, step.text, list(find_corrections(step.text)))
         elif step.kind == "answer":
             state.recent, state.is_answered = [], step.is_final
+        elif step.kind == "result":
+            _drop_mended(state, step)
     worked = (step for step in after if step.kind == "result" and step.outcome == "ok")
     if state.failed and any(shell.has_command(name_step(step), state.failed) for step in worked):
         state.failed = state.error = ""
@@ -229,6 +240,7 @@ def _note_request(state: State, step: Step) -> None:
     if is_fragment(latest):
         del state.requests[latest]
     state.requests[words] = state.requests.pop(words, 0) + 1
+    state.changed = set()
     _end_commands(state)
     if step.is_template:
         _lend_rules(state, words)
@@ -281,15 +293,10 @@ def _find_rejected(state: State, words: str) -> Iterator[tuple[str, str]]:
     for sentence in iter_sentences(words) if is_typed else ():
         matches = () if sentence.endswith(("?", "？")) else _REJECTED.finditer(sentence)
         if names := [match[match.lastindex or 0] for match in matches]:
-            pattern = _pattern_of(names)
+            any_name = rf"(?<![a-zA-Z0-9])(?:{'|'.join(map(re.escape, names))})(?![a-zA-Z0-9])"
+            pattern = re.compile(any_name, re.IGNORECASE)
             decisions = _take_compared(state, state.decisions)
             yield from ((text, sentence) for text in decisions if pattern.search(text))
-
-
-def _pattern_of(names: Iterable[str]) -> re.Pattern[str]:
-    """Return a pattern of names that stand by themselves."""
-    any_name = "|".join(map(re.escape, names))
-    return re.compile(rf"(?<![a-zA-Z0-9])(?:{any_name})(?![a-zA-Z0-9])", re.IGNORECASE)
 
 
 def write_decision(state: State, decision: str) -> str:
@@ -310,14 +317,23 @@ def _note_answer(state: State, text: str, *, is_final: bool) -> None:
         state.decisions.pop(sentence, None)
         state.decisions[sentence] = weight
         state.recent.append(sentence)
+        for name in set(_NAMED.findall(sentence)) if FAULTING.is_in(sentence) else ():
+            if not state.changed or ("." in name and name not in state.changed):
+                state.faults.setdefault(name, []).append(sentence)
 
 
-def _find_next_step(answers: Sequence[Step]) -> str:
-    """Return what the model announced last, unless it said something else since."""
-    if not answers or answers[-1].is_final:
-        return ""
-    announced = [s for s in iter_sentences(answers[-1].text) if _ANNOUNCED.match(s)]
-    return one_line(announced[-1], 200) if announced else ""
+def _drop_mended(state: State, step: Step) -> None:
+    """Take out what was found wrong in files, or of names in lines, that a call changed since."""
+    paths = [path for path, now in step.effect.files if now in shell.CHANGES]
+    if not paths or not step.has_effect:
+        return
+    replaced = [old for old, _ in iter_changes(step.arguments) if old]
+    replaced += ["\n".join(hunk.old) for hunk in iter_patch(step.effect, step.arguments)]
+    names = {split_path(path)[1] for path in paths}
+    names.update(name for old in replaced for name in _NAMED.findall(old))
+    for sentence in (text for name in names for text in state.faults.pop(name, ())):
+        state.decisions.pop(sentence, None)
+    state.changed |= names
 
 
 def _note_result(state: State, step: Step) -> None:
