@@ -175,6 +175,7 @@ def test_effective_shows_what_the_client_left(tmp_path) -> None:
     stats = refold("stats", tmp_path / "s.jsonl", "--json").json["sessions"][0]
     assert stats["compactions"][0]["trigger"] == "auto"
     assert stats["tokens"]["effective"] is not None
+    assert "what the client compacted is whole again" in refold("export", tmp_path / "s.jsonl").out
 
 
 # --- stats -----------------------------------------------------------------------------------

@@ -297,10 +297,10 @@ def export(inputs: Inputs) -> None:
     """
     edited = inputs.single_session()
     exported = write_exported(edited)
-    inputs.print_answer(
-        [{**json_output.session(edited), **json_output.export(exported)}],
-        show_export(exported),
-    )
+    lines = list(show_export(exported))
+    if edited.session.compactions and not edited.view.edits:
+        lines.append(Line("all of it: what the client compacted is whole again", "yellow"))
+    inputs.print_answer([{**json_output.session(edited), **json_output.export(exported)}], lines)
 
 
 def write_exported(edited: EditedSession) -> Exported:
