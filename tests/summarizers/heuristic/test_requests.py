@@ -9,11 +9,16 @@ from refold.messages import Message, Text, user
 from refold.models.driver import drive
 from refold.summarizers.heuristic import RuleSummary, read_material, write_summary
 from refold.summarizers.heuristic.earlier import read_amendments
-from refold.summarizers.heuristic.layout import REPEATED, render_state
+from refold.summarizers.heuristic.layout import (
+    REPEATED,
+    render_state,
+    split_request,
+    write_request,
+)
 from refold.summarizers.heuristic.source import read_source
 from refold.summarizers.heuristic.state import State
 from refold.text.summary_wrapper import wrap_summary
-from tests.support.summaries import collect
+from tests.support.summaries import collect, read_summary
 
 STEPS = "\n".join(
     f"{n}. Look at part {n} of the ticket and say in a sentence what is missing." for n in range(9)
@@ -95,3 +100,91 @@ def test_the_lines_of_a_request_that_has_to_be_cut_are_not_called_shown():
     for line in text.partition("## Current request")[0].split("\n"):
         count = int(line.partition("[… ")[2].partition(" ")[0]) if REPEATED in line else 0
         assert count <= shown.count("Compare table")
+
+
+WAYS = """Three ways come to mind:
+
+| Way | Effect |
+|---|---|
+| **A. Drop the cache** | slow |
+| **B. Share it** | must be locked |
+| **C. One for each worker** | takes memory |
+
+I lean to C. Which of the three shall it be?"""
+KEEP = says("The pool is ready. Shall I keep the old name, too?")
+
+
+def asked_in(text):
+    """Return the lines of the requests of a summary."""
+    asked = text.partition("\n## Open")[0].partition("\n## Decisions")[0]
+    return [line for line in asked.split("\n") if line.startswith("- ")]
+
+
+def test_a_short_answer_stands_with_the_question_or_with_what_it_chooses():
+    talk = [user("Plan the cache."), says(WAYS), user("C"), KEEP, user("yes")]
+    talk += [
+        says("Done. Is `pool_b` to go as well?"),
+        user("yes"),
+        says("It is gone."),
+        user("So?"),
+    ]
+    asked = asked_in(summarize(talk, len(talk) - 1))
+    assert asked == [
+        "- Plan the cache.",
+        "- C (to: C. One for each worker** / takes memory)",
+        "- yes (×2) (to: Shall I keep the old name, too? | Is `pool_b` to go as well?)",
+    ]
+
+
+def test_the_answer_that_stands_beside_a_summary_is_told_what_it_is_to():
+    talk = [user("Plan the cache."), says(WAYS), user("the second one"), says("I begin.")]
+    line = '- the answer "the second one" is to: B. Share it** / must be locked'
+    for beside in ((), (talk[2],)):
+        assert line in summarize(talk, 2 + len(beside), beside).splitlines()
+
+
+def test_a_request_that_says_what_it_is_about_stands_alone():
+    for words in ("Now write the docs of the importer.", "Which one is faster?", "x\ny"):
+        assert not collect([user("Plan."), says(WAYS), user(words)]).questions
+    assert not collect([user("Plan."), says("All is well."), user("Test it now.")]).questions
+    assert collect(
+        [user("Plan."), says("Next comes the lock of the pool."), user("继续")]
+    ).questions
+    again = [user("Plan."), says(WAYS), user("C"), *[says("Shall I go on?"), user("C")] * 5]
+    assert len(collect(again).questions["C"]) == 2
+
+
+def test_ways_are_known_by_any_mark_and_an_answer_by_any_word_for_it():
+    listed = "1. Keep the pool\n2. Drop the pool\n3. Share the pool"
+    named = "方案一：保留连接池\n\n方案二：共享连接池"
+    for reply, text, way in (
+        ("2", listed, "2. Drop the pool"),
+        ("２", listed, "2. Drop the pool"),
+        ("option B please", "- Option A: keep it\n- Option B: drop it", "Option B: drop it"),
+        ("the third", listed, "3. Share the pool"),
+        ("第二个", listed, "2. Drop the pool"),
+        ("方案二吧", named, "方案二：共享连接池"),
+        ("a", "A) Keep\nB) Drop", "A) Keep"),
+    ):
+        assert collect([user("Plan."), says(text), user(reply)]).questions == {reply: (way,)}
+
+
+def test_an_answer_is_read_back_with_its_questions_and_is_no_amendment():
+    talk = [user("Plan the cache."), says(WAYS), user("C"), KEEP, user("yes"), says("So be it.")]
+    text, state = summarize(talk, len(talk)), collect(talk)
+    assert read_amendments(text, state) == []
+    again = read_summary(text)
+    assert again.requests == state.requests and again.questions == state.questions
+    later = summarize([wrap_summary(text), *talk[3:5], says("So be it.")], 4)
+    assert "- C (to: C. One for each worker** / takes memory)" in later
+    assert "- yes (×2) (to: Shall I keep the old name, too?)" in later
+    sight = summarize(talk, 4)
+    assert read_amendments(sight, collect(talk[:4])) == []
+    assert "is to:" not in read_summary(sight).next_step
+
+
+@given(st.text(max_size=20), st.integers(1, 99), st.lists(st.sampled_from(["Why?", "a) b"])))
+def test_a_request_is_read_back_whatever_it_ends_with(words, times, questions):
+    for text in (words, f"{words} (to: x)", f"{words} (×3)", f"{words} (to: x | y) (×2)"):
+        item = write_request(text, times, questions)
+        assert split_request(item) == (text, times, tuple(questions))

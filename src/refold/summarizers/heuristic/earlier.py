@@ -17,6 +17,7 @@ from refold.summarizers.heuristic.layout import (
     REPEATED,
     REQUESTS,
     split_count,
+    split_request,
 )
 from refold.summarizers.heuristic.lexicon import find_constraints
 from refold.summarizers.heuristic.shell import state_after
@@ -44,6 +45,7 @@ _ERROR = re.compile(r"last error: (.*) \(([^()]*)\)", re.DOTALL)
 _ANNOUNCED = re.compile(r"announced (?:last|next): ")
 """`next` is what earlier versions wrote."""
 _MADE = re.compile(r"looked: |announced (?:last|next): |last error: |\[[ x~]\] |[^\n]* -> ")
+_IN_SIGHT = re.compile(r"the answer \"[^\n]*\" is to: ")
 _CUT = " characters …] "
 _QUOTED = r"\"(?:[^\"\\]|\\.?)*+\"?"
 """A JSON string; one that never closes goes to the end, so that no character is looked at again."""
@@ -107,8 +109,7 @@ def read_given(texts: Iterable[str]) -> Earlier:
     earlier = Earlier()
     for text in texts:
         words, record = split_record(text) or ("", text)
-        if words:
-            earlier.state.notes.append(words)
+        earlier.state.notes += filter(None, [words])
         for section in _split_sections(record):
             _take_section(earlier, section)
     return earlier
@@ -118,7 +119,8 @@ def _take_section(earlier: Earlier, section: Section) -> None:
     state, items = earlier.state, list(iter_items(section.body))
     match section.title:
         case "Requests" | "Last request" | "Earlier requests" | "Current request":
-            for words, times in map(split_count, items):
+            for words, times, questions in map(split_request, items):
+                state.questions.update({words: questions} if questions else {})
                 state.requests[words] = state.requests.pop(words, 0) + times
                 if _CUT not in words:
                     state.constraints |= dict.fromkeys(find_constraints(words))
@@ -198,7 +200,7 @@ def _take_open(state: State, items: Iterable[str]) -> None:
             todos.append(Todo(match[3], statuses[match[1]], match[2] or ""))
         elif match := _ERROR.fullmatch(item):
             state.error, state.failed = match[1], match[2]
-        else:
+        elif not _IN_SIGHT.match(item):
             state.next_step = _ANNOUNCED.sub("", item, count=1)
     state.todos = tuple(todos) or state.todos
 
@@ -246,6 +248,7 @@ def join_states(old: State, new: State) -> State:
     return State(
         requests=requests,
         media={**old.media, **new.media},
+        questions={**old.questions, **new.questions},
         is_latest_current=new.is_latest_current,
         in_sight=new.in_sight,
         constraints={**old.constraints, **new.constraints},
@@ -285,7 +288,7 @@ def read_amendments(text: str, state: State) -> list[str]:
         if section.title == "Files" or section.title.startswith(QUOTING):
             continue
         if section.title in LISTS:
-            items = (split_count(item)[0] for item in iter_items(section.body))
+            items = (split_request(item)[0] for item in iter_items(section.body))
             amendments += (item for item in items if item not in own and not _is_ours(item))
         else:
             amendments.append(section.body)
@@ -294,4 +297,4 @@ def read_amendments(text: str, state: State) -> list[str]:
 
 def _is_ours(item: str) -> bool:
     """Is an item one that we write, or one that was cut to its room?"""
-    return bool(_MADE.match(item)) or _CUT in item or REPEATED in item
+    return bool(_MADE.match(item) or _IN_SIGHT.match(item)) or _CUT in item or REPEATED in item

@@ -3,22 +3,25 @@
 import heapq
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import groupby
 from math import log
 from typing import NamedTuple
+from unicodedata import east_asian_width, normalize
 
 from refold.summarizers.heuristic.blocks import Block, Kind, Line, Work, name_heading
 from refold.summarizers.heuristic.identifiers import NUMBER, iter_identifiers
 from refold.summarizers.heuristic.lexicon import (
+    LEAST_PROSE,
     TURNING,
     find_leads,
     iter_sentences,
+    iter_statements,
     weigh_conclusion,
 )
-from refold.text.clip import one_line, without_mark
+from refold.text.clip import clip_scanned, one_line, without_mark
 from refold.text.plain import terms
 from refold.tokens.count import estimate
 
@@ -83,6 +86,46 @@ most, thousands of lines with names of one shape (`job-17`, `job-18`) one for ea
 chosen."""
 NEARLY = 0.5
 """From then on the share of what a line promised at which it is chosen."""
+_REJECTED = re.compile(
+    r"\b(?i:instead of|rather than) (?:[`\"']([^`\"'\n]{2,40})[`\"']|(\w*[A-Z\d_](?:[\w./+#-]*\w)?))"
+    r"|[不别別]用 ?(\w[^，。；！？,;!?]{0,19}?) ?了|而不是 ?([A-Za-z][\w.+#-]*)"
+)
+"""What a person names as not to be used: words of a language name everything in some context, so a
+name has a capital, a digit or quotes where a language has such."""
+REPLY = 40
+"""Columns of a reply that may not say by itself what it is about."""
+AGREEMENT = 20
+"""The same of one that may answer a question without naming anything."""
+NOD = 10
+"""The same of one that may say no more than yes."""
+LAST_WORDS = 6
+"""Sentences at the end of a text, among which the question is that is to be answered."""
+LONGEST_QUESTION = 160
+"""Characters of it."""
+ANSWERS = " (to: "
+"""What stands between a reply and the question."""
+_LABELS = (
+    "a 1 一 first 甲",
+    "b 2 二 second 乙",
+    "c 3 三 third 丙",
+    "d 4 四 fourth 丁",
+    "e 5 五 fifth 戊",
+)
+_LABEL = r"(?:[a-e](?![\w'’])|[1-5](?!\d)|[一二三四五甲乙丙丁戊])"
+_REPLY = re.compile(
+    r"(?:(?:(?:i )?(?:choose|take|pick|want|prefer)|go (?:with|for)|let['’]s (?:do|take)|yes|ok|we take|use|[我就]*(?:选|選|用|要)|切到)[ ,，]*)?"
+    rf"(?:(?:the )?(first|second|third|fourth|fifth)\b|第([一二三四五1-5])[个個种種]"
+    rf"|(?:(?:option|plan|variant\w*|opci[oó]n|opção|вариант|방안|案|方案|选项|選項) ?)?({_LABEL})"
+    r"(?=\W*\Z|[,.，。;；)）:：]|\s*[吧案를로]|(?:\s+(?:please|then|it|is|but|and)\b)))",
+    re.IGNORECASE,
+)
+"""A reply that names one of several ways."""
+_WAY = re.compile(
+    rf"[\s>|*_#•(（-]*(?:(?:option|plan|variant\w*|opci[oó]n|opção|вариант|방안|案|方案|选项|選項) ?)?({_LABEL})"
+    r"[*_]{0,3}\s{0,2}(?:[)）.、．:：—–|-]|\*\*).*",
+    re.IGNORECASE,
+)
+"""A line that begins one."""
 SHORTEST_END = 10
 """Characters of the end of a sentence: with fewer a cut may go through the word that turns it."""
 EPSILON = 1e-12
@@ -301,6 +344,50 @@ def find_announced(text: str) -> str:
     """Return what a model announced last, beside a call; empty if it announced nothing."""
     announced = [sentence for sentence in iter_sentences(text) if _ANNOUNCED.match(sentence)]
     return one_line(announced[-1], 200) if announced else ""
+
+
+def find_rejections(words: str) -> Iterator[tuple[re.Pattern[str], str]]:
+    """Yield patterns of what a person's words name as not to be used, each with the sentence."""
+    for sentence in iter_sentences(words) if _REJECTED.search(words) else ():
+        matches = () if sentence.endswith(("?", "？")) else _REJECTED.finditer(sentence)
+        if names := [match[match.lastindex or 0] for match in matches]:
+            any_name = rf"(?<![a-zA-Z0-9])(?:{'|'.join(map(re.escape, names))})(?![a-zA-Z0-9])"
+            yield re.compile(any_name, re.IGNORECASE), sentence
+
+
+def find_question(text: str, reply: str) -> str:
+    """Return what a short *reply* to a model's *text* is to: of the ways that it lists the one that
+    the reply names, else, if it is short, the question at its end, else, if it is a word or two,
+    what was stated last; empty if the reply says by itself what it is about."""
+    reply = normalize("NFKC", reply)
+    width = sum(1 + (east_asian_width(letter) in "WF") for letter in reply[:REPLY])
+    if not text or width >= REPLY or "\n" in reply or reply.endswith(("?", "？")):
+        return ""
+    lines = clip_scanned(text).split("\n")
+    if named := _REPLY.match(reply):
+        label, ways = named[named.lastindex or 0].lower(), [*filter(None, map(_WAY.match, lines))]
+        same = [way.string for way in ways if way[1].lower() == label]
+        alike = (way.string for way in ways if _count_label(way[1]) == _count_label(label))
+        if options := same or [*alike]:
+            return _quote_question(options[-1])
+    texts = [s.text for s in iter_statements(text) if s.kind != "code" and _PIECE.search(s.text)]
+    questions = [s for s in texts[-LAST_WORDS:] if s.rstrip("*_ ").endswith(("?", "？"))]
+    if questions and width < AGREEMENT:
+        return _quote_question(questions[-1])
+    is_told = width < NOD and texts and len(texts[-1].encode("utf-8", "replace")) >= LEAST_PROSE
+    return _quote_question(texts[-1]) if is_told else ""
+
+
+def _count_label(label: str) -> int:
+    """Return which of several ways it names: A, 1, 一, first and 第一 the first."""
+    label = label.lower()
+    rows = (row.split() for row in _LABELS)
+    return next((at for at, row in enumerate(rows, 1) if label in row), 0)
+
+
+def _quote_question(text: str) -> str:
+    words = one_line(text.strip(" \t>|*_#-").replace("|", "/"), LONGEST_QUESTION)
+    return words.replace(ANSWERS, " (to ")
 
 
 def quote(line: str) -> str:

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import groupby
 
 from refold.summarizers.heuristic.calls import Todo
-from refold.summarizers.heuristic.excerpts import cut_middle
+from refold.summarizers.heuristic.excerpts import ANSWERS, cut_middle
 from refold.summarizers.heuristic.lexicon import find_constraints, find_corrections, find_leads
 from refold.summarizers.heuristic.state import FileState, State, has_failed, write_decision
 from refold.text.clip import one_line, without_mark
@@ -67,6 +67,27 @@ def split_count(text: str) -> tuple[str, int]:
     return (text[: match.start()], int(match[1])) if match else (text, 1)
 
 
+def write_request(text: str, times: int, questions: Sequence[str] = ()) -> str:
+    """Return a request as a list shows it: how often it was made, and what it answers."""
+    item = add_count(text, times)
+    is_alike = _split_questions(item)[0] != item
+    return f"{item}{ANSWERS}{' | '.join(questions) or '-'})" if questions or is_alike else item
+
+
+def split_request(item: str) -> tuple[str, int, tuple[str, ...]]:
+    """Return a request, how often it was made and what it answers, from what `write_request` makes
+    of these."""
+    words, questions = _split_questions(item)
+    return (*split_count(words), questions)
+
+
+def _split_questions(item: str) -> tuple[str, tuple[str, ...]]:
+    words, mark, questions = item.rpartition(ANSWERS)
+    if not mark or not questions.endswith(")") or "\n" in questions:
+        return item, ()
+    return words, tuple(q for q in questions[:-1].split(" | ") if q != "-")
+
+
 def render_state(state: State, room: int, work: float = 1.0) -> str:
     """Write *state* in about *room* tokens; what matters most is given room first. What people want
     may take more: rules all of it, what follows then shares a half. *work*: the share of turns that
@@ -105,7 +126,7 @@ def render_state(state: State, room: int, work: float = 1.0) -> str:
             shown_lines.update(_iter_rows(lines))
     asked = "\n".join((parts.get(earlier, ""), parts.get(latest, ""))).split("\n- ")[1:]
     words = (_MEDIA.sub("", _text_of(item), count=1) for item in asked)
-    shown = set(_iter_rules(split_count(text)[0] for text in words))
+    shown = set(_iter_rules(split_request(text)[0] for text in words))
     if other_rules := [rule for rule in rules if rule[2:] not in shown]:
         parts["Rules"] = "## Rules\n" + "\n".join(other_rules)
     order = (earlier, latest, "Rules", "Files", "Done", "Checks", "Open", "Decisions", "Notes")
@@ -152,7 +173,9 @@ def _requests(state: State, start: int, stop: int | None, shown: Collection[str]
     """Return those of the requests that nothing shows beside the summary, as list items, without
     the lines that are *shown*."""
     return [
-        list_item(add_count(state.media.get(text, "") + own, times))
+        list_item(
+            write_request(state.media.get(text, "") + own, times, state.questions.get(text, ()))
+        )
         for text, times in list(state.requests.items())[start:stop]
         if text not in state.in_sight and (own := _leave_out(text, shown))
     ]
@@ -292,6 +315,11 @@ def _open(state: State, room: int) -> Iterator[str]:
     pending = [todo for todo in todos if todo.status == "pending"]
     done = [todo for todo in todos if todo.status == "done"][-MOST_DONE:]
     lines = [_write_todo(todo, 200) for todo in (*active, *pending)]
+    lines[:0] = (
+        f'- the answer "{text}" is to: {" | ".join(questions)}'
+        for text, questions in state.questions.items()
+        if text in state.in_sight
+    )
     if state.next_step:
         lines.insert(len(active), f"- announced last: {state.next_step}")
     if state.error:

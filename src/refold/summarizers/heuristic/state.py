@@ -21,14 +21,13 @@ from refold.summarizers.heuristic.calls import (
     iter_patch,
     read_boxes,
 )
-from refold.summarizers.heuristic.excerpts import find_announced
+from refold.summarizers.heuristic.excerpts import find_announced, find_question, find_rejections
 from refold.summarizers.heuristic.lexicon import (
     FAULTING,
     find_conclusions,
     find_constraints,
     find_corrections,
     is_fragment,
-    iter_sentences,
 )
 from refold.summarizers.heuristic.shell import ALL, state_after
 from refold.summarizers.heuristic.source import (
@@ -55,6 +54,8 @@ failure."""
 MOST_COMPARED = 1_000_000
 """Files that paths in git's commands are compared with, decisions with what a person rejects,
 checks with later ones. After that none of these does anything that counts."""
+MOST_QUESTIONS = 3
+"""Questions that are shown of those that have the same answer."""
 MOST_DECIDED = 2
 """Conclusions that are taken of what a model thinks before one call."""
 
@@ -75,12 +76,6 @@ _NOT_RUN = frozenset({RUNNING, "exit 126", "exit 127"})
 _FRAME = " =-*~"
 """What runners draw around a line of figures."""
 _OVERWROTE = re.compile(r"\b(?:updated|overw\w+|modified)\b")
-_REJECTED = re.compile(
-    r"\b(?i:instead of|rather than) (?:[`\"']([^`\"'\n]{2,40})[`\"']|(\w*[A-Z\d_](?:[\w./+#-]*\w)?))"
-    r"|[不别別]用 ?(\w[^，。；！？,;!?]{0,19}?) ?了|而不是 ?([A-Za-z][\w.+#-]*)"
-)
-"""What a person names as not to be used: words of a language name everything in some context, so a
-name has a capital, a digit or quotes where a language has such."""
 _NAMED = re.compile(r"[\w-]+\.[a-z]\w{0,5}\b|\b(?:_*[a-z\d]+_|_*[a-z]+[A-Z]|[A-Z]+[a-z]+[A-Z])\w*")
 """A file, or a name of several words."""
 
@@ -134,8 +129,10 @@ class State:
     """Those of a command or skill alone, which hold while its request is the current one."""
     ended: dict[str, None] = field(default_factory=dict)
     """Those of commands and skills that hold no longer."""
-    is_answered: bool = False
-    """Has the model ended its turn since the latest request?"""
+    answer: str = ""
+    """What the model said at the end of its turn, if it has ended that since the latest request."""
+    questions: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """What the short ones of the requests answer, the latest last."""
     files: dict[str, FileState] = field(default_factory=dict)
     checks: dict[str, str] = field(default_factory=dict)
     """The outcome of each test, build or commit, the last run last."""
@@ -192,9 +189,7 @@ def read_state(steps: Iterable[Step], todos: tuple[Todo, ...] = ()) -> State:
             case "answer":
                 _note_answer(state, step.text, is_final=step.is_final)
                 answers.append(step)
-                is_done, state.is_answered = False, step.is_final
-            case _:
-                pass
+                is_done, state.answer = False, step.text if step.is_final else ""
     state.files = _without_deleted_folders(state.files)
     state.error = find_error_line(state.error)
     if answers and not (is_done or answers[-1].is_final):
@@ -217,12 +212,14 @@ def drop_superseded(state: State, after: Sequence[Step]) -> None:
         state.todos = tuple(todo for todo in later.todos if todo.id in listed)
     if any(step.kind == "answer" for step in after):
         state.next_step = ""
+    if after and after[0].kind == "request":
+        _note_question(state, after[0])
     for step in after:
         if step.kind == "request":
             _end_commands(state)
             _overturn(state, step.text, list(find_corrections(step.text)))
         elif step.kind == "answer":
-            state.recent, state.is_answered = [], step.is_final
+            state.recent, state.answer = [], step.text if step.is_final else ""
         elif step.kind == "result":
             _drop_mended(state, step)
     worked = (step for step in after if step.kind == "result" and step.outcome == "ok")
@@ -241,6 +238,7 @@ def _note_request(state: State, step: Step) -> None:
         del state.requests[latest]
     state.requests[words] = state.requests.pop(words, 0) + 1
     state.changed = set()
+    _note_question(state, step)
     _end_commands(state)
     if step.is_template:
         _lend_rules(state, words)
@@ -256,6 +254,14 @@ def _note_request(state: State, step: Step) -> None:
     _overturn(state, words, corrections)
 
 
+def _note_question(state: State, step: Step) -> None:
+    """Note what a short request answers, if that does not stand among the decisions."""
+    question = find_question(state.answer, step.text)
+    if question and question not in state.decisions:
+        asked = dict.fromkeys((*state.questions.get(step.text, ()), question))
+        state.questions[step.text] = tuple(asked)[-MOST_QUESTIONS:]
+
+
 def _lend_rules(state: State, text: str) -> None:
     """Note the rules of a command's or skill's text but for those that a person states."""
     rules = [rule for rule in find_constraints(text) if rule not in state.constraints]
@@ -265,12 +271,12 @@ def _lend_rules(state: State, text: str) -> None:
 
 def _end_commands(state: State) -> None:
     """Take out the rules of commands, of which the model has ended the turn, at a request."""
-    if state.is_answered:
+    if state.answer:
         state.ended |= state.lent
         for rule in state.lent:
             del state.constraints[rule]
         state.lent = {}
-    state.is_answered = False
+    state.answer = ""
 
 
 def _overturn(state: State, words: str, corrections: Sequence[str]) -> None:
@@ -289,14 +295,9 @@ def _overturn(state: State, words: str, corrections: Sequence[str]) -> None:
 
 def _find_rejected(state: State, words: str) -> Iterator[tuple[str, str]]:
     """Yield decisions that hold what a person names as not to be used, each with what they say."""
-    is_typed = len(words) <= DOCUMENT and _REJECTED.search(words)
-    for sentence in iter_sentences(words) if is_typed else ():
-        matches = () if sentence.endswith(("?", "？")) else _REJECTED.finditer(sentence)
-        if names := [match[match.lastindex or 0] for match in matches]:
-            any_name = rf"(?<![a-zA-Z0-9])(?:{'|'.join(map(re.escape, names))})(?![a-zA-Z0-9])"
-            pattern = re.compile(any_name, re.IGNORECASE)
-            decisions = _take_compared(state, state.decisions)
-            yield from ((text, sentence) for text in decisions if pattern.search(text))
+    for pattern, sentence in find_rejections(words) if len(words) <= DOCUMENT else ():
+        decisions = _take_compared(state, state.decisions)
+        yield from ((text, sentence) for text in decisions if pattern.search(text))
 
 
 def write_decision(state: State, decision: str) -> str:
@@ -329,8 +330,7 @@ def _drop_mended(state: State, step: Step) -> None:
         return
     replaced = [old for old, _ in iter_changes(step.arguments) if old]
     replaced += ["\n".join(hunk.old) for hunk in iter_patch(step.effect, step.arguments)]
-    names = {split_path(path)[1] for path in paths}
-    names.update(name for old in replaced for name in _NAMED.findall(old))
+    names = {split_path(path)[1] for path in paths} | set(_NAMED.findall("\n".join(replaced)))
     for sentence in (text for name in names for text in state.faults.pop(name, ())):
         state.decisions.pop(sentence, None)
     state.changed |= names
