@@ -6,6 +6,7 @@ import json
 import pytest
 
 from refold.messages import Message, Text, ToolCall, ToolResult
+from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import effect_of_command
 from refold.summarizers.heuristic.current_files import read_files
 from refold.summarizers.heuristic.shell import has_more, name_command
@@ -76,3 +77,35 @@ def test_what_a_command_writes_is_its_heredoc_only_as_it_stands(command):
 def test_a_heredoc_is_written_where_its_command_writes():
     command = "echo 1 > b.py && cat > a.py <<'EOF'\nx = 1\nEOF"
     assert text_of(command) == (["x = 1"], False)
+
+
+@pytest.mark.parametrize(("command", "checks", "effects"), [
+    ('nix-shell --run "pytest -q && pylint ."', "pytest -q && pylint .", []),
+    ("cd web && bash -lc 'npm run build; rm old.ts' && rm b.ts", "npm run build", [("web/old.ts", "deleted"), ("web/b.ts", "deleted")]),
+    ("sudo su - ada -c 'cd a && touch x.py'; rm y.py", "", [("a/x.py", "created"), ("y.py", "deleted")]),
+    ('docker exec -it web sh -c "cd app && pytest; rm a.py"', "pytest", [("…/app/a.py", "deleted")]),
+    ("""bash -c "sh -c 'rm a.py' && echo \\"x\\" > b.py" """, "", [("a.py", "deleted"), ("b.py", "created")]),
+    ("timeout 9 bash -c \"cat > a.py <<'EOF'\nrm no.py\nEOF\nmypy .\"", "mypy .", [("a.py", "created")]),
+    ("python -c 'rm a.py'; git commit -m 'bash -c x'; echo bash -c", "", []),
+    ("bash -c '' && sh -c \"", "", []),
+])  # fmt: skip
+def test_commands_that_are_given_to_a_shell_as_one_word_are_read(command, checks, effects):
+    assert shell.find_checks(command) == checks
+    assert list(shell.file_effects(command)) == effects
+    assert not checks or shell.is_code_of_check(f"bash -c '{checks} 2>&1' | tail -5")
+
+
+def test_a_commit_and_a_check_that_a_shell_makes_are_noted():
+    assert list(shell.git_steps("bash -lc 'cd a && git add b.py && git commit -m c'")) == [
+        ("add", ["a/b.py"]), ("commit", []),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "effects"), [
+    ("rm a.py || git reset --hard", [("a.py", "deleted"), ("*", "changed")]),
+    ("make || echo x > b.py | tee c.py; rm d.py", [("b.py", "changed"), ("c.py", "changed"), ("d.py", "deleted")]),
+    ("grep -q x a.py || echo x >> a.py", [("a.py", "modified")]),
+    ("[ -f .env ] || cp a.env .env; cat x.py || cat y.py", [("a.env", "read"), (".env", "created"), ("x.py", "read"), ("y.py", "read")]),
+])  # fmt: skip
+def test_what_stands_behind_or_may_not_have_run(command, effects):
+    assert list(shell.file_effects(command)) == effects

@@ -89,6 +89,17 @@ _FORMATS = re.compile(r"\w{0,12}(?:fmt|format)|black|isort|fix")
 _WRITES_BACK = re.compile(r"--(?:write|fix|in-?place)(?:=.*)?")
 _LOOKS_ONLY = re.compile(r"--?check.*|--(?:diff|dry|list|verify).*|-l|\w.*[:_-]check")
 _ALL = re.compile(r"-[b-z]*a[a-z]*|--all")
+DEEPEST_SHELL = 3
+"""Shells in shells whose commands are read."""
+_SHELLS = frozenset({"sh", "bash", "zsh", "dash", "ksh", "fish", "su", "nix-shell", "nix"})
+_ELSEWHERE = frozenset({"docker", "docker-compose", "podman", "kubectl", "ssh", "vagrant"})
+_INNER_FOLLOWS = re.compile(r"-[a-z]{0,5}c|--run|--command")
+_GIVES_INNER = re.compile(r"\s(?:-[a-z]{0,5}c|--run|--command)\s{1,9}['\"]")
+_ESCAPED = re.compile(r"\\([\"\\$`])")
+_QUESTIONS = frozenset(
+    {"[", "[[", "test", "grep", "rg", "which", "command", "type", "ls", "diff", "cmp", "!"}
+)
+"""What answers by failing, too."""
 _PARTS_OF_NAME = re.compile(r"[_:.-]")
 _SETUP = re.compile(
     r"\s*(?:cd\s+[^\s&;|]+\s*(?:&&|;)\s*|source\s+\S+\s*(?:&&|;)\s*|export\s+\S+\s*(?:&&|;)\s*"
@@ -112,7 +123,8 @@ def file_effects(command: str, place: Place = SESSION) -> Iterator[tuple[str, st
     in a way that nobody knows; then the path may be a folder or `ALL`."""
     command = command[:MAX_COMMAND]
     patched = _PATCHED.finditer(command)  # goes through once, however often a patch is applied
-    placed = list(place_commands(without_heredocs(command), [place]))
+    inner = _read_inner(command).replace("\\\n", "  ")
+    placed, unsure = list(place_commands(inner, [place])), _find_alternatives(inner)
     last_making = max((at for at, (words, _) in enumerate(placed) if _may_make(words)), default=-1)
     for at, (words, here) in enumerate(placed):
         program, bare = list(filter(None, program_words(words))), without_redirects(words)
@@ -121,11 +133,12 @@ def file_effects(command: str, place: Place = SESSION) -> Iterator[tuple[str, st
             effects = [effect for effect in effects if "." in effect[0].rpartition("/")[2]]
         if program[:1] in (["patch"], ["apply"]):
             effects += ((match[1], "modified") for match in patched)
-        yield from ((here.name(path), state) for path, state in effects)
+        named = [(here.name(path), state) for path, state in effects]
         rewritten = ((path, "changed") for path in _find_rewritten(bare))
         for path, state in (*rewritten, *_effects_of_git(bare)):
             is_pattern = "*" in path and path != ALL
-            yield _name_many(path, here), "changed" if is_pattern else state
+            named.append((_name_many(path, here), "changed" if is_pattern else state))
+        yield from ((p, "changed" if at in unsure and now != "read" else now) for p, now in named)
 
 
 def _name_many(path: str, here: Place) -> str:
@@ -163,7 +176,7 @@ def has_more(command: str) -> bool:
 def find_checks(command: str) -> str:
     """Return what of a command runs tests, a build, a linter or a type checker, from the first of
     these to the last; empty if nothing does. A file that is named so is none: `rm test.json`."""
-    command = without_heredocs(command[:MAX_COMMAND])
+    command = _read_inner(command)
     spans = [
         (words[0].start(), words[-1].end())
         for words in cut_commands(command)
@@ -190,8 +203,49 @@ def ends_with_check(command: str) -> bool:
 def _after_checks(command: str) -> str:
     """Return what of a command follows its last check; all of it if it has none."""
     check = find_checks(command)
-    rest = without_heredocs(command[:MAX_COMMAND]).rstrip(" \n;")
-    return rest.rpartition(check)[2] if check else rest
+    rest = _read_inner(command).rstrip(" \n;")
+    return rest.rpartition(check)[2].lstrip(" \n)") if check else rest
+
+
+def _read_inner(command: str) -> str:
+    """Return a command without heredocs, in which those that it gives to a shell as one word stand
+    in parentheses of their own (`bash -c 'cd a && make'`). Where they run in a container or on
+    another machine nobody knows."""
+    text = without_heredocs(command[:MAX_COMMAND])
+    for _ in range(DEEPEST_SHELL):
+        inner = list(_find_inner(text)) if _GIVES_INNER.search(text) else []
+        parts, at = list[str](), 0
+        for start, stop, commands in inner:
+            parts += text[at:start], f"(\n{commands}\n)"
+            at = stop
+        text = "".join((*parts, text[at:]))
+        if not inner:
+            break
+    return text
+
+
+def _find_inner(command: str) -> Iterator[tuple[int, int, str]]:
+    """Yield where commands give others to a shell, and these."""
+    for words in cut_commands(command):
+        programs = {(word[4] or "").rpartition("/")[2] for word in words[:MAX_WORDS]}
+        for flag, word in pairwise(words[:MAX_WORDS] if programs & _SHELLS else ()):
+            if (word[1] or word[2]) and _INNER_FOLLOWS.fullmatch(flag[0]):
+                inner = word[2] or _ESCAPED.sub(r"\1", word[1])
+                is_far = not programs.isdisjoint(_ELSEWHERE)
+                yield words[0].start(), word.end(), f"cd -\n{inner}" if is_far else inner
+                break
+
+
+def _find_alternatives(command: str) -> set[int]:
+    """Return the positions of the simple commands of which nobody knows whether they ran: behind
+    `||` and what does something, which mostly works."""
+    ends = [word[3] for word in WORD.finditer(command) if word[3] in BREAKS]
+    unsure = set[int]()
+    for at, (words, end) in enumerate(zip(simple_commands(command), ends, strict=False)):
+        is_question = not _QUESTIONS.isdisjoint(words[:1])
+        if (end == "||" and not is_question) or (end == "|" and at in unsure):
+            unsure.add(at + 1)
+    return unsure
 
 
 def _find_rewritten(words: list[str]) -> Iterator[str]:
@@ -259,7 +313,7 @@ def git_steps(command: str, place: Place = SESSION) -> Iterator[tuple[str, Seque
     """Yield what a command at *place* does to git's index, as (step, paths), none for all: `add`,
     `update` (what git knows already), `unstage`, `commit`, and `amend` for a commit that may have
     no files of its own. A path may be a pattern."""
-    for words, here in place_commands(without_heredocs(command[:MAX_COMMAND]), [place]):
+    for words, here in place_commands(_read_inner(command), [place]):
         bare = without_redirects(words)
         if bare[:1] != ["git"] or len(bare) < 2:
             continue
@@ -293,7 +347,7 @@ def git_steps(command: str, place: Place = SESSION) -> Iterator[tuple[str, Seque
 def find_late_changes(command: str, place: Place = SESSION) -> set[str]:
     """Return the files that a command at *place* changes behind its last commit."""
     late = set[str]()
-    for words, here in place_commands(without_heredocs(command[:MAX_COMMAND]), [place]):
+    for words, here in place_commands(_read_inner(command), [place]):
         if without_redirects(words)[:2] == ["git", "commit"]:
             late = set()
         effects = (*iter_redirects(words), *_effects_of_program(program_words(words)))
