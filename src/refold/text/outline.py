@@ -27,7 +27,7 @@ from refold.text.outline_lines import (
     weigh_asked,
     weigh_odd,
 )
-from refold.text.plain import split_path
+from refold.text.plain import is_path, split_path
 
 
 def _favour(asked: Collection[str], lines: Sequence[Line]) -> list[Line]:
@@ -90,11 +90,6 @@ def _rows(title: str, names: Sequence[str]) -> list[tuple[str, int]]:
         else:
             rows[-1] = f"{text} {name}", count + 1
     return rows
-
-
-def is_path(word: str) -> bool:
-    """Is a word the path of a file, and no figure or label?"""
-    return ("/" in word or "." in word) and not word.replace(".", "").isdigit()
 
 
 def outline_search(text: str, asked: Collection[str]) -> Outline | None:

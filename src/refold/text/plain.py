@@ -4,7 +4,8 @@ words of a text as a full-text index can find them."""
 import json
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
@@ -125,6 +126,11 @@ DEEPEST = 100
 _ABSOLUTE = re.compile(r"/|\\\\|[A-Za-z]:[/\\]")
 
 
+def is_path(word: str) -> bool:
+    """Is a word the path of a file, and no figure or label?"""
+    return ("/" in word or "." in word) and not word.replace(".", "").isdigit()
+
+
 def is_absolute(path: str) -> bool:
     """Does a path begin at a root, of whichever system?"""
     return bool(_ABSOLUTE.match(path))
@@ -158,6 +164,37 @@ def iter_ends(path: str) -> Iterator[str]:
         path = path.partition("/")[2]
         if not path:
             return
+
+
+MOST_SPELLINGS = 50
+"""Absolute paths with one name at their ends that are looked at for what a relative one means."""
+
+
+def match_paths(absolute: Mapping[str, bool], relative: Iterable[str]) -> dict[str, str]:
+    """Return the absolute paths of files and folders that *relative* ones stand for, by these.
+
+    Such a path is the end of exactly one *absolute* path, and stands in the folder in which most of
+    them do. That holds most of the absolute paths, and one of those that are changed, as these say:
+    what is only read may be another copy of the work. In n log n.
+    """
+    ends = defaultdict[str, set[str]](set)
+    for path in {part for name in absolute for part in (name, *folders_of(name))}:
+        ends[split_path(path)[1]].add(path)
+    matches, votes = dict[str, str](), Counter[str]()
+    for path in sorted(relative):
+        names = ends.get(split_path(path)[1], set())
+        names = names if len(names) <= MOST_SPELLINGS else set()
+        meant = [name for name in names if with_slashes(name).endswith(f"/{path}")]
+        if len(meant) == 1:
+            matches[path] = meant[0]
+            votes[meant[0][: -len(path)]] += 1
+    most = max(votes.values(), default=0)
+    roots = [root for root, count in votes.items() if count == most][:MOST_SPELLINGS]
+    insides = {root: [path for path in absolute if path.startswith(root)] for root in roots}
+    root, inside = max(insides.items(), key=lambda row: len(row[1]), default=("", []))
+    if len(inside) <= len(absolute) // 2 or not any(absolute[path] for path in inside):
+        return {}
+    return {path: name for path, name in matches.items() if name[: -len(path)] == root}
 
 
 def call_title(call: ToolCall) -> str:

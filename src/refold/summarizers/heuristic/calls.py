@@ -12,7 +12,9 @@ from refold.messages import ToolCall
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.identifiers import (
     MAX_COMMAND,
+    MAX_WORDS,
     SESSION,
+    Names,
     Place,
     find_place,
     is_path,
@@ -150,10 +152,10 @@ class CallEffect(NamedTuple):
         """Does it write or change a plan, or show one?"""
         return self.todos is not None or self.changed_todos is not None
 
-    def rename(self, spellings: Mapping[str, str]) -> "CallEffect":
-        """Return it with one name for each file, if some have other *spellings*."""
-        files = ((spellings.get(path.rstrip("/"), path), state) for path, state in self.files)
-        return self._replace(files=tuple(files), place=self.place._replace(spellings=spellings))
+    def rename(self, names: Names) -> "CallEffect":
+        """Return it with one name for each file."""
+        place = self.place._replace(spellings=names.spellings)
+        return self._replace(files=tuple(names.name(self.files)), place=place)
 
 
 def effect_of_call(call: ToolCall, folder: str = "") -> CallEffect:
@@ -278,7 +280,7 @@ def _find_scripts(command: str, place: Place) -> Iterator[tuple[str, Place, bool
     running = [
         (words, here)
         for words, here in place_commands(heads, [place])
-        if any(map(shell.is_interpreter, words[: shell.MAX_WORDS]))
+        if any(map(shell.is_interpreter, words[:MAX_WORDS]))
     ]
     for words, here in running:
         options = pairwise(words)

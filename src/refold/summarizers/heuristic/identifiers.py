@@ -11,15 +11,15 @@ which words of a command name files, is told by reading it as a shell does.
 """
 
 import re
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from itertools import dropwhile, pairwise
 from typing import NamedTuple
 
 from refold.text.clip import clip_scanned
 from refold.text.plain import (
-    folders_of,
     is_absolute,
     split_path,
     with_slashes,
@@ -310,41 +310,53 @@ def _without_dots(path: str) -> str:
     return "/".join(parts) or "."
 
 
-MOST_SPELLINGS = 50
-"""Absolute paths with one name at their ends that are looked at for what a relative one means."""
+REMOVED = "removed"
+"""What is done to the files that a pattern stands for, `**/` for any folders."""
+MOST_COMPARED = 1_000_000
+"""Names that are compared with patterns."""
 
 
-def match_paths(absolute: Mapping[str, bool], relative: Iterable[str]) -> dict[str, str]:
-    """Return the absolute paths of files and folders that *relative* ones stand for, by these.
+@dataclass(slots=True)
+class Names:
+    """What the files of a session are called, in the order in which calls name them."""
 
-    Such a path is the end of exactly one *absolute* path, and stands in the folder in which most of
-    them do. That holds most of the absolute paths, and one of those that are changed, as these say:
-    what is only read may be another copy of the work. In n log n.
-    """
-    ends = defaultdict[str, set[str]](set)
-    for path in {part for name in absolute for part in (name, *folders_of(name))}:
-        ends[split_path(path)[1]].add(path)
-    matches, votes = dict[str, str](), Counter[str]()
-    for path in sorted(relative):
-        names = ends.get(split_path(path)[1], set())
-        names = names if len(names) <= MOST_SPELLINGS else set()
-        meant = [name for name in names if with_slashes(name).endswith(f"/{path}")]
-        if len(meant) == 1:
-            matches[path] = meant[0]
-            votes[meant[0][: -len(path)]] += 1
-    most = max(votes.values(), default=0)
-    roots = [root for root, count in votes.items() if count == most][:MOST_SPELLINGS]
-    insides = {root: [path for path in absolute if path.startswith(root)] for root in roots}
-    root, inside = max(insides.items(), key=lambda row: len(row[1]), default=("", []))
-    if len(inside) <= len(absolute) // 2 or not any(absolute[path] for path in inside):
-        return {}
-    return {path: name for path, name in matches.items() if name[: -len(path)] == root}
+    spellings: Mapping[str, str]
+    """What files are called that are also called otherwise."""
+    named: dict[str, None] = field(default_factory=dict)
+    compared: int = 0
+
+    def name(self, files: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+        """Yield files, each by its one name, with what is done to them; in place of a pattern of
+        which files are removed those that it stands for, or may stand for."""
+        for path, state in files:
+            if state == REMOVED:
+                self.compared += len(self.named)
+                names = list(self.named) if self.compared <= MOST_COMPARED else ()
+                end = split_path(path)[1]
+                for name in (name for name in names if fnmatchcase(split_path(name)[1], end)):
+                    if is_absolute(name) != is_absolute(path):
+                        yield name, "changed"
+                    elif _is_matched(name, path):
+                        yield name, "deleted"
+            else:
+                name = self.spellings.get(path.rstrip("/"), path)
+                self.named[name] = None
+                yield name, state
+
+
+def _is_matched(name: str, pattern: str) -> bool:
+    folder, is_deep, _ = pattern.partition("**/")
+    if is_deep:
+        return name.startswith(folder)
+    return name.count("/") == pattern.count("/") and fnmatchcase(name, pattern)
 
 
 # --- commands --------------------------------------------------------------------------------------
 # How a shell reads a command: its words, its simple commands and where they run, its heredocs.
 
 
+MAX_WORDS = 50
+"""Words of a simple command that may say what it runs."""
 MAX_COMMAND = 20_000
 """Characters of a command that are looked at."""
 _HEREDOC = re.compile(r"(?<!<)<<-?\s*(['\"]?)([A-Za-z_]\w*)\1")
@@ -361,6 +373,13 @@ _REDIRECTING = frozenset("<>")
 _BEFORE_COMMAND = frozenset({"do", "then", "else", "if", "while", "until", "{", "!"})
 """Words of a shell that a simple command follows."""
 _BEFORE_PROGRAM = re.compile(r"[A-Z_]+=.*|sudo|time|git")
+DEEPEST_SHELL = 3
+"""Shells in shells whose commands are read."""
+_SHELLS = frozenset({"sh", "bash", "zsh", "dash", "ksh", "fish", "su", "nix-shell", "nix"})
+_ELSEWHERE = frozenset({"docker", "docker-compose", "podman", "kubectl", "ssh", "vagrant"})
+_INNER_FOLLOWS = re.compile(r"-[a-z]{0,5}c|--run|--command")
+_GIVES_INNER = re.compile(r"\s(?:-[a-z]{0,5}c|--run|--command)\s{1,9}['\"]")
+_ESCAPED = re.compile(r"\\([\"\\$`])")
 _PATH = re.compile(r"[^\s*?{}$()<>|;&\"'`=,!\\]{1,300}")
 
 
@@ -494,3 +513,32 @@ def is_path(word: str) -> bool:
         and not word.isdigit()
         and word.strip("./~-") != ""
     )
+
+
+def read_inner(command: str) -> str:
+    """Return a command without heredocs, in which those that it gives to a shell as one word stand
+    in parentheses of their own (`bash -c 'cd a && make'`). Where they run in a container or on
+    another machine nobody knows."""
+    text = without_heredocs(command[:MAX_COMMAND])
+    for _ in range(DEEPEST_SHELL):
+        inner = list(_find_inner(text)) if _GIVES_INNER.search(text) else []
+        parts, at = list[str](), 0
+        for start, stop, commands in inner:
+            parts += text[at:start], f"(\n{commands}\n)"
+            at = stop
+        text = "".join((*parts, text[at:]))
+        if not inner:
+            break
+    return text
+
+
+def _find_inner(command: str) -> Iterator[tuple[int, int, str]]:
+    """Yield where commands give others to a shell, and these."""
+    for words in cut_commands(command):
+        programs = {(word[4] or "").rpartition("/")[2] for word in words[:MAX_WORDS]}
+        for flag, word in pairwise(words[:MAX_WORDS] if programs & _SHELLS else ()):
+            if (word[1] or word[2]) and _INNER_FOLLOWS.fullmatch(flag[0]):
+                inner = word[2] or _ESCAPED.sub(r"\1", word[1])
+                is_far = not programs.isdisjoint(_ELSEWHERE)
+                yield words[0].start(), word.end(), f"cd -\n{inner}" if is_far else inner
+                break

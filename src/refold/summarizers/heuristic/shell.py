@@ -7,6 +7,8 @@ from itertools import dropwhile, pairwise
 from refold.summarizers.heuristic.identifiers import (
     BREAKS,
     MAX_COMMAND,
+    MAX_WORDS,
+    REMOVED,
     SESSION,
     WORD,
     Place,
@@ -15,15 +17,13 @@ from refold.summarizers.heuristic.identifiers import (
     iter_redirects,
     place_commands,
     program_words,
+    read_inner,
     simple_commands,
     texts_of,
     without_heredocs,
     without_redirects,
 )
 from refold.text.plain import is_absolute, split_path
-
-MAX_WORDS = 50
-"""Words of a simple command that may say what it runs."""
 
 _PATCHED = re.compile(r"^\+\+\+ (?:b/)?(?!/dev/null)([^\s\"]+)", re.MULTILINE)
 """What a unified diff changes."""
@@ -89,17 +89,14 @@ _FORMATS = re.compile(r"\w{0,12}(?:fmt|format)|black|isort|fix")
 _WRITES_BACK = re.compile(r"--(?:write|fix|in-?place)(?:=.*)?")
 _LOOKS_ONLY = re.compile(r"--?check.*|--(?:diff|dry|list|verify).*|-l|\w.*[:_-]check")
 _ALL = re.compile(r"-[b-z]*a[a-z]*|--all")
-DEEPEST_SHELL = 3
-"""Shells in shells whose commands are read."""
-_SHELLS = frozenset({"sh", "bash", "zsh", "dash", "ksh", "fish", "su", "nix-shell", "nix"})
-_ELSEWHERE = frozenset({"docker", "docker-compose", "podman", "kubectl", "ssh", "vagrant"})
-_INNER_FOLLOWS = re.compile(r"-[a-z]{0,5}c|--run|--command")
-_GIVES_INNER = re.compile(r"\s(?:-[a-z]{0,5}c|--run|--command)\s{1,9}['\"]")
-_ESCAPED = re.compile(r"\\([\"\\$`])")
 _QUESTIONS = frozenset(
     {"[", "[[", "test", "grep", "rg", "which", "command", "type", "ls", "diff", "cmp", "!"}
 )
 """What answers by failing, too."""
+_BRACES = re.compile(r"([^{}]{0,300})\{([^{}]{1,300},[^{}]{0,300})\}([^{}]{0,300})")
+_REMOVES_OF_WINDOWS = frozenset({"remove-item", "ri", "del", "erase"})
+_VALUE_FOLLOWS = frozenset({"-er", "-ea", "-fi", "-in", "-ex"})
+_LOOKS_AT_PATCH = frozenset({"--check", "--stat", "--numstat", "--dry-run"})
 _PARTS_OF_NAME = re.compile(r"[_:.-]")
 _SETUP = re.compile(
     r"\s*(?:cd\s+[^\s&;|]+\s*(?:&&|;)\s*|source\s+\S+\s*(?:&&|;)\s*|export\s+\S+\s*(?:&&|;)\s*"
@@ -123,7 +120,7 @@ def file_effects(command: str, place: Place = SESSION) -> Iterator[tuple[str, st
     in a way that nobody knows; then the path may be a folder or `ALL`."""
     command = command[:MAX_COMMAND]
     patched = _PATCHED.finditer(command)  # goes through once, however often a patch is applied
-    inner = _read_inner(command).replace("\\\n", "  ")
+    inner = read_inner(command).replace("\\\n", "  ")
     placed, unsure = list(place_commands(inner, [place])), _find_alternatives(inner)
     last_making = max((at for at, (words, _) in enumerate(placed) if _may_make(words)), default=-1)
     for at, (words, here) in enumerate(placed):
@@ -132,7 +129,8 @@ def file_effects(command: str, place: Place = SESSION) -> Iterator[tuple[str, st
         if program[:1] in (["rm"], ["unlink"]) and at < last_making:  # folders may be there again
             effects = [effect for effect in effects if "." in effect[0].rpartition("/")[2]]
         if program[:1] in (["patch"], ["apply"]):
-            effects += ((match[1], "modified") for match in patched)
+            changes = [(match[1], "modified") for match in patched]
+            effects += changes if changes or _LOOKS_AT_PATCH & {*bare} else [(ALL, "changed")]
         named = [(here.name(path), state) for path, state in effects]
         rewritten = ((path, "changed") for path in _find_rewritten(bare))
         for path, state in (*rewritten, *_effects_of_git(bare)):
@@ -176,7 +174,7 @@ def has_more(command: str) -> bool:
 def find_checks(command: str) -> str:
     """Return what of a command runs tests, a build, a linter or a type checker, from the first of
     these to the last; empty if nothing does. A file that is named so is none: `rm test.json`."""
-    command = _read_inner(command)
+    command = read_inner(command)
     spans = [
         (words[0].start(), words[-1].end())
         for words in cut_commands(command)
@@ -203,37 +201,8 @@ def ends_with_check(command: str) -> bool:
 def _after_checks(command: str) -> str:
     """Return what of a command follows its last check; all of it if it has none."""
     check = find_checks(command)
-    rest = _read_inner(command).rstrip(" \n;")
+    rest = read_inner(command).rstrip(" \n;")
     return rest.rpartition(check)[2].lstrip(" \n)") if check else rest
-
-
-def _read_inner(command: str) -> str:
-    """Return a command without heredocs, in which those that it gives to a shell as one word stand
-    in parentheses of their own (`bash -c 'cd a && make'`). Where they run in a container or on
-    another machine nobody knows."""
-    text = without_heredocs(command[:MAX_COMMAND])
-    for _ in range(DEEPEST_SHELL):
-        inner = list(_find_inner(text)) if _GIVES_INNER.search(text) else []
-        parts, at = list[str](), 0
-        for start, stop, commands in inner:
-            parts += text[at:start], f"(\n{commands}\n)"
-            at = stop
-        text = "".join((*parts, text[at:]))
-        if not inner:
-            break
-    return text
-
-
-def _find_inner(command: str) -> Iterator[tuple[int, int, str]]:
-    """Yield where commands give others to a shell, and these."""
-    for words in cut_commands(command):
-        programs = {(word[4] or "").rpartition("/")[2] for word in words[:MAX_WORDS]}
-        for flag, word in pairwise(words[:MAX_WORDS] if programs & _SHELLS else ()):
-            if (word[1] or word[2]) and _INNER_FOLLOWS.fullmatch(flag[0]):
-                inner = word[2] or _ESCAPED.sub(r"\1", word[1])
-                is_far = not programs.isdisjoint(_ELSEWHERE)
-                yield words[0].start(), word.end(), f"cd -\n{inner}" if is_far else inner
-                break
 
 
 def _find_alternatives(command: str) -> set[int]:
@@ -256,6 +225,11 @@ def _find_rewritten(words: list[str]) -> Iterator[str]:
         operands = list(filter(None, _find_operands(editor))) or ["."]
         yield from (w if "*" in w else "." for w in operands if w == "." or not is_path(w))
         return
+    if words[:1] == ["xargs"]:
+        words = list(dropwhile(_BEFORE_CHECK.fullmatch, words[:MAX_WORDS]))
+        yield from (["."] if words[:1] == ["rm"] else [])
+    if words[:1] == ["find"] and _is_deleting(words) and "-name" not in words:
+        yield words[1] if is_path(words[1]) else "."
     words = list(dropwhile(_BEFORE_CHECK.fullmatch, words[:MAX_WORDS]))
     if not words or words[0].rpartition("/")[2] in _NO_CHECKS:
         return
@@ -296,6 +270,8 @@ def _effects_of_git(words: list[str]) -> Iterator[tuple[str, str]]:
         case "reset" if "--hard" in options:
             yield ALL, "restored"
             names = [name for name in names if name != "HEAD"]
+        case "clean" if any("f" in word.lstrip("-") and "n" not in word for word in options):
+            paths, names = names or [ALL], ["untracked"]
         case "stash":
             has_words = rest[:1] != ["push"] or any(word.startswith("-m") for word in options)
             state = _STASH.get(rest[0] if rest else "push", "stashed")
@@ -313,7 +289,7 @@ def git_steps(command: str, place: Place = SESSION) -> Iterator[tuple[str, Seque
     """Yield what a command at *place* does to git's index, as (step, paths), none for all: `add`,
     `update` (what git knows already), `unstage`, `commit`, and `amend` for a commit that may have
     no files of its own. A path may be a pattern."""
-    for words, here in place_commands(_read_inner(command), [place]):
+    for words, here in place_commands(read_inner(command), [place]):
         bare = without_redirects(words)
         if bare[:1] != ["git"] or len(bare) < 2:
             continue
@@ -347,7 +323,7 @@ def git_steps(command: str, place: Place = SESSION) -> Iterator[tuple[str, Seque
 def find_late_changes(command: str, place: Place = SESSION) -> set[str]:
     """Return the files that a command at *place* changes behind its last commit."""
     late = set[str]()
-    for words, here in place_commands(_read_inner(command), [place]):
+    for words, here in place_commands(read_inner(command), [place]):
         if without_redirects(words)[:2] == ["git", "commit"]:
             late = set()
         effects = (*iter_redirects(words), *_effects_of_program(program_words(words)))
@@ -483,7 +459,24 @@ def _effects_of_program(words: list[str]) -> Iterator[tuple[str, str]]:
         return
     program, *rest = words
     program = program.rpartition("/")[2]
-    paths = list(filter(is_path, _find_operands(words)))
+    operands = [path for word in _find_operands(words) for path in _expand_braces(word)]
+    paths = list(filter(is_path, operands))
+    if program.lower() in _REMOVES_OF_WINDOWS:
+        operands = [
+            word
+            for flag, word in pairwise(words)
+            if flag[:3].lower() not in _VALUE_FOLLOWS and word[:1] != "-"
+        ]
+        program = "rm"
+        operands = [word if is_absolute(word) else word.replace("\\", "/") for word in operands]
+        paths = [word for word in operands if is_path(word.replace("\\", "/"))]
+    if program in {"rm", "unlink"} and "--cached" not in rest:
+        yield from (
+            (path, REMOVED) for path in operands if "*" in path and is_path(path.replace("*", "x"))
+        )
+    if program == "find" and _is_deleting(rest) and "-name" in rest[:-1]:
+        root = rest[0].rstrip("/") if is_path(rest[0]) else "."
+        yield f"{root}/**/{rest[rest.index('-name') + 1]}", REMOVED
     if program in {"mv", "cp"} and len(paths) >= 2:
         *sources, target = paths
         yield from ((path, "deleted" if program == "mv" else "read") for path in sources)
@@ -498,6 +491,16 @@ def _effects_of_program(words: list[str]) -> Iterator[tuple[str, str]]:
         yield from ((path, "modified") for path in paths if _has_name(path))
     elif program in _READS:
         yield from ((path, "read") for path in paths if _has_name(path))
+
+
+def _is_deleting(words: list[str]) -> bool:
+    """Does `find` delete what it finds?"""
+    return "-delete" in words or ("-exec", "rm") in pairwise(words)
+
+
+def _expand_braces(word: str) -> Iterator[str]:
+    match = _BRACES.fullmatch(word)
+    yield from (f"{match[1]}{part}{match[3]}" for part in match[2].split(",")) if match else [word]
 
 
 def _find_operands(words: list[str]) -> list[str]:

@@ -4,7 +4,7 @@ messages as steps: what was asked, what was called, what came back, what was ans
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Literal, NamedTuple
@@ -31,11 +31,17 @@ from refold.summarizers.heuristic.calls import (
     read_boxes,
     split_edits,
 )
-from refold.summarizers.heuristic.identifiers import SESSION, Place, match_paths
+from refold.summarizers.heuristic.identifiers import SESSION, Names, Place
 from refold.text.clip import clip_scanned
 from refold.text.failures import find_error_line, is_failure, read_exit_code
 from refold.text.json_values import dig, iter_json_lines, parse_or_none
-from refold.text.plain import call_gist, is_absolute, plain_text, without_terminal_codes
+from refold.text.plain import (
+    call_gist,
+    is_absolute,
+    match_paths,
+    plain_text,
+    without_terminal_codes,
+)
 from refold.text.summary_wrapper import beside_summary, opening_length, summary_in
 from refold.tokens.count import estimate
 
@@ -408,7 +414,8 @@ def read_steps(messages: Sequence[Message]) -> list[Step]:
     never raises."""
     spoken = segment_messages(messages)
     steps = list(_iter_steps(messages, spoken, find_folder(spoken)))
-    return _rename_files(steps, _find_spellings(_iter_files(steps)))
+    files = (file for step in steps for file in step.effect.files)
+    return _rename_files(steps, Names(_find_spellings(files)))
 
 
 def read_spans(
@@ -420,10 +427,10 @@ def read_spans(
     whole = (*source.older, *source.hidden)
     steps = list(_iter_steps(whole, spoken, source.folder))
     later = list(_iter_steps(source.later, spoken[len(whole) :], source.folder))
-    spellings = _find_spellings((*given, *_iter_files((*source.changes, *steps, *later))))
-    changes, steps, later = (
-        _rename_files(span, spellings) for span in (source.changes, steps, later)
-    )
+    spans = (*source.changes, *steps, *later)
+    spellings = _find_spellings((*given, *(file for step in spans for file in step.effect.files)))
+    names = Names(spellings)
+    changes, steps, later = (_rename_files(span, names) for span in (source.changes, steps, later))
     return changes, steps, later, spellings
 
 
@@ -448,11 +455,6 @@ def _iter_steps(messages: Sequence[Message], spoken: Segmented, folder: str) -> 
             yield from _read_answer(message, waiting, at)
 
 
-def _iter_files(steps: Iterable[Step]) -> Iterator[tuple[str, str]]:
-    """Yield the files of steps, each with what is done to it."""
-    return (file for step in steps for file in step.effect.files)
-
-
 def _find_spellings(files: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return the absolute paths, by the relative ones that stand for them too, of files with their
     states; temporary ones only if there are no others."""
@@ -465,10 +467,9 @@ def _find_spellings(files: Iterable[tuple[str, str]]) -> dict[str, str]:
     return match_paths(inside or rooted, states.keys() - rooted.keys() - {shell.ALL})
 
 
-def _rename_files(steps: Iterable[Step], spellings: Mapping[str, str]) -> list[Step]:
-    """Return steps in which files have one name each, if some have other *spellings*."""
-    renamed = (step._replace(effect=step.effect.rename(spellings)) for step in steps)
-    return list(renamed) if spellings else [*steps]
+def _rename_files(steps: Iterable[Step], names: Names) -> list[Step]:
+    """Return steps in which files have one name each, whatever calls call them."""
+    return [step._replace(effect=step.effect.rename(names)) for step in steps]
 
 
 def _read_result(result: ToolResult, waiting: _Open, at: int) -> Step:

@@ -68,7 +68,7 @@ _COMMIT = re.compile(r"\bgit\s+(?:-\S+\s+\S+\s+)?commit\b")
 _MESSAGE = re.compile(r"\s-[a-z]{0,5}m\s{0,9}(['\"])((?!\$\()[^\n]*?)\1")
 """A commit's message in its command."""
 _COMMITTED = re.compile(r"^\[[^\]\n]{1,100}\s([0-9a-f]{6,40})\]\s(.*)$", re.MULTILINE)
-_RETURNS = frozenset({"restored", "stashed", "unstashed"})
+_RETURNS = frozenset({"restored", "stashed", "unstashed", "changed"})
 _EXIT_CODE = re.compile(r"\A(?:Error: )?Exit code:? -?\d{1,10}\n?")
 _NO_COMMIT = re.compile(r"^(?:nothing (?:added )?|no changes added )to commit\b", re.MULTILINE)
 _NOT_RUN = frozenset({RUNNING, "exit 126", "exit 127"})
@@ -428,7 +428,9 @@ def _note_return(state: State, path: str, now: str) -> None:
         file = state.files[name]
         if now == "unstashed" and file.in_stash:
             file.state, file.in_stash, file.is_checked = file.in_stash, "", False
-        if now == "unstashed" or not file.is_changed or file.is_committed:
+        if now == "changed" and file.state == "restored":  # nobody knows any more
+            del state.files[name]
+        if now in {"unstashed", "changed"} or not file.is_changed or file.is_committed:
             continue
         if file.is_new and not (file.is_staged or is_file):
             continue
@@ -445,9 +447,7 @@ def _find_files(state: State, path: str) -> list[str]:
     changed = [name for name in files if state.files[name].state != "read"]
     inside = [name for name in changed if not shell.is_outside(name)] or changed
     end = "" if "*" in path else split_path(path.rstrip("/"))[1]
-    return (
-        inside if path == ALL else [name for name in inside if end in name and is_meant(name, path)]
-    )
+    return [name for name in inside if path == ALL or (end in name and is_meant(name, path))]
 
 
 def _take_compared(state: State, texts: Collection[str]) -> Collection[str]:
