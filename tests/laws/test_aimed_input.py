@@ -39,7 +39,7 @@ from refold.summarizers.heuristic.current_files import read_files
 from refold.summarizers.heuristic.excerpts import Context, Selection, find_excerpts
 from refold.summarizers.heuristic.lexicon import BINDING, PREFERRING, STRESSING
 from refold.summarizers.heuristic.source import Step, read_steps
-from refold.summarizers.heuristic.state import _pattern_of, read_state
+from refold.summarizers.heuristic.state import read_state
 from refold.summarizers.model.accept import _heading, _heading_lines, check_quotes
 from refold.text.clip import Gap
 from refold.text.summary_wrapper import wrap_summary
@@ -85,7 +85,9 @@ MADE: dict[tuple[str, str], Callable[[], list[re.Pattern[Any]]]] = {
     ],
     ("refold.summarizers.heuristic.lexicon", "_spaced"): lambda: [cues._spaced for cues in CUES],
     ("refold.summarizers.heuristic.lexicon", "_dense"): lambda: [cues._dense for cues in CUES],
-    ("refold.summarizers.heuristic.state", "_pattern_of"): lambda: [_pattern_of(["Redis", "a.b"])],
+    ("refold.summarizers.heuristic.state", "_find_rejected"): lambda: [
+        re.compile(r"(?<![a-zA-Z0-9])(?:Redis|a\.b)(?![a-zA-Z0-9])", re.IGNORECASE)
+    ],
     ("refold.summarizers.heuristic.identifiers", "_compile"): list,  # its callers are looked at
 }
 """Patterns that are made of what a function is given: of the module and the function, some such patterns."""

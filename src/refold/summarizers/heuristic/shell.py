@@ -119,7 +119,8 @@ def file_effects(command: str, place: Place = SESSION) -> Iterator[tuple[str, st
     `CHANGES` a file may be `restored` to what was committed, `stashed`, `unstashed`, or `changed`
     in a way that nobody knows; then the path may be a folder or `ALL`."""
     command = command[:MAX_COMMAND]
-    patched = _PATCHED.finditer(command)  # goes through once, however often a patch is applied
+    patched = [(match[1], "modified") for match in _PATCHED.finditer(command)]
+    unapplied = iter(patched or [(ALL, "changed")])  # once, however often a patch is applied
     inner = read_inner(command).replace("\\\n", "  ")
     placed, unsure = list(place_commands(inner, [place])), _find_alternatives(inner)
     last_making = max((at for at, (words, _) in enumerate(placed) if _may_make(words)), default=-1)
@@ -128,9 +129,8 @@ def file_effects(command: str, place: Place = SESSION) -> Iterator[tuple[str, st
         effects = [*iter_redirects(words), *_effects_of_program(program)]
         if program[:1] in (["rm"], ["unlink"]) and at < last_making:  # folders may be there again
             effects = [effect for effect in effects if "." in effect[0].rpartition("/")[2]]
-        if program[:1] in (["patch"], ["apply"]):
-            changes = [(match[1], "modified") for match in patched]
-            effects += changes if changes or _LOOKS_AT_PATCH & {*bare} else [(ALL, "changed")]
+        if program[:1] in (["patch"], ["apply"]) and _LOOKS_AT_PATCH.isdisjoint(program):
+            effects += unapplied
         named = [(here.name(path), state) for path, state in effects]
         rewritten = ((path, "changed") for path in _find_rewritten(bare))
         for path, state in (*rewritten, *_effects_of_git(bare)):
