@@ -312,7 +312,7 @@ def _without_dots(path: str) -> str:
 
 REMOVED = "removed"
 """What is done to the files that a pattern stands for, `**/` for any folders."""
-MOST_COMPARED = 1_000_000
+MOST_COMPARED = 100_000
 """Names that are compared with patterns."""
 
 
