@@ -50,7 +50,8 @@ def test_an_agent_searches_unfolds_and_previews(file) -> None:
     assert tokens["sent"] < tokens["unedited"]
     assert json.loads(hits.content[0].text)["hits"]
     assert json.loads(hidden.content[0].text)["entries"]
-    assert json.loads(preview.content[0].text)["tokens"]["after"] <= 4_000
+    after = json.loads(preview.content[0].text)["tokens"]["after"]
+    assert after <= 1.05 * 4_000, "a long latest exchange leaves the summary a twentieth"
     assert wrong.is_error and "zz" in wrong.content[0].text
     assert sorted(path.name for path in file.parent.iterdir()) == before
 

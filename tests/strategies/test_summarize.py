@@ -456,12 +456,12 @@ def test_what_a_summary_leaves_over_goes_to_what_should_stay():
     assert "The parser drops the last row." in text and "Change source files only." in text
 
 
-def test_a_long_answer_leaves_half_of_its_share_to_the_summary():
+def test_a_long_answer_leaves_a_twentieth_of_the_goal_to_the_summary():
     """It had what was left, 90 tokens, and what had been asked for was gone."""
     asked = [f"Build part {n} of the game, with its rules in rules_{n}.md." for n in range(6)]
     turns = [(user(text), Message("assistant", (Text(f"Part {text[11]} is there."),)))
              for text in asked]  # fmt: skip
-    last = [user("Why 3D?"), Message("assistant", (Text("Because of the light. " * 400),))]
+    last = [user("Why 3D?"), Message("assistant", (Text("Because of the light. " * 2_000),))]
     messages = [message for turn in turns for message in turn]
     filler = [user("Go on."), Message("assistant", (Text("Looking around. " * 600),))]
     view = View.of([*messages, *filler, *last])
@@ -469,4 +469,4 @@ def test_a_long_answer_leaves_half_of_its_share_to_the_summary():
     after = drive(compact_if_due(view, [SummarizeTo(newest + 40)], Budget(100, 100))).view
     summary = after.messages[0].text
     assert all(text in summary for text in asked)
-    assert after.tokens < newest + 0.4 * newest
+    assert after.tokens <= 1.05 * (newest + 40)

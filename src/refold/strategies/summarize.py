@@ -124,8 +124,9 @@ class SummarizeTo:
 
     Retrospective. The summary gets *share* of the tokens, at most *most*, and the newest messages
     the rest, from an assistant message or a request on. What these leave over the summary gets too,
-    so that little of the budget goes unused. If the latest exchange leaves it less than half of its
-    share, it gets that half all the same. Raises ValueError for figures that leave nothing to fill.
+    so that little of the budget goes unused. If the latest exchange leaves it no room at all, it
+    gets half of its share all the same; if next to none, a twentieth of the tokens. Raises
+    ValueError for figures that leave nothing to fill.
     """
 
     tokens: int | None = None
@@ -208,9 +209,9 @@ class SummarizeTo:
 
     def _cap(self, view: View, goal: int, around: Surroundings) -> int:
         """Return the tokens that the tail and what stays leave to the summary; at least 0, and if
-        it is the tail that leaves it less than half of its share, that half."""
-        spare, least = goal - count_shown(view, around.stop), self._summary_room(view, goal) // 2
-        return max(spare - around.tokens(view), 0 if spare >= least else least)
+        it is the tail that leaves it next to nothing, a twentieth of the goal."""
+        spare, least = goal - count_shown(view, around.stop), goal // 20
+        return max(spare - around.tokens(view), least if 0 < spare < least else 0)
 
     def _summary_room(self, view: View, goal: int) -> int:
         """Return the tokens that are set aside for the summary. In a chat they are more: there a
