@@ -393,3 +393,47 @@ def test_what_was_found_wrong_is_no_decision_once_its_file_was_changed():
     )
     text = summarize(changed, stop=2)
     assert "never frees" not in text.partition("## Decisions")[2].partition("##")[0]
+
+
+def task_of(messages, stop=None):
+    """Return the part of a summary that holds the text of the task."""
+    return summarize(messages, stop).partition("## Task, as in: ")[2].partition("\n## ")[0]
+
+
+def document(title, count=6):
+    return f"# {title}\n\n" + "\n".join(f"{n}. {title} needs step {n} of it." for n in range(count))
+
+
+def test_the_task_is_what_people_name_not_a_page_that_was_edited_nor_a_skills():
+    page = document("How plans come about")
+    skill = call(
+        "Read",
+        document("Design specs"),
+        file_path="/h/.agents/skills/deck/references/design-specs.md",
+    )
+    chosen = call("Read", document("Port the importer"), file_path="/w/.impl/plan.md")
+    other = call("Read", document("Rename the exporter"), file_path="/w/roadmap.md")
+    read = call("Read", page, file_path="/w/docs/planning/plan-patterns.md")
+    change = call(
+        "Edit", "Done.", file_path="/w/docs/planning/plan-patterns.md",
+        old_string="needs step 2", new_string="wants step 2",
+    )  # fmt: skip
+    asked = user("Do what .impl/plan.md says.")
+    assert task_of([asked, *chosen, *other, *read, *change, *skill]).startswith(
+        "/w/.impl/plan.md\n"
+    )
+    asked = user("Go on with 'Port the importer'.")
+    assert task_of([asked, *chosen, *other]).startswith("/w/.impl/plan.md\n")
+    assert task_of([user("Go on."), *chosen, *other, *read, *change, *skill]).startswith(
+        "/w/roadmap.md\n"
+    )
+    assert not task_of([user("Go on."), *skill])
+
+
+def test_the_task_is_whole_though_a_part_of_it_was_read_again():
+    whole = document("Port the importer", 9)
+    numbered = "\n".join(f"{n:6d}\t{line}" for n, line in enumerate(whole.split("\n"), 1))
+    part = "\n".join(numbered.split("\n")[4:7])
+    read = [call("Read", text, file_path="/w/plan.md") for text in (numbered, part)]
+    text = task_of([user("Do the plan."), *read[0], *read[1]])
+    assert [line[:2] for line in text.split("\n")[2:]] == [f"{n}." for n in range(9)]

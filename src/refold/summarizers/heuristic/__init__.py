@@ -3,14 +3,12 @@
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import NamedTuple
 
 from refold.core.strategy import Answer, Ask, Summary
 from refold.core.view import View
 from refold.messages import Message
 from refold.speakers import current_request, dialogue_share, segment_messages
 from refold.summarizers.heuristic.blocks import (
-    Line,
     Work,
     iter_lines,
     label_exchanges,
@@ -23,11 +21,10 @@ from refold.summarizers.heuristic.excerpts import (
     Excerpt,
     Selection,
     find_excerpts,
-    quote,
     split_words,
 )
 from refold.summarizers.heuristic.identifiers import iter_identifiers
-from refold.summarizers.heuristic.layout import render_state
+from refold.summarizers.heuristic.layout import Task, read_task, render_state, render_task
 from refold.summarizers.heuristic.source import Source, Step, read_source, read_spans, read_steps
 from refold.summarizers.heuristic.state import State, drop_superseded, read_state
 from refold.text.plain import readable_text, terms
@@ -82,13 +79,6 @@ class RuleSummary:
         return Summary(text)
 
 
-class Task(NamedTuple):
-    """The text of what is worked on."""
-
-    heading: str = ""
-    lines: Sequence[Line] = ()
-
-
 @dataclass(frozen=True, slots=True)
 class Material:
     """All that a summary may say, before it is known how much fits."""
@@ -132,7 +122,8 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
     state = join_states(earlier.state, state)
     work.blocks[:0] = earlier.blocks
     named = _latest_words((*steps, *after))
-    task = _read_task(work, named)
+    asked = (*state.requests, *(step.text for step in after if step.kind == "request"))
+    task = read_task(work, files, named, "\n".join(asked))
     texts = [readable_text(message) for message in shown]
     context = Context(
         [*_ages_of(source.sizes), *[0.0] * len(later)],
@@ -226,7 +217,7 @@ def _write_fixed(material: Material, room: int) -> str:
     share of *room* tokens."""
     share = FIXED + (FIXED_IN_CHATS - FIXED) * material.dialogue
     state = render_state(material.state, int(share * room), 1 - material.dialogue)
-    task = _render_task(material.task, int(TASK * room))
+    task = render_task(material.task, int(TASK * room))
     current = render_current(
         material.files,
         (task, *material.shown),
@@ -241,36 +232,6 @@ def names_in(text: str) -> Iterator[str]:
     """Yield what `Excerpt.names` may hold of a text."""
     yield from (name for name, _ in iter_identifiers(text))
     yield from (f" {term}" for term in terms(text))
-
-
-def _read_task(work: Work, named: str) -> Task:
-    """Return the newest text that describes what the person names, else the newest about any
-    task."""
-    wanted, newest = {name for name, _ in iter_identifiers(named)}, Task()
-    paths = {block.path for block in work.blocks if block.kind == "task"} - {""}
-    lines_at = work.read_lines(
-        at for at, block in enumerate(work.blocks) if block.kind == "task" or block.path in paths
-    )
-    for at, lines in lines_at.items():  # the newest first
-        task, is_task = Task(work.blocks[at].heading, lines), work.blocks[at].kind == "task"
-        if is_task and len(lines) > 1:
-            texts = (task.heading, *(line.text for line in lines))
-            if any(name in wanted for text in texts for name, _ in iter_identifiers(text)):
-                return task
-            newest = newest if newest.lines else task
-    return newest
-
-
-def _render_task(task: Task, room: int) -> str:
-    """Write the text of the task in its own lines, as far as it fits."""
-    lines, title = list[str](), f"## Task, as in: {task.heading}"
-    room -= estimate(title)
-    for line in task.lines:
-        room -= estimate(line.words) + 1
-        if room < 0:
-            break
-        lines.append(quote(line.words))
-    return "\n".join((title, *lines)) if lines else ""
 
 
 def _ages_of(sizes: Sequence[int]) -> list[float]:

@@ -1,14 +1,20 @@
-"""The state of the work as text: Markdown sections within a number of tokens."""
+"""The state of the work, and what it is about, as text: Markdown sections within a number of
+tokens."""
 
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
+from typing import NamedTuple
 
+from refold.summarizers.heuristic.blocks import Block, Line, Work, iter_lines
 from refold.summarizers.heuristic.calls import Todo
-from refold.summarizers.heuristic.excerpts import ANSWERS, cut_middle
+from refold.summarizers.heuristic.current_files import CurrentFile
+from refold.summarizers.heuristic.excerpts import ANSWERS, cut_middle, quote
+from refold.summarizers.heuristic.identifiers import iter_identifiers
 from refold.summarizers.heuristic.lexicon import find_constraints, find_corrections, find_leads
 from refold.summarizers.heuristic.state import FileState, State, has_failed, write_decision
 from refold.text.clip import one_line, without_mark
@@ -48,6 +54,12 @@ NOT_TESTED = "not tested since"
 QUOTING = ("Current text", "Task", "Excerpts")
 """How titles of sections begin that hold nothing but what messages say."""
 REPEATED = " lines as in a later request …]"
+LEAST_NAME = 6
+"""Characters of a file's name, or of a title, by which people name a text."""
+_SKILL = re.compile(
+    r"[/\\]\.[\w-]+[/\\]skills[/\\]|skills[/\\][^/\\]+[/\\](?:references|scripts|assets)[/\\]|SKILL\.md\Z"
+)
+"""A file of a skill."""
 _TIMES = re.compile(r" \(×([1-9]\d{0,8})\)\Z")
 _MEDIA = re.compile(r"\A(?:\[(?:image|audio|video|document)\] )++")
 """What stands before the words of a request with media."""
@@ -400,3 +412,67 @@ def group_paths(paths: Sequence[str]) -> Iterator[str]:
 
 def _group(names: Sequence[str]) -> str:
     return f"{{{','.join(names)}}}" if len(names) > 1 else names[0]
+
+
+# --- the text of the task -----------------------------------------------------------------------
+
+
+class Task(NamedTuple):
+    """The text of what is worked on."""
+
+    heading: str = ""
+    lines: Sequence[Line] = ()
+
+
+def read_task(work: Work, files: Mapping[str, CurrentFile], named: str, asked: str) -> Task:
+    """Return the text that people name last in what they *asked*; else the newest that nobody
+    edited, first one that describes what is *named*. A skill's is none."""
+    wanted = {name for name, _ in iter_identifiers(named)}
+    newest = {_source_of(block): at for at, block in enumerate(work.blocks) if block.kind == "task"}
+    lines_at = work.read_lines(
+        at for at, block in enumerate(work.blocks) if _source_of(block) in newest
+    )
+    pieces = defaultdict[str, list[list[Line]]](list)
+    for at, lines in lines_at.items():  # the newest first, others without what that holds
+        pieces[work.blocks[at].path].append(lines)
+    ranked = list[tuple[tuple[int, bool, bool, int], Task]]()
+    for source, at in newest.items():
+        block = work.blocks[at]
+        lines = max(pieces[block.path], key=len) if block.path else lines_at[at]
+        if (file := files.get(block.path)) and len(file.lines) > len(lines) and not file.is_stale:
+            lines = [*iter_lines("\n".join(text for _, text in file.lines), is_prose=True)]
+        if len(lines) > 1 and not _SKILL.search(block.path):
+            texts = (block.heading, *(line.text for line in lines))
+            names = (name for text in texts for name, _ in iter_identifiers(text))
+            history = work.files.get(block.path)
+            is_original = history is None or history.changed_at < 0
+            place = _find_named(source, lines[0].text, asked)
+            rank = (place, is_original, any(name in wanted for name in names), at)
+            ranked.append((rank, Task(block.heading, lines)))
+    return max(ranked, key=lambda row: row[0], default=(None, Task()))[1]
+
+
+def _source_of(block: Block) -> str:
+    return block.path or block.heading
+
+
+def _find_named(source: str, title: str, asked: str) -> int:
+    """Return where in what people asked they name a text last, by its file or its title; -1 if they
+    do not."""
+    name, title = split_path(source)[1], title.strip("# ")
+    names = [name] if "." in name else []
+    return max(
+        (asked.rfind(name) for name in (*names, title) if len(name) >= LEAST_NAME), default=-1
+    )
+
+
+def render_task(task: Task, room: int) -> str:
+    """Write the text of the task in its own lines, as far as it fits."""
+    lines, title = list[str](), f"## Task, as in: {task.heading}"
+    room -= estimate(title)
+    for line in task.lines:
+        room -= estimate(line.words) + 1
+        if room < 0:
+            break
+        lines.append(quote(line.words))
+    return "\n".join((title, *lines)) if lines else ""
