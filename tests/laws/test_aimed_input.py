@@ -36,8 +36,20 @@ from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.blocks import Block, Work, read_work
 from refold.summarizers.heuristic.calls import effect_of_call, effect_of_command
 from refold.summarizers.heuristic.current_files import read_files
-from refold.summarizers.heuristic.excerpts import Context, Selection, find_excerpts
-from refold.summarizers.heuristic.lexicon import BINDING, PREFERRING, STRESSING
+from refold.summarizers.heuristic.excerpts import (
+    Context,
+    Selection,
+    find_excerpts,
+    find_rejections,
+)
+from refold.summarizers.heuristic.lexicon import (
+    BINDING,
+    FAULTING,
+    LISTING,
+    PREFERRING,
+    SETTLING,
+    STRESSING,
+)
 from refold.summarizers.heuristic.source import Step, read_steps
 from refold.summarizers.heuristic.state import read_state
 from refold.summarizers.model.accept import _heading, _heading_lines, check_quotes
@@ -47,7 +59,7 @@ from tests.support.backtracking import Attack, Machine, TooManySteps, attacks
 from tests.support.sources import SOURCE, syntax_trees
 from tests.support.summaries import read_summary
 
-CUES = (BINDING, STRESSING, PREFERRING)
+CUES = (BINDING, STRESSING, PREFERRING, LISTING, SETTLING, FAULTING)
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 WORST = 1.3
@@ -85,8 +97,8 @@ MADE: dict[tuple[str, str], Callable[[], list[re.Pattern[Any]]]] = {
     ],
     ("refold.summarizers.heuristic.lexicon", "_spaced"): lambda: [cues._spaced for cues in CUES],
     ("refold.summarizers.heuristic.lexicon", "_dense"): lambda: [cues._dense for cues in CUES],
-    ("refold.summarizers.heuristic.state", "_find_rejected"): lambda: [
-        re.compile(r"(?<![a-zA-Z0-9])(?:Redis|a\.b)(?![a-zA-Z0-9])", re.IGNORECASE)
+    ("refold.summarizers.heuristic.excerpts", "find_rejections"): lambda: [
+        pattern for pattern, _ in find_rejections("Use pg instead of Redis and instead of `a.b`.")
     ],
     ("refold.summarizers.heuristic.identifiers", "_compile"): list,  # its callers are looked at
 }
@@ -335,6 +347,7 @@ GIVEN: dict[str, Any] = {
 BESIDE: dict[str, dict[str, Any]] = {
     "refold.speakers.segments._trailing_elements": {"at": 0},
     "refold.summarizers.heuristic.blocks._kind_of": {"command": "ls"},
+    "refold.summarizers.heuristic.excerpts.find_question": {"reply": "C"},
     "refold.summarizers.heuristic.shell.has_command": {"failed": "git push"},
     "refold.summarizers.heuristic.state._outcome_line": {"outcome": "ok"},
 }

@@ -76,7 +76,9 @@ _NOT_RUN = frozenset({RUNNING, "exit 126", "exit 127"})
 _FRAME = " =-*~"
 """What runners draw around a line of figures."""
 _OVERWROTE = re.compile(r"\b(?:updated|overw\w+|modified)\b")
-_NAMED = re.compile(r"[\w-]+\.[a-z]\w{0,5}\b|\b(?:_*[a-z\d]+_|_*[a-z]+[A-Z]|[A-Z]+[a-z]+[A-Z])\w*")
+_NAMED = re.compile(
+    r"(?<![\w-])[\w-]{1,80}+\.[a-z]\w{0,5}\b|\b(?:_*+[a-z\d]++_|_*+[a-z]++[A-Z]|[A-Z]++[a-z]++[A-Z])\w*+"
+)
 """A file, or a name of several words."""
 
 
@@ -337,8 +339,7 @@ def _drop_mended(state: State, step: Step) -> None:
 
 
 def _note_result(state: State, step: Step) -> None:
-    effect, text = step.effect, step.text
-    outcome = step.outcome
+    effect, text, outcome = step.effect, step.text, step.outcome
     command = shell.name_command(effect.command) if effect.command else ""
     check = shell.name_command(shell.find_checks(effect.command))
     is_work = bool(check) or shell.is_work(effect.command)
