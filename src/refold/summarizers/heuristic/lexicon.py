@@ -284,7 +284,7 @@ _ENTITY = re.compile(
     r"`[^`\n]{2,80}`|\b\w+[_/.]\w+|\b[a-z]++[A-Z]\w*|\b[A-Z]{2}\w*\d|\d{2,}|「[^」\n]{1,40}」|“[^”\n]{1,40}”"
 )
 _PLAN = re.compile(
-    r"^(?:let me|let['’]s|i['’]ll|i will|i['’]m (?:now )?\w+ing\b|i need to|now (?:i|let)|next,? i|让我|我[来先再查]|接下来|[先再](?:看|读|查|确认))",
+    r"^(?:let me|let's|i'll|i will|i need to|now (?:i|let)|next,? i|让我|我来|接下来)",
     re.IGNORECASE,
 )
 
