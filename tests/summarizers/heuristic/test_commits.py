@@ -47,7 +47,7 @@ def committed(*calls):
     ("git add -A", [("add", [])]),
     ("git add .", [("add", [])]),
     ("cd web && git add .", [("add", ["web"])]),
-    ("cd /work/shop && git add .", [("add", [])]),
+    ("cd /srv/shop && git add .", [("add", [])]),
     ("cd web && git add -A", [("add", [])]),
     ("git add docs/ src/*.py -f 2>&1", [("add", ["docs", "src/*.py"])]),
     ("git add -u && git add -u src", [("update", []), ("update", ["src"])]),
@@ -71,8 +71,8 @@ def test_a_commit_has_what_was_added_by_a_pattern():
     )
     said = commit("git add opk/slicers/*.py docs/a.md && git commit -m x")
     assert committed(changed, said) == {"opk/slicers/cura.py", "docs/a.md"}
-    absolute = edit("/work/opk/slicers/cura.py", "/work/opk/core/bundle.py")
-    assert committed(absolute, said) == {"/work/opk/slicers/cura.py"}
+    absolute = edit("/srv/opk/slicers/cura.py", "/srv/opk/core/bundle.py")
+    assert committed(absolute, said) == {"/srv/opk/slicers/cura.py"}
 
 
 def test_a_commit_has_nothing_of_ours_if_only_other_files_were_added():
@@ -127,9 +127,9 @@ def test_a_commit_of_fewer_files_has_only_those_that_it_names():
 
 
 def test_what_a_commit_names_begins_at_the_root_of_its_repository():
-    changed = write("/work/shop/src/new.py", "/work/blog/src/draft.md")
+    changed = write("/srv/shop/src/new.py", "/srv/blog/src/draft.md")
     said = commit("git add -A && git commit -m x", 7, " create mode 100644 src/new.py")
-    assert committed(changed, said) == {"/work/shop/src/new.py"}
+    assert committed(changed, said) == {"/srv/shop/src/new.py"}
 
 
 def test_a_commit_of_paths_has_only_these():
