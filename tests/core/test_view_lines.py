@@ -11,8 +11,8 @@ from rich.cells import cell_len
 import refold
 from refold.compactor import late_edits
 from refold.compactor.by_hand import ORIGINAL
-from refold.core.breakdown import break_down
 from refold.core.view_lines import (
+    break_down,
     describe_strategy,
     diff_lines,
     first_words,

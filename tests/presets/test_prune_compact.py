@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refold
-from refold.core.breakdown import break_down
 from refold.core.strategy import Answer
 from refold.core.view import View
+from refold.core.view_lines import break_down
 from refold.messages import user as summary
 from refold.presets.measures import chinese_and_ascii
 from refold.presets.prune_compact import (

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold import Budget, Compactor
-from refold.core.breakdown import break_down
 from refold.core.profile import Profile
 from refold.core.view import View
+from refold.core.view_lines import break_down
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, user
 from refold.tokens.count import (
     CALL,

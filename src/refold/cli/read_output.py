@@ -22,9 +22,10 @@ from refold.cli.terminal import (
     tokens,
 )
 from refold.codecs.repair import RepairResult
-from refold.core.breakdown import Breakdown, break_down
 from refold.core.view import View
 from refold.core.view_lines import (
+    Breakdown,
+    break_down,
     call_titles,
     describe_strategy,
     diff_lines,

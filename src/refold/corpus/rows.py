@@ -8,8 +8,8 @@ from refold.budget.budget import Budget
 from refold.codecs.json_text import dump
 from refold.codecs.repair import check as find_violations
 from refold.codecs.repair import repair as repair_payload
-from refold.core.breakdown import break_down
 from refold.core.strategy import Strategy
+from refold.core.view_lines import break_down
 from refold.corpus.inputs import as_values, read_record
 from refold.corpus.segments import build_compactor, edit_rows, read_strategies, unroll
 from refold.errors import FormatError, require_int

@@ -8,12 +8,12 @@ from refold.compactor.by_hand import find_losses
 from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.models.driver import drive
-from refold.scorers.tools import Freshness
+from refold.scorers import Freshness
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.heuristic.calls import effect_of_call
 from refold.summarizers.heuristic.current_files import read_files
-from refold.summarizers.heuristic.identifiers import Place, split_files
 from refold.summarizers.heuristic.shell import file_effects, git_steps
+from refold.summarizers.heuristic.shell_words import Place, split_files
 from refold.summarizers.heuristic.source import read_steps
 from refold.text.summary_wrapper import wrap_summary
 from tests.support.summaries import collect, states_of

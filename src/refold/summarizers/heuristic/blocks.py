@@ -15,7 +15,6 @@ from refold.summarizers.heuristic.calls import (
     iter_changes,
     iter_patch,
 )
-from refold.summarizers.heuristic.identifiers import split_files
 from refold.summarizers.heuristic.lexicon import (
     find_leads,
     find_notes,
@@ -23,6 +22,7 @@ from refold.summarizers.heuristic.lexicon import (
     is_fragment,
     iter_statements,
 )
+from refold.summarizers.heuristic.shell_words import split_files
 from refold.summarizers.heuristic.source import Step, is_stub
 from refold.text.clip import clip_scanned, sentences, without_mark
 from refold.text.json_values import iter_json_lines, parse_or_none

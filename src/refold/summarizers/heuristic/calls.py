@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from refold.messages import ToolCall
 from refold.summarizers.heuristic import shell
-from refold.summarizers.heuristic.identifiers import (
+from refold.summarizers.heuristic.shell_words import (
     MAX_COMMAND,
     MAX_WORDS,
     SESSION,

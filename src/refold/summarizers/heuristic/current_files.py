@@ -23,9 +23,10 @@ from refold.summarizers.heuristic.calls import (
     iter_patch,
 )
 from refold.summarizers.heuristic.excerpts import Context, quote
-from refold.summarizers.heuristic.identifiers import UNKNOWN, find_names, split_files
+from refold.summarizers.heuristic.identifiers import find_names
 from refold.summarizers.heuristic.lexicon import find_leads
 from refold.summarizers.heuristic.shell import ALL
+from refold.summarizers.heuristic.shell_words import UNKNOWN, split_files
 from refold.summarizers.heuristic.source import Step, is_stub
 from refold.text.clip import clip_scanned
 from refold.text.plain import folders_of, split_path

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import dropwhile, pairwise
 
-from refold.summarizers.heuristic.identifiers import (
+from refold.summarizers.heuristic.shell_words import (
     BREAKS,
     MAX_COMMAND,
     MAX_WORDS,

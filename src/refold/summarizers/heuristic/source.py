@@ -31,7 +31,7 @@ from refold.summarizers.heuristic.calls import (
     read_boxes,
     split_edits,
 )
-from refold.summarizers.heuristic.identifiers import SESSION, Names, Place
+from refold.summarizers.heuristic.shell_words import SESSION, Names, Place
 from refold.text.clip import clip_scanned
 from refold.text.failures import find_error_line, is_failure, read_exit_code
 from refold.text.json_values import dig, iter_json_lines, parse_or_none
