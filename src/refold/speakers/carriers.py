@@ -299,10 +299,9 @@ def read_envelope(text: str) -> tuple[str, Carrier] | None:
     while part := _ENVELOPE.match(text, end):
         end = part.end()
     words = "".join(text[end:].split())
-    echoes = ("".join(words.split())[:ECHOED] for words in _ECHO.findall(text[:end])[-1:])
-    return (
-        (text[:end], ENVELOPE) if end and words and all(echo in words for echo in echoes) else None
-    )
+    last_echo = "".join(_ECHO.findall(text[:end])[-1:])
+    has_words = end and words and "".join(last_echo.split())[:ECHOED] in words
+    return (text[:end], ENVELOPE) if has_words else None
 
 
 def carrier_of_tag(tag: str) -> Carrier:

@@ -242,6 +242,11 @@ def looks_failed(text: str) -> bool:
     )
 
 
+def has_failed(outcome: str) -> bool:
+    """Does the outcome of a check say that it failed?"""
+    return outcome.startswith(("failed", "error", "exit"))
+
+
 def find_error_line(text: str) -> str:
     """Return the line that says what went wrong: the last one that names an error, rather one of
     several words (`FAIL` alone says little), else the last one with more to say than an exit code.

@@ -395,6 +395,20 @@ def test_what_was_found_wrong_is_no_decision_once_its_file_was_changed():
     assert "never frees" not in text.partition("## Decisions")[2].partition("##")[0]
 
 
+@pytest.mark.parametrize(
+    "decision",
+    [
+        "I decided not to use Redis in `pool.py` because it is slow.",
+        "We use SQLite in `pool.py` because there is no server.",
+        "The decision: `pool.py` is wrong to lock, so it never writes.",
+        "决定 `pool.py` 不使用 Redis，因为没有服务器。",
+    ],
+)
+def test_a_decision_about_a_file_holds_when_the_file_is_changed(decision):
+    said = [user("Review it."), found(decision), user("Do it."), *edit("a_1", "a_2")]
+    assert set(collect(said).decisions) == {decision}
+
+
 def task_of(messages, stop=None):
     """Return the part of a summary that holds the text of the task."""
     return summarize(messages, stop).partition("## Task, as in: ")[2].partition("\n## ")[0]

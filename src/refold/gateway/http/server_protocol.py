@@ -78,6 +78,10 @@ class _RefusedError(Exception):
         self.status = status
 
 
+def _ignore(_status: int) -> None:
+    """Note nothing."""
+
+
 class LimitedProtocol(HttpToolsProtocol):
     """The protocol of uvicorn with limits on the request's head: bytes, headers, seconds; without
     targets that name another server, without headers that come after the body, and without more
@@ -90,7 +94,7 @@ class LimitedProtocol(HttpToolsProtocol):
     """
 
     _limits = Limits()
-    _note_refusal: Callable[[int], object] = staticmethod(id)  # nobody wants to know
+    _note_refusal: Callable[[int], object] = staticmethod(_ignore)
     _head_timer: TimerHandle | None = None
     _stall_timer: TimerHandle | None = None
     _bytes_beside = 0
@@ -294,7 +298,9 @@ class LimitedProtocol(HttpToolsProtocol):
             self._refuse(408)
 
 
-def create_protocol(limits: Limits, note: Callable[[int], object] = id) -> type[LimitedProtocol]:
+def create_protocol(
+    limits: Limits, note: Callable[[int], object] = _ignore
+) -> type[LimitedProtocol]:
     """Return the protocol with these limits. *note* gets the status of what is refused."""
     fields = {"_limits": limits, "_note_refusal": staticmethod(note)}
     return type("LimitedProtocol", (LimitedProtocol,), fields)

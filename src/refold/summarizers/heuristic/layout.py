@@ -16,8 +16,9 @@ from refold.summarizers.heuristic.current_files import CurrentFile
 from refold.summarizers.heuristic.excerpts import ANSWERS, cut_middle, quote
 from refold.summarizers.heuristic.identifiers import iter_identifiers
 from refold.summarizers.heuristic.lexicon import find_constraints, find_corrections, find_leads
-from refold.summarizers.heuristic.state import FileState, State, has_failed, write_decision
+from refold.summarizers.heuristic.state import FileState, State, write_decision
 from refold.text.clip import one_line, without_mark
+from refold.text.failures import has_failed
 from refold.text.plain import is_absolute, split_path
 from refold.tokens.count import estimate
 

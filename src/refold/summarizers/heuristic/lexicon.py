@@ -71,7 +71,7 @@ CHINESE = Wording(
     corrects=("^[哦噢啊嗯，, ]{0,3}(?:等等|等一下|不对|不對|不是|算了|还是|還是|改主意)", "[不别別]用.{1,20}了"),
     negates=("不(?!错|錯|过|過|同|少)", "[莫勿]", "没|沒", "[无無](?!论|論)", "未(?!来|來)", "非(?!常)", "(?<![特分类類级級区區识識个個性鉴鑑辨差告道送离離])[别別]", "禁", "除(?:了|非|外)", "[之以]外"),
     offers=("建议", "建議", "推荐", "推薦", "[倾傾]向", "等[你您]", "[听聽][你您]", "[请請][你您]?(?:确认|確認|选择|選擇|决定|決定|告诉|告訴)", "要不要", "[你您](?:想|希望|觉得|覺得|认为|認為)", "你说得对|你說得對"), options=("方案", "[选選][项項]", "策略", "[优優][点點劣势]", "缺[点點]"),
-    settles=("(?<![待未不没沒])(?<!需要)(?<!共同)(?:敲定|决策|決策|决定|決定|定案|结论|結論|共识|共識|商定|已定|答案|最[终終]方案)(?!点|點|的问题|的問題|因素)",), faults=("bug", "[错錯]", "缺", "[没沒]有", "漏", "不[会會]", "不支持", "未", "失[败敗]", "崩[溃潰]", "硬[编編][码碼]", "[问問][题題]", "根因", "原因", "目前", "[当當]前", "[现現]在"),
+    settles=("(?<![待未不没沒])(?<!需要)(?<!共同)(?:敲定|决策|決策|决定|決定|定案|结论|結論|共识|共識|商定|已定|答案|最[终終]方案)(?!点|點|的问题|的問題|因素)",), faults=("bug", "[错錯]", "缺", "漏", "失[败敗]", "崩[溃潰]", "硬[编編][码碼]", "[问問][题題]", "根因", "原因", "目前", "[当當]前", "[现現]在"),
 )  # fmt: skip
 ENGLISH = Wording(
     "en",
@@ -88,7 +88,7 @@ ENGLISH = Wording(
         "instead(?! of)", "changed my mind", "change of plans?", r"^sorry,? i (?:gave|told|said|meant|made|forgot|was|had)"),
     negates=(r"\w+n['’]ts?", "do['’]?nts?", "not?", "never", "cannot", "none", "nothing", "nobody", "nowhere", "neither", "nor", "non", "without", "except", "unless", "against", "unlike", "out of"),
     offers=(r"recommend\w*", "I(?:['’]d| would)? suggest", "suggestions?", "(?:should|shall) (?:we|I)", "would you", "do you (?:want|prefer)", "which (?:one|of these|would)", "let me know", "tell me", "your (?:call|decision|choice|pick)", "up to you", "once you", "if you (?:want|prefer|like)"), options=("options?", "approach(?:es)?", "alternatives?", "pros", "cons", "trade-?offs?"),
-    settles=("(?<!open )(?<!your )(?<!pending )(?<!not )(?:agreed|agreements?|decisions?(?! (?:points?|needed|required|pending))|decided|settled|conclusions?|verdict|final (?:answer|choice|design))",), faults=("bugs?", "buggy", "wrong(?:ly)?", "incorrect(?:ly)?", "broken", "fail(?:s|ing)?", "missing", "lacks?", "never", "ignores?", "crash(?:es)?", "stale", "leaks?", "unused", "hard-?coded", "root cause", "culprit", "problem", "issue", r"\w+n['’]t", "not", "cannot", "only", "still", "currently"),
+    settles=("(?<!open )(?<!your )(?<!pending )(?<!not )(?:agreed|agreements?|decisions?(?! (?:points?|needed|required|pending))|decided|settled|conclusions?|verdict|final (?:answer|choice|design))",), faults=("bugs?", "buggy", "wrong(?:ly)?", "incorrect(?:ly)?", "broken", "fail(?:s|ing)?", "missing", "lacks?", "ignores?", "crash(?:es)?", "stale", "leaks?", "unused", "hard-?coded", "root cause", "culprit", "problem", "issue", "still", "currently"),
 )  # fmt: skip
 JAPANESE = Wording(
     "ja",
@@ -100,7 +100,7 @@ JAPANESE = Wording(
     corrects=("^(?:いや|違い|ちがい|やっぱり|やはり|待って|すみません、やっぱり)", "ではなく|じゃなく"),
     negates=("[かがさたなばまらわえけげせてねべめれしじきぎちびみりい]な[いく]", "ません", "せず", "[わかがさたなばまらえけげせてねべめれ]ずに", "なし", "以外", "禁"),
     offers=("おすすめ", "お勧め", "推奨", "提案", "いかがで", "どちら", "ご確認", "(?:知らせて|教えて)(?:ください|下さい)", "しましょうか"), options=("選択肢", "候補", "メリット"),
-    settles=("(?<![未])(?:決定|合意|結論|確定)(?!し?ていない|待ち)",), faults=("バグ", "誤[りっ]", "間違", "不足", "漏れ", "失敗", "ていない", "問題", "原因", "現在"),
+    settles=("(?<![未])(?:決定|合意|結論|確定)(?!し?ていない|待ち)",), faults=("バグ", "誤[りっ]", "間違", "不足", "漏れ", "失敗", "問題", "原因", "現在"),
 )  # fmt: skip
 KOREAN = Wording(
     "ko",
@@ -112,7 +112,7 @@ KOREAN = Wording(
     corrects=("^(?:아,? ?)?(?:아니[다요,. ]|아뇨|잠깐)", "말고"),
     negates=("[가-힣]지 ?(?:않|못|마|말)", "안 ", "못 ", "없", "아니", "말고", "금지", "제외"),
     offers=("추천", "권장", "제안", "하시겠", "원하시", "알려 ?주세요", "확인해 ?주세요", "할까요"), options=("선택지", "대안", "장단점"),
-    settles=("결정(?! ?필요)", "합의", "결론", "확정"), faults=("버그", "잘못", "누락", "실패", "없", "않", "문제", "원인", "현재"),
+    settles=("결정(?! ?필요)", "합의", "결론", "확정"), faults=("버그", "잘못", "누락", "실패", "문제", "원인", "현재"),
 )  # fmt: skip
 SPANISH = Wording(
     "es",
@@ -125,7 +125,7 @@ SPANISH = Wording(
     corrects=("^no(?=,)", "^(?:espera|mejor|olvida)", "en (?:vez|lugar) de eso"),
     negates=("no", "nunca", "jamás", "ni", "sin", "salvo", "excepto", "contra", "ning[uú]n[ao]?", "nada", "nadie"),
     offers=(r"recomiend\w*", r"recomendaci\w*", r"sugier\w*", "sugerencias?", "propongo", "quieres", "prefieres", "deber[ií]amos", "dime", "avísame"), options=("opci[oó]n(?:es)?", "alternativas?"),
-    settles=("decisión", "decisiones", "decidido", "acordado", "acuerdos?", "conclusión", "conclusiones"), faults=("error(?:es)?", "fall[ao]s?", "falta(?:n)?", r"incorrect\w*", "rot[oa]", "problema", "causa", "no", "nunca", "actualmente"),
+    settles=("decisión", "decisiones", "decidido", "acordado", "acuerdos?", "conclusión", "conclusiones"), faults=("error(?:es)?", "fall[ao]s?", "falta(?:n)?", r"incorrect\w*", "rot[oa]", "problema", "causa", "actualmente"),
 )  # fmt: skip
 GERMAN = Wording(
     "de",
@@ -138,7 +138,7 @@ GERMAN = Wording(
     corrects=("^(?:nein|halt|moment|stopp)(?=[,. !])", "^(?:doch )?lieber", "stattdessen", "vergiss"),
     negates=("nicht", "nichts", "nie", "niemals", "niemand", "kein(?:e[mnrs]?)?", "ohne", "außer", "weder", "gegen"),
     offers=(r"empfehl\w*", "empfohlen", r"vorschl[aä]g\w*", "schlage", "soll(?:en wir|te ich| ich)", "möchtest", "möchten Sie", "sag mir", "sagen Sie mir"), options=("optionen", "option", "alternativen?", "varianten?"),
-    settles=("entscheidung(?:en)?", "entschieden", "vereinbart", "beschlossen", "festgelegt", "fazit"), faults=(r"fehler\w*", r"falsch\w*", "fehlt", "fehlen", "kaputt", "defekt", "problem", "ursache", "nicht", "nie", "keine?", "derzeit", "aktuell"),
+    settles=("entscheidung(?:en)?", "entschieden", "vereinbart", "beschlossen", "festgelegt", "fazit"), faults=(r"fehler\w*", r"falsch\w*", "fehlt", "fehlen", "kaputt", "defekt", "problem", "ursache", "derzeit", "aktuell"),
 )  # fmt: skip
 FRENCH = Wording(
     "fr",
@@ -151,7 +151,7 @@ FRENCH = Wording(
     corrects=("^non(?=[ ,])", "^(?:attends|attendez|finalement|oublie|oubliez)", "à la place", "plutôt"),
     negates=("ne", r"n['’]\w+", "non", "pas", "jamais", "rien", "personne", "aucune?", "ni", "sans", "sauf", "contre"),
     offers=(r"recommand\w*", r"suggér\w*", "suggestions?", "propose", "voulez-vous", "veux-tu", "devrions-nous", "dites-moi", "dis-moi"), options=("options?", "alternatives?", "variantes?"),
-    settles=("décisions?", "décidé", "convenu", "d['’]accord", "conclusions?"), faults=("erreurs?", "bogues?", "bugs?", r"incorrect\w*", "faux", r"manqu\w*", "cassée?", "problème", "cause", "pas", "jamais", "actuellement"),
+    settles=("décisions?", "décidé", "convenu", "d['’]accord", "conclusions?"), faults=("erreurs?", "bogues?", "bugs?", r"incorrect\w*", "faux", r"manqu\w*", "cassée?", "problème", "cause", "actuellement"),
 )  # fmt: skip
 RUSSIAN = Wording(
     "ru",
@@ -164,7 +164,7 @@ RUSSIAN = Wording(
     corrects=("^(?:нет|стоп|подожди(?:те)?|лучше)(?=[,. ])", "вместо этого"),
     negates=("не", "нет", "ни", "нельзя", "никогда", "ничего", "никто", "без", "кроме", "против"),
     offers=(r"рекоменд\w*", r"предлага\w*", "советую", "хотите", "хочешь", "стоит ли", "дай(?:те)? знать", "сообщи(?:те)?"), options=("варианты?", "альтернативы?"),
-    settles=("решени[ея]", "решено", "решили", "договорились", "согласовано", "итог", "вывод"), faults=(r"ошибк\w*", "баг", r"неверн\w*", r"неправильн\w*", r"отсутству\w*", r"слома\w*", "проблема", "причина", "не", "нет", "никогда", "сейчас"),
+    settles=("решени[ея]", "решено", "решили", "договорились", "согласовано", "итог", "вывод"), faults=(r"ошибк\w*", "баг", r"неверн\w*", r"неправильн\w*", r"отсутству\w*", r"слома\w*", "проблема", "причина", "сейчас"),
 )  # fmt: skip
 PORTUGUESE = Wording(
     "pt",
@@ -176,7 +176,7 @@ PORTUGUESE = Wording(
     corrects=("^não(?=,)", "^(?:espera|espere|melhor|esquece|esqueça)", "em vez disso"),
     negates=("não", "nunca", "jamais", "nem", "sem", "exceto", "salvo", "contra", "nenhuma?", "nada", "ninguém"),
     offers=(r"recomend\w*", "sugiro", r"sugest\w*", "proponho", "(?:quer|prefere) que", "devemos", "me (?:diga|avise)"), options=("opç(?:ão|ões)", "alternativas?"),
-    settles=("decis(?:ão|ões)", "decidido", "acordado", "combinado", "conclus(?:ão|ões)"), faults=("erros?", r"falh\w*", "faltam?", r"incorret\w*", r"quebrad\w*", "problema", "causa", "não", "nunca", "atualmente"),
+    settles=("decis(?:ão|ões)", "decidido", "acordado", "combinado", "conclus(?:ão|ões)"), faults=("erros?", r"falh\w*", "faltam?", r"incorret\w*", r"quebrad\w*", "problema", "causa", "atualmente"),
 )  # fmt: skip
 WORDINGS = (CHINESE, ENGLISH, JAPANESE, KOREAN, SPANISH, GERMAN, FRENCH, RUSSIAN, PORTUGUESE)
 """All languages."""

@@ -24,6 +24,7 @@ from refold.summarizers.heuristic.calls import (
 from refold.summarizers.heuristic.excerpts import find_announced, find_question, find_rejections
 from refold.summarizers.heuristic.lexicon import (
     FAULTING,
+    SETTLING,
     find_conclusions,
     find_constraints,
     find_corrections,
@@ -39,7 +40,7 @@ from refold.summarizers.heuristic.source import (
     write_call,
 )
 from refold.text.clip import clip_scanned, one_line
-from refold.text.failures import find_error_line, looks_failed
+from refold.text.failures import find_error_line, has_failed, looks_failed
 from refold.text.plain import folders_of, split_path, terms
 
 LONGEST_COMMAND = 110
@@ -320,7 +321,8 @@ def _note_answer(state: State, text: str, *, is_final: bool) -> None:
         state.decisions.pop(sentence, None)
         state.decisions[sentence] = weight
         state.recent.append(sentence)
-        for name in set(_NAMED.findall(sentence)) if FAULTING.is_in(sentence) else ():
+        is_fault = FAULTING.is_in(sentence) and not SETTLING.is_in(sentence)
+        for name in set(_NAMED.findall(sentence)) if is_fault else ():
             if not state.changed or ("." in name and name not in state.changed):
                 state.faults.setdefault(name, []).append(sentence)
 
@@ -521,11 +523,6 @@ def _stage(files: Mapping[str, FileState], names: Sequence[str], *, with_new: bo
     for path, file in files.items():
         if (with_new or not file.is_new) and (names or not is_ignored(path)):
             file.is_staged = True
-
-
-def has_failed(outcome: str) -> bool:
-    """Does the outcome of a check say that it failed?"""
-    return outcome.startswith(("failed", "error", "exit"))
 
 
 def _outcome_line(command: str, text: str, outcome: str, subject: str = "") -> str:
