@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -312,3 +313,10 @@ def test_a_check_that_is_not_installed_has_tested_nothing():
 def test_variables_before_a_command_are_no_part_of_its_name():
     assert name_command("GOPATH=$(go env GOPATH) && find . -name x") == "find . -name x"
     assert name_command("A='b c' D=e make test") == "make test"
+
+
+@pytest.mark.parametrize(("steps", "is_open"), [(8, True), (9, False)])
+def test_an_error_is_open_until_work_went_past_it(steps, is_open):
+    failed = call("Bash", "Error: no module ws", is_error=True, command="node serve.js")
+    work = [call("Write", "Written.", file_path=f"src/a{n}.js", content="x") for n in range(steps)]
+    assert ("last error" in summarize(user("Go."), failed, *work)) is is_open

@@ -417,6 +417,22 @@ def test_of_parts_that_matter_as_much_the_smaller_ones_are_shown():
     assert "def read_users" not in text
 
 
+def test_a_part_that_shares_its_words_with_the_newest_messages_is_shown_before_a_fresh_edit():
+    """Not much of what was just changed is changed again."""
+    edited = "def close_pool(path):\n" + "".join(f"    pool_{n} = shut({n})\n" for n in range(6))
+    wanted = "def drain_queue(queue):\n" + "    queue.drain(queue)\n" * 6
+    said = [
+        user("Mend the store."),
+        *call("Read", f"{edited}\n{wanted}", file_path="src/store.py"),
+        *call("Edit", "ok", file_path="src/store.py", old_string="shut(0)", new_string="close(0)"),
+    ]
+    context = Context([0.5] * len(said), frozenset(), False, "")
+    newest = ["Now the queue: def drain_queue(queue) must drain the queue."]
+    text = render_current(read_files(read_steps(said)), newest, context, 90)
+    assert "queue.drain" in text
+    assert "shut(1)" not in text
+
+
 @pytest.mark.parametrize("change", [
     {"oldString": SOURCE[3], "newString": "x"}, {"edit": {"old": SOURCE[3], "new": "x"}},
     {"edits": [{"old": SOURCE[3], "new": "x"}]},
