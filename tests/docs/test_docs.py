@@ -128,6 +128,16 @@ def test_prose_is_at_most_100_columns_wide() -> None:
     assert wide == set()
 
 
+def test_no_page_holds_the_marks_of_a_merge() -> None:
+    marks = re.compile(r"^(<{7} .*|={7}|>{7} .*)$", re.MULTILINE)
+    assert marks.search("a\n<<<<<<< HEAD\nb")
+    assert not [
+        f"{path.name}: {mark[0]}"
+        for path in [*PAGES, ROOT / "CHANGELOG.md"]
+        for mark in marks.finditer(path.read_text(encoding="utf-8"))
+    ]
+
+
 def test_the_glossary_has_at_most_fifteen_words() -> None:
     _, _, glossary = (
         (ROOT / "docs" / "concepts.md").read_text(encoding="utf-8").partition("## Glossary")

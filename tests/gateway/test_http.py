@@ -719,7 +719,7 @@ def test_requests_at_once_keep_apart() -> None:
 
     with ScriptedProvider(echoing) as upstream, serving(config(upstream)) as gateway:
         assert asyncio.run(many(gateway.url)) == [f"n{n}" for n in range(60)]
-        assert gateway.gateway.in_progress == 0
+        assert eventually(lambda: gateway.gateway.in_progress == 0)
 
 
 def test_upstreams_are_chosen_by_prefix_model_and_api() -> None:

@@ -253,7 +253,7 @@ def answer_to_pieces(raw: bytes, size: int, limits: Limits) -> bytes:
 
     async def run() -> bytes:
         loop = asyncio.get_running_loop()
-        config = uvicorn.Config(echo, http=create_protocol(limits), log_config=None)
+        config = uvicorn.Config(echo, http=create_protocol(limits, print), log_config=None)
         config.load()
         state = ServerState()
         made = partial(config.http_protocol_class, config, state, {})

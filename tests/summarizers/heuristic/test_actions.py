@@ -315,7 +315,7 @@ def test_variables_before_a_command_are_no_part_of_its_name():
     assert name_command("A='b c' D=e make test") == "make test"
 
 
-@pytest.mark.parametrize(("steps", "is_open"), [(8, True), (9, False)])
+@pytest.mark.parametrize(("steps", "is_open"), [(10, True), (11, False)])
 def test_an_error_is_open_until_work_went_past_it(steps, is_open):
     failed = call("Bash", "Error: no module ws", is_error=True, command="node serve.js")
     work = [call("Write", "Written.", file_path=f"src/a{n}.js", content="x") for n in range(steps)]

@@ -78,10 +78,6 @@ class _RefusedError(Exception):
         self.status = status
 
 
-def _ignore(_status: int) -> None:
-    """Note nothing."""
-
-
 class LimitedProtocol(HttpToolsProtocol):
     """The protocol of uvicorn with limits on the request's head: bytes, headers, seconds; without
     targets that name another server, without headers that come after the body, and without more
@@ -93,8 +89,8 @@ class LimitedProtocol(HttpToolsProtocol):
     head without its `upgrade`.
     """
 
-    _limits = Limits()
-    _note_refusal: Callable[[int], object] = staticmethod(_ignore)
+    _limits: Limits
+    _note_refusal: Callable[[int], object]
     _head_timer: TimerHandle | None = None
     _stall_timer: TimerHandle | None = None
     _bytes_beside = 0
@@ -268,8 +264,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def _end_unread(self) -> None:
         cycle = self.cycle
-        is_answered = cycle is None or cycle.response_started or cycle.disconnected
-        if not is_answered and cycle.more_body:
+        if cycle and cycle.more_body and not (cycle.response_started or cycle.disconnected):
             self._refuse(503)
 
     def _refuse(self, status: int) -> None:
@@ -298,9 +293,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._refuse(408)
 
 
-def create_protocol(
-    limits: Limits, note: Callable[[int], object] = _ignore
-) -> type[LimitedProtocol]:
+def create_protocol(limits: Limits, note: Callable[[int], object]) -> type[LimitedProtocol]:
     """Return the protocol with these limits. *note* gets the status of what is refused."""
     fields = {"_limits": limits, "_note_refusal": staticmethod(note)}
     return type("LimitedProtocol", (LimitedProtocol,), fields)

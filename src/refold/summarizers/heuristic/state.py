@@ -49,7 +49,7 @@ LONGEST_WORDS = 160
 """Characters of a person's words behind a decision."""
 LONGEST_OUTCOME = 100
 """Characters of what came of it."""
-LONGEST_FAILURE = 8
+LONGEST_FAILURE = 10
 """Changes and commands that worked, after which the work has gone on without mending the last
 failure."""
 MOST_COMPARED = 1_000_000
