@@ -25,6 +25,7 @@ from refold.speakers import (
 )
 from refold.speakers.carriers import INSIDE_PREFIXES, TAGS, TEXT_PREFIXES
 from refold.speakers.request import has_person
+from refold.speakers.segments import IN_RESULT
 from refold.summarizers.heuristic.source import read_steps
 from refold.text.summary_wrapper import wrap_summary
 from tests.support.examples import examples_at_night
@@ -254,9 +255,9 @@ def test_request_of_gives_the_person_s_own_words() -> None:
 @pytest.mark.parametrize("wrap", [system, lambda text: result("1", f"ok\n\n{reminder(text)}")])
 def test_d1_what_a_client_explains_around_typed_words_is_not_the_person_s(wrap) -> None:
     """A summary quoted the explanation of Claude Code as the person's request."""
-    assert request_text(wrap(STEER.format("Use tabs.\n\nAnd no blanks."))) == (
-        "Use tabs.\n\nAnd no blanks."
-    )
+    said = wrap(STEER.format("Use tabs.\n\nAnd no blanks."))
+    place = IN_RESULT if said.results else ""
+    assert request_text(said) == f"{place}Use tabs.\n\nAnd no blanks."
     report = "The user sent a new message:\nit crashed. Why?"
     assert request_text(user(report)) == report  # a person may report so
 

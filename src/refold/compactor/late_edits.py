@@ -20,6 +20,7 @@ from refold.edits import Edit
 from refold.messages import Message, Text, Thinking
 from refold.rules.request import is_signed
 from refold.speakers import Segment, current_request, own_words, segment_messages, view_segments
+from refold.speakers.segments import split_place
 from refold.text.summary_wrapper import belongs_to_summary, without_summary
 
 
@@ -116,7 +117,7 @@ def _is_segment_shown(segment: Segment, message: Message, edit: Edit) -> bool:
     """Does *edit* show a person's words outside of a summary, or the medium that stands for
     them?"""
     shown = [part for inserted in edit.insert for part in without_summary(inserted).parts]
-    if not (words := own_words(segment).strip()):
+    if not (words := split_place(own_words(segment))[1].strip()):
         return all(part in shown for part in message.parts if not isinstance(part, Thinking | Text))
     return any(words in part.text for part in shown if isinstance(part, Text))
 

@@ -16,6 +16,7 @@ from refold.speakers.carriers import (
     INSIDE_PREFIXES,
     NEW_TASK,
     NOTE,
+    NOTES,
     ORDER,
     PERSON,
     REMINDER,
@@ -48,6 +49,8 @@ WRAPPED = 50
 """Characters from which on a line may have been broken because it was long."""
 LIFTED = "(This stood at the end of a tool's result.)"
 """Put before words that were at the end of a tool's result and now stand alone."""
+IN_RESULT = "[at the end of a tool's result] "
+"""Stands before such words without the client's wrapper: a tool can forge that."""
 NAME = 64
 """Characters of a tag's name, at most."""
 
@@ -118,18 +121,27 @@ def segments(message: Message) -> tuple[Segment, ...]:
 
 
 def steering_texts(result: ToolResult) -> list[str]:
-    """Find what a person says at the end of a tool's result, in the client's wrapper, in order."""
+    """Find what a person says at the end of a tool's result, in the client's wrapper, in order: in
+    a note of the client's that begins a line. Any other element is the tool's, whatever it says."""
     text = next((part.text for part in reversed(result.content) if isinstance(part, Text)), "")
     return [
         element
-        for _, element in reversed(list(trailing_elements(text)))
-        if is_steering(_element_body(element))
+        for start, element in reversed(list(trailing_elements(text)))
+        if element.startswith(NOTES)
+        and text[max(0, start - 1) : start] in ("", "\n")
+        and is_steering(_element_body(element))
     ]
 
 
 def own_words(segment: Segment) -> str:
-    """Return a person's segment without the client's wrapper."""
-    text = segment.text.removeprefix(LIFTED).strip()
+    """Return a person's segment without the client's wrapper; words that stood in a tool's result
+    behind a mark that says so."""
+    words = _without_wrapper(segment.text.removeprefix(LIFTED).strip())
+    is_lifted = segment.is_lifted or segment.text.startswith(LIFTED)
+    return IN_RESULT + words if is_lifted and words else words
+
+
+def _without_wrapper(text: str) -> str:
     if arguments := _ARGUMENTS.search(text):
         return arguments[1].strip()
     text = text.partition(REMINDER)[0].rstrip() if REMINDER in text else text
@@ -140,6 +152,11 @@ def own_words(segment: Segment) -> str:
     words, explained, _ = text.partition(STEERING_END)
     first, _, rest = words.partition("\n")
     return rest.strip() if explained and is_steering(first) else text
+
+
+def split_place(words: str) -> tuple[str, str]:
+    """Return what says that words stood in a tool's result, if they did, and the words."""
+    return (IN_RESULT if words.startswith(IN_RESULT) else "", words.removeprefix(IN_RESULT))
 
 
 def without_numbers(text: str) -> str:

@@ -3,6 +3,7 @@
 import pytest
 
 from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.speakers.segments import IN_RESULT
 from refold.text.failures import find_error_line
 from tests.support.summaries import collect
 
@@ -54,7 +55,7 @@ def test_f4_steering_in_system_messages_and_results_is_a_request() -> None:
     call, result = ran("1", "ls", f"a\n\n{late}")
     found = collect([user("Go."), call, result, Message("system", (Text(steer.format("a")),))])
     assert len(found.requests) == 3
-    assert {"Never rename a.", "Never rename b."} <= set(found.constraints)
+    assert list(found.constraints) == [f"{IN_RESULT}Never rename b.", "Never rename a."]
 
 
 def test_f4_comments_status_lines_headings_and_guesses_are_no_decisions() -> None:

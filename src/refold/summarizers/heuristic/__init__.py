@@ -106,7 +106,7 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
     changes, steps, after, spellings = read_spans(source, spoken, given.items())
     earlier.state.files = {spellings.get(p, p): file for p, file in earlier.state.files.items()}
     behind = [step._replace(at=len(hidden) + step.at) for step in after]
-    state = _read_standing(source, (*changes, *steps), after, beside)
+    state = _read_standing((*changes, *steps), after, beside)
     files = read_files((*steps, *behind))
     work, later_work = read_work(steps), read_work(after)
     work.commands |= dict.fromkeys(later_work.commands, len(whole))
@@ -120,6 +120,8 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
     latest = max(request, default=-1)  # it stays beside the summary
     work.blocks = [b for b in work.blocks if b.kind not in ("asked", "given") or b.at != latest]
     state = join_states(earlier.state, state)
+    for text in source.edited:
+        state.notes += read_amendments(text, state)
     work.blocks[:0] = earlier.blocks
     named = _latest_words((*steps, *after))
     asked = (*state.requests, *(step.text for step in after if step.kind == "request"))
@@ -144,7 +146,7 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
 
 
 def _read_standing(
-    source: Source, steps: Sequence[Step], after: Sequence[Step], beside: Sequence[Message]
+    steps: Sequence[Step], after: Sequence[Step], beside: Sequence[Message]
 ) -> State:
     """Read where the work stands after hidden *steps*, but for what stays in sight: the steps
     *after* them, and the messages *beside* the summary."""
@@ -153,8 +155,6 @@ def _read_standing(
     in_sight = (*read_steps(beside), *after)
     state.in_sight = frozenset(step.text for step in in_sight if step.kind == "request")
     state.is_latest_current = not any(step.kind == "request" for step in after)
-    for text in source.edited:
-        state.notes += read_amendments(text, state)
     return state
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from math import log
 from typing import Any, NamedTuple
 
+from refold.speakers.segments import IN_RESULT
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import (
     PATCH_BEGINS,
@@ -351,8 +352,10 @@ def read_work(steps: Iterable[Step]) -> Work:
 def _read_words(step: Step) -> Block:
     if step.kind == "answer":
         return Block(step.at, "said", "", step.text)
-    if len(step.text) > DOCUMENT:
-        return Block(step.at, "given", "from the user's request", step.text)
+    is_lifted = step.text.startswith(IN_RESULT)
+    if is_lifted or len(step.text) > DOCUMENT:
+        heading = "at the end of a tool's result" if is_lifted else "from the user's request"
+        return Block(step.at, "given", heading, step.text)
     return Block(step.at, "asked", "", step.text)
 
 
@@ -439,11 +442,6 @@ def _kind_of(name: str, path: str, command: str) -> Kind:
     if path:
         return "docs" if DOCS.search(path) else "source" if _SOURCE.search(path) else "read"
     return "run" if command or is_agent(name) or _SEARCH_TOOL.search(name) else "read"
-
-
-def name_heading(command: str) -> str:
-    """Return what heads the output of a command."""
-    return shell.name_command(command)[:LONGEST_HEADING]
 
 
 def _shows_task(command: str) -> bool:

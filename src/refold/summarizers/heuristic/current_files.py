@@ -22,7 +22,7 @@ from refold.summarizers.heuristic.calls import (
     iter_changes,
     iter_patch,
 )
-from refold.summarizers.heuristic.excerpts import Context, quote
+from refold.summarizers.heuristic.excerpts import Context, quote, write_heading
 from refold.summarizers.heuristic.identifiers import find_names
 from refold.summarizers.heuristic.lexicon import find_leads
 from refold.summarizers.heuristic.shell import ALL
@@ -434,7 +434,7 @@ def render_current(
     for rank, blocks in sorted(chosen.items()):
         path = hot[rank][0]
         mark = " (a command changed it since: may differ)" if files[path].is_stale else ""
-        parts.append(f"### {path}{mark}")
+        parts.append(write_heading(path) + mark)
         leads = _read_leads(files[path].lines) if DOCS.search(path) else {}
         parts += _render_blocks(files[path].lines, blocks, leads)
     return "\n".join(parts)

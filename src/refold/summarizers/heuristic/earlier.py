@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from refold.summarizers.heuristic.blocks import Block
 from refold.summarizers.heuristic.calls import Todo, join_todos
-from refold.summarizers.heuristic.excerpts import CONVERSATION, USER
+from refold.summarizers.heuristic.excerpts import ASKED, CONVERSATION, USER
 from refold.summarizers.heuristic.layout import (
     LONGEST_FOLDER,
     MARKS,
@@ -225,8 +225,8 @@ def _read_conversation(rows: Iterable[str]) -> Iterator[Block]:
         if not row.startswith("  "):
             label = head if rest and head != USER and len(head) <= LONGEST_LABEL else ""
         words = rest if label and head == label else row.strip()
-        kind = "asked" if words.startswith(f"{USER}: ") else "said"
-        yield Block(0, kind, label, words.removeprefix(f"{USER}: "))
+        kind = "asked" if words.startswith(ASKED) else "said"
+        yield Block(0, kind, label, words.removeprefix(ASKED))
 
 
 def join_states(old: State, new: State) -> State:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from functools import cache, partial
 from itertools import groupby
 from math import log
+from operator import add
 from typing import NamedTuple
 from unicodedata import east_asian_width, normalize
 
-from refold.summarizers.heuristic.blocks import Block, Kind, Line, Work, name_heading
+from refold.summarizers.heuristic.blocks import LONGEST_HEADING, Block, Kind, Line, Work
 from refold.summarizers.heuristic.identifiers import NUMBER, iter_identifiers
 from refold.summarizers.heuristic.lexicon import (
     LEAST_PROSE,
@@ -21,6 +22,7 @@ from refold.summarizers.heuristic.lexicon import (
     iter_statements,
     weigh_conclusion,
 )
+from refold.summarizers.heuristic.shell import name_command
 from refold.text.clip import clip_scanned, one_line, without_mark
 from refold.text.plain import terms
 from refold.tokens.count import estimate
@@ -62,10 +64,11 @@ HALF_WORD = 0.4
 """What two letters of a script without spaces count for."""
 CONVERSATION = "conversation"
 """The heading of what people and the model say to each other."""
-HEADINGS = ("## ", "### ")
-"""How sections of a summary begin, and what they quote from."""
 USER = "user"
+ASKED = f"{USER}: "
 """The mark of what a person says in it."""
+OWN = ("## ", "### ", ASKED)
+"""How sections of a summary begin, what they quote from, and what a person says."""
 SIMILAR = 4
 """So many names that differ in digits alone (`job-17`, `job-18`) halve what the next one counts."""
 BRIEF = 4
@@ -139,6 +142,8 @@ _ANNOUNCED = re.compile(
     re.IGNORECASE,
 )
 _LINE = re.compile(r"(?<=\n)[^\n]")
+_BREAK = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029](?!\Z)")
+"""What begins a line for somebody, behind which more stands."""
 _STOP = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
 _SPACED = re.compile(r"([，；：。！？、]) ")
 DIALOGUE: frozenset[Kind] = frozenset({"asked", "said"})
@@ -391,8 +396,16 @@ def _quote_question(text: str) -> str:
 
 
 def quote(line: str) -> str:
-    """Return a line so that it cannot pass for a heading of the summary."""
-    return f" {line}" if line.startswith(HEADINGS) else line
+    """Return a line so that it cannot pass for a heading, a person's words or several lines."""
+    line = _BREAK.sub(" ", line)
+    return f" {line}" if line.startswith(OWN) else line
+
+
+def write_heading(source: str) -> str:
+    """Return the heading of what is quoted of a file, command or tool: one line, and not the one of
+    what people say."""
+    heading = _BREAK.sub(" ", source)
+    return f'### "{heading}"' if heading.startswith(CONVERSATION) else f"### {heading}"
 
 
 def cut_middle(text: str, size: int, leads: Mapping[int, str]) -> str:
@@ -431,26 +444,30 @@ def _render_excerpts(chosen: Sequence[Excerpt], work: Work) -> str:
     headings = {work.blocks[excerpt.block].heading for excerpt in chosen}
     for excerpt in chosen:
         block = work.blocks[excerpt.block]
-        if block.kind == "command" and name_heading(excerpt.line.text) in headings:
+        command = name_command(excerpt.line.text) if block.kind == "command" else ""
+        if command and command[:LONGEST_HEADING] in headings:
             continue
         (talk if block.kind in DIALOGUE else groups).setdefault(block.heading, []).append(excerpt)
     rows = list[str]()
     for label, excerpts in talk.items():  # a label that has just been said is not said again
         before = rows[-1].rpartition("\n")[2] if rows else ""
         rows.append(_exchange("" if label in before else label, excerpts, work))
-    parts = ["\n".join((f"### {CONVERSATION}", *map(quote, rows)))] if rows else []
+    parts = ["\n".join((f"### {CONVERSATION}", *rows))] if rows else []
     parts += (_render_group(heading, excerpts, work) for heading, excerpts in groups.items())
     return "\n".join(parts)
 
 
 def _exchange(label: str, excerpts: Sequence[Excerpt], work: Work) -> str:
-    """Return what is quoted of one exchange; what a person says is marked."""
+    """Return what is quoted of one exchange; what a person says is marked, and nothing else."""
     texts = list[str]()
     for position, group in groupby(excerpts, key=lambda excerpt: excerpt.block):
         words = _SPACED.sub(r"\1", _join_clauses([excerpt.line for excerpt in group]))
-        texts.append(f"{USER}: {words}" if work.blocks[position].kind == "asked" else words)
+        if work.blocks[position].kind == "asked":
+            texts.append(ASKED + quote(words))
+        else:
+            texts.append(f'"{words}"' if words.startswith(ASKED) else quote(words))
     words = "\n  ".join(texts)
-    return words if label in texts[0] else f"{label}: {words}"
+    return words if label in texts[0] else f"{quote(label)}: {words}"
 
 
 def _join_clauses(lines: Sequence[Line]) -> str:
@@ -465,13 +482,9 @@ def _render_group(heading: str, excerpts: list[Excerpt], work: Work) -> str:
     is_stale = history is not None and any(
         history.changed_at > work.blocks[excerpt.block].at for excerpt in excerpts
     )
-    title = f"### {heading}" + (" (modified since)" if is_stale else "")
+    title = write_heading(heading) + (" (modified since)" if is_stale else "")
     if block.path:
         excerpts.sort(key=lambda excerpt: (excerpt.line.number, excerpt.block))
-    rows = (
-        f"{excerpt.line.number}: {excerpt.line.words}"
-        if excerpt.line.number
-        else quote(excerpt.line.words)
-        for excerpt in excerpts
-    )
+    numbers = (f"{number}: " if (number := excerpt.line.number) else "" for excerpt in excerpts)
+    rows = map(quote, map(add, numbers, (excerpt.line.words for excerpt in excerpts)))
     return "\n".join((title, *dict.fromkeys(rows)))

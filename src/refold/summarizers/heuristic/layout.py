@@ -318,7 +318,8 @@ def _root_of(paths: Sequence[str]) -> str:
         for separator in list(_SEPARATOR.finditer(path))[2:]:
             folder = path[: separator.end()]
             counts[folder] = counts.get(folder, 0) + 1
-    shared = [folder for folder, count in counts.items() if count > 1 and count >= 0.6 * len(paths)]
+    least = max(2, 0.6 * len(paths))
+    shared = (folder for folder, count in counts.items() if count >= least and folder.isprintable())
     return max(shared, key=len, default="")
 
 
@@ -388,7 +389,7 @@ def group_paths(paths: Sequence[str]) -> Iterator[str]:
     `parent/{a,b}/{x,y}`; those with odd characters as JSON strings."""
     plain = [path for path in paths if _PLAIN_PATH.fullmatch(path)]
     odd = (path for path in paths if not _PLAIN_PATH.fullmatch(path))
-    yield from (json.dumps(path, ensure_ascii=False) for path in odd)
+    yield from (json.dumps(path, ensure_ascii=not path.isprintable()) for path in odd)
     folders: dict[str, list[str]] = {}
     for path in plain:
         folder, name = split_path(path)
@@ -469,7 +470,7 @@ def _find_named(source: str, title: str, asked: str) -> int:
 
 def render_task(task: Task, room: int) -> str:
     """Write the text of the task in its own lines, as far as it fits."""
-    lines, title = list[str](), f"## Task, as in: {task.heading}"
+    lines, title = list[str](), f"## Task, as in: {quote(task.heading)}"
     room -= estimate(title)
     for line in task.lines:
         room -= estimate(line.words) + 1

@@ -11,11 +11,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from heapq import nlargest
 from itertools import dropwhile, islice, zip_longest
 from typing import NamedTuple
 from unicodedata import east_asian_width
 
-from refold.speakers.segments import read_typed
+from refold.speakers.segments import read_typed, split_place
 from refold.text.clip import (
     Row,
     RowKind,
@@ -435,7 +436,8 @@ def _begins_list(sentence: str) -> bool:
 def find_constraints(text: str) -> Iterator[str]:
     """Yield the sentences of a user's text that state a standing rule, with what introduces them:
     `Do NOT: touch the database`. What was pasted states none."""
-    for statement in iter_statements(read_typed(text), is_rule=True):
+    place, typed = split_place(text)
+    for statement in iter_statements(read_typed(typed), is_rule=True):
         own, words = statement.text, statement.words
         if (
             len(words.encode("utf-8", "replace")) >= MIN_SENTENCE
@@ -443,7 +445,7 @@ def find_constraints(text: str) -> Iterator[str]:
             and not statement.is_head
             and (statement.is_led or (not _QUESTION.match(own) and is_binding(own)))
         ):
-            yield one_line(words, MAX_SENTENCE)
+            yield one_line(place + words, MAX_SENTENCE)
 
 
 def is_binding(text: str) -> bool:
@@ -452,24 +454,23 @@ def is_binding(text: str) -> bool:
 
 
 def is_fragment(text: str) -> bool:
-    """Is this nothing but a client's command, or its beginning (`/the`)? Nobody asks anything by
-    it."""
+    """Is this nothing but a client's command, or its beginning (`/the`), which asks nothing?"""
     return bool(_FRAGMENT.fullmatch(text))
 
 
 def find_corrections(text: str) -> Iterator[str]:
-    """Yield the two sentences with which a user's text takes back what was asked before it, if it
-    does: what was asked must not stand without them."""
-    opening = list(islice(iter_sentences(read_typed(text)), 2))
+    """Yield the two sentences with which a user's text takes back what was asked, if it does."""
+    place, typed = split_place(text)
+    opening = list(islice(iter_sentences(read_typed(typed)), 2))
     if opening and CORRECTING.is_in(opening[0][: 2 * MAX_SENTENCE]):
-        yield from (one_line(s, MAX_SENTENCE) for s in opening if not s.endswith(("?", "？")))
+        own = (sentence for sentence in opening if not sentence.endswith(("?", "？")))
+        yield from (one_line(place + sentence, MAX_SENTENCE) for sentence in own)
 
 
 def _iter_prose(text: str) -> Iterator[Statement]:
     """Yield the sentences of a model's text but for code, comments and headings."""
     for statement in iter_statements(text):
-        is_prose = statement.kind in ("text", "item", "row")
-        if is_prose and not _COMMENT.match(statement.text):
+        if statement.kind in ("text", "item", "row") and not _COMMENT.match(statement.text):
             yield statement
 
 
@@ -517,8 +518,7 @@ def _is_offer(statement: Statement) -> bool:
 
 
 def find_notes(text: str) -> Iterator[str]:
-    """Yield the sentences of an assistant's text that tell something, rather than ask or announce
-    what comes next."""
+    """Yield the sentences of an assistant's text that tell something, neither ask nor announce."""
     for statement in _iter_prose(text):
         sentence = statement.words
         if sentence.endswith(("?", "？", ":", "：")) or _PLAN.match(sentence):
@@ -546,5 +546,5 @@ def strongest(weighed: Iterable[tuple[float, str]], most: int) -> tuple[str, ...
     best: dict[str, tuple[float, int]] = {}
     for at, (weight, sentence) in enumerate(weighed):
         best[sentence] = max(best.get(sentence, (weight, at)), (weight, at))
-    ranked = sorted(best.items(), key=lambda item: (-item[1][0], -item[1][1]))[:most]
-    return tuple(sentence for sentence, _ in sorted(ranked, key=lambda item: item[1][1]))
+    ranked = nlargest(most, best, key=best.__getitem__)
+    return tuple(sorted(ranked, key=lambda sentence: best[sentence][1]))

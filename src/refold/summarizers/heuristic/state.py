@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from heapq import nlargest
 from typing import NamedTuple
 
+from refold.speakers.segments import IN_RESULT
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.blocks import DOCUMENT
 from refold.summarizers.heuristic.calls import (
@@ -298,7 +299,8 @@ def _overturn(state: State, words: str, corrections: Sequence[str]) -> None:
 
 def _find_rejected(state: State, words: str) -> Iterator[tuple[str, str]]:
     """Yield decisions that hold what a person names as not to be used, each with what they say."""
-    for pattern, sentence in find_rejections(words) if len(words) <= DOCUMENT else ():
+    is_own = len(words) <= DOCUMENT and not words.startswith(IN_RESULT)
+    for pattern, sentence in find_rejections(words) if is_own else ():
         decisions = _take_compared(state, state.decisions)
         yield from ((text, sentence) for text in decisions if pattern.search(text))
 
