@@ -1,6 +1,7 @@
 """The model, which alone is not real: it knows what stands in its request and nothing else, and its window is small."""
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from threading import Lock
@@ -51,6 +52,8 @@ class Model:
     """How many were beside the conversation: titles, summaries."""
     tokens: int = 0
     """Of the requests that it answered."""
+    asked_at: float = field(default_factory=time.monotonic)
+    """When the newest request came, or when it began to wait for the first."""
 
     def __post_init__(self) -> None:
         self._count, self._lock = exact("o200k_base"), Lock()
@@ -58,6 +61,7 @@ class Model:
     def __call__(self, received: Received) -> Reply:
         """Answer one request."""
         with self._lock:
+            self.asked_at = time.monotonic()
             return self._answer(received)
 
     def _answer(self, received: Received) -> Reply:

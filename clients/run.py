@@ -24,6 +24,8 @@ SECONDS = 240
 """That a run may take."""
 LATE_AFTER = 9
 """Answers after which the person types something more."""
+QUIET = 60
+"""Seconds after which a client that asks the model nothing has stopped, and waits for the person."""
 REFOLD = (sys.executable, "-m", "refold")
 RUN = "refold run"
 WAYS = ("direct", "window told", "window not told", RUN)
@@ -82,7 +84,7 @@ def run(client: Client, way: str, install: Path) -> Outcome:
     """Run *client*, installed in *install*, in a directory of its own that is gone afterwards."""
     model = Model(client.make_script())
     with ExitStack() as stack:
-        root = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        root = Path(stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
         home, work, place = (root / name for name in ("home", "work", "gateway"))
         for directory in (home, work, place):
             directory.mkdir()
@@ -210,7 +212,7 @@ def _run_program(
             stderr=subprocess.STDOUT,
         )
         until = time.monotonic() + SECONDS
-        _type(process, command.typed, model, until)
+        type_texts(process, command.typed, model, until)
         try:
             status = process.wait(max(1.0, until - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -221,16 +223,16 @@ def _run_program(
         return status, out.read().decode("utf-8", "replace")
 
 
-def _type(
+def type_texts(
     process: subprocess.Popen[bytes], texts: tuple[str, ...], model: Model, until: float
 ) -> None:
-    """Write to a program's standard input: the next text when the model has given some more answers."""
+    """Write to a program's standard input: the next text when the model has given some more answers, or is asked no more."""
     assert process.stdin is not None
     for at, text in enumerate(texts):
         while (
             len(model.requests) < at * LATE_AFTER
             and process.poll() is None
-            and time.monotonic() < until
+            and time.monotonic() < min(until, model.asked_at + QUIET)
         ):
             time.sleep(0.02)
         try:

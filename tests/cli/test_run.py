@@ -463,6 +463,38 @@ def test_a_process_that_an_agent_left_running_is_ended_and_no_other(tmp_path: Pa
     end_process(hub, since)  # it is gone
 
 
+AGENT = """#!{python}
+import os, subprocess, sys, time
+from pathlib import Path
+folder = Path(os.environ["CLINE_HUB_DISCOVERY_PATH"]).parent
+if len(sys.argv) > 1:
+    until = time.monotonic() + 5
+    while time.monotonic() < until and folder.exists():
+        (folder / str(time.monotonic_ns())).touch()
+else:
+    subprocess.Popen([sys.executable, __file__, "linger"])
+    while len(list(folder.iterdir())) < 9:
+        time.sleep(0.01)
+    sys.exit(5)
+"""
+
+
+def test_an_agent_that_still_writes_when_it_has_ended_is_no_error(tmp_path: Path) -> None:
+    provider = {"settings": {"provider": "own", "baseUrl": OWN}}
+    write(
+        tmp_path / ".cline/data/settings/providers.json",
+        json.dumps({"providers": {"own": provider}}),
+    )
+    write(tmp_path / "bin/cline", AGENT.format(python=sys.executable))
+    (tmp_path / "bin/cline").chmod(0o755)
+    environment = {**environment_of(tmp_path), "TMPDIR": str(tmp_path)}
+    environment["PATH"] = os.pathsep.join([str(tmp_path / "bin"), environment["PATH"]])
+    done = subprocess.run(
+        [*REFOLD, "run", "cline"], env=environment, stderr=subprocess.PIPE, text=True, check=False
+    )
+    assert done.returncode == 5, done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "code", "line"),
     [

@@ -2,12 +2,14 @@
 
 import json
 import subprocess
+import time
 from dataclasses import replace
 
 import pytest
 from clients import aider, claude_code, task
 from clients.model import WINDOW, Asked, Model, refuse
 from clients.reader import Reader
+from clients.run import QUIET, type_texts
 from clients.speech import count_mistaken, count_unsaid
 
 from refold.gateway.pipeline.upstream_errors import is_context_error, read_figures
@@ -167,3 +169,12 @@ def test_requests_whose_speakers_are_mistaken_are_counted() -> None:
     assert count_mistaken([good], client) == 0
     assert count_mistaken([good, received(("user", "Do something else."))], client) == 1
     assert count_mistaken([received(("user", task.PROMPT), ("user", summary))], client) == 1
+
+
+def test_the_person_does_not_wait_for_a_client_that_has_stopped():
+    quiet = model()
+    quiet.asked_at -= QUIET
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as cat:
+        type_texts(cat, ("Begin.", " And one more."), quiet, time.monotonic() + 20)
+        assert time.monotonic() < quiet.asked_at + QUIET + 15
+        assert cat.stdout.read() == b"Begin. And one more."

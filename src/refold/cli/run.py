@@ -274,7 +274,8 @@ def run(command: str, arguments: tuple[str, ...], **options: Any) -> int:
     client = Client(
         Path(name).name, program, arguments, agent.prepare if agent else prepare_by_variables
     )
-    with tempfile.TemporaryDirectory(prefix="refold-run-") as folder:
+    # what an agent leaves running may still write there
+    with tempfile.TemporaryDirectory(prefix="refold-run-", ignore_cleanup_errors=True) as folder:
         return _run(client, chosen, Path(folder))
 
 
