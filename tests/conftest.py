@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, Phase, settings
 from tests.support.components import is_failure, summarize_skips
 from tests.support.real_postgresql import PostgreSQLServer, start_server
 
-settings.register_profile("dev", max_examples=15, deadline=None)
-settings.register_profile("ci", max_examples=15, deadline=None, derandomize=True, print_blob=True)
+settings.register_profile("dev", max_examples=10, deadline=None)
+settings.register_profile("ci", max_examples=10, deadline=None, derandomize=True, print_blob=True)
 settings.register_profile(
     "nightly", max_examples=2_000, deadline=None, suppress_health_check=list(HealthCheck)
 )
@@ -37,8 +37,8 @@ def pytest_sessionstart() -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One worker more than there are cores: many tests wait for a process, a browser or a database."""
-    return (os.cpu_count() or 1) + 1
+    """Two workers more than there are cores: many tests wait for a process, a browser or a database."""
+    return (os.cpu_count() or 1) + 2
 
 
 @pytest.hookimpl(wrapper=True)

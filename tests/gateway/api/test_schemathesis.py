@@ -11,7 +11,7 @@ import pytest
 
 from refold.gateway.api import OPERATIONS
 from tests.support.api_gateway import TOKEN, chat_request, serve_api
-from tests.support.examples import examples_at_night
+from tests.support.examples import NIGHTLY, examples_at_night
 
 CONFIG = """
 [checks.positive_data_acceptance]
@@ -55,6 +55,9 @@ def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
             f"Authorization: Bearer {TOKEN}",
             "--max-examples",
             str(examples_at_night(2, 50)),
+            "--request-timeout",
+            "120",  # whatever else the machine does
+            *([] if NIGHTLY else ["--phases", "examples,fuzzing"]),
             "--seed",
             "1",
             "--no-color",
@@ -73,4 +76,4 @@ def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
     tested = re.search(r"Tested: (\d+)", done.stdout)
     assert tested and int(tested[1]) == len(OPERATIONS), done.stdout
     made = re.search(r"(\d+) generated", done.stdout)
-    assert made and int(made[1]) > 200, done.stdout
+    assert made and int(made[1]) > examples_at_night(80, 2_000), done.stdout

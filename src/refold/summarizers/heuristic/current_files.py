@@ -33,8 +33,8 @@ from refold.text.plain import folders_of, split_path
 from refold.tokens.count import estimate
 
 MOST_FILES = 10
-MOST_STEPS = 8_000_000
-"""Lines that edits of one file go through, or hundreds of characters if these are more: 2,000 edits
+MOST_STEPS = 1_000_000
+"""Lines that edits of one file go through, or hundreds of characters if these are more: 500 edits
 of 2,000 long lines. After that it has to be read."""
 LARGEST = 2_000_000
 """Characters of a file that edits are applied to."""

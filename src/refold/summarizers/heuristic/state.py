@@ -53,7 +53,7 @@ LONGEST_OUTCOME = 100
 LONGEST_FAILURE = 10
 """Changes and commands that worked, after which the work has gone on without mending the last
 failure."""
-MOST_COMPARED = 1_000_000
+MOST_COMPARED = 100_000
 """Files that paths in git's commands are compared with, decisions with what a person rejects,
 checks with later ones. After that none of these does anything that counts."""
 MOST_QUESTIONS = 3
