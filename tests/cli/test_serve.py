@@ -60,6 +60,9 @@ def test_session_files_are_listed_where_nobody_else_is_served(tmp_path, monkeypa
         return run.json["files"]
 
     assert lists_files() and lists_files("--host", "::1")
+    for host in ("::1", "[::1]"):
+        shown = refold("serve", "--config", str(config), "--check", "--host", host)
+        assert shown.json["listens"] == "[::1]:8484" and "http://[::1]:8484 ->" in shown.err
     assert not lists_files("--host", "0.0.0.0")
     assert not lists_files("--allow-host", "team.example")
     assert not lists_files(text='tenant = "header:x-user"')

@@ -495,6 +495,7 @@ def test_a_request_in_bytes_with_a_system_message_among_its_entries_is_known_aga
         ({"budget": 100}, "the budget must be a refold.Budget"),
         ({"store": "refold.db"}, "the store must be one"),
         ({"model": 5}, "the model must be a name, such as 'claude-opus-5-5', not 5"),
+        ({"format": "claude"}, "no format is called 'claude'; there are openai_chat, anthropic"),
     ],
 )
 def test_settings_of_another_type_are_reported_at_once(settings, said):
@@ -522,6 +523,15 @@ def test_only_a_preview_is_accepted_and_only_numbers_are_budgets():
     for act in (compact.preview, compact.compact_now):
         with pytest.raises(ValueError, match="to must be a whole number of at least 0, not '4k'"):
             act([{"role": "user", "content": "hi"}], to="4k")
+    with pytest.raises(ValueError, match="pending must be a whole number of at least 0, not -5"):
+        compact([{"role": "user", "content": "hi"}], pending=-5)
+
+
+def test_a_compactor_is_shown_as_it_is_written():
+    strategy = Summarize(keep=2)
+    assert repr(refold.Compactor([strategy], refold.Budget(10, 10))).startswith(
+        f"Compactor([{strategy}], Budget(trigger="
+    )
 
 
 def test_a_repeated_result_whose_first_copy_is_hidden_does_not_take_the_request_over_its_goal() -> (

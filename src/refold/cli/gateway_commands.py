@@ -141,8 +141,9 @@ def serve(path: str | None, check: bool, **options: Any) -> int:
         terminal.warn(f"{_base(config)}{upstream.prefix} -> {upstream.url} ({upstream.name})")
     if check:
         names = [upstream.name for upstream in config.upstreams]
-        listens = f"{config.host}:{config.port}"
-        terminal.print_json({"listens": listens, "upstreams": names, "files": config.files})
+        terminal.print_json(
+            {"listens": _address(config), "upstreams": names, "files": config.files}
+        )
         return 0
     with _folder_of(config.store):
         serve_gateway(config)
@@ -164,10 +165,15 @@ def _folder_of(store: str) -> Iterator[None]:
             folder.rmdir()
 
 
+def _address(config: "Config") -> str:
+    """Return the host and port that the gateway listens at."""
+    host = config.host.strip("[]")
+    return f"[{host}]:{config.port}" if ":" in host else f"{host}:{config.port}"
+
+
 def _base(config: "Config") -> str:
     """Return the address that the gateway answers at."""
-    host = f"[{config.host}]" if ":" in config.host.strip("[]") else config.host
-    return f"http://{host}:{config.port}"
+    return f"http://{_address(config)}"
 
 
 CLIENTS = (

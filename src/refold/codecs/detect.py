@@ -44,8 +44,11 @@ def open_payload(
 
 
 def fields_of(format: str | Codec | None) -> tuple[str, ...]:
-    """Return the fields that may hold a conversation, that of a codec of your own first."""
-    return FIELDS if format is None or isinstance(format, str) else (format.FIELD, *FIELDS)
+    """Return the fields that may hold a conversation, that of a codec of your own first. Raises
+    `FormatError` for a name that is no format's."""
+    if isinstance(format, str):
+        format = _by_name(format)
+    return FIELDS if format is None else (format.FIELD, *FIELDS)
 
 
 def recognize(payload: Payload, format: str | Codec | None = None) -> Payload:

@@ -47,7 +47,7 @@ class Compactor:
     *after* and *on_event* watch (`refold.compactor.hooks`). *memory* keeps what is worth knowing
     before messages are hidden (`refold.memory.MemoryFlush`). *clock* tells seconds since 1970.
     Calls may come from several threads. Raises ValueError for a strategy, budget or store that is
-    none, TypeError for an *ask* that is no function.
+    none, FormatError for a *format* that is none, TypeError for an *ask* that is no function.
     """
 
     def __init__(  # noqa: PLR0913 - the front door: everything optional is by keyword
@@ -90,6 +90,9 @@ class Compactor:
             has_default_budget=budget is None,
         )
         self._cache = ConversationCache(format)
+
+    def __repr__(self) -> str:
+        return f"Compactor({list(self.settings.strategies)}, {self.settings.budget})"
 
     def with_settings(self, **changes: Any) -> "Compactor":
         """Return a compactor with these of its `settings` in place of its own. It shares reports,

@@ -28,6 +28,7 @@ from refold.core.profile import Profile
 from refold.core.strategy import Strategy
 from refold.core.view import View
 from refold.edits import Edit
+from refold.errors import require_int
 from refold.messages import user
 from refold.models.driver import Effect
 from refold.stores.store import Store, replacement_count
@@ -151,9 +152,12 @@ def make_local_edits(view: View, strategies: Iterable[Strategy], since: int = 0)
 
 def count_pending(settings: Settings, pending: Any, codec: Codec) -> int:
     """Estimate the tokens of what is about to be added: a number, a text of the user, or entries in
-    the wire form of *codec*. Raises `FormatError`."""
-    if pending is None or isinstance(pending, int):
-        return pending or 0
+    the wire form of *codec*. Raises `FormatError`, ValueError for a number below 0."""
+    if pending is None:
+        return 0
+    if isinstance(pending, int):
+        require_int(0, pending=pending)
+        return pending
     if isinstance(pending, str):
         return settings.count(user(pending))
     entries = open_payload(pending if isinstance(pending, list) else [pending], codec)
