@@ -40,7 +40,6 @@ from refold.summarizers.heuristic.excerpts import (
     Context,
     Selection,
     find_excerpts,
-    find_rejections,
 )
 from refold.summarizers.heuristic.lexicon import (
     BINDING,
@@ -97,9 +96,6 @@ MADE: dict[tuple[str, str], Callable[[], list[re.Pattern[Any]]]] = {
     ],
     ("refold.summarizers.heuristic.lexicon", "_spaced"): lambda: [cues._spaced for cues in CUES],
     ("refold.summarizers.heuristic.lexicon", "_dense"): lambda: [cues._dense for cues in CUES],
-    ("refold.summarizers.heuristic.excerpts", "find_rejections"): lambda: [
-        pattern for pattern, _ in find_rejections("Use pg instead of Redis and instead of `a.b`.")
-    ],
     ("refold.summarizers.heuristic.identifiers", "_compile"): list,  # its callers are looked at
 }
 """Patterns that are made of what a function is given: of the module and the function, some such patterns."""
@@ -615,14 +611,6 @@ def test_a_long_line_that_is_edited_without_end_has_to_be_read_again() -> None:
 
     assert read_files(work(200))["a.py"].lines[0][1].startswith("[0][1]")
     assert not read_files(work(1_000))["a.py"].lines
-
-
-def test_the_files_of_a_patch_are_read_once() -> None:
-    """However often a command names the program that applies it."""
-    command = "patch;" * 20 + "\n+++ b/a.py\n+++ b/c.py"
-    assert effect_of_command(command).files == (("a.py", "modified"), ("c.py", "modified"))
-    text = lambda size: "patch;" * (size // 12) + "\n+++ a" * (size // 12)  # noqa: E731 - a shape
-    assert grows(effect_of_command, text, (1_000, 4_000, 16_000)) <= WORST
 
 
 @pytest.mark.parametrize(

@@ -178,13 +178,3 @@ def test_a_commit_that_needs_no_files_has_those_that_were_staged(options):
     assert not committed(edit("a.py"), bash(f"git commit {options}"))
     assert committed(edit("a.py"), bash(f"git add -A && git commit {options}")) == {"a.py"}
     assert committed(edit("a.py"), bash(f"git commit -a {options}")) == {"a.py"}
-
-
-@pytest.mark.parametrize("change", ["echo 1 > b.py", "sed -i s/1/2/ b.py", "rm b.py"])
-def test_what_a_command_changes_behind_its_commit_is_in_none(change):
-    files = edit("a.py", "b.py")
-    assert committed(files, bash(f"git commit -am x && {change}")) == {"a.py"}
-    assert committed(edit("a.py"), commit(f"git add -A && git commit -m x; {change}", 1)) == {
-        "a.py"
-    }
-    assert committed(files, bash(f"{change} && git commit -am x")) == {"a.py", "b.py"}

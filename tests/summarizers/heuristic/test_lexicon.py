@@ -306,11 +306,6 @@ OPEN_QUESTIONS = """\
 I recommend `pool_a` because it is faster.
 `pool_a` を推奨します、because it is faster。
 `pool_a` 를 추천합니다, because it is faster.
-Recomiendo `pool_a` because it is faster.
-Ich empfehle `pool_a`, because it is faster.
-Je recommande `pool_a` because it is faster.
-Рекомендую `pool_a` because it is faster.
-Recomendo `pool_a` because it is faster.
 Let me know if the fix is right for `pool_a`.
 等你确认后，`pool_a` 的问题就解决了。
 A) Use `pool_a` because it is faster.
@@ -362,16 +357,7 @@ def test_what_stands_under_the_words_that_settle_it_is_agreed():
 
 @pytest.mark.parametrize(
     "text",
-    """\
-`store.py` 里有一个错误。
-`store.py` is broken.
-`store.py` にバグがある。
-`store.py` 가 잘못되었다.
-`store.py` tiene un error.
-`store.py` ist falsch.
-`store.py` est incorrect.
-`store.py` работает неверно.
-`store.py` tem um erro.""".splitlines(),
+    ["`store.py` 里有一个错误。", "`store.py` is broken."],
 )
 def test_what_is_wrong_is_known_by_its_words(text):
     assert FAULTING.is_in(text)

@@ -102,46 +102,15 @@ def test_a_commit_and_a_check_that_a_shell_makes_are_noted():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("command", "effects"), [
-    ("rm a.py || git reset --hard", [("a.py", "deleted"), ("*", "changed")]),
-    ("make || echo x > b.py | tee c.py; rm d.py", [("b.py", "changed"), ("c.py", "changed"), ("d.py", "deleted")]),
-    ("grep -q x a.py || echo x >> a.py", [("a.py", "modified")]),
-    ("[ -f .env ] || cp a.env .env; cat x.py || cat y.py", [("a.env", "read"), (".env", "created"), ("x.py", "read"), ("y.py", "read")]),
-])  # fmt: skip
-def test_what_stands_behind_or_may_not_have_run(command, effects):
-    assert list(shell.file_effects(command)) == effects
-
-
-NAMES = "a.py src/b.py src/ui/v.ts c.md"
-
-
-@pytest.mark.parametrize(("command", "gone"), [
-    ("rm -f *.py", {"a.py"}), ("rm src/*.py {a,c}.*", {"src/b.py", "a.py", "c.md"}), ("rm {a.py,c.md}", {"a.py", "c.md"}),
-    ("find . -name '*.ts' -delete", {"src/ui/v.ts"}), ("find src -type f -name '*.py' -exec rm {} +", {"src/b.py"}),
-    ("Remove-Item -Path src\\b.py -Force -ErrorAction SilentlyContinue", {"src/b.py"}), ("del *.md", {"c.md"}),
-    ("rm -f *.log; find . -name '*.pyc' -delete", set()), ("ls *.py; find . -name '*.py'", set()),
-])  # fmt: skip
-def test_files_that_a_pattern_removes_are_gone(command, gone):
-    said = [*bash(f"touch {NAMES}"), *bash("cat c.md", "x"), *bash(command)]
-    states = states_of(collect(said))
-    assert {name for name, state in states.items() if state == "deleted"} == gone
-    assert set(states) == {*NAMES.split()}
-    files = read_files(read_steps(said))
-    assert ("c.md" not in files) == ("c.md" in gone)
-    assert "c.md" in gone or not files["c.md"].is_stale
-
-
-def test_a_file_of_an_absolute_path_may_be_among_those_that_a_pattern_removes():
-    call = ToolCall("c1", "Read", json.dumps({"file_path": "/repo/web/a.py"}))
-    read = [Message("assistant", (call,)), Message("tool", (ToolResult("c1", (Text("1\tx"),)),))]
-    files = read_files(read_steps([*read, *bash("rm *.py")]))
-    assert files["/repo/web/a.py"].is_stale
-    windows = "Remove-Item -LiteralPath 'C:\\work\\a.py' -Recurse"
-    assert list(shell.file_effects(windows)) == [("C:\\work\\a.py", "deleted")]
+def test_programs_of_windows_delete_files() -> None:
+    command = "Remove-Item -Path src\\b.py -Force -ErrorAction SilentlyContinue"
+    assert list(shell.file_effects(command)) == [("src/b.py", "deleted")]
+    command = "Remove-Item -LiteralPath 'C:\\work\\a.py' -Recurse"
+    assert list(shell.file_effects(command)) == [("C:\\work\\a.py", "deleted")]
 
 
 @pytest.mark.parametrize("command", [
-    "git ls-files -o | xargs rm -f", "find . -newer a -delete", "git clean -fdq", "git apply fix.patch", "patch -p1 < fix.patch",
+    "git clean -fdq", "git apply fix.patch", "find . -name '*.md' -exec sed -i s/a/b/ {} +", "ls | xargs sed -i s/a/b/",
 ])  # fmt: skip
 def test_what_may_change_any_file_makes_what_is_known_of_them_stale(command):
     said = [*bash("sed -i s/a/b/ c.md && git checkout c.md"), *bash("cat c.md", "x")]
@@ -149,5 +118,7 @@ def test_what_may_change_any_file_makes_what_is_known_of_them_stale(command):
     said += bash(command)
     assert states_of(collect(said)) == {}
     assert read_files(read_steps(said))["c.md"].is_stale
-    for harmless in ("git clean -nd", "git apply --check fix.patch", "ls | xargs docker rm"):
+    for harmless in ("black --version", "ffmpeg -i a.ogg b.wav"):
         assert list(shell.file_effects(harmless)) == []
+    one = "sed -i '' s/a/b/ c.md"  # as on a Mac
+    assert list(shell.file_effects(one)) == [("c.md", "modified")]

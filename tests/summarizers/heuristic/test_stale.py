@@ -106,15 +106,6 @@ def test_the_files_of_a_deleted_folder_are_deleted_with_it():
     }
 
 
-def test_a_patch_modifies_the_files_that_it_names():
-    diff = "--- a/src/x.py\n+++ b/src/x.py\n@@ -1 +1 @@\n-old_name = 1\n+new_name = 2"
-    for command in (
-        f"patch -p1 <<'EOF'\n{diff}\nEOF",
-        f"cat > f.patch <<EOF\n{diff}\nEOF\ngit apply f.patch",
-    ):
-        assert collect(call("bash", command=command)).files["src/x.py"].state == "modified"
-
-
 def test_what_a_command_writes_into_a_file_is_the_files_text():
     write = "cat > run.py <<'EOF'\nprint(first_limit, 1)\nEOF\npython run.py"
     again = "cat > run.py <<'EOF'\nprint(second_limit, 2)\nEOF"

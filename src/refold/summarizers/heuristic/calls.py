@@ -14,7 +14,6 @@ from refold.summarizers.heuristic.shell_words import (
     MAX_COMMAND,
     MAX_WORDS,
     SESSION,
-    Names,
     Place,
     find_place,
     is_path,
@@ -56,11 +55,6 @@ _IGNORED = re.compile(
     r"|\.env(?:\.local)?|\.DS_Store|[^/\\]*\.(?:log|pyc))(?:[/\\]|$)"
 )
 """Files that repositories hardly ever have."""
-_REFUSED = re.compile(
-    r"^(?:fatal: |error: (?:pathspec|Your local)|No local changes|.{0,99}(?:not permitted|denied)$)",
-    re.MULTILINE,
-)
-"""What is said if git leaves files as they are."""
 _COUNTED = re.compile(r"^ (\d{1,6}) files? changed\b", re.MULTILINE)
 _NAMED = re.compile(r"^ (?:create|delete) mode \d{6} (\S.{0,400})$", re.MULTILINE)
 _MOVED = re.compile(r"^ (?:rename|copy) ", re.MULTILINE)
@@ -152,10 +146,10 @@ class CallEffect(NamedTuple):
         """Does it write or change a plan, or show one?"""
         return self.todos is not None or self.changed_todos is not None
 
-    def rename(self, names: Names) -> "CallEffect":
-        """Return it with one name for each file."""
-        place = self.place._replace(spellings=names.spellings)
-        return self._replace(files=tuple(names.name(self.files)), place=place)
+    def rename(self, spellings: Mapping[str, str]) -> "CallEffect":
+        """Return it with one name for each file that is also called otherwise."""
+        files = ((spellings.get(path.rstrip("/"), path), state) for path, state in self.files)
+        return self._replace(files=tuple(files), place=self.place._replace(spellings=spellings))
 
 
 def effect_of_call(call: ToolCall, folder: str = "") -> CallEffect:
@@ -452,11 +446,6 @@ def is_look(effect: CallEffect) -> bool:
 def is_vendored(path: str) -> bool:
     """Is this a file, or a command on one, that somebody else wrote or a program made?"""
     return bool(_VENDORED.search(path))
-
-
-def has_refused(text: str) -> bool:
-    """Does git say that it left files as they are?"""
-    return bool(_REFUSED.search(text))
 
 
 def find_committed(staged: Mapping[str, bool], text: str) -> Iterator[str]:

@@ -16,7 +16,6 @@ from refold.summarizers.heuristic.calls import (
     PATCH_BEGINS,
     RANGE,
     Hunk,
-    has_refused,
     is_agent,
     is_vendored,
     iter_changes,
@@ -190,8 +189,6 @@ def _apply(files: dict[str, CurrentFile], step: Step, marks: Marks) -> None:
     is_one, done = len(step.effect.files) == 1, set[str]()
     for path, state in step.effect.files:
         if state not in {"read", *shell.CHANGES}:
-            if has_refused(step.text):
-                continue
             if path not in files:
                 marks[split_path(path.rstrip("/"))[1], state] = step.at
             elif state == "restored":

@@ -21,7 +21,7 @@ from refold.summarizers.heuristic.layout import (
 )
 from refold.summarizers.heuristic.lexicon import find_constraints
 from refold.summarizers.heuristic.shell import state_after
-from refold.summarizers.heuristic.state import Action, FileState, State, write_decision
+from refold.summarizers.heuristic.state import Action, FileState, State
 from refold.text.plain import is_absolute
 from refold.text.summary_wrapper import split_record
 
@@ -263,7 +263,6 @@ def join_states(old: State, new: State) -> State:
         failed=new.failed or ("" if new.checks else old.failed),
         next_step=new.next_step or ("" if new.requests else old.next_step),
         decisions={**old.decisions, **new.decisions},
-        overturned={**old.overturned, **new.overturned},
         notes=[*old.notes, *new.notes],
     )
 
@@ -280,7 +279,6 @@ def read_amendments(text: str, state: State) -> list[str]:
     words, record = split_record(text) or ("", text)
     requests = {state.media.get(words, "") + words for words in state.requests}
     own = {*requests, *state.constraints, *state.ended, *state.decisions, *state.notes}
-    own |= {write_decision(state, decision) for decision in state.overturned}
     amendments = [words]
     for section in _split_sections(record):
         if section.title == "Excerpts" or section.title in LISTS:

@@ -3,7 +3,7 @@
 import heapq
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import groupby
@@ -89,12 +89,6 @@ most, thousands of lines with names of one shape (`job-17`, `job-18`) one for ea
 chosen."""
 NEARLY = 0.5
 """From then on the share of what a line promised at which it is chosen."""
-_REJECTED = re.compile(
-    r"\b(?i:instead of|rather than) (?:[`\"']([^`\"'\n]{2,40})[`\"']|(\w*[A-Z\d_](?:[\w./+#-]*\w)?))"
-    r"|[不别別]用 ?(\w[^，。；！？,;!?]{0,19}?) ?了|而不是 ?([A-Za-z][\w.+#-]*)"
-)
-"""What a person names as not to be used: words of a language name everything in some context, so a
-name has a capital, a digit or quotes where a language has such."""
 REPLY = 40
 """Columns of a reply that may not say by itself what it is about."""
 AGREEMENT = 20
@@ -349,15 +343,6 @@ def find_announced(text: str) -> str:
     """Return what a model announced last, beside a call; empty if it announced nothing."""
     announced = [sentence for sentence in iter_sentences(text) if _ANNOUNCED.match(sentence)]
     return one_line(announced[-1], 200) if announced else ""
-
-
-def find_rejections(words: str) -> Iterator[tuple[re.Pattern[str], str]]:
-    """Yield patterns of what a person's words name as not to be used, each with the sentence."""
-    for sentence in iter_sentences(words) if _REJECTED.search(words) else ():
-        matches = () if sentence.endswith(("?", "？")) else _REJECTED.finditer(sentence)
-        if names := [match[match.lastindex or 0] for match in matches]:
-            any_name = rf"(?<![a-zA-Z0-9])(?:{'|'.join(map(re.escape, names))})(?![a-zA-Z0-9])"
-            yield re.compile(any_name, re.IGNORECASE), sentence
 
 
 def find_question(text: str, reply: str) -> str:

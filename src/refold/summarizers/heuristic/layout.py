@@ -16,7 +16,7 @@ from refold.summarizers.heuristic.current_files import CurrentFile
 from refold.summarizers.heuristic.excerpts import ANSWERS, cut_middle, quote
 from refold.summarizers.heuristic.identifiers import iter_identifiers
 from refold.summarizers.heuristic.lexicon import find_constraints, find_corrections, find_leads
-from refold.summarizers.heuristic.state import FileState, State, write_decision
+from refold.summarizers.heuristic.state import FileState, State
 from refold.text.clip import one_line, without_mark
 from refold.text.failures import has_failed
 from refold.text.plain import is_absolute, split_path
@@ -375,12 +375,11 @@ def _decisions(state: State, room: int) -> Iterator[str]:
     )
     chosen, vague = list[tuple[int, str]](), 0
     for at, (decision, weight) in reversed(ranked):
-        sentence = write_decision(state, decision)
-        price, is_vague = estimate(sentence) + 3, weight < 1
+        price, is_vague = estimate(decision) + 3, weight < 1
         if price <= room and not (is_vague and vague == MOST_VAGUE):
             vague += is_vague
             room -= price
-            chosen.append((at, list_item(sentence)))
+            chosen.append((at, list_item(decision)))
     return (line for _, line in sorted(chosen))
 
 

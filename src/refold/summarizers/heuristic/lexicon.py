@@ -53,7 +53,8 @@ class Wording(NamedTuple):
     settles: Sequence[str] = ()
     """Head what was agreed or decided."""
     faults: Sequence[str] = ()
-    """Say what is wrong, or how something is before it is mended."""
+    """Say what is wrong, or how something is before it is mended; in the languages in which a
+    conclusion is known by its words."""
 
 
 CHINESE = Wording(
@@ -101,7 +102,7 @@ JAPANESE = Wording(
     corrects=("^(?:いや|違い|ちがい|やっぱり|やはり|待って|すみません、やっぱり)", "ではなく|じゃなく"),
     negates=("[かがさたなばまらわえけげせてねべめれしじきぎちびみりい]な[いく]", "ません", "せず", "[わかがさたなばまらえけげせてねべめれ]ずに", "なし", "以外", "禁"),
     offers=("おすすめ", "お勧め", "推奨", "提案", "いかがで", "どちら", "ご確認", "(?:知らせて|教えて)(?:ください|下さい)", "しましょうか"), options=("選択肢", "候補", "メリット"),
-    settles=("(?<![未])(?:決定|合意|結論|確定)(?!し?ていない|待ち)",), faults=("バグ", "誤[りっ]", "間違", "不足", "漏れ", "失敗", "問題", "原因", "現在"),
+    settles=("(?<![未])(?:決定|合意|結論|確定)(?!し?ていない|待ち)",),
 )  # fmt: skip
 KOREAN = Wording(
     "ko",
@@ -113,7 +114,7 @@ KOREAN = Wording(
     corrects=("^(?:아,? ?)?(?:아니[다요,. ]|아뇨|잠깐)", "말고"),
     negates=("[가-힣]지 ?(?:않|못|마|말)", "안 ", "못 ", "없", "아니", "말고", "금지", "제외"),
     offers=("추천", "권장", "제안", "하시겠", "원하시", "알려 ?주세요", "확인해 ?주세요", "할까요"), options=("선택지", "대안", "장단점"),
-    settles=("결정(?! ?필요)", "합의", "결론", "확정"), faults=("버그", "잘못", "누락", "실패", "문제", "원인", "현재"),
+    settles=("결정(?! ?필요)", "합의", "결론", "확정"),
 )  # fmt: skip
 SPANISH = Wording(
     "es",
@@ -125,8 +126,7 @@ SPANISH = Wording(
     prefers=("prefiero", "preferimos", "me (?:gusta|encanta|gustaría)", "odio", "soy alérgic[oa]"),
     corrects=("^no(?=,)", "^(?:espera|mejor|olvida)", "en (?:vez|lugar) de eso"),
     negates=("no", "nunca", "jamás", "ni", "sin", "salvo", "excepto", "contra", "ning[uú]n[ao]?", "nada", "nadie"),
-    offers=(r"recomiend\w*", r"recomendaci\w*", r"sugier\w*", "sugerencias?", "propongo", "quieres", "prefieres", "deber[ií]amos", "dime", "avísame"), options=("opci[oó]n(?:es)?", "alternativas?"),
-    settles=("decisión", "decisiones", "decidido", "acordado", "acuerdos?", "conclusión", "conclusiones"), faults=("error(?:es)?", "fall[ao]s?", "falta(?:n)?", r"incorrect\w*", "rot[oa]", "problema", "causa", "actualmente"),
+    settles=("decisión", "decisiones", "decidido", "acordado", "acuerdos?", "conclusión", "conclusiones"),
 )  # fmt: skip
 GERMAN = Wording(
     "de",
@@ -138,8 +138,7 @@ GERMAN = Wording(
     prefers=("bevorzuge", "(?:ich|wir) (?:mag|mögen|hasse|liebe|möchte lieber|würde lieber|nutze lieber|verwende lieber)", "ziehe (?:\\S+ ){1,6}?vor", "allergisch gegen", "am liebsten"),
     corrects=("^(?:nein|halt|moment|stopp)(?=[,. !])", "^(?:doch )?lieber", "stattdessen", "vergiss"),
     negates=("nicht", "nichts", "nie", "niemals", "niemand", "kein(?:e[mnrs]?)?", "ohne", "außer", "weder", "gegen"),
-    offers=(r"empfehl\w*", "empfohlen", r"vorschl[aä]g\w*", "schlage", "soll(?:en wir|te ich| ich)", "möchtest", "möchten Sie", "sag mir", "sagen Sie mir"), options=("optionen", "option", "alternativen?", "varianten?"),
-    settles=("entscheidung(?:en)?", "entschieden", "vereinbart", "beschlossen", "festgelegt", "fazit"), faults=(r"fehler\w*", r"falsch\w*", "fehlt", "fehlen", "kaputt", "defekt", "problem", "ursache", "derzeit", "aktuell"),
+    settles=("entscheidung(?:en)?", "entschieden", "vereinbart", "beschlossen", "festgelegt", "fazit"),
 )  # fmt: skip
 FRENCH = Wording(
     "fr",
@@ -151,8 +150,7 @@ FRENCH = Wording(
     prefers=("(?:je|nous) (?:préfère|préférons|préférerais|aime|adore|déteste|n['’]aime pas)", "j['’](?:aime|adore)", "allergique"),
     corrects=("^non(?=[ ,])", "^(?:attends|attendez|finalement|oublie|oubliez)", "à la place", "plutôt"),
     negates=("ne", r"n['’]\w+", "non", "pas", "jamais", "rien", "personne", "aucune?", "ni", "sans", "sauf", "contre"),
-    offers=(r"recommand\w*", r"suggér\w*", "suggestions?", "propose", "voulez-vous", "veux-tu", "devrions-nous", "dites-moi", "dis-moi"), options=("options?", "alternatives?", "variantes?"),
-    settles=("décisions?", "décidé", "convenu", "d['’]accord", "conclusions?"), faults=("erreurs?", "bogues?", "bugs?", r"incorrect\w*", "faux", r"manqu\w*", "cassée?", "problème", "cause", "actuellement"),
+    settles=("décisions?", "décidé", "convenu", "d['’]accord", "conclusions?"),
 )  # fmt: skip
 RUSSIAN = Wording(
     "ru",
@@ -164,8 +162,7 @@ RUSSIAN = Wording(
     prefers=(r"предпочита\w+", "(?:я|мы) (?:не )?(?:люблю|любим|ненавижу|обожаю)", "мне нравится", r"аллерги\w+"),
     corrects=("^(?:нет|стоп|подожди(?:те)?|лучше)(?=[,. ])", "вместо этого"),
     negates=("не", "нет", "ни", "нельзя", "никогда", "ничего", "никто", "без", "кроме", "против"),
-    offers=(r"рекоменд\w*", r"предлага\w*", "советую", "хотите", "хочешь", "стоит ли", "дай(?:те)? знать", "сообщи(?:те)?"), options=("варианты?", "альтернативы?"),
-    settles=("решени[ея]", "решено", "решили", "договорились", "согласовано", "итог", "вывод"), faults=(r"ошибк\w*", "баг", r"неверн\w*", r"неправильн\w*", r"отсутству\w*", r"слома\w*", "проблема", "причина", "сейчас"),
+    settles=("решени[ея]", "решено", "решили", "договорились", "согласовано", "итог", "вывод"),
 )  # fmt: skip
 PORTUGUESE = Wording(
     "pt",
@@ -176,8 +173,7 @@ PORTUGUESE = Wording(
     prefers=("prefiro", "preferimos", "(?:eu )?(?:adoro|odeio|detesto)", "(?:eu )?gosto de", "(?:sou )?alérgic[oa]"),
     corrects=("^não(?=,)", "^(?:espera|espere|melhor|esquece|esqueça)", "em vez disso"),
     negates=("não", "nunca", "jamais", "nem", "sem", "exceto", "salvo", "contra", "nenhuma?", "nada", "ninguém"),
-    offers=(r"recomend\w*", "sugiro", r"sugest\w*", "proponho", "(?:quer|prefere) que", "devemos", "me (?:diga|avise)"), options=("opç(?:ão|ões)", "alternativas?"),
-    settles=("decis(?:ão|ões)", "decidido", "acordado", "combinado", "conclus(?:ão|ões)"), faults=("erros?", r"falh\w*", "faltam?", r"incorret\w*", r"quebrad\w*", "problema", "causa", "atualmente"),
+    settles=("decis(?:ão|ões)", "decidido", "acordado", "combinado", "conclus(?:ão|ões)"),
 )  # fmt: skip
 WORDINGS = (CHINESE, ENGLISH, JAPANESE, KOREAN, SPANISH, GERMAN, FRENCH, RUSSIAN, PORTUGUESE)
 """All languages."""

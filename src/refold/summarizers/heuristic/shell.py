@@ -8,7 +8,6 @@ from refold.summarizers.heuristic.shell_words import (
     BREAKS,
     MAX_COMMAND,
     MAX_WORDS,
-    REMOVED,
     SESSION,
     WORD,
     Place,
@@ -25,16 +24,16 @@ from refold.summarizers.heuristic.shell_words import (
 )
 from refold.text.plain import is_absolute, split_path
 
-_PATCHED = re.compile(r"^\+\+\+ (?:b/)?(?!/dev/null)([^\s\"]+)", re.MULTILINE)
-"""What a unified diff changes."""
 _GIT_MAKES = frozenset(
     {"apply", "checkout", "clone", "merge", "pull", "reset", "restore", "stash", "switch"}
 )
 _GIT_CHANGES = frozenset({
-    "am", "bisect", "cherry-pick", "merge", "pull", "rebase", "revert", "switch",
+    "am", "apply", "bisect", "cherry-pick", "clean", "merge", "pull", "rebase", "revert", "switch",
 })  # fmt: skip
 _NEW_BRANCH = frozenset({"-b", "-B", "-c", "-C", "--create", "--orphan"})
-_OTHER_TEXT = frozenset({"-p", "--patch", "--ours", "--theirs", "-m", "--merge", "--conflict"})
+_OTHER_TEXT = (
+    "-p", "--patch", "--ours", "--theirs", "-m", "--merge", "--conflict", "-s", "--source",
+)  # fmt: skip
 """Options by which a file becomes something else than what was committed."""
 _STAGED, _WORKTREE = frozenset({"-S", "--staged"}), frozenset({"-W", "--worktree"})
 _STASH = {
@@ -84,19 +83,13 @@ _CHECK = re.compile(
     r"pytest|unittest|tox|nox|[jv]est|vitest|mocha|ava|playwright|cypress|rspec|phpunit|phpstan|ctest|ruff|mypy|pyright|pylint|flake8|"
     r"tsc|eslint|biome|rubocop|golangci-lint|shellcheck|hadolint|make|ninja|gradlew?|mvnw?|xcodebuild|javac|rustc|gcc|g\+\+|clang"
 )
-_FORMATS = re.compile(r"\w{0,12}(?:fmt|format)|black|isort|fix")
+_FORMATS = re.compile(r"\w{0,12}(?:fmt|format|imports)|black|isort|fix")
 """What says of a program's or a task's name that it changes files into another form."""
 _WRITES_BACK = re.compile(r"--(?:write|fix|in-?place)(?:=.*)?")
-_LOOKS_ONLY = re.compile(r"--?check.*|--(?:diff|dry|list|verify).*|-l|\w.*[:_-]check")
+_LOOKS_ONLY = re.compile(r"--?check.*|--(?:diff|dry|list|ver).*|-l|\w.*[:_-]check")
 _ALL = re.compile(r"-[b-z]*a[a-z]*|--all")
-_QUESTIONS = frozenset(
-    {"[", "[[", "test", "grep", "rg", "which", "command", "type", "ls", "diff", "cmp", "!"}
-)
-"""What answers by failing, too."""
-_BRACES = re.compile(r"([^{}]{0,300})\{([^{}]{1,300},[^{}]{0,300})\}([^{}]{0,300})")
 _REMOVES_OF_WINDOWS = frozenset({"remove-item", "ri", "del", "erase"})
 _VALUE_FOLLOWS = frozenset({"-er", "-ea", "-fi", "-in", "-ex"})
-_LOOKS_AT_PATCH = frozenset({"--check", "--stat", "--numstat", "--dry-run"})
 _PARTS_OF_NAME = re.compile(r"[_:.-]")
 _SETUP = re.compile(
     r"\s*(?:cd\s+[^\s&;|]+\s*(?:&&|;)\s*|source\s+\S+\s*(?:&&|;)\s*|export\s+\S+\s*(?:&&|;)\s*"
@@ -119,24 +112,18 @@ def file_effects(command: str, place: Place = SESSION) -> Iterator[tuple[str, st
     `CHANGES` a file may be `restored` to what was committed, `stashed`, `unstashed`, or `changed`
     in a way that nobody knows; then the path may be a folder or `ALL`."""
     command = command[:MAX_COMMAND]
-    patched = [(match[1], "modified") for match in _PATCHED.finditer(command)]
-    unapplied = iter(patched or [(ALL, "changed")])  # once, however often a patch is applied
-    inner = read_inner(command).replace("\\\n", "  ")
-    placed, unsure = list(place_commands(inner, [place])), _find_alternatives(inner)
+    placed = list(place_commands(read_inner(command), [place]))
     last_making = max((at for at, (words, _) in enumerate(placed) if _may_make(words)), default=-1)
     for at, (words, here) in enumerate(placed):
         program, bare = list(filter(None, program_words(words))), without_redirects(words)
         effects = [*iter_redirects(words), *_effects_of_program(program)]
         if program[:1] in (["rm"], ["unlink"]) and at < last_making:  # folders may be there again
             effects = [effect for effect in effects if "." in effect[0].rpartition("/")[2]]
-        if program[:1] in (["patch"], ["apply"]) and _LOOKS_AT_PATCH.isdisjoint(program):
-            effects += unapplied
-        named = [(here.name(path), state) for path, state in effects]
+        yield from ((here.name(path), state) for path, state in effects)
         rewritten = ((path, "changed") for path in _find_rewritten(bare))
         for path, state in (*rewritten, *_effects_of_git(bare)):
             is_pattern = "*" in path and path != ALL
-            named.append((_name_many(path, here), "changed" if is_pattern else state))
-        yield from ((p, "changed" if at in unsure and now != "read" else now) for p, now in named)
+            yield _name_many(path, here), "changed" if is_pattern else state
 
 
 def _name_many(path: str, here: Place) -> str:
@@ -205,31 +192,14 @@ def _after_checks(command: str) -> str:
     return rest.rpartition(check)[2].lstrip(" \n)") if check else rest
 
 
-def _find_alternatives(command: str) -> set[int]:
-    """Return the positions of the simple commands of which nobody knows whether they ran: behind
-    `||` and what does something, which mostly works."""
-    ends = [word[3] for word in WORD.finditer(command) if word[3] in BREAKS]
-    unsure = set[int]()
-    for at, (words, end) in enumerate(zip(simple_commands(command), ends, strict=False)):
-        is_question = not _QUESTIONS.isdisjoint(words[:1])
-        if (end == "||" and not is_question) or (end == "|" and at in unsure):
-            unsure.add(at + 1)
-    return unsure
-
-
 def _find_rewritten(words: list[str]) -> Iterator[str]:
     """Yield what a formatter changes, or a program that is told to write back what it reads: files,
     folders and patterns, `.` if it names none."""
     editor = list(dropwhile(lambda word: word.rpartition("/")[2] not in _EDITORS, words))
     if _is_in_place(editor):  # `xargs sed -i`, `find -exec sed -i {}`, `sed -i src/*.py`
-        operands = list(filter(None, _find_operands(editor))) or ["."]
-        yield from (w if "*" in w else "." for w in operands if w == "." or not is_path(w))
+        operands = _find_operands(list(filter(None, editor)))
+        yield from [] if operands and all(map(is_path, operands)) else ["."]
         return
-    if words[:1] == ["xargs"]:
-        words = list(dropwhile(_BEFORE_CHECK.fullmatch, words[:MAX_WORDS]))
-        yield from (["."] if words[:1] == ["rm"] else [])
-    if words[:1] == ["find"] and _is_deleting(words) and "-name" not in words:
-        yield words[1] if is_path(words[1]) else "."
     words = list(dropwhile(_BEFORE_CHECK.fullmatch, words[:MAX_WORDS]))
     if not words or words[0].rpartition("/")[2] in _NO_CHECKS:
         return
@@ -238,7 +208,6 @@ def _find_rewritten(words: list[str]) -> Iterator[str]:
         return
     pairs = [(before, word) for before, word in pairwise(words) if not word.startswith("-")]
     if not (any(map(_WRITES_BACK.fullmatch, words)) or _has_task(words, _FORMATS)):
-        yield from (path for flag, path in pairs if flag in {"-i", "-w"} and has_extension(path))
         return
     names = [word for flag, word in pairs if flag[:2] != "--" or _WRITES_BACK.fullmatch(flag)]
     paths = [word for word in names if "*" in word or (is_path(word) and _has_name(word))]
@@ -264,14 +233,10 @@ def _effects_of_git(words: list[str]) -> Iterator[tuple[str, str]]:
             ]
             names = [name for name in names if name not in paths]
         case "restore" if not options & _STAGED or options & _WORKTREE:
-            sources = {word.partition("=")[2] for word in options if word.startswith("--source=")}
-            count = len(options & {"-s", "--source"})
-            paths, names = [*names[count:], *paths], [*{*sources, *names[:count]} - {"HEAD"}]
+            paths, names = [*names, *paths], []
         case "reset" if "--hard" in options:
             yield ALL, "restored"
             names = [name for name in names if name != "HEAD"]
-        case "clean" if any("f" in word.lstrip("-") and "n" not in word for word in options):
-            paths, names = names or [ALL], ["untracked"]
         case "stash":
             has_words = rest[:1] != ["push"] or any(word.startswith("-m") for word in options)
             state = _STASH.get(rest[0] if rest else "push", "stashed")
@@ -280,7 +245,7 @@ def _effects_of_git(words: list[str]) -> Iterator[tuple[str, str]]:
             return
         case _:
             names, paths = [verb] if verb in _GIT_CHANGES else [], []
-    is_known = not (names or options & _OTHER_TEXT)
+    is_known = not (names or any(word.startswith(_OTHER_TEXT) for word in options))
     yield from ((path, "restored" if is_known else "changed") for path in paths)
     yield from ((ALL, "changed") for _ in names[:1] if not paths)
 
@@ -318,17 +283,6 @@ def git_steps(command: str, place: Place = SESSION) -> Iterator[tuple[str, Seque
                 yield step, [here.name(path) for path in rest[mark + 1 :]]
             case _:
                 pass
-
-
-def find_late_changes(command: str, place: Place = SESSION) -> set[str]:
-    """Return the files that a command at *place* changes behind its last commit."""
-    late = set[str]()
-    for words, here in place_commands(read_inner(command), [place]):
-        if without_redirects(words)[:2] == ["git", "commit"]:
-            late = set()
-        effects = (*iter_redirects(words), *_effects_of_program(program_words(words)))
-        late |= {here.name(path) for path, state in effects if state in CHANGES}
-    return late
 
 
 def state_after(before: str | None, now: str) -> str:
@@ -459,7 +413,7 @@ def _effects_of_program(words: list[str]) -> Iterator[tuple[str, str]]:
         return
     program, *rest = words
     program = program.rpartition("/")[2]
-    operands = [path for word in _find_operands(words) for path in _expand_braces(word)]
+    operands = _find_operands(words)
     paths = list(filter(is_path, operands))
     if program.lower() in _REMOVES_OF_WINDOWS:
         operands = [
@@ -470,13 +424,6 @@ def _effects_of_program(words: list[str]) -> Iterator[tuple[str, str]]:
         program = "rm"
         operands = [word if is_absolute(word) else word.replace("\\", "/") for word in operands]
         paths = [word for word in operands if is_path(word.replace("\\", "/"))]
-    if program in {"rm", "unlink"} and "--cached" not in rest:
-        yield from (
-            (path, REMOVED) for path in operands if "*" in path and is_path(path.replace("*", "x"))
-        )
-    if program == "find" and _is_deleting(rest) and "-name" in rest[:-1]:
-        root = rest[0].rstrip("/") if is_path(rest[0]) else "."
-        yield f"{root}/**/{rest[rest.index('-name') + 1]}", REMOVED
     if program in {"mv", "cp"} and len(paths) >= 2:
         *sources, target = paths
         yield from ((path, "deleted" if program == "mv" else "read") for path in sources)
@@ -491,16 +438,6 @@ def _effects_of_program(words: list[str]) -> Iterator[tuple[str, str]]:
         yield from ((path, "modified") for path in paths if _has_name(path))
     elif program in _READS:
         yield from ((path, "read") for path in paths if _has_name(path))
-
-
-def _is_deleting(words: list[str]) -> bool:
-    """Does `find` delete what it finds?"""
-    return "-delete" in words or ("-exec", "rm") in pairwise(words)
-
-
-def _expand_braces(word: str) -> Iterator[str]:
-    match = _BRACES.fullmatch(word)
-    yield from (f"{match[1]}{part}{match[3]}" for part in match[2].split(",")) if match else [word]
 
 
 def _find_operands(words: list[str]) -> list[str]:

@@ -5,13 +5,11 @@ Files have the name that they have in the folder of the session, wherever a comm
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import dropwhile, pairwise
 from typing import NamedTuple
 
-from refold.text.plain import is_absolute, split_path, with_slashes
+from refold.text.plain import is_absolute, with_slashes
 
 # --- files ----------------------------------------------------------------------------------------
 
@@ -72,47 +70,6 @@ def _without_dots(path: str) -> str:
         elif part != ".":
             parts.append(part)
     return "/".join(parts) or "."
-
-
-REMOVED = "removed"
-"""What is done to the files that a pattern stands for, `**/` for any folders."""
-MOST_COMPARED = 100_000
-"""Names that are compared with patterns."""
-
-
-@dataclass(slots=True)
-class Names:
-    """What the files of a session are called, in the order in which calls name them."""
-
-    spellings: Mapping[str, str]
-    """What files are called that are also called otherwise."""
-    named: dict[str, None] = field(default_factory=dict)
-    compared: int = 0
-
-    def name(self, files: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-        """Yield files, each by its one name, with what is done to them; in place of a pattern of
-        which files are removed those that it stands for, or may stand for."""
-        for path, state in files:
-            if state == REMOVED:
-                self.compared += len(self.named)
-                names = list(self.named) if self.compared <= MOST_COMPARED else ()
-                end = split_path(path)[1]
-                for name in (name for name in names if fnmatchcase(split_path(name)[1], end)):
-                    if is_absolute(name) != is_absolute(path):
-                        yield name, "changed"
-                    elif _is_matched(name, path):
-                        yield name, "deleted"
-            else:
-                name = self.spellings.get(path.rstrip("/"), path)
-                self.named[name] = None
-                yield name, state
-
-
-def _is_matched(name: str, pattern: str) -> bool:
-    folder, is_deep, _ = pattern.partition("**/")
-    if is_deep:
-        return name.startswith(folder)
-    return name.count("/") == pattern.count("/") and fnmatchcase(name, pattern)
 
 
 # --- commands --------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ messages as steps: what was asked, what was called, what came back, what was ans
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Literal, NamedTuple
@@ -31,7 +31,7 @@ from refold.summarizers.heuristic.calls import (
     read_boxes,
     split_edits,
 )
-from refold.summarizers.heuristic.shell_words import SESSION, Names, Place
+from refold.summarizers.heuristic.shell_words import SESSION, Place
 from refold.text.clip import clip_scanned
 from refold.text.failures import find_error_line, is_failure, read_exit_code
 from refold.text.json_values import dig, iter_json_lines, parse_or_none
@@ -415,7 +415,7 @@ def read_steps(messages: Sequence[Message]) -> list[Step]:
     spoken = segment_messages(messages)
     steps = list(_iter_steps(messages, spoken, find_folder(spoken)))
     files = (file for step in steps for file in step.effect.files)
-    return _rename_files(steps, Names(_find_spellings(files)))
+    return _rename_files(steps, _find_spellings(files))
 
 
 def read_spans(
@@ -429,8 +429,9 @@ def read_spans(
     later = list(_iter_steps(source.later, spoken[len(whole) :], source.folder))
     spans = (*source.changes, *steps, *later)
     spellings = _find_spellings((*given, *(file for step in spans for file in step.effect.files)))
-    names = Names(spellings)
-    changes, steps, later = (_rename_files(span, names) for span in (source.changes, steps, later))
+    changes, steps, later = (
+        _rename_files(span, spellings) for span in (source.changes, steps, later)
+    )
     return changes, steps, later, spellings
 
 
@@ -467,9 +468,9 @@ def _find_spellings(files: Iterable[tuple[str, str]]) -> dict[str, str]:
     return match_paths(inside or rooted, states.keys() - rooted.keys() - {shell.ALL})
 
 
-def _rename_files(steps: Iterable[Step], names: Names) -> list[Step]:
+def _rename_files(steps: Iterable[Step], spellings: Mapping[str, str]) -> list[Step]:
     """Return steps in which files have one name each, whatever calls call them."""
-    return [step._replace(effect=step.effect.rename(names)) for step in steps]
+    return [step._replace(effect=step.effect.rename(spellings)) for step in steps]
 
 
 def _read_result(result: ToolResult, waiting: _Open, at: int) -> Step:

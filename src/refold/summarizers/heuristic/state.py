@@ -2,19 +2,16 @@
 open."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nlargest
 from typing import NamedTuple
 
-from refold.speakers.segments import IN_RESULT
 from refold.summarizers.heuristic import shell
-from refold.summarizers.heuristic.blocks import DOCUMENT
 from refold.summarizers.heuristic.calls import (
     Todo,
     change_todos,
     find_committed,
-    has_refused,
     is_ignored,
     is_look,
     is_meant,
@@ -22,7 +19,7 @@ from refold.summarizers.heuristic.calls import (
     iter_patch,
     read_boxes,
 )
-from refold.summarizers.heuristic.excerpts import find_announced, find_question, find_rejections
+from refold.summarizers.heuristic.excerpts import find_announced, find_question
 from refold.summarizers.heuristic.lexicon import (
     FAULTING,
     SETTLING,
@@ -42,20 +39,18 @@ from refold.summarizers.heuristic.source import (
 )
 from refold.text.clip import clip_scanned, one_line
 from refold.text.failures import find_error_line, has_failed, looks_failed
-from refold.text.plain import folders_of, split_path, terms
+from refold.text.plain import folders_of, split_path
 
 LONGEST_COMMAND = 110
 """Characters of a command."""
-LONGEST_WORDS = 160
-"""Characters of a person's words behind a decision."""
 LONGEST_OUTCOME = 100
 """Characters of what came of it."""
 LONGEST_FAILURE = 10
 """Changes and commands that worked, after which the work has gone on without mending the last
 failure."""
 MOST_COMPARED = 100_000
-"""Files that paths in git's commands are compared with, decisions with what a person rejects,
-checks with later ones. After that none of these does anything that counts."""
+"""Files that paths in git's commands are compared with, checks with later ones. After that none of
+these does anything that counts."""
 MOST_QUESTIONS = 3
 """Questions that are shown of those that have the same answer."""
 MOST_DECIDED = 2
@@ -155,21 +150,17 @@ class State:
     """What the model announced last."""
     decisions: dict[str, float] = field(default_factory=dict)
     """Sentences that decide or explain, with their weights."""
-    recent: list[str] = field(default_factory=list)
-    """Those since the latest request."""
     faults: dict[str, list[str]] = field(default_factory=dict)
     """Those that say what is wrong, by the files that were not changed before in the same turn, and
     the names if nothing was."""
     changed: set[str] = field(default_factory=set)
     """Names of files, and in replaced lines, that were changed since the latest request."""
-    overturned: dict[str, str] = field(default_factory=dict)
-    """Those that a person took back, with the words that do."""
     notes: list[str] = field(default_factory=list)
     """Words of earlier summaries that no message holds: a model's, or a user's amendments."""
     has_staged: bool = False
     """Was anything staged since the last commit?"""
     compared: int = 0
-    """Files, decisions and checks that others were compared with."""
+    """Files and checks that others were compared with."""
 
 
 def read_state(steps: Iterable[Step], todos: tuple[Todo, ...] = ()) -> State:
@@ -209,8 +200,7 @@ def _is_work_on(file: tuple[str, str]) -> bool:
 
 def drop_superseded(state: State, after: Sequence[Step]) -> None:
     """Take out of *state* what steps that stay behind the summary tell anew: the todos, the outcome
-    of a check, a failure that is mended, the next step; rules of commands that are done. Mark
-    decisions that these take back."""
+    of a check, a failure that is mended, the next step; rules of commands that are done."""
     later, listed = read_state(after, state.todos), {todo.id for todo in state.todos} - {""}
     if later.todos is not state.todos:  # others stand behind the summary
         state.todos = tuple(todo for todo in later.todos if todo.id in listed)
@@ -221,9 +211,8 @@ def drop_superseded(state: State, after: Sequence[Step]) -> None:
     for step in after:
         if step.kind == "request":
             _end_commands(state)
-            _overturn(state, step.text, list(find_corrections(step.text)))
         elif step.kind == "answer":
-            state.recent, state.answer = [], step.text if step.is_final else ""
+            state.answer = step.text if step.is_final else ""
         elif step.kind == "result":
             _drop_mended(state, step)
     worked = (step for step in after if step.kind == "result" and step.outcome == "ok")
@@ -246,16 +235,13 @@ def _note_request(state: State, step: Step) -> None:
     _end_commands(state)
     if step.is_template:
         _lend_rules(state, words)
-        state.recent = []
         return
-    # A rule does not stand without what takes it back, nor does a decision.
-    corrections = list(find_corrections(words))
-    has_rules = any(find_constraints(latest))
-    for rule in (*(corrections if has_rules else ()), *find_constraints(words)):
+    # A rule does not stand without what takes it back.
+    corrections = find_corrections(words) if any(find_constraints(latest)) else ()
+    for rule in (*corrections, *find_constraints(words)):
         state.lent.pop(rule, None)
         state.constraints.pop(rule, None)
         state.constraints[rule] = None
-    _overturn(state, words, corrections)
 
 
 def _note_question(state: State, step: Step) -> None:
@@ -283,34 +269,6 @@ def _end_commands(state: State) -> None:
     state.answer = ""
 
 
-def _overturn(state: State, words: str, corrections: Sequence[str]) -> None:
-    """Note which decisions a person takes back: all that hold what they name as not to be used,
-    else, if they correct something, of those since the request before the one that has most words
-    of the correction. A mark that should not be there is still true: they said so next."""
-    taken_back = dict(_find_rejected(state, words))
-    if not taken_back and corrections and state.recent:
-        own = set(terms(" ".join(corrections)))
-        closest = max(state.recent[::-1], key=lambda text: len(own.intersection(terms(text))))
-        taken_back = {closest: " ".join(corrections)}
-    for decision, reason in taken_back.items():
-        state.overturned.setdefault(decision, one_line(reason, LONGEST_WORDS))
-    state.recent = []
-
-
-def _find_rejected(state: State, words: str) -> Iterator[tuple[str, str]]:
-    """Yield decisions that hold what a person names as not to be used, each with what they say."""
-    is_own = len(words) <= DOCUMENT and not words.startswith(IN_RESULT)
-    for pattern, sentence in find_rejections(words) if is_own else ():
-        decisions = _take_compared(state, state.decisions)
-        yield from ((text, sentence) for text in decisions if pattern.search(text))
-
-
-def write_decision(state: State, decision: str) -> str:
-    """Return a decision with the words that take it back, if a person did."""
-    words = state.overturned.get(decision)
-    return f"{decision} (then the user: {words})" if words else decision
-
-
 def _note_answer(state: State, text: str, *, is_final: bool) -> None:
     if not any(todo.id for todo in state.todos):
         state.todos = read_boxes(text) or state.todos
@@ -319,10 +277,8 @@ def _note_answer(state: State, text: str, *, is_final: bool) -> None:
         heaviest = nlargest(MOST_DECIDED, weighed)
         weighed = [pair for pair in weighed if pair in heaviest]
     for weight, sentence in weighed:
-        state.overturned.pop(sentence, None)
         state.decisions.pop(sentence, None)
         state.decisions[sentence] = weight
-        state.recent.append(sentence)
         is_fault = FAULTING.is_in(sentence) and not SETTLING.is_in(sentence)
         for name in set(_NAMED.findall(sentence)) if is_fault else ():
             if not state.changed or ("." in name and name not in state.changed):
@@ -407,7 +363,7 @@ def _note_action(state: State, step: Step, command: str, outcome: str) -> None:
 def _note_files(state: State, step: Step) -> None:
     has_overwritten = not step.effect.command and bool(_OVERWROTE.search(step.text[:300]))
     for path, now in step.effect.files:
-        if now in _RETURNS and not has_refused(step.text):
+        if now in _RETURNS:
             _note_return(state, path, now)
         if now not in {"read", *shell.CHANGES}:
             continue
@@ -482,12 +438,11 @@ def _note_git(state: State, step: Step) -> None:
     """Mark the changed files that a command stages, and those that it commits: all if nothing was
     staged since the last commit, but for those that are usually ignored."""
     git_steps = list(shell.git_steps(step.effect.command, step.effect.place))
-    late = shell.find_late_changes(step.effect.command, step.effect.place) if git_steps else set()
     is_single = sum(verb in {"commit", "amend"} for verb, _ in git_steps) == 1
     for verb, names in git_steps:
         if verb in {"unstage", "commit"} and not state.has_staged:
-            _stage(_find_open(state, (), late), (), with_new=True)
-        files = _find_open(state, names, late)
+            _stage(_find_open(state, ()), (), with_new=True)
+        files = _find_open(state, names)
         state.has_staged = verb not in {"commit", "amend"}
         match verb:
             case "add" | "update":
@@ -512,11 +467,10 @@ def _is_listed(file: FileState) -> bool:
     return file.is_new or file.state == "deleted"
 
 
-def _find_open(state: State, names: Sequence[str], late: Collection[str]) -> dict[str, FileState]:
-    """Return the files by these names, all if there are none, that the next commit waits for, but
-    those that are changed *late*, behind it."""
+def _find_open(state: State, names: Sequence[str]) -> dict[str, FileState]:
+    """Return the files by these names, all if there are none, that the next commit waits for."""
     paths = (path for name in names or [ALL] for path in _find_files(state, name))
-    files = {path: state.files[path] for path in paths if path not in late}
+    files = {path: state.files[path] for path in paths}
     return {path: file for path, file in files.items() if file.is_changed and not file.is_committed}
 
 
