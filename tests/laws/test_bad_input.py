@@ -256,3 +256,21 @@ def test_c15_deep_nesting_is_refused_with_a_message_at_any_place(place: str, kno
     for call in calls:
         with pytest.raises(refold.FormatError, match="nested too deeply"):
             call(body)
+
+
+@pytest.mark.parametrize("place", ["{}", '{{"n": {}}}', '[{{"n": [{}]}}]'])
+def test_a_number_of_many_digits_is_summarised(place: str) -> None:
+    """A tool's answer with a number of more than 200 digits ended each compaction in a TypeError."""
+    output = place.format("7" * 300)
+    call = {"type": "tool_use", "id": "t1", "name": "get", "input": {"key": int("3" * 300)}}
+    history = [
+        {"role": "user", "content": "Go."},
+        {"role": "assistant", "content": [call]},
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": "t1", "content": output}],
+        },
+        {"role": "assistant", "content": "The key is there. " * 200},
+        {"role": "user", "content": "On."},
+    ]
+    assert refold.compact(history, to=1).edits

@@ -177,8 +177,9 @@ def iter_json_lines(value: Any) -> Iterator[JsonLine]:
     while waiting:
         lead, item, depth = waiting.pop()
         lead = lead if len(lead) <= LONGEST_LEAD else "… " + lead[-LONGEST_LEAD:]
-        if isinstance(item, str):
-            yield from (JsonLine(lead, row) for row in item.splitlines() if row.strip())
+        if not isinstance(item, dict | list):
+            rows = _write_scalar(item).splitlines()
+            yield from (JsonLine(lead, row) for row in rows if row.strip())
             continue
         pairs = item.items() if isinstance(item, dict) else (("", entry) for entry in item)
         short, long = list[str](), list[tuple[str, Any]]()
