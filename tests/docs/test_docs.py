@@ -3,7 +3,9 @@
 import ast
 import re
 import tomllib
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ import refold
 from refold import strategies
 from refold.gateway import Config, Limits, Settings
 from tests.support.page_environments import code_by_extras, create_environment, run_code
-from tests.support.pages import PAGES, ROOT, code_blocks
+from tests.support.pages import PAGES, ROOT, code_blocks, read_blocks
 from tests.support.sources import SOURCE, syntax_trees
 
 
@@ -28,12 +30,23 @@ def test_f22_code_blocks_run_with_the_extras_that_the_page_names(
     page: Path, tmp_path_factory
 ) -> None:
     """The Python blocks of a page run from top to bottom where there is nothing but Refold and the extras that
-    the page has named above them, in an empty directory. Preset pages once needed a package that no extra has."""
-    environments = tmp_path_factory.getbasetemp() / "environments"
+    the page has named above them, in an empty directory, and print what the page says. Preset pages once needed
+    a package that no extra has; the summary that docs/summaries.md showed was one of months before."""
+    environments, printed = tmp_path_factory.getbasetemp() / "environments", ""
     for extras, code in code_by_extras(page):
         python = create_environment(extras, environments)
         done = run_code(python, code, page, tmp_path_factory.mktemp("reader"))
         assert done.returncode == 0, f"with {sorted(extras) or 'no extra'}:\n{done.stderr}"
+        printed += done.stdout
+    assert [text for text in shown_outputs(page) if text not in printed] == []
+
+
+def shown_outputs(page: Path) -> Iterator[str]:
+    """What *page* says that its Python blocks print, in the blocks behind these; `...` is a gap."""
+    blocks = read_blocks(page.read_text(encoding="utf-8"))
+    for (_, language, code), (_, shown, text) in pairwise(blocks):
+        if (language, shown) == ("python", "text") and "print(" in code:
+            yield from text.split("\n...\n")
 
 
 def test_f22_an_environment_has_what_its_extras_name_and_nothing_else(tmp_path: Path) -> None:
