@@ -218,7 +218,7 @@ def default_strategies(target: int | None = None) -> tuple[Strategy, ...]:
     *target* is the number of tokens to come down to, by default the budget's. Two fifths of it, at
     most 6,000 tokens, go to a summary, the rest to the newest messages, so that little of it goes
     unused. Summaries come before the clearing of results: on recorded sessions that keeps more of
-    what later calls use at the same size (docs/benchmarks.md).
+    what later calls use at the same size (docs/decisions/0027-selection.md).
     """
     return (
         DropDuplicates(),
