@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -114,6 +115,29 @@ def test_b16_a_file_in_the_place_of_a_command_is_told_which_command_takes_it(fil
     done = refold(file)
     assert done.code == 2 and f"refold stats {file}" in done.err and done.err.count("\n") == 1
     assert "No such command 'nonesuch.json'" in refold("nonesuch.json").err
+
+
+@pytest.mark.parametrize("output", ["out.json", "link.json"])
+def test_an_output_stays_as_it_was_if_the_new_one_finds_no_room(file, output) -> None:
+    """On a full disk half of a request stood in place of the earlier one, and no file was named."""
+    (file.parent / "out.json").write_text("[]")
+    (file.parent / "link.json").symlink_to("out.json")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, before[1]))
+    try:
+        result = refold("check", file, "--repair", "-o", file.parent / output)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert result.code == 2 and output in result.err and "large" in result.err
+    assert (file.parent / "out.json").read_text() == "[]"
+    assert sorted(path.name for path in file.parent.iterdir()) == [
+        "link.json",
+        "out.json",
+        "session.json",
+    ]
+    assert not refold("check", file, "--repair", "-o", file.parent / output).code
+    assert json.loads((file.parent / "out.json").read_text())
+    assert (file.parent / "link.json").is_symlink()
 
 
 def test_a_dry_run_writes_no_file(file) -> None:

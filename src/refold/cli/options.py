@@ -5,6 +5,7 @@ import getpass
 import math
 import os
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -141,11 +142,25 @@ def write_request(output: str, payload: Any) -> None:
 
 
 def write_output(output: str, data: bytes) -> None:
-    """Write bytes to a file, or to standard output, which is `-`."""
+    """Write bytes to standard output, which is `-`, or to a file: whole, or what was there stays.
+    Raises `OSError` that names it."""
     if output == "-":
         terminal.write(data)
-    else:
-        Path(output).write_bytes(data)
+        return
+    path = draft = Path(output)
+    if (path.is_file() or not path.exists()) and os.access(path.resolve().parent, os.W_OK):
+        path = path.resolve()  # a pipe is written as it is
+        draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        draft.write_bytes(data)
+        if draft != path:
+            if path.exists():
+                shutil.copymode(path, draft)
+            draft.replace(path)
+    except OSError as error:  # a full disk names no file
+        if draft != path:
+            draft.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, output) from error
 
 
 # --- options and arguments ------------------------------------------------------------------------
