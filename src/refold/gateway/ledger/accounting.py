@@ -39,7 +39,7 @@ from refold.tokens.usage import MOST_TOKENS, Usage, read_usage
 # (*unedited*), and one of what was sent. Of the beginning that was sent the bill says which share
 # the cache held (*hit*); of the other as much is taken to be held. Estimated tokens are turned into
 # billed ones by what was billed for each token of this request (*scale*).
-# docs/gateway-operations.md says it for users, under "Without us".
+# docs/decisions/0017-net-ledger.md says it step by step, under "Without us".
 
 
 class SentRequest(NamedTuple):
