@@ -196,6 +196,17 @@ def iter_json_lines(value: Any) -> Iterator[JsonLine]:
             waiting += [(place, field, depth + 1) for place, field in reversed(inner)]
 
 
+def join_texts(text: str) -> str:
+    r"""Return the texts of several lines in a JSON array of objects each of which has one, as tools
+    answer that read parts of a file (`[{"query": "a.py:1-2", "result": "1 | a\n2 | b"}]`); else
+    *text*."""
+    rows = parse_or_none(text) if text.startswith("[{") else None
+    texts = [
+        [s for s in row.values() if isinstance(s, str) and "\n" in s] for row in objects_in(rows)
+    ]
+    return "\n".join(map("\n".join, texts)) if texts and all(texts) else text
+
+
 def _write_short(key: str, field: Any) -> str | None:
     """Write a field in one line; None if it holds objects, or is too long for that."""
     if isinstance(field, list) and not any(isinstance(entry, dict | list) for entry in field):

@@ -105,6 +105,29 @@ def test_a_patch_without_changes_says_nothing(text):
     assert list(iter_patch(CallEffect("shell", command=text), "")) == []
 
 
+def test_a_file_that_is_read_in_parts_and_edited_as_in_cline_has_its_lines():
+    parts, rows = [(1, 6), (7, len(SOURCE))], [f"{at} | {row}" for at, row in enumerate(SOURCE, 1)]
+    answers = [
+        {"query": f"src/pool.py:{start}-{end}", "result": "\n".join(rows[start - 1 : end])}
+        for start, end in parts
+    ]
+    files = [{"path": "src/pool.py", "start_line": start, "end_line": end} for start, end in parts]
+    shown = call("read_files", json.dumps(answers), files=files)
+    assert text_of(shown, "src/pool.py") == list(enumerate(SOURCE, 1))
+    edit = call("editor", "Done.", path="src/pool.py", old_text=SOURCE[3], new_text="    pass")
+    lines = [*SOURCE[:3], "    pass", *SOURCE[4:]]
+    assert text_of([*shown, *edit], "src/pool.py") == list(enumerate(lines, 1))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"files": [{"path": "a.py"}, {"path": "b.py"}]}, {"paths": ["a.py", "b.py", "*.c"]}],
+)
+def test_a_call_that_reads_several_files_names_all(arguments):
+    effect = effect_of_call(ToolCall("c1", "read_many_files", json.dumps(arguments)))
+    assert effect.files == (("a.py", "read"), ("b.py", "read"))
+
+
 def test_a_file_that_a_shell_shows_has_the_lines_that_it_printed():
     shown = shell("sed -n '11,20p' src/pool.py", "\n".join(SOURCE[10:20]) + "\n")
     assert text_of(shown, "src/pool.py") == list(enumerate(SOURCE[10:20], 11))

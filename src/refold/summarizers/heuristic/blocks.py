@@ -183,7 +183,7 @@ LOGS = (".output", ".log")
 LEAST_WORDS = 3
 """Words that a line must have to tell something."""
 
-_NUMBERED = re.compile(r"\s{0,20}(\d{1,7})(?:[→\t]|(?:\||:(?!\d))\s?)(.*)", re.DOTALL)
+_NUMBERED = re.compile(r"\s{0,20}(\d{1,7})(?:[→\t]|(?: ?\||:(?!\d))\s?)(.*)", re.DOTALL)
 """A number and what stands in that line; `20:15:03` is a time."""
 _RULES = re.compile(r"^\s{0,20}([=*~_-])\1{3,}+\s{0,20}|(?<=[ \t])([=*~_-])\2{3,}+\s{0,20}$")
 """What runners draw around a title."""

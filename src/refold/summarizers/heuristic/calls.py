@@ -21,7 +21,7 @@ from refold.summarizers.heuristic.shell_words import (
     place_commands,
     split_heredocs,
 )
-from refold.text.json_values import parse_or_none
+from refold.text.json_values import list_at, parse_or_none
 from refold.text.plain import folders_of, is_absolute, iter_ends, with_slashes
 
 MAX_ARGUMENTS = 400_000
@@ -40,6 +40,7 @@ _PATH_KEYS = (
     "filename",
     "file",
 )
+_LIST_KEYS = ("files", "paths")
 _OLD = ("old_string", "oldString", "oldText", "old_str", "old_text", "old")
 _NEW = ("new_string", "newString", "newText", "new_str", "new_text", "new")
 _WHOLE = ("content", "file_text")
@@ -77,7 +78,7 @@ _TODO_KEYS = ("subject", "content", "step", "title", "text", "description")
 _VERBS = {
     "read": "read", "view": "read", "open": "read", "cat": "read",
     "write": "created", "create": "created",
-    "edit": "modified", "replace": "modified", "insert": "modified", "update": "modified", "patch": "modified",
+    "edit": "modified", "editor": "modified", "replace": "modified", "insert": "modified", "update": "modified", "patch": "modified",
     "append": "modified", "multi": "modified",
     "delete": "deleted", "remove": "deleted",
 }  # fmt: skip
@@ -159,7 +160,7 @@ def effect_of_call(call: ToolCall, folder: str = "") -> CallEffect:
     command = _command(arguments)
     place = Place(folder).enter(_directory(arguments)) if command else Place(folder)
     files = (
-        *((place.name(path), state) for path, state in _files_by_name(call.name, arguments)),
+        *dict.fromkeys((place.name(p), state) for p, state in _files_by_name(call.name, arguments)),
         *_files_in_patch("\n".join(_texts_in(arguments)), command, place),
         *shell.file_effects(command, place),
         *_files_of_scripts(command, place),
@@ -221,14 +222,14 @@ def _files_by_name(name: str, arguments: Any) -> Iterator[tuple[str, str]]:
         if isinstance(verb, str) and _is_editor_verb(verb, arguments)
         else _state_by_name(name)
     )
-    if not state:
-        return
-    for key in _PATH_KEYS:
-        path = arguments.get(key)
-        if isinstance(path, str) and 0 < len(path) <= 500 and "\n" not in path:
-            if "://" not in path:
-                yield RANGE.sub("", path), state
-            return
+    rows: list[Any] = [arguments]
+    rows += (row for key in _LIST_KEYS for row in list_at(arguments, key))
+    for row in rows if state else ():
+        names = map(row.get, _PATH_KEYS) if isinstance(row, Mapping) else (row,)
+        fitting = (s for s in names if isinstance(s, str) and 0 < len(s) <= 500 and "\n" not in s)
+        path = next(fitting, "")
+        if path and "://" not in path and "*" not in path:
+            yield RANGE.sub("", path), state
 
 
 def _state_by_name(name: str) -> str:

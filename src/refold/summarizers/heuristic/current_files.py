@@ -56,7 +56,7 @@ NAMED = 1.5
 PENDING = 3
 """And for more if no call has changed it yet: it is likely to be next."""
 
-_NUMBERED = re.compile(r"\s{0,20}(\d{1,7})(?:[a-z]{2}(?=\|))?[→|:\t](.*)", re.DOTALL)
+_NUMBERED = re.compile(r"\s{0,20}(\d{1,7})(?:(?:[a-z]{2}| )(?=\|))?[→|:\t](.*)", re.DOTALL)
 """A number, perhaps with two letters that check the line, and what stands in it."""
 _TIGHT = re.compile(r"\s{0,20}\d{1,7}(?:[→\t]|[a-z]{2}\|)")
 """A number with a mark behind which the line itself begins."""

@@ -34,7 +34,7 @@ from refold.summarizers.heuristic.calls import (
 from refold.summarizers.heuristic.shell_words import SESSION, Place
 from refold.text.clip import clip_scanned
 from refold.text.failures import find_error_line, is_failure, read_exit_code
-from refold.text.json_values import dig, iter_json_lines, parse_or_none
+from refold.text.json_values import dig, iter_json_lines, join_texts, parse_or_none
 from refold.text.plain import (
     call_gist,
     is_absolute,
@@ -483,9 +483,9 @@ def _read_result(result: ToolResult, waiting: _Open, at: int) -> Step:
     effect, call = waiting.processes.get(process, (effect, call))
     if call and report.is_running:
         waiting.processes[process] = effect, call
-    arguments = call.arguments if call else ""
-    gist = call_gist(call) if call else ""
-    output = without_terminal_codes(report.output)
+    arguments, gist = (call.arguments, call_gist(call)) if call else ("", "")
+    text = join_texts(report.output) if len(effect.files) == 1 else report.output
+    output = without_terminal_codes(text)
     if changed := _CHANGED.search(output):
         paths = (
             path.removesuffix(". Call Read before editing.") for path in changed[1].split(", ")
