@@ -26,6 +26,8 @@ LATE_AFTER = 9
 """Answers after which the person types something more."""
 QUIET = 60
 """Seconds after which a client that asks the model nothing has stopped, and waits for the person."""
+MOST_AGAIN = task.PARTS // 5
+"""Files that may be read again: the shell of Qwen Code shows some of them empty at first."""
 REFOLD = (sys.executable, "-m", "refold")
 RUN = "refold run"
 WAYS = ("direct", "window told", "window not told", RUN)
@@ -77,7 +79,8 @@ class Outcome:
         if self.way == "direct":
             return self.errors > 0
         faults = self.status, self.errors, self.invalid, self.unsaid, self.mistaken
-        return self.is_done and self.edited > 0 and not any(faults)
+        is_kept = self.reread <= MOST_AGAIN
+        return self.is_done and self.edited > 0 and is_kept and not any(faults)
 
 
 def run(client: Client, way: str, install: Path) -> Outcome:

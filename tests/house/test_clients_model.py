@@ -3,13 +3,13 @@
 import json
 import subprocess
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 from clients import aider, claude_code, task
 from clients.model import WINDOW, Asked, Model, refuse
 from clients.reader import Reader
-from clients.run import QUIET, type_texts
+from clients.run import MOST_AGAIN, QUIET, Outcome, type_texts
 from clients.speech import count_mistaken, count_unsaid
 
 from refold.gateway.pipeline.upstream_errors import is_context_error, read_figures
@@ -178,3 +178,11 @@ def test_the_person_does_not_wait_for_a_client_that_has_stopped():
         type_texts(cat, ("Begin.", " And one more."), quiet, time.monotonic() + 20)
         assert time.monotonic() < quiet.asked_at + QUIET + 15
         assert cat.stdout.read() == b"Begin. And one more."
+
+
+def test_a_run_whose_notes_were_lost_is_not_as_it_should_be():
+    counts = {field.name: 0 for field in fields(Outcome)}
+    texts = {"client": claude_code.CLIENTS[0], "way": "window told", "machines": (), "printed": ""}
+    outcome = Outcome(**counts | texts | {"is_done": True, "edited": 9, "reread": MOST_AGAIN})
+    assert outcome.is_fine
+    assert not replace(outcome, reread=MOST_AGAIN + 1).is_fine
