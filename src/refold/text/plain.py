@@ -24,14 +24,15 @@ from refold.text.clip import head
 from refold.text.json_values import JsonObject, parse_or_text
 
 PATHS = (
-    "path",
     "file_path",
+    "path",
     "filePath",
     "filepath",
-    "file",
-    "filename",
     "absolute_path",
     "notebook_path",
+    "target_file",
+    "filename",
+    "file",
     "uri",
 )
 """Names under which tools take the path of a file; a first entry wins."""

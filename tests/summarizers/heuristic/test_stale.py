@@ -269,17 +269,6 @@ def test_a_line_keeps_its_indentation_by_tabs():
     assert "\n\tdefer release_all(p.mu)" in text
 
 
-def test_of_what_says_how_far_it_is_the_last_is_quoted():
-    bars = "\n".join(f"[{'=' * n:<10}] {n}0% rps={8100 + n} leaked=0" for n in range(3, 11))
-    steps = "\n".join(f"settled merchants {n}000/4182" for n in range(1, 5))
-    days = "\n".join(f"11/{n} temperature_max {n}.5" for n in range(20, 23))
-    said = [user("Go."), *call("bash", f"{bars}\n{steps}\n{days}", command="./run_all")]
-    text = summarize(said)
-    assert text.count("leaked=0") == text.count("merchants") == 1
-    assert "100% rps=8110" in text and "4000/4182" in text
-    assert text.count("temperature_max") == 3
-
-
 def test_a_commit_that_prints_nothing_is_told_by_its_message():
     said = call("bash", "", command="git add -A && git commit -qm 'web: Orders page' && git push")
     assert collect(said).checks == {"git commit": "ok: web: Orders page"}

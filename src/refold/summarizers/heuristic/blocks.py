@@ -187,8 +187,6 @@ _NUMBERED = re.compile(r"\s{0,20}(\d{1,7})(?:[→\t]|(?: ?\||:(?!\d))\s?)(.*)", 
 """A number and what stands in that line; `20:15:03` is a time."""
 _RULES = re.compile(r"^\s{0,20}([=*~_-])\1{3,}+\s{0,20}|(?<=[ \t])([=*~_-])\2{3,}+\s{0,20}$")
 """What runners draw around a title."""
-_BAR = re.compile(r"([=#█▓▒░])\1\1")
-_OUT_OF = re.compile(r"(?<![\w/.-])\d{1,9}/(\d{2,9})(?![\w/.-])")
 _DIGITS = re.compile(r"(?<![0-9a-f])[a-f]*+\d[0-9a-f]*+")
 """A number, or a hash."""
 _WORD = re.compile(r"[^\W_]{2,}")
@@ -259,7 +257,7 @@ class Block:
             case "finding":
                 return map(Line, find_notes(text))
             case "run":
-                rows = (_RULES.sub("", row) for row in _iter_last_progress(text.split("\n")))
+                rows = (_RULES.sub("", row) for row in text.split("\n"))
                 return _fold_alike(list(iter_lines("\n".join(rows))))
             case _:
                 return iter_lines(text)
@@ -517,17 +515,6 @@ def _split_number(row: str) -> tuple[int, str]:
     """Return the number that a tool printed before a line, else 0, and the line."""
     match = _NUMBERED.match(row[: LONGEST_LINE + 30])
     return (int(match[1]), row[match.start(2) :]) if match else (0, row)
-
-
-def _iter_last_progress(rows: Sequence[str]) -> Iterator[str]:
-    """Yield rows; of those that say how far something is, with a bar or as a number of so many, and
-    differ in figures alone, the last."""
-    keys = [("".join(filter(str.isalpha, row)), *_OUT_OF.findall(row)) for row in rows]
-    last = {key: at for at, key in enumerate(keys)}
-    for at, (row, key) in enumerate(zip(rows, keys, strict=True)):
-        is_progress = len(key) > 1 or ("%" in row and _BAR.search(row))
-        if not is_progress or last[key] == at:
-            yield row
 
 
 def _cut_line(line: str) -> Iterator[str]:

@@ -21,25 +21,14 @@ from refold.summarizers.heuristic.shell_words import (
     place_commands,
     split_heredocs,
 )
-from refold.text.json_values import list_at, parse_or_none
-from refold.text.plain import folders_of, is_absolute, iter_ends, with_slashes
+from refold.text.json_values import list_at, parse_or_none, parse_or_text
+from refold.text.plain import PATHS, folders_of, is_absolute, iter_ends, with_slashes
 
 MAX_ARGUMENTS = 400_000
 """Characters of a call's arguments that are parsed."""
 MAX_OUTPUT = 100_000
 """Characters of what git prints of a commit that are read."""
 
-_PATH_KEYS = (
-    "file_path",
-    "path",
-    "filePath",
-    "filepath",
-    "absolute_path",
-    "notebook_path",
-    "target_file",
-    "filename",
-    "file",
-)
 _LIST_KEYS = ("files", "paths")
 _OLD = ("old_string", "oldString", "oldText", "old_str", "old_text", "old")
 _NEW = ("new_string", "newString", "newText", "new_str", "new_text", "new")
@@ -190,10 +179,7 @@ def _directory(arguments: Any) -> str:
 
 
 def _arguments(text: str) -> Any:
-    try:
-        return json.loads(text) if len(text) <= MAX_ARGUMENTS else text
-    except (ValueError, RecursionError):
-        return text
+    return parse_or_text(text) if len(text) <= MAX_ARGUMENTS else text
 
 
 def _command(arguments: Any) -> str:
@@ -225,7 +211,7 @@ def _files_by_name(name: str, arguments: Any) -> Iterator[tuple[str, str]]:
     rows: list[Any] = [arguments]
     rows += (row for key in _LIST_KEYS for row in list_at(arguments, key))
     for row in rows if state else ():
-        names = map(row.get, _PATH_KEYS) if isinstance(row, Mapping) else (row,)
+        names = map(row.get, PATHS) if isinstance(row, Mapping) else (row,)
         fitting = (s for s in names if isinstance(s, str) and 0 < len(s) <= 500 and "\n" not in s)
         path = next(fitting, "")
         if path and "://" not in path and "*" not in path:

@@ -1,7 +1,6 @@
 """The current text of the files that are being worked on: their last reads with later edits
 applied."""
 
-import json
 import re
 from bisect import bisect
 from collections import Counter, defaultdict
@@ -28,6 +27,7 @@ from refold.summarizers.heuristic.shell import ALL
 from refold.summarizers.heuristic.shell_words import UNKNOWN, split_files
 from refold.summarizers.heuristic.source import Step, is_stub
 from refold.text.clip import clip_scanned
+from refold.text.json_values import int_at, object_at, parse_or_none
 from refold.text.plain import folders_of, split_path
 from refold.tokens.count import estimate
 
@@ -278,15 +278,10 @@ def _find_start(step: Step) -> int:
     if command := step.effect.command:
         is_error = step.exit_code or _REFUSED.match(step.text)
         return 0 if is_error else shell.find_first_line(command)
-    try:
-        fields = json.loads(step.arguments)
-    except (ValueError, RecursionError):
-        return 1
-    if not isinstance(fields, dict):
-        return 1
-    if isinstance(line := fields.get("start_line"), int):
+    fields = object_at(parse_or_none(step.arguments))
+    if (line := int_at(fields, "start_line")) >= 0:
         return max(1, line)
-    if isinstance(offset := fields.get("offset"), int):
+    if (offset := int_at(fields, "offset")) >= 0:
         return max(1, offset + (step.effect.tool == _COUNTS_FROM_0))
     places = (RANGE.search(value) for value in fields.values() if isinstance(value, str))
     return next((int(place[1]) for place in places if place), 1)
