@@ -180,7 +180,21 @@ def test_text_that_commands_are_written_in_ends_no_turn() -> None:
     assert asked_in(said) == ["New task:\nDo it."]
 
 
+def test_a_label_that_comes_twice_is_a_tool_s() -> None:
+    said = [
+        user("Do it."),
+        model("ls"),
+        user("Output of the shell:\na"),
+        model("cat"),
+        user("Output of the shell:\nb"),
+    ]
+    assert asked_in(said) == ["Do it."]
+    assert asked_in(said[:3]) == ["Output of the shell:\na"], "once it may be a person's"
+
+
 def test_requests_that_begin_alike_are_a_persons() -> None:
+    """All but the first request from an editor counted as a tool's output: the client heads each of
+    them with the same line, and people do, too."""
     for head in ("I get this error:", "## My request for Codex:", "翻译："):
         asking = [user(f"{head}\n{n}") for n in range(3)]
         chat = [message for request in asking for message in (request, model("Done."))]

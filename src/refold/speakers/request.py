@@ -1,6 +1,7 @@
 """Who says what in a conversation, which of it is the current request, and what stays word for word
 when a part of it is hidden."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,10 +16,13 @@ from refold.errors import FormatError
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from refold.speakers.carriers import (
     EXPANDED,
+    NEW_TASK,
     OF_REQUEST,
     REPORTS,
+    REQUEST_HEADINGS,
     SKILL_RESULT,
     TEMPLATE,
+    TEXT_PREFIXES,
 )
 from refold.speakers.segments import (
     LIFTED,
@@ -36,8 +40,11 @@ Segmented = Sequence[tuple[Segment, ...]]
 SegmentFilter = Callable[[Segment], bool]
 CARRIERS = frozenset({QUESTION, CONTINUE})
 """What the user is made to say beside a summary."""
+PERSON_PREFIXES = tuple(words for words, carrier in TEXT_PREFIXES if carrier.voice == "person")
 STARTS = 80
 """Characters in which a text's first words stand."""
+LABELED_SHARE = 2 / 3
+"""Of the texts after a task that are a tool's answers, if no client is known."""
 
 
 def view_segments(view: View) -> Segmented:
@@ -46,20 +53,39 @@ def view_segments(view: View) -> Segmented:
 
 
 def _segment_transcript(base: CountedTranscript) -> Segmented:
-    return _join_segments(base.transcript.messages, base.map_cached(segments))
+    return _apply_labels(base.transcript.messages, base.map_cached(label_segments))
 
 
 def segment_messages(messages: Sequence[Message]) -> Segmented:
-    """Segment each of *messages*."""
-    return _join_segments(messages, list(map(segments, messages)))
+    """Segment each of *messages*.
+
+    If there are no tool results, and most texts after the first begin with the same line that ends
+    in a colon, those are a tool's: clients label texts so. A person may do so now and then.
+    """
+    return _apply_labels(messages, list(map(label_segments, messages)))
 
 
-def _join_segments(messages: Sequence[Message], alone: Segmented) -> Segmented:
-    """Return the segments of each message, of what each has *alone*: the texts of skills and
-    commands are marked, those of what carries a summary are left out."""
-    segmented, skills = [*alone], set[str]()
+class LabeledSegments(NamedTuple):
+    """The segments of a message that was looked at by itself."""
+
+    spoken: tuple[Segment, ...]
+    labels: tuple[str, ...]
+    """First lines of persons' texts that may be a client's."""
+
+
+def label_segments(message: Message) -> LabeledSegments:
+    """Segment a message by itself."""
+    spoken = segments(message)
+    return LabeledSegments(spoken, tuple(filter(None, map(_label, spoken))))
+
+
+def _apply_labels(messages: Sequence[Message], labeled: Sequence[LabeledSegments]) -> Segmented:
+    """Return the segments of each message: those under a client's label are a tool's, those of what
+    carries a summary are left out."""
+    labels = _find_client_labels(messages, labeled)
+    segmented, skills = [spoken for spoken, _ in labeled], set[str]()
     is_launched = False
-    for at, spoken in enumerate(alone):
+    for at, (spoken, own) in enumerate(labeled):
         for part in messages[at].parts:
             if isinstance(part, ToolCall) and part.name.lower() == "skill":
                 skills.add(part.id)
@@ -71,6 +97,11 @@ def _join_segments(messages: Sequence[Message], alone: Segmented) -> Segmented:
             segmented[at], is_launched = (_as_skill(spoken[0]), *spoken[1:]), False
         elif spoken and spoken[0].text in CARRIERS and belongs_to_summary(messages, at):
             segmented[at] = ()
+        elif not labels.isdisjoint(own):
+            segmented[at] = tuple(
+                segment._replace(voice="tool") if _label(segment) in labels else segment
+                for segment in spoken
+            )
     _mark_templates(messages, segmented)
     return segmented
 
@@ -99,6 +130,34 @@ def _as_skill(segment: Segment) -> Segment:
 
 def _is_steered(segment: Segment) -> bool:
     return segment.is_lifted or is_steering(segment.text)
+
+
+def _find_client_labels(
+    messages: Sequence[Message], labeled: Sequence[LabeledSegments]
+) -> frozenset[str]:
+    """Return the labels under which a client without tool results sends what tools say: the first
+    text has another beginning, and most texts after it have this one."""
+    counts = Counter(chain.from_iterable(own for _, own in labeled))
+    repeated = {label for label, count in counts.items() if count > 1}
+    if not repeated or any(message.results for message in messages):
+        return frozenset()
+    first, *later = (own for spoken, own in labeled if has_person(spoken))
+    least = max(2.0, LABELED_SHARE * len(later))
+    return frozenset(label for label in repeated.difference(first) if counts[label] >= least)
+
+
+def _label(segment: Segment) -> str:
+    """Return the first line of a person's text if it ends in a colon and more follows."""
+    text = segment.text.lstrip()
+    if not _is_person(segment) or segment.is_lifted or is_steering(text) or _is_marked(text):
+        return ""
+    line, _, rest = text[:400].partition("\n")
+    return line.rstrip() if rest.strip() and line.rstrip().endswith((":", "：")) else ""
+
+
+def _is_marked(text: str) -> bool:
+    """Is this an element, or does a client say that it is a person's text?"""
+    return text.startswith(("<", *REQUEST_HEADINGS, *PERSON_PREFIXES)) or NEW_TASK in text
 
 
 # --- persons and their words ----------------------------------------------------------------------
