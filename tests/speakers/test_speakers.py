@@ -515,6 +515,7 @@ EVENT = "System: [2026-03-02 11:51:40 GMT+8] "
     ("before", "words"),
     [
         (f"{EVENT}WhatsApp gateway connected.\n\n", "Send me the slides."),
+        ("System (untrusted): [2026-04-20 19:35:03 GMT+7] Exec completed\n\n", "Well?"),
         (f"{EVENT}Feishu[main] DM from ou_1: 装一个 skill\n\n", "装一个 skill"),
         (f"{EVENT}Restarted\nReason: update\n{EVENT}Connected.\n\n{INFO}", "看看日志"),
         (f"{INFO}[message_id: om_1]\n", "ou_1: open the shop"),
@@ -529,6 +530,13 @@ def test_what_a_gateway_of_chats_puts_before_a_message_is_not_the_persons(before
     assert envelope.text == before
     messages = [user(before + words), Message("assistant", (Text("Done."),)), user("Go on.")]
     assert next(step.text for step in read_steps(messages)) == words
+
+
+@pytest.mark.parametrize("stamp", ["[message_id: om_{}]", "Current time: 3 May, 1{}:00"])
+def test_what_a_gateway_puts_behind_a_message_is_not_the_persons(stamp) -> None:
+    """A reminder that came each half an hour stood in a summary thirty times."""
+    messages = [user(f"Look into the file.\n{stamp.format(at)}") for at in range(4)]
+    assert {step.text for step in read_steps(messages)} == {"Look into the file."}
 
 
 @pytest.mark.parametrize(

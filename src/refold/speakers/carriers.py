@@ -125,8 +125,13 @@ INSIDE_PREFIXES = (
 A person may begin with the same words.
 """
 
-ACTIVATED = "User activated the skill"
-"""Before the text of a skill that a person called, in one text with it (Kimi Code)."""
+TEMPLATES = (
+    "User activated the skill",
+    "## User Input\n\n```text\n",
+    "A new session was started via /new or /reset.",
+)
+"""How the text of a command or skill begins that a person called, in one text with what they gave
+it (Kimi Code, Spec Kit, OpenClaw)."""
 EXPANDED = "<command-message>"
 """Before a command behind which a client sends what it stands for (Claude Code). A command that the
 client runs by itself begins with its name."""
@@ -141,7 +146,7 @@ TEXT_PREFIXES = (
         PERSON,
         "User steering update:",
         "User hints:",
-        ACTIVATED,
+        *TEMPLATES,
         "New task:",
         "[User message received",
     ),
@@ -278,7 +283,7 @@ SUMMARY_CHARS = 250
 
 _ENVELOPE = re.compile(
     r"\s*(?:"
-    r"System: \[\d{4}-[^\]\n]{4,40}\] [^\n]*+(?:\n[^\n]++)*+"
+    r"System(?: \(untrusted\))?: \[\d{4}-[^\]\n]{4,40}\] [^\n]*+(?:\n[^\n]++)*+"
     r"|[A-Z][\w ]{2,60}\(untrusted[^)\n]{0,40}\):\n```json\n(?:(?!```)[^\n]*+\n)*+```"
     r"|\[message_id: [^\]\n]{1,200}\](?=\n)"
     r"|\[Queued messages while agent was busy\]\n\n---\nQueued #1(?=\n)"
@@ -286,6 +291,8 @@ _ENVELOPE = re.compile(
     r")(?:\n+|\Z)"
 )
 """One part of it."""
+STAMP = re.compile(r"\[message_id: [^\]\n]{1,200}\]|Current time: [^\n]{1,200}")
+"""What it puts in a line of its own behind the message."""
 _ECHO = re.compile(r"^System: \[[^\]\n]*\] \S[^\n:]{0,80} from [^\n:]{1,80}: (.*)", re.MULTILINE)
 """The words of the message, as an event of the gateway repeats them."""
 ECHOED = 30

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from refold.messages import Media, Message, Opaque, Text, ToolResult
 from refold.speakers.carriers import (
-    ACTIVATED,
     ASIDE,
     EXIT_CODE,
     INSIDE_PREFIXES,
@@ -23,6 +22,7 @@ from refold.speakers.carriers import (
     REQUEST_HEADING,
     RESUME_LINE,
     RETRY_MARKS,
+    STAMP,
     STEERING_CHARS,
     STEERING_END,
     STEERING_LINE,
@@ -33,6 +33,7 @@ from refold.speakers.carriers import (
     SUMMARY_WORDS,
     TAGS,
     TEMPLATE,
+    TEMPLATES,
     TEXT_PREFIXES,
     TOOL,
     Carrier,
@@ -70,6 +71,10 @@ _FIRST_WORDS = re.compile(
     f"^(?:{'|'.join(map(re.escape, (*_INSIDE, STEERING_LINE)))})", re.MULTILINE
 )
 """Of a text, of an element or of a line."""
+_FRAGMENT = re.compile(r"/[\w:-]*")
+_PROMPT = re.compile(
+    r"\s*+\[?[\w.-]{1,40}@[\w.-]{1,80}[: ][^\s#$]{0,200}[#$] |PS [A-Z]:\\[^>\n]{0,200}> "
+)
 _STOPS = frozenset(".!?:;。！？：；")
 _IMAGE = re.compile(r"</?image\b[^<>\n]{0,500}>")
 """In a text of its own before and behind a picture (Codex)."""
@@ -145,6 +150,8 @@ def _without_wrapper(text: str) -> str:
     if arguments := _ARGUMENTS.search(text):
         return arguments[1].strip()
     text = text.partition(REMINDER)[0].rstrip() if REMINDER in text else text
+    before, _, last = text.rpartition("\n")
+    text = before.rstrip() if STAMP.fullmatch(last) else text
     text = text[heading.end() :].strip() if (heading := REQUEST_HEADING.match(text)) else text
     match = _OPEN.match(text)
     closes = match is not None and text.endswith(f"</{match[1]}>")
@@ -166,7 +173,7 @@ def without_numbers(text: str) -> str:
 
 def _make_segment(text: str, carrier: Carrier, role: str, at: int) -> Segment:
     if carrier.voice == "person" and role == "user":
-        kind = TEMPLATE if text.lstrip().startswith(ACTIVATED) else ""
+        kind = TEMPLATE if text.lstrip().startswith(TEMPLATES) else ""
         is_sure = not SUMMARY_WORDS.search(text[:SUMMARY_CHARS])
         return Segment("person", text, at, kind, is_sure=is_sure)
     kind = carrier.kind or _kind_by_heading(text)
@@ -331,12 +338,20 @@ def trailing_elements(text: str) -> Iterator[tuple[int, str]]:
         end = start
 
 
+def is_fragment(text: str) -> bool:
+    """Is this nothing but a client's command, or its beginning (`/the`)? Nobody asks anything by
+    it."""
+    return bool(_FRAGMENT.fullmatch(text))
+
+
 def read_typed(text: str) -> str:
     """Return what a user typed rather than pasted, each sentence in one line: fenced blocks and
-    quotes are empty blocks in it. A style guide or another's orders in those are no rule for this
-    work by themselves."""
+    quotes are empty blocks in it, and what stands behind a shell's prompt. A style guide or
+    another's orders in those are no rule for this work by themselves."""
     lines = text.splitlines()
     pasted = {at for fence in find_fences(lines) for at in fence}
+    prompts = (at for at, line in enumerate(lines) if _PROMPT.match(line))
+    pasted |= {*range(next(prompts, len(lines)), len(lines))}
     pasted |= {at for at, line in enumerate(lines) if line.lstrip().startswith(">")}
     typed = ("```\n```" if at in pasted else line for at, line in enumerate(lines))
     return _unwrap_lines("\n".join(typed))

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from refold.text.clip import Gap, ceiling, floor, gap, one_line
+from refold.text.clip import Gap, ceiling, clip_scanned, floor, gap, one_line
 from refold.text.plain import without_escapes, without_terminal_codes
 
 SCAN = 1_000_000
@@ -17,6 +17,14 @@ OPENS = 2_000
 WIDTH = 160
 """Characters kept of a line that says something went wrong."""
 
+FIGURES = re.compile(
+    r"(?<![\w.@/-])\d[\d,.]*\s{0,2}(?:\w{1,12}\s{1,2})?(?:pass|fail|test|error|warning|example|assert|spec|check|ok\b|skipped)"
+    r"|\b(?:passed|failed|errors?|warnings?|tests?)\s{0,2}[:=]\s{0,2}\d|[1-9]\d*\s*[个項项].{0,8}(?:通过|失败|测试)",
+    re.IGNORECASE,
+)
+"""The figures of a test run."""
+_FRAME = " =-*~"
+"""What runners draw around a line of figures."""
 EXIT = re.compile(
     r"(?:exit(?:ed)?(?:[ _-]with)?[ _-]?(?:code|status)|return[ _-]?code|退出码|退出代码|返回码|終了コード|종료 코드)"
     r"[^\d\n-]{0,12}(-?[0-9]{1,10})",
@@ -282,3 +290,10 @@ def _error_lines(text: str) -> list[str]:
 def _is_hint(row: str) -> bool:
     """Does this line say what to do about an error?"""
     return row.lstrip().lower().startswith(("hint:", "help:", "note:", "提示：", "提示:"))
+
+
+def find_figures(text: str) -> str:
+    """Return the last line with figures of a test run, if there is one."""
+    rows = (row.strip().strip(_FRAME) for row in clip_scanned(text).split("\n"))
+    figures = [row for row in rows if len(row) < 300 and FIGURES.search(row)]
+    return one_line(figures[-1], 120) if figures else ""

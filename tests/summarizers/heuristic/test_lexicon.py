@@ -5,8 +5,9 @@ import pytest
 from refold.core.profile import Profile
 from refold.core.view import View
 from refold.memory import ProcessMemories, flush
-from refold.messages import Message, Text, user
+from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.scorers import Emphasis
+from refold.summarizers.heuristic.excerpts import find_corrections
 from refold.summarizers.heuristic.lexicon import (
     BINDING,
     FAULTING,
@@ -16,7 +17,6 @@ from refold.summarizers.heuristic.lexicon import (
     WORDINGS,
     find_conclusions,
     find_constraints,
-    find_corrections,
 )
 from tests.support.examples import examples_at_night
 from tests.support.summaries import collect
@@ -70,7 +70,7 @@ BINDS_NOT = {
         "为什么不能直接用缓存", "不能直接用缓存吗", "怎么避免这个警告",
         "程序总是报错", "这个不要紧", "要不要重启一下", "不可思议", "结果不准确", "我不得不重启", "这不可能", "特别动人的界面", "分别用两种方法试过了", "分类改成了三种", "每次都要等很久", "登录不能用了",
         "你好", "帮我看一下日志", "把订单服务重构一下", "它一定会失败吗", "优先级是高", "不一定是这个原因", "绝不会是网络的问题", "许多文件都改了", "服务器有三千万条记录", "我记得昨天改过",
-        "以后再说", "差别不大", "性别用一个字段表示", "我们讨论过这个设计", "它总是崩溃", "这一定程度上解释了问题",
+        "那我一定要去看看", "以后再说", "差别不大", "性别用一个字段表示", "我们讨论过这个设计", "它总是崩溃", "这一定程度上解释了问题",
     ],
     "zh-Hant": [
         "程式總是報錯", "這個不要緊", "結果不準確", "我不得不重啟", "這不可能", "特別動人的介面", "分別用兩種方法試過了", "每次都要等很久", "你好", "幫我看一下日誌", "把訂單服務重構一下", "優先級是高",
@@ -81,6 +81,8 @@ BINDS_NOT = {
         "I remember that it crashed.", "I can't remember to whom it belongs.", "It remembers that port.",
         "It always fails on Mondays.", "Never mind.", "I never said that.", "It only happens on Mondays.", "There is a bug in the parser.", "Please fix the login page.", "I don't know why it crashes.",
         "It never worked.", "We had lunch.", "I see only one file.", "It was not to our taste.",
+        "Read https://x.dev/i-still-prefer-mcp/ please.", "The folder is read-only.", "Fatal error: replace_child() must be public in pool.php",
+        "It says TypeError: only numbers are allowed",
     ],
     "ja": [
         "必ずしもそうではない。", "絶対パスを教えてください。", "ログを見てください。", "昨日から動かない。", "テストが失敗しました。", "こんにちは。", "少ないですね。", "危ないでしょうか。", "常にエラーになる。", "以前は動いていた。",
@@ -301,6 +303,24 @@ def test_a_constraint_in_any_language_is_in_the_digest() -> None:
     assert list(collect(said).constraints) == [texts[0] for texts in BINDS.values()]
 
 
+def test_what_stands_behind_a_shells_prompt_binds_nobody() -> None:
+    """A program's banner, and its errors, stood among the rules."""
+    typed = "Never push.\nI ran this:\n"
+    for prompt in ("ann@vps-1:~/claw$ claw status", "[ann@vps ~]# claw", "PS C:\\claw> claw"):
+        text = f"{typed}{prompt}\n\nclaw 4.1 - I never sleep\nYou must log in first.\n"
+        assert list(find_constraints(text)) == ["Never push."]
+
+
+def test_who_talks_of_something_binds_nobody() -> None:
+    told = "My dogs always make me happy, and they must have been tired."
+    talk = [user(told), Message("assistant", (Text("How nice!"),))] * 10
+    asked = [user("Please never use tables."), user("Wait, tables are fine.")]
+    call = ToolCall("c1", "bash", '{"command": "make"}')
+    work = [Message("assistant", (call,)), Message("user", (ToolResult("c1", (Text("ok"),)),))]
+    assert list(collect([*talk, *asked]).constraints) == [asked[0].text, asked[1].text]
+    assert next(iter(collect([*talk, *work, *asked]).constraints)) == told
+
+
 OPEN_QUESTIONS = """\
 建议把 `pool_a` 改用新的队列，因为更快。
 I recommend `pool_a` because it is faster.
@@ -312,6 +332,15 @@ A) Use `pool_a` because it is faster.
 Option B: the fix is in `pool_a`.
 方案一：改用 `pool_a`，因为更快。
 Everything is fixed now because it works!
+If `pool_a` is the culprit, the fix is to lock it.
+Anyway, if `pool_a` is called, it fails because of the lock.
+如果 `pool_a` 失败，原因是锁。
+或者 `pool_a` 不支持锁。
+The issue says: "The root cause is that `pool_a` is locked twice."
+**确认 `pool_a` 的状态：**
+在 `pool_a` 中输入编号或关键词。
+我会修复好 `pool_a` 的问题。
+**手册** - `pool_a` 的详细说明
 | Way | Effect |
 |---|---|
 | `pool_a` | chosen because it is fast |""".splitlines()
@@ -351,6 +380,8 @@ def test_what_stands_under_the_words_that_settle_it_is_agreed():
     ]
     points = "| Decision point | Ways |\n|---|---|\n| Store | `pool_a`, `pool_b` |"
     assert not list(find_conclusions(points, final=True))
+    for choice in ("🤝 **你的决定**\n- 保留 `pool_a`", "现在你可以：\n- 修复了 `pool_a`"):
+        assert not list(find_conclusions(choice, final=True))
     ways = "Agreed so far. Options:\n- `pool_a`: chosen because it is fast"
     assert "pool_a" not in "".join(text for _, text in find_conclusions(ways, final=True))
 

@@ -37,6 +37,8 @@ def expand(template, way, arguments=""):
             return [Message("user", (Text(mark), Text(template)))]
         case "messages":
             return [user(mark), user(template)]
+        case "spec kit":
+            return [user(f"## User Input\n\n```text\n{arguments}\n```\n\n{template}")]
         case "skill prefix":
             return [
                 user(
@@ -56,7 +58,7 @@ def looks(number):
     ]
 
 
-WAYS = ["parts", "messages", "skill prefix", "skill call"]
+WAYS = ["parts", "messages", "spec kit", "skill prefix", "skill call"]
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from math import log
 from typing import Any, NamedTuple
 
-from refold.speakers.segments import IN_RESULT
+from refold.speakers.segments import IN_RESULT, is_fragment
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import (
     PATCH_BEGINS,
@@ -20,7 +20,6 @@ from refold.summarizers.heuristic.lexicon import (
     find_leads,
     find_notes,
     is_binding,
-    is_fragment,
     iter_statements,
 )
 from refold.summarizers.heuristic.shell_words import split_files

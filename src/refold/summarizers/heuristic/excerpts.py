@@ -3,19 +3,22 @@
 import heapq
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import groupby
+from itertools import groupby, islice
 from math import log
 from operator import add
 from typing import NamedTuple
 from unicodedata import east_asian_width, normalize
 
+from refold.speakers.segments import read_typed, split_place
 from refold.summarizers.heuristic.blocks import LONGEST_HEADING, Block, Kind, Line, Work
 from refold.summarizers.heuristic.identifiers import NUMBER, iter_identifiers
 from refold.summarizers.heuristic.lexicon import (
+    CORRECTING,
     LEAST_PROSE,
+    MAX_SENTENCE,
     TURNING,
     find_leads,
     iter_sentences,
@@ -343,6 +346,15 @@ def find_announced(text: str) -> str:
     """Return what a model announced last, beside a call; empty if it announced nothing."""
     announced = [sentence for sentence in iter_sentences(text) if _ANNOUNCED.match(sentence)]
     return one_line(announced[-1], 200) if announced else ""
+
+
+def find_corrections(text: str) -> Iterator[str]:
+    """Yield the two sentences with which a user's text takes back what was asked, if it does."""
+    place, typed = split_place(text)
+    opening = list(islice(iter_sentences(read_typed(typed)), 2))
+    if opening and CORRECTING.is_in(opening[0][: 2 * MAX_SENTENCE]):
+        own = (sentence for sentence in opening if not sentence.endswith(("?", "？")))
+        yield from (one_line(place + sentence, MAX_SENTENCE) for sentence in own)
 
 
 def find_question(text: str, reply: str) -> str:

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from refold.summarizers.heuristic.blocks import Block, Line, Work, iter_lines
 from refold.summarizers.heuristic.calls import Todo
 from refold.summarizers.heuristic.current_files import CurrentFile
-from refold.summarizers.heuristic.excerpts import ANSWERS, cut_middle, quote
+from refold.summarizers.heuristic.excerpts import ANSWERS, cut_middle, find_corrections, quote
 from refold.summarizers.heuristic.identifiers import iter_identifiers
-from refold.summarizers.heuristic.lexicon import find_constraints, find_corrections, find_leads
+from refold.summarizers.heuristic.lexicon import find_constraints, find_leads
 from refold.summarizers.heuristic.state import FileState, State
 from refold.text.clip import one_line, without_mark
 from refold.text.failures import has_failed

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from heapq import nlargest
-from itertools import dropwhile, islice, zip_longest
+from itertools import dropwhile, zip_longest
 from typing import NamedTuple
 from unicodedata import east_asian_width
 
@@ -59,7 +59,7 @@ class Wording(NamedTuple):
 
 CHINESE = Wording(
     "zh",
-    strict=("必须", "必須", "务必", "務必", "禁止", "严禁", "嚴禁", "(?:绝|絕|決)不(?!是|会|會)", "(?:绝|絕|決|决)不能", "(?:绝|絕)对?對?不(?:能|要|可|得|准|许|許)", "永远(?:不要|别|不能|不得|用|使用|只)", "永遠(?:不要|別|不能|不得|用|使用|只)", "一定(?:要|得|不要|别|別|不能|必须|用|保留)", "(?:以后|以後|今后|今後)都",
+    strict=("必须", "必須", "务必", "務必", "禁止", "严禁", "嚴禁", "(?:绝|絕|決)不(?!是|会|會)", "(?:绝|絕|決|决)不能", "(?:绝|絕)对?對?不(?:能|要|可|得|准|许|許)", "永远(?:不要|别|不能|不得|用|使用|只)", "永遠(?:不要|別|不能|不得|用|使用|只)", "(?<!我)一定(?:要|得|不要|别|別|不能|必须|用|保留)", "(?:以后|以後|今后|今後)都",
         "(?<![一二三四五六七八九十几幾数數百两\\d])千(?:万|萬)(?:别|別|不|要|记|記|小心|注意)", "(?:切|请|請|万|萬)?勿(?!忘我|论|論)"),
     binds=("(?<!要)不要(?!紧|緊|脸|臉)", "不能(?!用了|启动|啟動|运行|運行|登录|登錄|登入|正常|工作|编译|編譯|打开|打開|访问|連|连|显示|顯示|加载|載入|保存了|用$|用。)", "不可(?!能|思|避免|或缺|靠|否|欠|逆|见|見)", "(?<![恨舍捨巴怪见見记記了由])不得(?!不|了|已)", "不准(?!确|確|时|時)", "不(?:允)?[许許](?!多)", "不应该?(?!当)", "不應該?",
         "(?<![特分类類级級区區识識个個性鉴鑑辨差告道送离離])[别別](?:再|动|動|碰|改|删|刪|用|提交|乱|亂|加|写|寫|把|管)", "始[终終](?:用|使用|保持|要|以|采用|採用|返回)",
@@ -72,7 +72,7 @@ CHINESE = Wording(
     spaced=False,
     corrects=("^[哦噢啊嗯，, ]{0,3}(?:等等|等一下|不对|不對|不是|算了|还是|還是|改主意)", "[不别別]用.{1,20}了"),
     negates=("不(?!错|錯|过|過|同|少)", "[莫勿]", "没|沒", "[无無](?!论|論)", "未(?!来|來)", "非(?!常)", "(?<![特分类類级級区區识識个個性鉴鑑辨差告道送离離])[别別]", "禁", "除(?:了|非|外)", "[之以]外"),
-    offers=("建议", "建議", "推荐", "推薦", "[倾傾]向", "等[你您]", "[听聽][你您]", "[请請][你您]?(?:确认|確認|选择|選擇|决定|決定|告诉|告訴)", "要不要", "[你您](?:想|希望|觉得|覺得|认为|認為)", "你说得对|你說得對"), options=("方案", "[选選][项項]", "策略", "[优優][点點劣势]", "缺[点點]"),
+    offers=("建议", "建議", "推荐", "推薦", "[倾傾]向", "等[你您]", "[听聽][你您]", "[请請][你您]?(?:确认|確認|选择|選擇|决定|決定|告诉|告訴)", "要不要", "[你您](?:想|希望|觉得|覺得|认为|認為|的[决決选選])", "你说得对|你說得對"), options=("[你您]可以", "如果", "方案", "[选選][项項]", "策略", "[优優][点點劣势]", "缺[点點]"),
     settles=("(?<![待未不没沒])(?<!需要)(?<!共同)(?:敲定|决策|決策|决定|決定|定案|结论|結論|共识|共識|商定|已定|答案|最[终終]方案)(?!点|點|的问题|的問題|因素)",), faults=("bug", "[错錯]", "缺", "漏", "失[败敗]", "崩[溃潰]", "硬[编編][码碼]", "[问問][题題]", "根因", "原因", "目前", "[当當]前", "[现現]在"),
 )  # fmt: skip
 ENGLISH = Wording(
@@ -89,7 +89,7 @@ ENGLISH = Wording(
     corrects=(r"^(?:no|nope)(?=[,.!;:]| no\b| wait\b| not\b| actually\b)", r"^(?:(?:oh|hm+|ok|okay|sorry|then|and|but),? )*(?:wait(?=[,.!;:]| no\b)|actually|scratch (?:that|it)|on second thoughts?|forget)",
         "instead(?! of)", "changed my mind", "change of plans?", r"^sorry,? i (?:gave|told|said|meant|made|forgot|was|had)"),
     negates=(r"\w+n['’]ts?", "do['’]?nts?", "not?", "never", "cannot", "none", "nothing", "nobody", "nowhere", "neither", "nor", "non", "without", "except", "unless", "against", "unlike", "out of"),
-    offers=(r"recommend\w*", "I(?:['’]d| would)? suggest", "suggestions?", "(?:should|shall) (?:we|I)", "would you", "do you (?:want|prefer)", "which (?:one|of these|would)", "let me know", "tell me", "your (?:call|decision|choice|pick)", "up to you", "once you", "if you (?:want|prefer|like)"), options=("options?", "approach(?:es)?", "alternatives?", "pros", "cons", "trade-?offs?"),
+    offers=(r"recommend\w*", "I(?:['’]d| would)? suggest", "suggestions?", "(?:should|shall) (?:we|I)", "would you", "do you (?:want|prefer)", "which (?:one|of these|would)", "let me know", "tell me", "your (?:call|decision|choice|pick)", "up to you", "once you", "if you (?:want|prefer|like)"), options=("you (?:can|could|may)", "options?", "approach(?:es)?", "alternatives?", "pros", "cons", "trade-?offs?"),
     settles=("(?<!open )(?<!your )(?<!pending )(?<!not )(?:agreed|agreements?|decisions?(?! (?:points?|needed|required|pending))|decided|settled|conclusions?|verdict|final (?:answer|choice|design))",), faults=("bugs?", "buggy", "wrong(?:ly)?", "incorrect(?:ly)?", "broken", "fail(?:s|ing)?", "missing", "lacks?", "ignores?", "crash(?:es)?", "stale", "leaks?", "unused", "hard-?coded", "root cause", "culprit", "problem", "issue", "still", "currently"),
 )  # fmt: skip
 JAPANESE = Wording(
@@ -205,7 +205,7 @@ class WordPattern:
 
     @cached_property
     def _spaced(self) -> re.Pattern[str]:
-        return re.compile(rf"(?<!\w)(?:{self._words(spaced=True)})(?!\w)")
+        return re.compile(rf"(?<![\w/-])(?:{self._words(spaced=True)})(?!\w)")
 
     @cached_property
     def _dense(self) -> re.Pattern[str]:
@@ -267,12 +267,12 @@ MIN_SENTENCE = 4
 _CONCLUDES = re.compile(
     r"\b(?:decid(?:ed|es)|decision|root cause|caused by|because|the (?:issue|problem|bug|reason|fix|solution|culprit) (?:is|was)|"
     r"turns out|found (?:that|the|it)|confirm(?:ed|s)|conclu(?:ded|des|sion)|therefore|instead of|chosen?|chooses|will use|we use|switch\w* to|"
-    r"agreed|fix(?:ed|es)|resolved|works? (?:now|because)|fails? (?:because|with)|important|note that|the key|"
+    r"agreed|fix(?:ed|es)|resolved|works? (?:now|because)|fails? (?:because|with)|important(?=\W{0,4}:)|note that|the key|"
     r"implemented|refactored|renamed|moved|replaced|unable to|cannot|not (?:possible|permitted|allowed|supported)|"
     r"is (?:now|defined|located|stored|set|called)|successfully)\b"
-    r"|决定|決定|结论|結論|原因|因为|因為|由于|根源|改用|采用|採用|选择|选用|确认|確認|发现|發現|修复|修復|解决|解決|最终|"
-    r"注意|关键|關鍵|说明|表明|因此|所以|问题(?:是|在)|已(?:经|將|将)?(?:完成|实现|修改|更新|预订|取消|添加|删除)|无法|不支持|成功|推荐|建议"
-    r"|最終|說明|問題(?:是|在)|已(?:經)?(?:完成|實現|修改|更新|預訂|取消|添加|刪除|新增)|無法|建議|推薦|選用",
+    r"|决定|決定|结论|結論|原因|因为|因為|由于|根源|改用|采用|採用|[选選](?:定|用|择了|擇了)|确认|確認|发现|發現|最[终終]|无法|無法|不支持"
+    r"|注意|[关關][键鍵](?:是|在|点|點|问题|問題)|(?<=[这這此，,；;])[说說]明|表明|因此|所以|[问問][题題](?:是|在)"
+    r"|(?:修[复復]|解[决決])[了好完]|已[经經將将]?(?:成功)?(?:完成|实现|實現|修改|修[复復]|解[决決]|更新|预订|預訂|取消|添加|新增|[删刪]除)|成功",
     re.IGNORECASE,
 )
 _KANA = re.compile(r"[\u3041-\u30fa]")
@@ -280,8 +280,10 @@ _KANA = re.compile(r"[\u3041-\u30fa]")
 _ENTITY = re.compile(
     r"`[^`\n]{2,80}`|\b\w+[_/.]\w+|\b[a-z]++[A-Z]\w*|\b[A-Z]{2}\w*\d|\d{2,}|「[^」\n]{1,40}」|“[^”\n]{1,40}”"
 )
+_QUOTATION = re.compile(r"\"[^\"]{20,}+\"?")
+"""What another text says."""
 _PLAN = re.compile(
-    r"^(?:let me|let's|i'll|i will|i need to|now (?:i|let)|next,? i|让我|我来|接下来)",
+    r"^(?:let me|let's|i'll|i will|i need to|now (?:i|let)|next,? i|让我|我来|接下来|我[会會将將])",
     re.IGNORECASE,
 )
 
@@ -290,31 +292,36 @@ _STRESS = re.compile(r"\*\*|__")
 _GOES_ON = re.compile(r"[；;]\Z|(?:^|[\s:：])\d{1,2}\.\Z")
 """How a piece of a list in one line ends: before the next number, or with half a stop."""
 _COMMENT = re.compile(r"\s{0,40}(?://|/\*|\*/|<!--|#(?:!|\s{0,8}(?:TODO|FIXME|NOTE)\b))")
-_QUESTION = re.compile(
-    r"(?:and |but |so )?(?:why|how|who|where)\b(?! (?:you|we)\b)[^:：]*+\Z"
-    r"|(?:那|可是|但)?(?:为什么|為什麼|为何|為何|怎么|怎麼)[^:：]*+\Z|.*[吗嗎?？][。！!]?\Z",
-    re.IGNORECASE | re.DOTALL,
+_NO_RULE = re.compile(
+    r"\A(?:and |but |so )?(?:why|how|who|where)\b(?! (?:you|we)\b)[^:：]*+\Z"
+    r"|\A(?:那|可是|但)?(?:为什么|為什麼|为何|為何|怎么|怎麼)[^:：]*+\Z|[吗嗎?？][。！!]?\Z"
+    r"|(?:error|exception|failed): ",
+    re.IGNORECASE,
 )
-"""Many leave out the mark."""
+"""A question, of which many leave out the mark; an error that a program reports."""
+_CLAUSE_ENDS = re.compile(r"[,;:，；：—–(（]")
+_OF_OTHERS = re.compile(
+    r"\s*(?:(?:I|we|it|he|she|they|that|this|there)\b|[我他她它])", re.IGNORECASE
+)
 _OPTION = re.compile(
     r"\W{0,6}(?:(?:option|approach|variante?|opci[oó]n|opção|вариант|방안|案|方案|选项|選項)\s?)?"
     r"(?:[A-E]|[1-9](?=[)）])|(?<=[案项項])[1-9一二三四五甲乙丙])\W{0,3}[)）.:：—–]",
     re.IGNORECASE,
 )
 """How one of several ways begins: `A) `, `Option B: `, `方案一：`."""
-_FRAGMENT = re.compile(r"/[\w:-]*")
 _GUESS = re.compile(
-    r"\b(?:maybe|perhaps|probably|possibly|might|may be|could be|I (?:think|guess|suspect|assume)|seems?|likely|my guess)\b"
+    r"\b(?:maybe|perhaps|probably|possibly|might|may be|could be|I (?:think|guess|suspect|assume)|seems?|looks? like|likely|my guess)\b"
     r"|可能|也许|也許|大概|似乎|好像|怀疑|懷疑|估计|估計|猜",
     re.IGNORECASE,
 )
-_STATUS = re.compile(
+_VOID = re.compile(
+    r"\W{0,8}(?:(?:(?:\w{1,12},? )?(?:if|unless)|or|falls|wenn|если)\b|如果|若|假如|要是|或|もし|만약)|"
     r"\W{0,8}(?:(?:all|the|now|\d+)\s{1,4}){0,3}(?:unit |integration )?(?:tests?|checks?|builds?|lint\w{0,12}|suite)\s{1,4}"
     r"(?:(?:are|is|have|has|all|now|still)\s{1,4}){0,3}(?:pass\w{0,12}|green|succe\w{1,12}|ok|clean)(?:\s{1,4}(?:now|again|successfully))?\W{0,8}\Z"
     r"|(?:所有|全部)?(?:测试|測試|检查|檢查|构建|構建)(?:都|均|全部)?(?:已)?(?:通过|通過|成功)\W{0,8}\Z",
     re.IGNORECASE,
 )
-"""A line that says how things stand: the next run says it anew."""
+"""What would be if something else was; and how things stand, which the next run says anew."""
 
 
 class Statement(NamedTuple):
@@ -439,7 +446,7 @@ def find_constraints(text: str) -> Iterator[str]:
             len(words.encode("utf-8", "replace")) >= MIN_SENTENCE
             and statement.kind not in ("code", "columns")
             and not statement.is_head
-            and (statement.is_led or (not _QUESTION.match(own) and is_binding(own)))
+            and (statement.is_led or (not _NO_RULE.search(own) and is_binding(own)))
         ):
             yield one_line(place + words, MAX_SENTENCE)
 
@@ -449,18 +456,11 @@ def is_binding(text: str) -> bool:
     return BINDING.is_in(text[: 2 * MAX_SENTENCE])
 
 
-def is_fragment(text: str) -> bool:
-    """Is this nothing but a client's command, or its beginning (`/the`), which asks nothing?"""
-    return bool(_FRAGMENT.fullmatch(text))
-
-
-def find_corrections(text: str) -> Iterator[str]:
-    """Yield the two sentences with which a user's text takes back what was asked, if it does."""
-    place, typed = split_place(text)
-    opening = list(islice(iter_sentences(read_typed(typed)), 2))
-    if opening and CORRECTING.is_in(opening[0][: 2 * MAX_SENTENCE]):
-        own = (sentence for sentence in opening if not sentence.endswith(("?", "？")))
-        yield from (one_line(place + sentence, MAX_SENTENCE) for sentence in own)
+def is_demand(rule: str) -> bool:
+    """Does a clause of a rule open with its words? Who tells of a dog says `always`, too."""
+    clauses = _CLAUSE_ENDS.split(rule)
+    to_you = (BINDING.is_opening(text) and not _OF_OTHERS.match(text) for text in clauses)
+    return not is_binding(rule) or any(to_you)
 
 
 def _iter_prose(text: str) -> Iterator[Statement]:
@@ -477,10 +477,10 @@ def find_conclusions(text: str, *, final: bool) -> Iterator[tuple[float, str]]:
     what is said to be agreed weighs `SETTLED` more."""
     for statement in _iter_prose(text):
         sentence = statement.words
-        is_open = sentence.endswith(("?", "？", ":", "："))
+        is_open = sentence.rstrip("*_ ").endswith(("?", "？", ":", "："))
         if len(sentence.encode("utf-8", "replace")) >= 12 and not is_open:
             is_settled = _is_settled(statement)
-            is_void = _STATUS.match(sentence) or (not is_settled and _is_offer(statement))
+            is_void = _VOID.match(sentence) or (not is_settled and _is_offer(statement))
             points = 0.0 if is_void else max(0.0, weigh_conclusion(sentence)) + is_settled * SETTLED
             if points > 0:
                 share = 1.0 if final or _ENTITY.search(sentence) else 0.5
@@ -529,7 +529,7 @@ def weigh_conclusion(sentence: str) -> float:
     """Return how much a sentence decides: a point for each different cue, half a point for each of
     at most three entities (paths, names, numbers, quotes), less 2 if it only announces the next
     step or guesses. Without a cue 0."""
-    head = sentence[: 2 * MAX_SENTENCE]
+    head = _QUOTATION.sub("", sentence[: 2 * MAX_SENTENCE])
     is_japanese = bool(_KANA.search(head))
     cues = len({c.lower() for c in _CONCLUDES.findall(head) if c.isascii() or not is_japanese})
     return cues and cues + min(3, len(_ENTITY.findall(head))) / 2 - 2 * bool(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from heapq import nlargest
 from typing import NamedTuple
 
+from refold.speakers.segments import is_fragment
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import (
     Todo,
@@ -19,14 +20,13 @@ from refold.summarizers.heuristic.calls import (
     iter_patch,
     read_boxes,
 )
-from refold.summarizers.heuristic.excerpts import find_announced, find_question
+from refold.summarizers.heuristic.excerpts import find_announced, find_corrections, find_question
 from refold.summarizers.heuristic.lexicon import (
     FAULTING,
     SETTLING,
     find_conclusions,
     find_constraints,
-    find_corrections,
-    is_fragment,
+    is_demand,
 )
 from refold.summarizers.heuristic.shell import ALL, state_after
 from refold.summarizers.heuristic.source import (
@@ -37,8 +37,8 @@ from refold.summarizers.heuristic.source import (
     read_answer,
     write_call,
 )
-from refold.text.clip import clip_scanned, one_line
-from refold.text.failures import find_error_line, has_failed, looks_failed
+from refold.text.clip import one_line
+from refold.text.failures import find_error_line, find_figures, has_failed, looks_failed
 from refold.text.plain import folders_of, split_path
 
 LONGEST_COMMAND = 110
@@ -51,16 +51,13 @@ failure."""
 MOST_COMPARED = 100_000
 """Files that paths in git's commands are compared with, checks with later ones. After that none of
 these does anything that counts."""
+TALK = 10
+"""Answers after which a conversation in which nothing was done is talk."""
 MOST_QUESTIONS = 3
 """Questions that are shown of those that have the same answer."""
 MOST_DECIDED = 2
 """Conclusions that are taken of what a model thinks before one call."""
 
-_FIGURES = re.compile(
-    r"(?<![\w.@/-])\d[\d,.]*\s{0,2}(?:\w{1,12}\s{1,2})?(?:pass|fail|test|error|warning|example|assert|spec|check|ok\b|skipped)"
-    r"|\b(?:passed|failed|errors?|warnings?|tests?)\s{0,2}[:=]\s{0,2}\d|[1-9]\d*\s*[个項项].{0,8}(?:通过|失败|测试)",
-    re.IGNORECASE,
-)
 _COMMIT = re.compile(r"\bgit\s+(?:-\S+\s+\S+\s+)?commit\b")
 _MESSAGE = re.compile(r"\s-[a-z]{0,5}m\s{0,9}(['\"])((?!\$\()[^\n]*?)\1")
 """A commit's message in its command."""
@@ -70,8 +67,6 @@ _EXIT_CODE = re.compile(r"\A(?:Error: )?Exit code:? -?\d{1,10}\n?")
 _NO_COMMIT = re.compile(r"^(?:nothing (?:added )?|no changes added )to commit\b", re.MULTILINE)
 _NOT_RUN = frozenset({RUNNING, "exit 126", "exit 127"})
 """Outcomes of a check that has tested nothing yet."""
-_FRAME = " =-*~"
-"""What runners draw around a line of figures."""
 _OVERWROTE = re.compile(r"\b(?:updated|overw\w+|modified)\b")
 _NAMED = re.compile(
     r"(?<![\w-])[\w-]{1,80}+\.[a-z]\w{0,5}\b|\b(?:_*+[a-z\d]++_|_*+[a-z]++[A-Z]|[A-Z]++[a-z]++[A-Z])\w*+"
@@ -185,6 +180,8 @@ def read_state(steps: Iterable[Step], todos: tuple[Todo, ...] = ()) -> State:
                 _note_answer(state, step.text, is_final=step.is_final)
                 answers.append(step)
                 is_done, state.answer = False, step.text if step.is_final else ""
+    if len(answers) >= TALK and not (state.files or state.actions or state.looks or state.checks):
+        state.constraints = dict.fromkeys(filter(is_demand, state.constraints))
     state.files = _without_deleted_folders(state.files)
     state.error = find_error_line(state.error)
     if answers and not (is_done or answers[-1].is_final):
@@ -219,7 +216,7 @@ def drop_superseded(state: State, after: Sequence[Step]) -> None:
     if state.failed and any(shell.has_command(name_step(step), state.failed) for step in worked):
         state.failed = state.error = ""
     for name, outcome in later.checks.items():
-        if outcome.startswith("ok") or _FIGURES.search(outcome):  # else it did not get that far
+        if outcome.startswith("ok") or find_figures(outcome):  # else it did not get that far
             state.checks.pop(name, None)
     for path, file in state.files.items():
         file.is_checked |= bool(later.checks) and path not in later.files
@@ -316,7 +313,7 @@ def _note_result(state: State, step: Step) -> None:
     if is_stub(text) and not (step.is_error or step.exit_code):
         return  # nobody says what came of it
     if check and step.exit_code and not looks_failed(_EXIT_CODE.sub("", text)):
-        figures = _find_figures(text)  # what failed may be what stands behind the check
+        figures = find_figures(text)  # what failed may be what stands behind the check
         if not has_own_code and not figures:
             return
         if not has_own_code or (figures and not shell.ends_with_check(effect.command)):
@@ -490,14 +487,7 @@ def _outcome_line(command: str, text: str, outcome: str, subject: str = "") -> s
         return f"{match[1]} {one_line(match[2], 100)}"
     if outcome == "ok" and subject:
         return f"ok: {one_line(subject, 100)}"
-    line = _find_figures(text)
+    line = find_figures(text)
     if outcome != "ok" and not line:
         line = find_error_line(text)
     return ": ".join(filter(None, (outcome, line)))
-
-
-def _find_figures(text: str) -> str:
-    """Return the last line with figures of a test run, if there is one."""
-    rows = (row.strip().strip(_FRAME) for row in clip_scanned(text).split("\n"))
-    figures = [row for row in rows if len(row) < 300 and _FIGURES.search(row)]
-    return one_line(figures[-1], 120) if figures else ""
