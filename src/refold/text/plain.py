@@ -167,6 +167,7 @@ def iter_ends(path: str) -> Iterator[str]:
             return
 
 
+_HOME = re.compile(r"/(?:home|Users)/[^/]{1,99}(?=/)|/root(?=/)")
 MOST_SPELLINGS = 50
 """Absolute paths with one name at their ends that are looked at for what a relative one means."""
 
@@ -196,6 +197,13 @@ def match_paths(absolute: Mapping[str, bool], relative: Iterable[str]) -> dict[s
     if len(inside) <= len(absolute) // 2 or not any(absolute[path] for path in inside):
         return {}
     return {path: name for path, name in matches.items() if name[: -len(path)] == root}
+
+
+def spell_home(absolute: Iterable[str], paths: Iterable[str]) -> dict[str, str]:
+    """Return *paths* in `~` as absolute ones, by themselves, if *absolute* paths show one home."""
+    homes = {match[0] for path in absolute if (match := _HOME.match(path))}
+    home = homes.pop() if len(homes) == 1 else ""
+    return {path: home + path[1:] for path in paths if home and path.startswith("~/")}
 
 
 def call_title(call: ToolCall) -> str:

@@ -320,3 +320,39 @@ def test_an_error_is_open_until_work_went_past_it(steps, is_open):
     failed = call("Bash", "Error: no module ws", is_error=True, command="node serve.js")
     work = [call("Write", "Written.", file_path=f"src/a{n}.js", content="x") for n in range(steps)]
     assert ("last error" in summarize(user("Go."), failed, *work)) is is_open
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ip addr show && docker ps -a",
+        "git remote -v",
+        "Get-ChildItem src -Recurse | Select-Object Name",
+        "Test-Path C:\\a\\b",
+        "twitter --help",
+        "date -I",
+    ],
+)
+def test_what_only_looks_is_no_deed(command):
+    assert not section(summarize(user("Go."), call("bash", "a\nb", command=command)), "Done")[1:]
+    looked = section(summarize(user("Go."), call("bash", "a\nb", command=command)), "Done")
+    assert all(line.startswith("- looked: ") for line in looked)
+
+
+def test_a_deed_behind_a_look_is_a_deed():
+    text = summarize(
+        user("Go."),
+        call("bash", "Container web Started", command="ip addr show eth0 && docker compose up -d"),
+        call("cron", '{"jobs": []}', action="list"),
+        call("bash", "<output>\nv3.1\n</output>", command="pip install -e ."),
+    )
+    assert section(text, "Done")[:3] == [
+        "- ip addr show eth0 && docker compose up -d -> Container web Started",
+        "- pip install -e . -> v3.1",
+        "- looked: cron ×1",
+    ]
+
+
+def test_powershell_reads_files():
+    state = collect([user("Go."), *call("bash", "x", command="Get-Content -Raw docs/plan.md")])
+    assert [(path, file.state) for path, file in state.files.items()] == [("docs/plan.md", "read")]

@@ -178,3 +178,16 @@ def test_a_commit_that_needs_no_files_has_those_that_were_staged(options):
     assert not committed(edit("a.py"), bash(f"git commit {options}"))
     assert committed(edit("a.py"), bash(f"git add -A && git commit {options}")) == {"a.py"}
     assert committed(edit("a.py"), bash(f"git commit -a {options}")) == {"a.py"}
+
+
+def test_a_commit_stands_though_the_push_behind_it_fails():
+    push = "git add . && git commit -m 'Add it' && git push"
+    call = Message("assistant", (ToolCall("c1", "Bash", json.dumps({"command": push})),))
+    printed = (
+        "Exit code 128\n[main 1234567] Add it\n 1 file changed\n create mode 100644 a.py\nfatal: no"
+    )
+    failed = [call, Message("tool", (ToolResult("c1", (Text(printed),), True),))]
+    state = collect([*write("a.py"), *failed])
+    assert state.files["a.py"].is_committed
+    assert state.checks == {"git commit": "1234567 Add it"}
+    assert state.error == "fatal: no"

@@ -18,6 +18,7 @@ from refold.text.clip import MAX_SCANNED, clip_scanned
 from refold.text.failures import failure_lines, find_error_line, is_failure, read_exit_code
 from refold.text.plain import plain_text, terms, without_escapes
 from tests.support.examples import examples_at_night
+from tests.support.summaries import collect, states_of
 
 
 def names(text: str) -> set[str]:
@@ -237,3 +238,16 @@ def test_f3_no_line_of_a_summary_or_a_stub_has_colours() -> None:
     for words in ("1 failed, 3 passed", "port 5433", "We use tokio", 'RED = "\\x1b[31m"'):
         assert words in summary
     assert failure_lines(outputs["cargo test"], 500)[0] == "FAILED a::b"
+
+
+def test_a_path_in_the_home_folder_is_one_file_however_it_is_written():
+    """It stood as modified by `~` and as read by `/home/ann`."""
+    call = ToolCall("c1", "Read", json.dumps({"file_path": "/home/ann/.config/bar.json"}))
+    edit = ToolCall("c2", "Bash", json.dumps({"command": "sed -i s/a/b/ ~/.config/bar.json"}))
+    done = [ToolResult(id, (Text("x"),)) for id in ("c1", "c2")]
+    messages = [
+        user("Go."),
+        *(Message("assistant", (call,)), Message("tool", (done[0],))),
+        *(Message("assistant", (edit,)), Message("tool", (done[1],))),
+    ]
+    assert states_of(collect(messages)) == {"/home/ann/.config/bar.json": "modified"}

@@ -431,3 +431,45 @@ def test_the_task_is_whole_though_a_part_of_it_was_read_again():
     read = [call("Read", text, file_path="/w/plan.md") for text in (numbered, part)]
     text = task_of([user("Do the plan."), *read[0], *read[1]])
     assert [line[:2] for line in text.split("\n")[2:]] == [f"{n}." for n in range(9)]
+
+
+def test_a_failed_edit_of_a_file_is_mended_by_another_tool():
+    failed = edit("a", "b", "String to replace not found in file.", is_error=True)
+    assert collect([user("Go."), *failed, *call("Write", path="/a/other.py", content="x")]).error
+    assert not collect([user("Go."), *failed, *call("Write", path="/a/pool.py", content="x")]).error
+
+
+def test_what_ran_again_behind_the_summary_fails_as_it_fails_there():
+    ran = "PYTHONPATH=src python3 test_pool.py"
+    messages = [
+        user("Go."),
+        *call(
+            "bash", "ModuleNotFoundError: No module named 'yaml'\nexit code: 1", command=ran[15:]
+        ),
+        *call("bash", "ok", command="make install"),
+        *call("bash", "ValueError: no slot\nexit code: 1", command=ran),
+    ]
+    assert "No module named 'yaml'" in summarize(messages[:3])
+    assert "No module named 'yaml'" not in summarize(messages, 5)
+
+
+def test_an_answer_in_the_same_words_is_not_to_the_question_of_an_earlier():
+    def ask(question):
+        return [Message("assistant", (Text(question),)), user("yes")]
+
+    asked = [user("Go on."), *ask("Shall I save the screen?"), *ask("Shall I bind a key?")]
+    work = [*call("bash", "ok", command="make"), *call("bash", "ok", command="make")]
+    assert 'the answer "yes" is to' not in summarize([*asked, *work], 3)
+    assert 'the answer "yes" is to: Shall I bind a key?' in summarize([*asked, *work], 4)
+
+
+def test_what_a_tool_answers_with_an_error_was_not_read():
+    answer = '{\n  "status": "error",\n  "tool": "read",\n  "error": "ENOENT: no such file"\n}'
+    said = [user("Go."), *call("read", answer, path="/a/memory.md")]
+    assert not collect(said).files
+    assert "memory.md" not in summarize(said).partition("## Open")[0]
+
+
+def test_a_list_with_questions_is_no_plan():
+    checked = "Check by:\n- [ ] Is the key unique?\n- [ ] Nothing is written twice"
+    assert "- [ ]" not in summarize([user("Go."), Message("assistant", (Text(checked),))])

@@ -52,13 +52,6 @@ _AGENT = re.compile(
     r"(?:task|agent|subagent|dispatch)(?!_?(?:create|get|list|output|stop|update))", re.IGNORECASE
 )
 """The names that tools have by which another agent is given a task; not those of lists of tasks."""
-_LOOKS = frozenset(
-    {
-        "check", "describe", "diff", "fetch", "find", "get", "glob", "grep", "help", "info", "list", "log", "logs", "look", "lookup",
-        "ls", "open", "query", "read", "search", "show", "status", "think", "top", "version", "view",
-    }
-)  # fmt: skip
-"""Words in the names of tools, and of commands of commands (`git log`), that change nothing."""
 _COMMAND_KEYS = ("command", "cmd", "script", "commands")
 _DIRECTORY_KEYS = ("workdir", "cwd", "working_directory", "dir_path", "directory")
 """Where a command runs, if not in the folder of the session."""
@@ -130,6 +123,8 @@ class CallEffect(NamedTuple):
     """Where it is done."""
     changed_todos: tuple[Todo, ...] | None = None
     """What it adds to a plan, without an id, and what it changes in it; None for another call."""
+    action: str = ""
+    """What a tool of several is to do: `list` of `cron`."""
 
     @property
     def is_plan(self) -> bool:
@@ -156,7 +151,9 @@ def effect_of_call(call: ToolCall, folder: str = "") -> CallEffect:
     )
     changed = _find_changed(arguments) if _TASK_TOOL.fullmatch(call.name) else None
     todos = _todos(arguments) if changed is None else None
-    return CallEffect(call.name, files, command, todos, place, changed)
+    action = arguments.get("action") if isinstance(arguments, Mapping) else ""
+    action = action[:50] if isinstance(action, str) else ""
+    return CallEffect(call.name, files, command, todos, place, changed, action)
 
 
 def effect_of_command(command: str, folder: str = "") -> CallEffect:
@@ -278,10 +275,11 @@ def _find_scripts(command: str, place: Place) -> Iterator[tuple[str, Place, bool
 
 
 def read_boxes(text: str) -> tuple[Todo, ...]:
-    """Return the items of a plan that is written as a list of boxes."""
-    return tuple(
-        Todo(task.strip(), _BOXES.get(mark, "active")) for mark, task in _BOX.findall(text)
-    )
+    """Return the items of a plan that is written as a list of boxes; with questions in it, it is a
+    list to check work by."""
+    boxes = [(mark, task.strip()) for mark, task in _BOX.findall(text)]
+    is_plan = not any(task.endswith(("?", "？")) for _, task in boxes)
+    return tuple(Todo(task, _BOXES.get(mark, "active")) for mark, task in boxes if is_plan)
 
 
 def _todos(arguments: Any) -> tuple[Todo, ...] | None:
@@ -425,9 +423,9 @@ def is_agent(tool: str) -> bool:
 def is_look(effect: CallEffect) -> bool:
     """Does a call only look at something, as far as its name or its command says?"""
     if effect.command:
-        words = shell.name_command(effect.command).split(None, 3)[1:3]
-        return not shell.is_work(effect.command) or not _LOOKS.isdisjoint(words)
-    return not _LOOKS.isdisjoint(word.lower() for word in _WORD.findall(effect.tool[:200]))
+        return shell.is_look(effect.command)
+    names = f"{effect.tool[:200]} {effect.action}"
+    return not shell.LOOKS.isdisjoint(word.lower() for word in _WORD.findall(names))
 
 
 def is_vendored(path: str) -> bool:

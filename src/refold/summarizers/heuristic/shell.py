@@ -45,7 +45,7 @@ _FROM = re.compile(r"\+(\d{1,7})")
 _PRINTED = re.compile(r"(\d{1,7})(?:,(?:\d{1,7}|\$))?p")
 """The lines that `sed -n` prints."""
 _READS = frozenset({
-    "cat", "head", "tail", "less", "more", "bat", "nl", "wc", "diff", "od", "xxd", "sed", "awk", "jq",
+    "cat", "head", "tail", "less", "more", "bat", "nl", "wc", "diff", "od", "xxd", "sed", "awk", "jq", "get-content", "gc",
 })  # fmt: skip
 _SCRIPT_FIRST = frozenset({"sed", "awk", "jq", "perl", "ruby", "yq"})
 _EDITORS = frozenset({"sed", "perl", "ruby", "yq"})
@@ -64,11 +64,22 @@ _TRIMMED = re.compile(r"(?:\s++|2>&1|\|&?\s*+(?:tail|head|cat|tee)\b[^|&;\n]*+)*
 _BOTH = "2>&1"
 _LOOKING_PROGRAMS = frozenset({
     "cat", "head", "tail", "less", "more", "ls", "grep", "rg", "find", "sed", "awk", "echo", "cd", "pwd", "wc", "nl", "tree",
-    "which", "sleep", "true", "jq", "diff", "stat", "file", "sort", "uniq", "cut", "fd", "ag", "printf", "export", "set",
+    "which", "sleep", "true", "date", "whoami", "hostname", "uname", "df", "du", "ps", "env", "id", "jq", "diff", "stat", "file", "sort", "uniq", "cut", "fd", "ag", "printf", "export", "set",
 })  # fmt: skip
 _BEFORE_CHECK = re.compile(
     r"[A-Z_]+=.*|-.*|\+.*|[\d.]+[smh]?|sudo|time|timeout|nice|nohup|env|npx|bunx|uvx|xargs"
 )
+_LOOKING_VERBS = frozenset({
+    "compare", "find", "format", "get", "measure", "resolve", "search", "select", "show", "sort", "test", "where",
+})  # fmt: skip
+"""How names of PowerShell's commands begin that change nothing."""
+_HELPS = frozenset({"--help", "--version", "-v", "-V", "-h"})
+"""Options of which one at a command's end says something of the program."""
+LOOKS = frozenset({
+    "check", "describe", "diff", "fetch", "find", "get", "glob", "grep", "help", "info", "list", "log", "logs", "look", "lookup",
+    "ls", "open", "poll", "ps", "query", "read", "search", "show", "status", "think", "top", "version", "view",
+})  # fmt: skip
+"""Words in the names of tools, and of commands of commands (`git log`), that change nothing."""
 _NO_CHECKS = _LOOKING_PROGRAMS | {
     "rm", "mkdir", "rmdir", "cp", "mv", "ln", "touch", "tee", "chmod", "chown", "tar", "zip", "unzip", "git", "gh", "kill", "pkill",
     "curl", "wget", "open", "code", "vim", "nano", "scp", "rsync", "test", "[", "read", "source", ".",
@@ -151,6 +162,24 @@ def is_work(command: str) -> bool:
     not."""
     words = _without_setup(command).split(None, 1)
     return bool(words) and words[0].rpartition("/")[2] not in _LOOKING_PROGRAMS
+
+
+def is_look(command: str) -> bool:
+    """Do all of a command's parts only look, as far as the names of programs, of their commands and
+    of PowerShell's verbs say?"""
+    return all(map(_is_look, simple_commands(_without_setup(command))))
+
+
+def _is_look(words: list[str]) -> bool:
+    program, *rest = [*dropwhile(_BEFORE_CHECK.fullmatch, words[:MAX_WORDS]), ""]
+    program = program.rpartition("/")[2].lower()
+    verb, dash, _ = program.partition("-")
+    return (
+        program in _LOOKING_PROGRAMS
+        or (bool(dash) and verb in _LOOKING_VERBS)
+        or not LOOKS.isdisjoint([word.lstrip("-") for word in rest[:2]])
+        or not _HELPS.isdisjoint(rest[:3] if len(rest) <= 3 else ())
+    )
 
 
 def has_more(command: str) -> bool:
@@ -436,7 +465,7 @@ def _effects_of_program(words: list[str]) -> Iterator[tuple[str, str]]:
         yield from ((path, _WRITES[program]) for path in paths)
     elif program in _EDITORS and _is_in_place(rest):
         yield from ((path, "modified") for path in paths if _has_name(path))
-    elif program in _READS:
+    elif program.lower() in _READS:
         yield from ((path, "read") for path in paths if _has_name(path))
 
 

@@ -33,13 +33,14 @@ from refold.summarizers.heuristic.calls import (
 )
 from refold.summarizers.heuristic.shell_words import SESSION, Place
 from refold.text.clip import clip_scanned
-from refold.text.failures import find_error_line, is_failure, read_exit_code
+from refold.text.failures import is_failure, read_exit_code
 from refold.text.json_values import dig, iter_json_lines, join_texts, parse_or_none
 from refold.text.plain import (
     call_gist,
     is_absolute,
     match_paths,
     plain_text,
+    spell_home,
     without_terminal_codes,
 )
 from refold.text.summary_wrapper import beside_summary, opening_length, summary_in
@@ -362,6 +363,8 @@ class Step(NamedTuple):
         return not (self.is_error or (is_edit and is_failure(self.text)))
 
 
+_IS_ERROR = re.compile(r'\{\s{0,9}"status": ?"error"')
+"""How a tool's answer begins that its client sends as one that worked (OpenClaw)."""
 _NOT_APPLIED = re.compile(
     r"verification failed|failed to (?:apply|find)|invalid patch", re.IGNORECASE
 )
@@ -379,20 +382,6 @@ def write_call(step: Step) -> str:
     value = parse_or_none(step.arguments)
     fields = next(iter_json_lines(value if isinstance(value, dict) else {}), None)
     return f"{step.effect.tool} {fields.text if fields else ''}".rstrip()
-
-
-def read_answer(step: Step) -> str:
-    """Return the line that says what came of a call: of JSON its first fields, of a failure its
-    error, of a command's output the last line, of a tool's answer the first."""
-    text = step.text
-    value = parse_or_none(text) if text[:1] in "{[" else None
-    if isinstance(value, dict | list):
-        return next(("".join(line) for line in iter_json_lines(value)), "")
-    if step.outcome not in ("ok", RUNNING):
-        return find_error_line(text)
-    part = text[-2_000:] if step.effect.command else text[:2_000]
-    rows = [row.strip() for row in part.splitlines() if row.strip()] or [""]
-    return rows[-1 if step.effect.command else 0]
 
 
 @dataclass(slots=True)
@@ -457,15 +446,16 @@ def _iter_steps(messages: Sequence[Message], spoken: Segmented, folder: str) -> 
 
 
 def _find_spellings(files: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return the absolute paths, by the relative ones that stand for them too, of files with their
-    states; temporary ones only if there are no others."""
+    """Return the absolute paths, by the relative ones that stand for them, of files with states;
+    temporary ones only if there are no others."""
     states = defaultdict[str, set[str]](set)
     for path, state in files:
         states[path.rstrip("/")].add(state)
     changed = {path: not now.isdisjoint(shell.CHANGES) for path, now in states.items()}
     rooted = {path: is_new for path, is_new in changed.items() if is_absolute(path)}
     inside = {path: is_new for path, is_new in rooted.items() if not shell.is_outside(path)}
-    return match_paths(inside or rooted, states.keys() - rooted.keys() - {shell.ALL})
+    matched = match_paths(inside or rooted, states.keys() - rooted.keys() - {shell.ALL})
+    return matched | spell_home(rooted, states)
 
 
 def _rename_files(steps: Iterable[Step], spellings: Mapping[str, str]) -> list[Step]:
@@ -492,7 +482,8 @@ def _read_result(result: ToolResult, waiting: _Open, at: int) -> Step:
         )
         files = ((effect.place.name(path), "changed") for path in paths if path)
         effect = effect._replace(files=(*effect.files, *files))
-    step = Step("result", at, output, effect, arguments, gist, result.error, report.exit_code)
+    is_error = result.error or bool(_IS_ERROR.match(output) and not effect.command)
+    step = Step("result", at, output, effect, arguments, gist, is_error, report.exit_code)
     return step._replace(is_running=True) if report.is_running else step
 
 

@@ -34,11 +34,11 @@ from refold.summarizers.heuristic.source import (
     Step,
     is_stub,
     name_step,
-    read_answer,
     write_call,
 )
 from refold.text.clip import one_line
 from refold.text.failures import find_error_line, find_figures, has_failed, looks_failed
+from refold.text.json_values import iter_json_lines, parse_or_none
 from refold.text.plain import folders_of, split_path
 
 LONGEST_COMMAND = 110
@@ -64,6 +64,7 @@ _MESSAGE = re.compile(r"\s-[a-z]{0,5}m\s{0,9}(['\"])((?!\$\()[^\n]*?)\1")
 _COMMITTED = re.compile(r"^\[[^\]\n]{1,100}\s([0-9a-f]{6,40})\]\s(.*)$", re.MULTILINE)
 _RETURNS = frozenset({"restored", "stashed", "unstashed", "changed"})
 _EXIT_CODE = re.compile(r"\A(?:Error: )?Exit code:? -?\d{1,10}\n?")
+_TAG = re.compile(r"</?\w{1,40}>")
 _NO_COMMIT = re.compile(r"^(?:nothing (?:added )?|no changes added )to commit\b", re.MULTILINE)
 _NOT_RUN = frozenset({RUNNING, "exit 126", "exit 127"})
 """Outcomes of a check that has tested nothing yet."""
@@ -139,6 +140,8 @@ class State:
     """The last failure that nothing mended yet."""
     failed: str = ""
     """The command or tool that it is of."""
+    failed_files: frozenset[str] = frozenset()
+    """The files that it was about."""
     since_failed: int = 0
     """Changes and commands since then that worked."""
     next_step: str = ""
@@ -203,6 +206,8 @@ def drop_superseded(state: State, after: Sequence[Step]) -> None:
         state.todos = tuple(todo for todo in later.todos if todo.id in listed)
     if any(step.kind == "answer" for step in after):
         state.next_step = ""
+    for step in (step for step in after if step.kind == "request"):
+        state.questions.pop(step.text, None)  # what this one answers stands behind the summary
     if after and after[0].kind == "request":
         _note_question(state, after[0])
     for step in after:
@@ -212,11 +217,11 @@ def drop_superseded(state: State, after: Sequence[Step]) -> None:
             state.answer = step.text if step.is_final else ""
         elif step.kind == "result":
             _drop_mended(state, step)
-    worked = (step for step in after if step.kind == "result" and step.outcome == "ok")
-    if state.failed and any(shell.has_command(name_step(step), state.failed) for step in worked):
+    if state.failed and any(_is_about_failure(state, step) for step in after):
         state.failed = state.error = ""
     for name, outcome in later.checks.items():
-        if outcome.startswith("ok") or find_figures(outcome):  # else it did not get that far
+        is_less = not (outcome.startswith("ok") or find_figures(outcome))  # it did not get that far
+        if not (is_less and find_figures(state.checks.get(name, ""))):
             state.checks.pop(name, None)
     for path, file in state.files.items():
         file.is_checked |= bool(later.checks) and path not in later.files
@@ -329,7 +334,7 @@ def _note_result(state: State, step: Step) -> None:
             parts = [check for check in checks if check.startswith(f"{listed} ")]
             for part in filter(lambda part: has_failed(state.checks[part]), parts):
                 del state.checks[part]
-    if outcome == "ok" and not _has_committed_nothing(step):
+    if (outcome == "ok" and not _has_committed_nothing(step)) or _COMMITTED.search(text):
         _note_git(state, step)
     if check and outcome not in _NOT_RUN:
         for file in state.files.values():
@@ -337,11 +342,19 @@ def _note_result(state: State, step: Step) -> None:
     name = name_step(step)
     if outcome not in ("", "ok", RUNNING) and (is_work or not (effect.command or is_look(effect))):
         state.failed, state.error = name, text  # its line is looked for if nothing mends it
-        state.since_failed = 0
+        state.since_failed, state.failed_files = 0, frozenset(path for path, _ in effect.files)
     elif outcome == "ok" and state.failed:
         state.since_failed += is_work or any(now != "read" for _, now in effect.files)
-        if shell.has_command(name, state.failed) or state.since_failed > LONGEST_FAILURE:
+        if _is_about_failure(state, step) or state.since_failed > LONGEST_FAILURE:
             state.failed = state.error = ""
+
+
+def _is_about_failure(state: State, step: Step) -> bool:
+    """Does this step do anew what failed last, or change the files that it was to change?"""
+    changed = (path for path, now in step.effect.files if now in shell.CHANGES and step.has_effect)
+    is_result = step.kind == "result"
+    is_same = is_result and shell.has_command(name_step(step), state.failed)
+    return is_same or (is_result and not state.failed_files.isdisjoint(changed))
 
 
 def _note_action(state: State, step: Step, command: str, outcome: str) -> None:
@@ -351,10 +364,25 @@ def _note_action(state: State, step: Step, command: str, outcome: str) -> None:
         state.looks[name] = state.looks.get(name, 0) + 1
         return
     call = one_line(command or write_call(step), LONGEST_COMMAND)
-    answer = one_line(read_answer(step), LONGEST_OUTCOME)
+    answer = one_line(_read_outcome(step), LONGEST_OUTCOME)
     result = ": ".join(filter(None, ("" if outcome == "ok" else outcome, answer)))
     times = state.actions.pop(call, Action("", 0)).times
     state.actions[call] = Action(result or outcome, times + 1)
+
+
+def _read_outcome(step: Step) -> str:
+    """Return the line that says what came of a call: of JSON its first fields, of a failure its
+    error, of a command's output the last line, of a tool's answer the first."""
+    text = step.text
+    value = parse_or_none(text) if text[:1] in "{[" else None
+    if isinstance(value, dict | list):
+        return next(("".join(line) for line in iter_json_lines(value)), "")
+    if step.outcome not in ("ok", RUNNING):
+        return find_error_line(text)
+    part = text[-2_000:] if step.effect.command else text[:2_000]
+    lines = (row.strip() for row in part.splitlines())
+    rows = [row for row in lines if row and not _TAG.fullmatch(row)] or [""]
+    return rows[-1 if step.effect.command else 0]
 
 
 def _note_files(state: State, step: Step) -> None:
@@ -483,7 +511,7 @@ def _outcome_line(command: str, text: str, outcome: str, subject: str = "") -> s
     prints nothing the *subject* that it was given."""
     if outcome == RUNNING:
         return outcome
-    if outcome == "ok" and _COMMIT.search(command) and (match := _COMMITTED.search(text)):
+    if _COMMIT.search(command) and (match := _COMMITTED.search(text)):  # a push behind it may fail
         return f"{match[1]} {one_line(match[2], 100)}"
     if outcome == "ok" and subject:
         return f"ok: {one_line(subject, 100)}"
