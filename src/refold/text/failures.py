@@ -271,11 +271,14 @@ def find_error_line(text: str) -> str:
     return one_line(line.strip(), 240)
 
 
-_MARKUP = re.compile(r"\s*+(?:<\w{1,40}>-?\d{1,10}</\w{1,40}>|</?\w{1,40}>)\s*+")
+_MARKUP = re.compile(
+    r"\s*+(?:</?\w{1,40}>(?:-?\d{1,10}</\w{1,40}>)?|Shell cwd was reset to .*)\s*+"
+)
 
 
 def is_markup(row: str) -> bool:
-    """Is this line a tag around an output, or a figure in one: `<returncode>0</returncode>`?"""
+    """Is this line a tag around an output, a figure in one (`<returncode>0</returncode>`), or
+    Claude Code's word on the folder behind it?"""
     return bool(_MARKUP.fullmatch(row))
 
 

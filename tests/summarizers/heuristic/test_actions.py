@@ -66,6 +66,15 @@ def test_equal_calls_are_counted_and_the_last_outcome_stands():
     assert section(summarize(user("Go."), calls), "Done") == ["- seq 1 2000 (×15) -> run 14"]
 
 
+def test_what_a_client_says_behind_an_output_is_not_what_came_of_it():
+    output = "3 beads moved\nShell cwd was reset to /home/gt/deacon"
+    text = summarize(user("Go."), call("bash", output, command="gt sling hq-1"))
+    assert section(text, "Done") == ["- gt sling hq-1 -> 3 beads moved"]
+    failed = "daemon is needed\nShell cwd was reset to /home/gt/deacon"
+    text = summarize(user("Go."), call("bash", failed, is_error=True, command="gt sling hq-1"))
+    assert section(text, "Done") == ["- gt sling hq-1 -> error: daemon is needed"]
+
+
 def test_what_only_looks_is_counted_by_its_name():
     text = summarize(
         user("Why is it slow?"),
@@ -73,8 +82,12 @@ def test_what_only_looks_is_counted_by_its_name():
         call("fetch_page", "…", url="https://a.example"),
         call("fetch_page", "…", url="https://b.example"),
         call("bash", "checkout-1 Running", command="kubectl get pods"),
+        call("bash", "a.txt", command="dir"),
+        call("bash", ".git", command="git rev-parse --git-dir"),
     )
-    assert section(text, "Done") == ["- looked: get_customer ×1, fetch_page ×2, kubectl ×1"]
+    assert section(text, "Done") == [
+        "- looked: get_customer ×1, fetch_page ×2, kubectl ×1, dir ×1, git ×1"
+    ]
 
 
 def test_checks_and_changed_files_stand_in_their_own_sections_alone():

@@ -102,9 +102,17 @@ def test_a_commit_and_a_check_that_a_shell_makes_are_noted():
     ]  # fmt: skip
 
 
-def test_programs_of_windows_delete_files() -> None:
+@pytest.mark.parametrize("home", ["~", "$HOME", "${HOME}", "$env:USERPROFILE"])
+def test_what_is_in_the_home_folder_is_known(home):
+    assert list(shell.file_effects(f'rm -rf "{home}/.a/b"')) == [("~/.a/b", "deleted")]
+    assert not list(shell.file_effects('rm -rf "$HOMES/.a/b"'))
+
+
+def test_programs_of_windows_delete_and_move_files() -> None:
     command = "Remove-Item -Path src\\b.py -Force -ErrorAction SilentlyContinue"
     assert list(shell.file_effects(command)) == [("src/b.py", "deleted")]
+    command = "Move-Item -Path src\\b.py -Destination c.py"
+    assert list(shell.file_effects(command)) == [("src/b.py", "deleted"), ("c.py", "created")]
     command = "Remove-Item -LiteralPath 'C:\\work\\a.py' -Recurse"
     assert list(shell.file_effects(command)) == [("C:\\work\\a.py", "deleted")]
 

@@ -64,7 +64,7 @@ _TRIMMED = re.compile(r"(?:\s++|2>&1|\|&?\s*+(?:tail|head|cat|tee)\b[^|&;\n]*+)*
 _BOTH = "2>&1"
 _LOOKING_PROGRAMS = frozenset({
     "cat", "head", "tail", "less", "more", "ls", "grep", "rg", "find", "sed", "awk", "echo", "cd", "pwd", "wc", "nl", "tree",
-    "which", "sleep", "true", "date", "whoami", "hostname", "uname", "df", "du", "ps", "env", "id", "jq", "diff", "stat", "file", "sort", "uniq", "cut", "fd", "ag", "printf", "export", "set",
+    "which", "dir", "sleep", "true", "date", "whoami", "hostname", "uname", "df", "du", "ps", "env", "id", "jq", "diff", "stat", "file", "sort", "uniq", "cut", "fd", "ag", "printf", "export", "set",
 })  # fmt: skip
 _BEFORE_CHECK = re.compile(
     r"[A-Z_]+=.*|-.*|\+.*|[\d.]+[smh]?|sudo|time|timeout|nice|nohup|env|npx|bunx|uvx|xargs"
@@ -77,7 +77,7 @@ _HELPS = frozenset({"--help", "--version", "-v", "-V", "-h"})
 """Options of which one at a command's end says something of the program."""
 LOOKS = frozenset({
     "check", "describe", "diff", "fetch", "find", "get", "glob", "grep", "help", "info", "list", "log", "logs", "look", "lookup",
-    "ls", "open", "poll", "ps", "query", "read", "search", "show", "status", "think", "top", "version", "view",
+    "ls", "open", "poll", "ps", "query", "read", "rev-parse", "search", "show", "status", "think", "top", "version", "view",
 })  # fmt: skip
 """Words in the names of tools, and of commands of commands (`git log`), that change nothing."""
 _NO_CHECKS = _LOOKING_PROGRAMS | {
@@ -99,7 +99,9 @@ _FORMATS = re.compile(r"\w{0,12}(?:fmt|format|imports)|black|isort|fix")
 _WRITES_BACK = re.compile(r"--(?:write|fix|in-?place)(?:=.*)?")
 _LOOKS_ONLY = re.compile(r"--?check.*|--(?:diff|dry|list|ver).*|-l|\w.*[:_-]check")
 _ALL = re.compile(r"-[b-z]*a[a-z]*|--all")
-_REMOVES_OF_WINDOWS = frozenset({"remove-item", "ri", "del", "erase"})
+_OF_WINDOWS = {
+    "remove-item": "rm", "ri": "rm", "del": "rm", "erase": "rm", "move-item": "mv", "mi": "mv", "copy-item": "cp",
+}  # fmt: skip
 _VALUE_FOLLOWS = frozenset({"-er", "-ea", "-fi", "-in", "-ex"})
 _PARTS_OF_NAME = re.compile(r"[_:.-]")
 _SETUP = re.compile(
@@ -444,13 +446,13 @@ def _effects_of_program(words: list[str]) -> Iterator[tuple[str, str]]:
     program = program.rpartition("/")[2]
     operands = _find_operands(words)
     paths = list(filter(is_path, operands))
-    if program.lower() in _REMOVES_OF_WINDOWS:
+    if program.lower() in _OF_WINDOWS:
         operands = [
             word
             for flag, word in pairwise(words)
             if flag[:3].lower() not in _VALUE_FOLLOWS and word[:1] != "-"
         ]
-        program = "rm"
+        program = _OF_WINDOWS[program.lower()]
         operands = [word if is_absolute(word) else word.replace("\\", "/") for word in operands]
         paths = [word for word in operands if is_path(word.replace("\\", "/"))]
     if program in {"mv", "cp"} and len(paths) >= 2:

@@ -80,6 +80,7 @@ MAX_WORDS = 50
 MAX_COMMAND = 20_000
 """Characters of a command that are looked at."""
 _HEREDOC = re.compile(r"(?<!<)<<-?\s*(['\"]?)([A-Za-z_]\w*)\1")
+_HOME = re.compile(r"\$(?:HOME|\{HOME\}|env:USERPROFILE)(?=[/\\])")
 _EXPANDED = re.compile(r"[$`\\]")
 """What a shell replaces in a heredoc whose mark has no quotes."""
 WORD = re.compile(
@@ -238,8 +239,8 @@ def is_path(word: str) -> bool:
 def read_inner(command: str) -> str:
     """Return a command without heredocs, in which those that it gives to a shell as one word stand
     in parentheses of their own (`bash -c 'cd a && make'`). Where they run in a container or on
-    another machine nobody knows."""
-    text = without_heredocs(command[:MAX_COMMAND])
+    another machine nobody knows. The home folder is `~`."""
+    text = _HOME.sub("~", without_heredocs(command[:MAX_COMMAND]))
     for _ in range(DEEPEST_SHELL):
         inner = list(_find_inner(text)) if _GIVES_INNER.search(text) else []
         parts, at = list[str](), 0

@@ -37,7 +37,7 @@ from refold.summarizers.heuristic.source import (
     write_call,
 )
 from refold.text.clip import one_line
-from refold.text.failures import find_error_line, find_figures, has_failed, looks_failed
+from refold.text.failures import find_error_line, find_figures, has_failed, is_markup, looks_failed
 from refold.text.json_values import iter_json_lines, parse_or_none
 from refold.text.plain import folders_of, split_path
 
@@ -64,7 +64,6 @@ _MESSAGE = re.compile(r"\s-[a-z]{0,5}m\s{0,9}(['\"])((?!\$\()[^\n]*?)\1")
 _COMMITTED = re.compile(r"^\[[^\]\n]{1,100}\s([0-9a-f]{6,40})\]\s(.*)$", re.MULTILINE)
 _RETURNS = frozenset({"restored", "stashed", "unstashed", "changed"})
 _EXIT_CODE = re.compile(r"\A(?:Error: )?Exit code:? -?\d{1,10}\n?")
-_TAG = re.compile(r"</?\w{1,40}>")
 _NO_COMMIT = re.compile(r"^(?:nothing (?:added )?|no changes added )to commit\b", re.MULTILINE)
 _NOT_RUN = frozenset({RUNNING, "exit 126", "exit 127"})
 """Outcomes of a check that has tested nothing yet."""
@@ -381,7 +380,7 @@ def _read_outcome(step: Step) -> str:
         return find_error_line(text)
     part = text[-2_000:] if step.effect.command else text[:2_000]
     lines = (row.strip() for row in part.splitlines())
-    rows = [row for row in lines if row and not _TAG.fullmatch(row)] or [""]
+    rows = [row for row in lines if row and not is_markup(row)] or [""]
     return rows[-1 if step.effect.command else 0]
 
 
