@@ -271,9 +271,7 @@ def find_error_line(text: str) -> str:
     return one_line(line.strip(), 240)
 
 
-_MARKUP = re.compile(
-    r"\s*+(?:</?\w{1,40}>(?:-?\d{1,10}</\w{1,40}>)?|Shell cwd was reset to .*)\s*+"
-)
+_MARKUP = re.compile(r"\s*+(?:</?\w{1,40}>(?:-?\d{1,10}</\w+>)?|Shell cwd was reset to .*)\s*+")
 
 
 def is_markup(row: str) -> bool:
