@@ -370,6 +370,14 @@ def test_what_is_said_to_be_agreed_is_a_conclusion_of_weight(text):
     assert not list(find_conclusions("Still to be seen: `pool_a` stays.", final=True))
 
 
+@pytest.mark.parametrize(
+    "text", ["发送：`0003已完成`，再看表格。", "Type `fixed` into `state` of `row_7`."]
+)
+def test_a_value_in_code_concludes_nothing(text):
+    assert not list(find_conclusions(text, final=True))
+    assert list(find_conclusions(text.replace("`", ""), final=True))
+
+
 def test_what_stands_under_the_words_that_settle_it_is_agreed():
     quoted = "好，问题 1 敲定：\n\n> **`pool_a` 只保留一份。**\n\n---\n\n## 问题 2：改名"
     (_, first), *_ = find_conclusions(quoted, final=True)

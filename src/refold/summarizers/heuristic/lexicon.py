@@ -275,6 +275,7 @@ _CONCLUDES = re.compile(
     r"|(?:修[复復]|解[决決])[了好完]|已[经經將将]?(?:成功)?(?:完成|实现|實現|修改|修[复復]|解[决決]|更新|预订|預訂|取消|添加|新增|[删刪]除)|成功",
     re.IGNORECASE,
 )
+_CODE = re.compile(r"`[^`\n]{1,80}`")
 _KANA = re.compile(r"[\u3041-\u30fa]")
 """Only Japanese has these: there the Chinese cues are parts of words that conclude nothing."""
 _ENTITY = re.compile(
@@ -531,7 +532,8 @@ def weigh_conclusion(sentence: str) -> float:
     step or guesses. Without a cue 0."""
     head = _QUOTATION.sub("", sentence[: 2 * MAX_SENTENCE])
     is_japanese = bool(_KANA.search(head))
-    cues = len({c.lower() for c in _CONCLUDES.findall(head) if c.isascii() or not is_japanese})
+    words = _CODE.sub("", head)  # a value in code concludes nothing: set it to `已完成`
+    cues = len({c.lower() for c in _CONCLUDES.findall(words) if c.isascii() or not is_japanese})
     return cues and cues + min(3, len(_ENTITY.findall(head))) / 2 - 2 * bool(
         _PLAN.match(head) or _GUESS.search(head)
     )
