@@ -73,7 +73,7 @@ _FIRST_WORDS = re.compile(
 """Of a text, of an element or of a line."""
 _FRAGMENT = re.compile(r"/[\w:-]*")
 _PROMPT = re.compile(
-    r"\s*+\[?[\w.-]{1,40}@[\w.-]{1,80}[: ][^\s#$]{0,200}[#$] |PS [A-Z]:\\[^>\n]{0,200}> "
+    r"\s*+\[?[\w.-]{1,40}@[\w.-]{1,80}[: ][^\s#$]{0,200}[#$](?: |\Z)|PS [A-Z]:\\[^>\n]{0,200}>(?: |\Z)"
 )
 _STOPS = frozenset(".!?:;。！？：；")
 _IMAGE = re.compile(r"</?image\b[^<>\n]{0,500}>")
@@ -346,12 +346,14 @@ def is_fragment(text: str) -> bool:
 
 def read_typed(text: str) -> str:
     """Return what a user typed rather than pasted, each sentence in one line: fenced blocks and
-    quotes are empty blocks in it, and what stands behind a shell's prompt. A style guide or
-    another's orders in those are no rule for this work by themselves."""
+    quotes are empty blocks in it, and so is a shell's session, which ends with a prompt without a
+    command or with the text. A style guide or another's orders in those are no rule for this work
+    by themselves."""
     lines = text.splitlines()
     pasted = {at for fence in find_fences(lines) for at in fence}
-    prompts = (at for at, line in enumerate(lines) if _PROMPT.match(line))
-    pasted |= {*range(next(prompts, len(lines)), len(lines))}
+    if prompts := [at for at, line in enumerate(lines) if _PROMPT.match(line)]:
+        has_ended = _PROMPT.fullmatch(lines[prompts[-1]])
+        pasted |= {*range(prompts[0], prompts[-1] + 1 if has_ended else len(lines))}
     pasted |= {at for at, line in enumerate(lines) if line.lstrip().startswith(">")}
     typed = ("```\n```" if at in pasted else line for at, line in enumerate(lines))
     return _unwrap_lines("\n".join(typed))

@@ -309,6 +309,9 @@ def test_what_stands_behind_a_shells_prompt_binds_nobody() -> None:
     for prompt in ("ann@vps-1:~/claw$ claw status", "[ann@vps ~]# claw", "PS C:\\claw> claw"):
         text = f"{typed}{prompt}\n\nclaw 4.1 - I never sleep\nYou must log in first.\n"
         assert list(find_constraints(text)) == ["Never push."]
+    for prompt in ("ann@vps-1:~/claw$", "[ann@vps ~]# ", "PS C:\\claw>"):
+        text = f"{typed}{prompt} claw\nYou must log in.\n{prompt}\n\nNever restart it.\n"
+        assert list(find_constraints(text)) == ["Never push.", "Never restart it."]
 
 
 def test_who_talks_of_something_binds_nobody() -> None:

@@ -19,7 +19,7 @@ from refold.text.summary_wrapper import wrap_summary
 from tests.support.summaries import collect, states_of
 
 CODEX = user(
-    "<environment_context>\n  <cwd>/work/shop</cwd>\n  <approval_policy>never</approval_policy>\n"
+    "<environment_context>\n  <cwd>/srv/shop</cwd>\n  <approval_policy>never</approval_policy>\n"
     "  <shell>zsh</shell>\n</environment_context>"
 )
 """What Codex says of where it works."""
@@ -32,7 +32,7 @@ def call(name, result="", **arguments):
     ]
 
 
-def shell(command, result="", workdir="/work/shop"):
+def shell(command, result="", workdir="/srv/shop"):
     """A command as Codex makes it."""
     return call("shell", result, command=["bash", "-lc", command], workdir=workdir)
 
@@ -44,7 +44,7 @@ def patch(path, old, new):
 
 @pytest.mark.parametrize(("command", "paths"), [
     ("cd frontend && cat src/app.ts", ["frontend/src/app.ts"]),
-    ("cd /work/shop/frontend && cat src/app.ts", ["/work/shop/frontend/src/app.ts"]),
+    ("cd /srv/shop/frontend && cat src/app.ts", ["/srv/shop/frontend/src/app.ts"]),
     ('cd "/Volumes/Ada\'s Disk/shop" && cat app.ts', ["/Volumes/Ada's Disk/shop/app.ts"]),
     ("cd frontend\ncat app.ts\ncd ..\ncat app.ts", ["frontend/app.ts", "app.ts"]),
     ("(cd frontend && cat app.ts) && cat app.ts", ["frontend/app.ts", "app.ts"]),
@@ -83,12 +83,12 @@ def test_two_files_of_one_name_are_two():
 
 @pytest.mark.parametrize("argument", ["workdir", "cwd", "dir_path", "directory"])
 def test_a_call_says_where_its_command_runs(argument):
-    at_root = call("run", command="cat src/app.ts", **{argument: "/work/shop"})
-    below = call("run", command="cat src/app.ts", **{argument: "/work/shop/frontend"})
+    at_root = call("run", command="cat src/app.ts", **{argument: "/srv/shop"})
+    below = call("run", command="cat src/app.ts", **{argument: "/srv/shop/frontend"})
     both = [*at_root, *below]
     assert [*states_of(collect(both))] == [
-        "/work/shop/src/app.ts",
-        "/work/shop/frontend/src/app.ts",
+        "/srv/shop/src/app.ts",
+        "/srv/shop/frontend/src/app.ts",
     ]
     assert [*states_of(collect([CODEX, *both]))] == ["src/app.ts", "frontend/src/app.ts"]
 
@@ -97,10 +97,10 @@ def test_a_file_has_one_name_however_codex_names_it():
     said = [
         CODEX,
         user("Rename it."),
-        *shell("cat src/app.ts", "name = 'web'\nport = 1", "/work/shop/frontend"),
+        *shell("cat src/app.ts", "name = 'web'\nport = 1", "/srv/shop/frontend"),
         *patch("frontend/src/app.ts", "name = 'web'", "name = 'page'"),
         *shell("cat > frontend/src/a.ts <<'EOF'\nx\nEOF\ncd frontend && echo y > src/b.ts"),
-        *shell("rm /work/shop/frontend/src/old.ts"),
+        *shell("rm /srv/shop/frontend/src/old.ts"),
         *shell("cat app.ts", "name = 'page'\nport = 1", "frontend/src"),
     ]
     assert states_of(collect(said)) == {
@@ -124,8 +124,8 @@ def test_a_summary_names_files_from_the_folder_that_stays_in_sight():
 
 
 def test_a_folder_that_changes_names_no_file():
-    other = user("<environment_context>\n  <cwd>/work/blog</cwd>\n</environment_context>")
-    assert [*states_of(collect([CODEX, *shell("cat a.ts"), other]))] == ["/work/shop/a.ts"]
+    other = user("<environment_context>\n  <cwd>/srv/blog</cwd>\n</environment_context>")
+    assert [*states_of(collect([CODEX, *shell("cat a.ts"), other]))] == ["/srv/shop/a.ts"]
 
 
 def test_a_patch_in_a_command_is_applied_where_that_runs():
@@ -148,14 +148,14 @@ def test_what_is_staged_is_named_from_the_directory():
 
 def test_a_change_in_a_directory_that_nobody_names_makes_a_file_stale():
     said = [
-        *call("Read", "     1\tname = 1", file_path="/work/shop/src/app.ts"),
+        *call("Read", "     1\tname = 1", file_path="/srv/shop/src/app.ts"),
         *call("bash", command="cd $ROOT && sed -i s/1/2/ src/app.ts"),
     ]
-    assert read_files(read_steps(said))["/work/shop/src/app.ts"].is_stale
+    assert read_files(read_steps(said))["/srv/shop/src/app.ts"].is_stale
 
 
 def test_what_was_written_again_elsewhere_is_fresh():
-    read = [CODEX, user("Go."), *shell("cat src/app.ts", "x", "/work/shop/frontend")]
+    read = [CODEX, user("Go."), *shell("cat src/app.ts", "x", "/srv/shop/frontend")]
     for path, score in (("src/app.ts", 1.0), ("frontend/src/app.ts", 0.3)):
         assert Freshness()(View.of([*read, *patch(path, "x", "y")]))[2] == score
 
@@ -173,7 +173,7 @@ def test_no_path_vanishes_that_nobody_wrote():
     {"command": "cat a.py", "workdir": 3}, {"command": "cat a.py", "cwd": " "}, {"command": "(" * 9_000 + "cd a" * 999},
 ])  # fmt: skip
 def test_no_command_is_too_odd(arguments):
-    effect_of_call(ToolCall("c1", "bash", json.dumps(arguments)), "/work")
+    effect_of_call(ToolCall("c1", "bash", json.dumps(arguments)), "/srv")
     list(git_steps(arguments["command"]))
 
 
