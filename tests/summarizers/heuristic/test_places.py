@@ -15,6 +15,7 @@ from refold.summarizers.heuristic.current_files import read_files
 from refold.summarizers.heuristic.shell import file_effects, git_steps
 from refold.summarizers.heuristic.shell_words import Place, split_files
 from refold.summarizers.heuristic.source import read_steps
+from refold.text.plain import spell_home
 from refold.text.summary_wrapper import wrap_summary
 from tests.support.summaries import collect, states_of
 
@@ -247,3 +248,10 @@ def test_an_earlier_summary_and_later_calls_may_name_a_file_differently():
     said = [earlier, *call("Bash", command="rm src/v.ts"), user("x " * 9_000)]
     assert "deleted" in (files := drive(RuleSummary()(View.of(said), 0, 3, 2_000)).text)
     assert "created" not in files
+
+
+def test_the_home_folder_is_known_if_paths_show_one() -> None:
+    paths = ["~/a.py", "b.py", "~"]
+    assert spell_home(["/home/ada/x.py", "/srv/y.py"], paths) == {"~/a.py": "/home/ada/a.py"}
+    assert spell_home(["/home/ada/x.py", "/Users/bo/y.py"], paths) == {}
+    assert spell_home(["/srv/y.py"], paths) == {}
