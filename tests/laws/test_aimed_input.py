@@ -32,7 +32,7 @@ from refold.models.responses import strip_reasoning
 from refold.retrieval.search import word_pattern
 from refold.summarizers.forms.form import closing_tag, opening_tag, strip_scratchpads
 from refold.summarizers.forms.sections import HANDOVER
-from refold.summarizers.heuristic import shell
+from refold.summarizers.heuristic import shell_words
 from refold.summarizers.heuristic.blocks import Block, Work, read_work
 from refold.summarizers.heuristic.calls import effect_of_call, effect_of_command
 from refold.summarizers.heuristic.current_files import read_files
@@ -344,7 +344,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "refold.speakers.segments._trailing_elements": {"at": 0},
     "refold.summarizers.heuristic.blocks._kind_of": {"command": "ls"},
     "refold.summarizers.heuristic.excerpts.find_question": {"reply": "C"},
-    "refold.summarizers.heuristic.shell.has_command": {"failed": "git push"},
+    "refold.summarizers.heuristic.shell_words.has_command": {"failed": "git push"},
     "refold.summarizers.heuristic.state._outcome_line": {"outcome": "ok"},
 }
 """Those of one function alone."""
@@ -546,7 +546,7 @@ def test_no_function_over_text_stumbles_over_half_a_surrogate_pair() -> None:
 )
 def test_c1_a_command_is_listed_without_what_trims_its_output(command: str, listed: str) -> None:
     """The last of these took months; a pipe in quotes or in `||` trims nothing."""
-    assert shell.name_command(command) == listed
+    assert shell_words.name_command(command) == listed
 
 
 def test_c3_paths_are_read_among_any_other_text() -> None:

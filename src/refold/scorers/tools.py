@@ -9,9 +9,9 @@ from refold.core.tool_groups import PairedCall, group_calls, tool_results
 from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult
 from refold.speakers import view_segments
-from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import effect_of_call
 from refold.summarizers.heuristic.identifiers import find_names
+from refold.summarizers.heuristic.shell_words import name_command
 from refold.summarizers.heuristic.source import find_folder
 from refold.text.failures import is_failure
 from refold.text.plain import arguments_of, path_of
@@ -82,7 +82,7 @@ def _attempt_key(exchange: Exchange) -> tuple[str, ...]:
     """Return what was tried."""
     done = effect_of_call(exchange.call)
     if done.command:
-        return (exchange.call.name, shell.name_command(done.command))
+        return (exchange.call.name, name_command(done.command))
     return (
         (exchange.call.name, *(path for path, _ in done.files))
         if done.files

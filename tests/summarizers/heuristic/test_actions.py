@@ -11,7 +11,7 @@ from refold.messages import Media, Message, Text, ToolCall, ToolResult, user
 from refold.models.driver import drive
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.heuristic.earlier import read_amendments
-from refold.summarizers.heuristic.shell import name_command
+from refold.summarizers.heuristic.shell_words import name_command
 from refold.summarizers.heuristic.source import CommandReport, read_report, read_steps
 from refold.summarizers.heuristic.state import read_state
 from refold.text.json_values import iter_json_lines
@@ -360,7 +360,7 @@ def test_a_deed_behind_a_look_is_a_deed():
         call("bash", "<output>\nv3.1\n</output>", command="pip install -e ."),
     )
     assert section(text, "Done")[:3] == [
-        "- ip addr show eth0 && docker compose up -d -> Container web Started",
+        "- docker compose up -d -> Container web Started",
         "- pip install -e . -> v3.1",
         "- looked: cron ×1",
     ]

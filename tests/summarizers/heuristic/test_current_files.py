@@ -12,7 +12,7 @@ from refold.summarizers.heuristic.blocks import Block, Work, read_work
 from refold.summarizers.heuristic.calls import CallEffect, Hunk, effect_of_call, iter_patch
 from refold.summarizers.heuristic.current_files import read_files, render_current
 from refold.summarizers.heuristic.excerpts import Context, find_excerpts
-from refold.summarizers.heuristic.shell import find_first_line
+from refold.summarizers.heuristic.shell_words import find_first_line
 from refold.summarizers.heuristic.source import read_steps
 
 SOURCE = [f"    limit_{n} = compute_limit({n})" for n in range(1, 41)]

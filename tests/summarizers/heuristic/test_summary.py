@@ -480,7 +480,7 @@ def test_what_a_file_held_before_it_was_written_anew_is_not_quoted():
 
 def test_what_a_command_prints_that_changes_a_file_is_no_text_of_it():
     command = "sed -i s/2gb/3gb/ redis.yaml && show_chart redis.yaml"
-    said = call("bash", command=command, result="chart_of_redis has 7 values")
+    said = call("bash", command=command, result="chart_of_redis has 7 values\nok")
     text = run([user("Go."), *said, says("Well.")])
     assert f"### {command}\nchart_of_redis has 7 values" in text and "### redis.yaml" not in text
 

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from refold.speakers.segments import IN_RESULT, is_fragment
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import (
-    PATCH_BEGINS,
     is_agent,
     iter_changes,
     iter_patch,
@@ -22,7 +21,12 @@ from refold.summarizers.heuristic.lexicon import (
     is_binding,
     iter_statements,
 )
-from refold.summarizers.heuristic.shell_words import split_files
+from refold.summarizers.heuristic.shell_words import (
+    PATCH_BEGINS,
+    has_more,
+    name_command,
+    split_files,
+)
 from refold.summarizers.heuristic.source import Step, is_stub
 from refold.text.clip import clip_scanned, sentences, without_mark
 from refold.text.json_values import iter_json_lines, parse_or_none
@@ -330,7 +334,7 @@ def read_work(steps: Iterable[Step]) -> Work:
     for step in steps:
         match step.kind:
             case "call" if step.effect.command and PATCH_BEGINS not in step.effect.command:
-                name = shell.name_command(step.effect.command)
+                name = name_command(step.effect.command)
                 work.commands[name] = step.at
                 command, _ = split_files(step.effect.command)
                 if shell.is_work(command) or any(s != "read" for _, s in step.effect.files):
@@ -421,9 +425,9 @@ def _read_result(step: Step) -> Iterator[Block]:
     is_change = len(paths) == 1 and effect.files[0][1] != "read"
     if not step.has_effect and is_change and not effect.command:
         return
-    command = shell.name_command(effect.command) if effect.command else ""
+    command = name_command(effect.command) if effect.command else ""
     # What a command prints that changes a file, or looks at more than one, is no text of the file.
-    is_text = not command or not (is_change or shell.has_more(effect.command))
+    is_text = not command or not (is_change or has_more(effect.command))
     path = paths[0] if len(paths) == 1 and is_text else ""
     kind = "written" if is_change and path else _kind_of(name, path, command)
     heading = path or command[:LONGEST_HEADING] or " ".join(filter(None, (name, step.gist)))

@@ -3,7 +3,7 @@ and what a model writes as text instead of calling a tool."""
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -11,14 +11,21 @@ from typing import Any, NamedTuple
 from refold.messages import ToolCall
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.shell_words import (
+    APPLIES,
+    INNER_FOLLOWS,
     MAX_COMMAND,
     MAX_WORDS,
+    PATCH_BEGINS,
+    PATCH_ENDS,
     SESSION,
     Place,
     find_place,
+    has_extension,
+    is_interpreter,
     is_path,
     iter_redirects,
     place_commands,
+    spell_code,
     split_heredocs,
 )
 from refold.text.json_values import list_at, parse_or_none, parse_or_text
@@ -56,6 +63,8 @@ _COMMAND_KEYS = ("command", "cmd", "script", "commands")
 _DIRECTORY_KEYS = ("workdir", "cwd", "working_directory", "dir_path", "directory")
 """Where a command runs, if not in the folder of the session."""
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_CODE_CALL = re.compile(r"\btools\.(\w{1,100})\(")
+"""A call that a script makes which a model wrote (Codex)."""
 _TODO_KEYS = ("subject", "content", "step", "title", "text", "description")
 _VERBS = {
     "read": "read", "view": "read", "open": "read", "cat": "read",
@@ -67,11 +76,6 @@ _VERBS = {
 _PATCH = re.compile(
     r"^\*\*\* (Add|Update|Delete) File: (.*\S)|^\*\*\* Move to: (.*\S)", re.MULTILINE
 )
-PATCH_BEGINS = "*** Begin Patch"
-PATCH_ENDS = "*** End Patch"
-"""The first and the last line of a patch as Codex writes it."""
-APPLIES = "apply_patch"
-"""The command that applies such a patch."""
 _PATCH_STATES = {"Add": "created", "Update": "modified", "Delete": "deleted"}
 _ASSIGNED = re.compile(
     r"\b(\w{1,40})\s{0,3}=\s{0,3}(?:(?:\w{1,20}\.)?Path\(\s{0,9})?(['\"`])([^'\"`\n]{1,300})\2"
@@ -92,6 +96,8 @@ _STATUS = {
     "in_progress": "active", "in-progress": "active", "active": "active", "doing": "active",
     "deleted": "deleted",
 }  # fmt: skip
+_LOOKS_AT = ("fetch", "search")
+"""How names of tools end that are written as one word: `webfetch`."""
 _TASK_TOOL = re.compile(r"task_?(?:create|update|list|get)", re.IGNORECASE)
 """Tools that add to a list of tasks, or change it, item by item (Claude Code)."""
 _TASK_ID = re.compile(r"#([\w-]{1,40})")
@@ -141,6 +147,11 @@ def effect_of_call(call: ToolCall, folder: str = "") -> CallEffect:
     """Understand a tool call in a session at *folder*, empty if that is not known. Never raises,
     whatever its arguments are."""
     arguments = _arguments(call.arguments)
+    code = arguments if isinstance(arguments, str) else _text_at(arguments, ("code", "input"))
+    if tool := _CODE_CALL.search(code):
+        command, directory = spell_code(code[:MAX_ARGUMENTS])
+        place = Place(folder).enter(directory or ".")
+        return _effect_at(command, place)._replace(tool=tool[1])
     command = _command(arguments)
     place = Place(folder).enter(_directory(arguments)) if command else Place(folder)
     files = (
@@ -158,7 +169,10 @@ def effect_of_call(call: ToolCall, folder: str = "") -> CallEffect:
 
 def effect_of_command(command: str, folder: str = "") -> CallEffect:
     """Understand a command that an assistant wrote as text (mini-swe-agent)."""
-    place = Place(folder)
+    return _effect_at(command, Place(folder))
+
+
+def _effect_at(command: str, place: Place) -> CallEffect:
     files = (
         *_files_in_patch(command, command, place),
         *shell.file_effects(command, place),
@@ -169,10 +183,7 @@ def effect_of_command(command: str, folder: str = "") -> CallEffect:
 
 def _directory(arguments: Any) -> str:
     """Return where a call wants its command to run."""
-    if not isinstance(arguments, Mapping):
-        return "."
-    values = (arguments.get(key) for key in _DIRECTORY_KEYS)
-    return next((value for value in values if isinstance(value, str) and value.strip()), ".")
+    return _text_at(arguments, _DIRECTORY_KEYS).strip() or "."
 
 
 def _arguments(text: str) -> Any:
@@ -185,7 +196,8 @@ def _command(arguments: Any) -> str:
     for key in _COMMAND_KEYS:
         value = arguments.get(key)
         if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
-            value = value[-1] if len(value) == 3 and value[1] in {"-c", "-lc"} else " ".join(value)
+            is_inner = len(value) > 2 and INNER_FOLLOWS.fullmatch(value[-2])
+            value = value[-1] if is_inner else " ".join(value)
         if isinstance(value, str) and value.strip() and not _is_editor_verb(value, arguments):
             return value
     return ""
@@ -206,6 +218,8 @@ def _files_by_name(name: str, arguments: Any) -> Iterator[tuple[str, str]]:
         else _state_by_name(name)
     )
     rows: list[Any] = [arguments]
+    if any(key.startswith("repo") and isinstance(arguments[key], str) for key in arguments):
+        return  # the file is in a repository elsewhere
     rows += (row for key in _LIST_KEYS for row in list_at(arguments, key))
     for row in rows if state else ():
         names = map(row.get, PATHS) if isinstance(row, Mapping) else (row,)
@@ -213,6 +227,11 @@ def _files_by_name(name: str, arguments: Any) -> Iterator[tuple[str, str]]:
         path = next(fitting, "")
         if path and "://" not in path and "*" not in path:
             yield RANGE.sub("", path), state
+
+
+def _text_at(arguments: Any, keys: Sequence[str]) -> str:
+    values = (arguments.get(key) for key in keys) if isinstance(arguments, Mapping) else ()
+    return next((value for value in values if isinstance(value, str)), "")
 
 
 def _state_by_name(name: str) -> str:
@@ -248,7 +267,7 @@ def _files_of_scripts(command: str, place: Place) -> Iterator[tuple[str, str]]:
         if not (is_run and all(map(is_path, paths))):
             paths, state = list(quoted.values()) if writes else [], "changed"
         names = (path for path in dict.fromkeys(paths) if is_path(path))
-        yield from ((here.name(path), state) for path in names if shell.has_extension(path))
+        yield from ((here.name(path), state) for path in names if has_extension(path))
 
 
 def _find_scripts(command: str, place: Place) -> Iterator[tuple[str, Place, bool]]:
@@ -258,7 +277,7 @@ def _find_scripts(command: str, place: Place) -> Iterator[tuple[str, Place, bool
     running = [
         (words, here)
         for words, here in place_commands(heads, [place])
-        if any(map(shell.is_interpreter, words[:MAX_WORDS]))
+        if any(map(is_interpreter, words[:MAX_WORDS]))
     ]
     for words, here in running:
         options = pairwise(words)
@@ -270,7 +289,7 @@ def _find_scripts(command: str, place: Place) -> Iterator[tuple[str, Place, bool
         if body and commands:
             words, here = next(fed, commands[-1])
             files = {path for words, _ in commands for path, _ in iter_redirects(words)}
-            is_run = bool(files & run) or any(map(shell.is_interpreter, words))
+            is_run = bool(files & run) or any(map(is_interpreter, words))
             yield "\n".join(body), here, is_run
 
 
@@ -421,11 +440,10 @@ def is_agent(tool: str) -> bool:
 
 
 def is_look(effect: CallEffect) -> bool:
-    """Does a call only look at something, as far as its name or its command says?"""
-    if effect.command:
-        return shell.is_look(effect.command)
+    """Does a call of a tool only look at something, as far as its name says?"""
     names = f"{effect.tool[:200]} {effect.action}"
-    return not shell.LOOKS.isdisjoint(word.lower() for word in _WORD.findall(names))
+    words = [word.lower() for word in _WORD.findall(names)]
+    return any(word in shell.LOOKS or word.endswith(_LOOKS_AT) for word in words)
 
 
 def is_vendored(path: str) -> bool:

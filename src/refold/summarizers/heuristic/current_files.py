@@ -12,7 +12,6 @@ from math import sqrt
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.blocks import DOCS, LOGS
 from refold.summarizers.heuristic.calls import (
-    PATCH_BEGINS,
     RANGE,
     Hunk,
     is_agent,
@@ -24,7 +23,12 @@ from refold.summarizers.heuristic.excerpts import Context, quote, write_heading
 from refold.summarizers.heuristic.identifiers import find_names
 from refold.summarizers.heuristic.lexicon import find_leads
 from refold.summarizers.heuristic.shell import ALL
-from refold.summarizers.heuristic.shell_words import UNKNOWN, split_files
+from refold.summarizers.heuristic.shell_words import (
+    PATCH_BEGINS,
+    UNKNOWN,
+    find_first_line,
+    split_files,
+)
 from refold.summarizers.heuristic.source import Step, is_stub
 from refold.text.clip import clip_scanned
 from refold.text.json_values import int_at, object_at, parse_or_none
@@ -277,7 +281,7 @@ def _find_start(step: Step) -> int:
     shows no lines in a row."""
     if command := step.effect.command:
         is_error = step.exit_code or _REFUSED.match(step.text)
-        return 0 if is_error else shell.find_first_line(command)
+        return 0 if is_error else find_first_line(command)
     fields = object_at(parse_or_none(step.arguments))
     if (line := int_at(fields, "start_line")) >= 0:
         return max(1, line)

@@ -25,7 +25,7 @@ from refold.summarizers.heuristic.lexicon import (
     iter_statements,
     weigh_conclusion,
 )
-from refold.summarizers.heuristic.shell import name_command
+from refold.summarizers.heuristic.shell_words import name_command
 from refold.text.clip import clip_scanned, one_line, without_mark
 from refold.text.plain import terms
 from refold.tokens.count import estimate

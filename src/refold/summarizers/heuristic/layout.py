@@ -32,7 +32,7 @@ MOST_ACTIONS = 15
 """Calls that did something, of which the result is told."""
 DONE_SHARE = 0.25
 """The share of the room that these may take, if no file was changed, else `DONE_BESIDE_FILES`."""
-DONE_BESIDE_FILES = 0.08
+DONE_BESIDE_FILES = 0.12
 MOST_VAGUE = 3
 """Decisions that name nothing, made before a call."""
 REQUEST_SHARE = 0.35
@@ -42,6 +42,8 @@ EARLIER_SHARE = 0.5
 """The share of all room that the earlier requests may take in any case, where no person answers."""
 FIRST_REQUEST = 60
 """Tokens that the first request, the task, gets at least."""
+LAST_DEED = 80
+"""Tokens that the last deed gets at least."""
 LAST_CHECK = 60
 """Tokens that the last test or build gets at least."""
 LONGEST_FOLDER = 1_000
@@ -121,8 +123,8 @@ def render_state(state: State, room: int, work: float = 1.0) -> str:
         ("Notes", _notes, 0.5),
         ("Checks", _checks, 0.1),
         ("Files", _files, 0.5),
-        ("Open", _open, 0.6),
         ("Done", _actions, DONE_BESIDE_FILES if has_changed else DONE_SHARE),
+        ("Open", _open, 0.6),
         (earlier, earlier_requests, 0.15 + 0.55 * work),
         ("Decisions", _decisions, 0.05 + 0.55 * work),
     ):
@@ -131,6 +133,8 @@ def render_state(state: State, room: int, work: float = 1.0) -> str:
             most = max(most, least, min(FIRST_REQUEST, room // 2))
         elif title == "Checks":
             most = max(most, min(LAST_CHECK, room // 3))
+        elif title == "Done" and any(action.rank > 1 for action in state.actions.values()):
+            most = max(most, min(LAST_DEED, room // 3))
         lines = list(make(state, most - 4))
         if lines:
             parts[title] = f"## {title}\n" + "\n".join(lines)
@@ -359,10 +363,16 @@ def _checks(state: State, room: int) -> Iterator[str]:
 
 
 def _actions(state: State, room: int) -> Iterator[str]:
-    """Yield what calls did, the last ones first to stay, and how often others looked."""
-    newest = list(state.actions.items())[-MOST_ACTIONS:]
-    lines = [f"- {add_count(call, act.times)} -> {act.outcome}" for call, act in reversed(newest)]
-    yield from reversed(_fitting(lines, room))
+    """Yield what calls did, deeds before what prepares them and of these the last ones first to
+    stay, and how often others looked."""
+    lines = {
+        f"- {add_count(call, act.times)} -> {act.outcome}": act
+        for call, act in state.actions.items()
+    }
+    newest = [*lines][::-1]
+    ranked = sorted(newest, key=lambda line: -lines[line].rank)[:MOST_ACTIONS]
+    shown = set(_fitting(ranked, room))
+    yield from (line for line in lines if line in shown)
     looks = ", ".join(f"{name} ×{times}" for name, times in state.looks.items())
     if looks and not state.files:
         yield f"- looked: {one_line(looks, 200)}"

@@ -3,24 +3,37 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import dropwhile, pairwise
+from typing import NamedTuple
 
 from refold.summarizers.heuristic.shell_words import (
+    APPLIES,
+    BEFORE_RUN,
     BREAKS,
     MAX_COMMAND,
     MAX_WORDS,
+    PATCH_BEGINS,
     SESSION,
+    TRIMMED,
     WORD,
     Place,
     cut_commands,
+    find_far,
+    find_program,
+    has_extension,
+    is_interpreter,
+    is_outside,
     is_path,
     iter_redirects,
+    name_program,
+    only_gets,
     place_commands,
     program_words,
     read_inner,
     simple_commands,
+    spell_words,
     texts_of,
-    without_heredocs,
     without_redirects,
+    without_setup,
 )
 from refold.text.plain import is_absolute, split_path
 
@@ -41,9 +54,6 @@ _STASH = {
     "list": "", "show": "", "drop": "", "clear": "", "create": "", "store": "",
 }  # fmt: skip
 _MAKES = re.compile(r"build|make|compile|install")
-_FROM = re.compile(r"\+(\d{1,7})")
-_PRINTED = re.compile(r"(\d{1,7})(?:,(?:\d{1,7}|\$))?p")
-"""The lines that `sed -n` prints."""
 _READS = frozenset({
     "cat", "head", "tail", "less", "more", "bat", "nl", "wc", "diff", "od", "xxd", "sed", "awk", "jq", "get-content", "gc",
 })  # fmt: skip
@@ -54,41 +64,52 @@ _SCRIPT = re.compile(r"-\w*[ef]")
 _WRITES = {
     "touch": "created",
     "tee": "modified",
+    "write": "created",
     "truncate": "modified",
     "rm": "deleted",
     "unlink": "deleted",
 }
-_EXTENSION = re.compile(r"[^.\d]\.\w{1,12}$|\d\.(?!x$)[A-Za-z]\w{0,11}$")
-_TRIMS = re.compile(r"\|&?\s*+(?:tail|head|cat|tee)\b[^|&;]*+")
-_TRIMMED = re.compile(r"(?:\s++|2>&1|\|&?\s*+(?:tail|head|cat|tee)\b[^|&;\n]*+)*+")
-_BOTH = "2>&1"
 _LOOKING_PROGRAMS = frozenset({
-    "cat", "head", "tail", "less", "more", "ls", "grep", "rg", "find", "sed", "awk", "echo", "cd", "pwd", "wc", "nl", "tree",
-    "which", "dir", "sleep", "true", "date", "whoami", "hostname", "uname", "df", "du", "ps", "env", "id", "jq", "diff", "stat", "file", "sort", "uniq", "cut", "fd", "ag", "printf", "export", "set",
+    "cat", "head", "tail", "less", "more", "ls", "grep", "egrep", "rg", "find", "sed", "awk", "echo", "cd", "pwd", "wc", "nl", "tree", "type", "tr", "xxd", "od",
+    "which", "where", "dir", "sleep", "true", "date", "whoami", "hostname", "uname", "df", "du", "ps", "env", "id", "jq", "diff", "stat", "file", "sort", "uniq", "cut", "fd", "ag", "printf", "export", "set",
+    "test", "[", "[[", "command", "basename", "dirname", "realpath", "readlink", "strings", "md5sum", "sha256sum", "lsof", "ss", "netstat", "pgrep", "ping", "source", ".", "exit", "wait", "return",
+    "pushd", "popd", "break", "continue", "function", "param", "tasklist", "findstr", "top", "journalctl", "for", "case", "read", "throw", "done", "fi", "esac", "}",
 })  # fmt: skip
-_BEFORE_CHECK = re.compile(
-    r"[A-Z_]+=.*|-.*|\+.*|[\d.]+[smh]?|sudo|time|timeout|nice|nohup|env|npx|bunx|uvx|xargs"
-)
 _LOOKING_VERBS = frozenset({
-    "compare", "find", "format", "get", "measure", "resolve", "search", "select", "show", "sort", "test", "where",
+    "compare", "convertfrom", "convertto", "find", "foreach", "format", "get", "group", "join", "measure", "out", "resolve", "search", "select", "show", "sort", "split", "test", "where", "write",
 })  # fmt: skip
 """How names of PowerShell's commands begin that change nothing."""
-_HELPS = frozenset({"--help", "--version", "-v", "-V", "-h"})
+_ASKS_PROGRAM = frozenset({"--help", "--version", "-V", "-h"})
+_HELPS = _ASKS_PROGRAM | {"-v"}
 """Options of which one at a command's end says something of the program."""
 LOOKS = frozenset({
     "check", "describe", "diff", "fetch", "find", "get", "glob", "grep", "help", "info", "list", "log", "logs", "look", "lookup",
     "ls", "open", "poll", "ps", "query", "read", "rev-parse", "search", "show", "status", "think", "top", "version", "view",
 })  # fmt: skip
 """Words in the names of tools, and of commands of commands (`git log`), that change nothing."""
+_GIT_DOES = frozenset({
+    "add", "am", "apply", "bisect", "branch", "checkout", "cherry-pick", "clean", "clone", "commit", "config", "gc", "init", "merge", "mv", "pull", "push", "rebase", "remote", "reset", "restore", "revert", "rm", "stash",
+    "submodule", "switch", "tag", "worktree",
+})  # fmt: skip
+"""What git changes something by; all else that it does looks."""
+_GIT_LISTS = frozenset({"branch", "config", "remote", "submodule", "tag", "worktree"})
+"""Those that list what there is if they are told no more."""
+_UNLISTS = frozenset({"-d", "-D", "-m", "-M", "--unset", "--delete"})
+_LISTS = re.compile(r"--(?:get|list|show|contains|merged|points).*|-[arvl]+")
+_PREPARES = frozenset({"mkdir", "md", "chmod", "new-item", "ni"})
+_GETTERS = frozenset({"curl", "wget", "iwr", "irm", "invoke-webrequest", "invoke-restmethod", "gh"})
+_ASKS = re.compile(r"\s*+(?:select|show|explain|describe|pragma|with)\s|\\[dl]", re.IGNORECASE)
+_CHANGES_ROWS = re.compile(
+    r"\b(?:insert|update|delete|drop|alter|create|truncate)\b", re.IGNORECASE
+)
+_ACTS = re.compile(r"\.(?:post|put|patch|delete|commit|rmtree|unlink|rename|system|Popen)\(")
+"""What a script of a few lines calls to change more than what it prints."""
 _NO_CHECKS = _LOOKING_PROGRAMS | {
     "rm", "mkdir", "rmdir", "cp", "mv", "ln", "touch", "tee", "chmod", "chown", "tar", "zip", "unzip", "git", "gh", "kill", "pkill",
-    "curl", "wget", "open", "code", "vim", "nano", "scp", "rsync", "test", "[", "read", "source", ".",
+    "curl", "wget", "open", "code", "vim", "nano", "scp", "rsync",
 }  # fmt: skip
 """Programs whose arguments name files, hosts or branches, none of them a command."""
 _COMMAND_FOLLOWS = frozenset({"run", "exec", "compose", "-m", "--"})
-_INTERPRETER = re.compile(
-    r"(?:python|pypy|ruby|php|perl|node|bun|deno|(?:ba|z|da)?sh|pwsh|Rscript|julia|dart|java)[\d.]*"
-)
 _CHECK = re.compile(
     r"(?:run)?tests?|spec|checks?|lint\w*|build|compile|vet|validate|verify|type-?check|bench|nextest|clippy|credo|dialyzer|"
     r"pytest|unittest|tox|nox|[jv]est|vitest|mocha|ava|playwright|cypress|rspec|phpunit|phpstan|ctest|ruff|mypy|pyright|pylint|flake8|"
@@ -99,15 +120,25 @@ _FORMATS = re.compile(r"\w{0,12}(?:fmt|format|imports)|black|isort|fix")
 _WRITES_BACK = re.compile(r"--(?:write|fix|in-?place)(?:=.*)?")
 _LOOKS_ONLY = re.compile(r"--?check.*|--(?:diff|dry|list|ver).*|-l|\w.*[:_-]check")
 _ALL = re.compile(r"-[b-z]*a[a-z]*|--all")
-_OF_WINDOWS = {
-    "remove-item": "rm", "ri": "rm", "del": "rm", "erase": "rm", "move-item": "mv", "mi": "mv", "copy-item": "cp",
-}  # fmt: skip
-_VALUE_FOLLOWS = frozenset({"-er", "-ea", "-fi", "-in", "-ex"})
-_PARTS_OF_NAME = re.compile(r"[_:.-]")
-_SETUP = re.compile(
-    r"\s*(?:cd\s+[^\s&;|]+\s*(?:&&|;)\s*|source\s+\S+\s*(?:&&|;)\s*|export\s+\S+\s*(?:&&|;)\s*"
-    r"|[A-Z_]+=(?:\$\([^()\n]*\)|\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'();&|]*)(?:\s*(?:&&|;)\s*|\s+))"
+MAX_PRINTED = 20_000
+"""Characters of an output in which programs complain."""
+MOST_COMPLAINTS = 20
+_COMPLAINS = re.compile(
+    r"\A\S{1,60}: .{0,300}(?:No such file|cannot |can't |Permission denied|Is a directory|not found)"
+    r"|Cannot find path|does not exist|系统找不到|找不到"
 )
+"""A line in which a program says of a file that it did nothing to it."""
+_OF_WINDOWS = {
+    "remove-item": "rm", "ri": "rm", "del": "rm", "erase": "rm", "move-item": "mv", "mi": "mv", "copy-item": "cp", "copy": "cp", "move": "mv", "ren": "mv", "rename-item": "mv",
+    "get-content": "cat", "gc": "cat", "type": "cat", "set-content": "write", "out-file": "write", "add-content": "tee", "tee-object": "tee", "new-item": "touch", "ni": "touch",
+}  # fmt: skip
+_PATH_FOLLOWS = re.compile(r"-(?:literal|file|pspath)?path|-dest\w*|-name", re.IGNORECASE)
+_SWITCHES = re.compile(
+    r"-(?:raw|force|recurse|wait|nonewline|append|verbose|passthru)", re.IGNORECASE
+)
+"""Options of PowerShell's commands that a path follows, and those that no value does."""
+_WINDOWS_PATH = re.compile(r"[^\s$*?<>|\"'`@{}=,;-][^$*?<>|\"'`@{}\n=,;]{0,300}")
+_PARTS_OF_NAME = re.compile(r"[_:.-]")
 
 
 # --- what commands do -----------------------------------------------------------------------------
@@ -116,8 +147,6 @@ _SETUP = re.compile(
 CHANGES = frozenset({"created", "modified", "deleted"})
 ALL = "*"
 """The path that stands for all files."""
-_OUTSIDE = re.compile(r"~|/(?:tmp|var|private)/|/(?:(?:home|Users)/[^/]{1,99}|root)/\.")
-"""How paths begin that are no project's."""
 
 
 def file_effects(command: str, place: Place = SESSION) -> Iterator[tuple[str, str]]:
@@ -139,6 +168,27 @@ def file_effects(command: str, place: Place = SESSION) -> Iterator[tuple[str, st
             yield _name_many(path, here), "changed" if is_pattern else state
 
 
+def find_undone(command: str, place: Place, text: str) -> Iterator[str]:
+    """Yield the files to which a command that printed *text* did not do what it should: those that
+    its programs complain of, and those that stand before `||` if what is printed then was."""
+    rows = text[:MAX_PRINTED].splitlines()
+    complaints = [row for row in rows if _COMPLAINS.search(row)][:MOST_COMPLAINTS]
+    if not (complaints or "||" in command) or not command:
+        return
+    inner, printed, before = read_inner(command), {row.strip() for row in rows}, list[str]()
+    marks = [words[-1].end() if words else 0 for words in cut_commands(inner)]
+    for (words, here), stop in zip(place_commands(inner, [place]), marks, strict=False):
+        program = list(filter(None, program_words(words)))
+        paths = [path for path, _ in _effects_of_program(program)]
+        blamed = [path for path in paths if any(split_path(path)[1] in row for row in complaints)]
+        is_one = program[:1] in (["cp"], ["mv"]) and blamed
+        yield from map(here.name, paths if is_one else blamed)
+        if before and program[:1] == ["echo"] and " ".join(program[1:]).strip() in printed:
+            yield from before
+        behind = inner[stop : stop + 9].lstrip(" )")
+        before = list(map(here.name, paths)) if behind.startswith("||") else []
+
+
 def _name_many(path: str, here: Place) -> str:
     """Return the file, the folder or `ALL` that a path may stand for: all of a repository are all
     that is known, but in a temporary one; of a pattern the folder."""
@@ -150,7 +200,7 @@ def _name_many(path: str, here: Place) -> str:
 
 def _may_make(words: list[str]) -> bool:
     """May a command make files that it does not name? Tests and what looks around do not."""
-    words = list(dropwhile(_BEFORE_CHECK.fullmatch, words[:MAX_WORDS]))
+    words = list(dropwhile(BEFORE_RUN.fullmatch, words[:MAX_WORDS]))
     if words[:1] == ["git"]:
         return not _GIT_MAKES.isdisjoint(words[1:2])
     program = words[0].rpartition("/")[2] if words else "rm"
@@ -162,31 +212,95 @@ def _may_make(words: list[str]) -> bool:
 def is_work(command: str) -> bool:
     """Does a command do more than look around? Tests, builds and commits do; `ls` and `grep` do
     not."""
-    words = _without_setup(command).split(None, 1)
+    words = without_setup(command).split(None, 1)
     return bool(words) and words[0].rpartition("/")[2] not in _LOOKING_PROGRAMS
 
 
-def is_look(command: str) -> bool:
-    """Do all of a command's parts only look, as far as the names of programs, of their commands and
-    of PowerShell's verbs say?"""
-    return all(map(_is_look, simple_commands(_without_setup(command))))
+class Deeds(NamedTuple):
+    """What a command does that no state of a file, no check and no commit tells."""
+
+    text: str = ""
+    """From the first to the last; empty if all of it looks, or is told by these."""
+    rank: int = 0
+    """2; 1 for what only prepares work, and for a script of a few lines that says what it read."""
+    is_last: bool = False
+    """Does nothing follow it but what trims its output?"""
 
 
-def _is_look(words: list[str]) -> bool:
-    program, *rest = [*dropwhile(_BEFORE_CHECK.fullmatch, words[:MAX_WORDS]), ""]
-    program = program.rpartition("/")[2].lower()
+def find_deeds(command: str) -> Deeds:
+    """Find what of a command changes anything, as far as the names of programs, of their commands
+    and options say; of what prepares work only if there is nothing else."""
+    text = read_inner(command.partition(PATCH_BEGINS)[0]).replace("\\\n", "  ")
+    cut = [words for words in cut_commands(text) if words]
+    ranked = [(_rank(spell_words(words[:MAX_WORDS])), words) for words in cut]
+    rank = max((rank for rank, _ in ranked), default=0)
+    if not rank:
+        return Deeds()
+    spans = [words for of, words in ranked if of == rank]
+    deeds = text[spans[0][0].start() : spans[-1][-1].end()].strip("(){} \n")
+    rest = text[spans[-1][-1].end() :]
+    return Deeds(deeds, rank, bool(TRIMMED.fullmatch(rest.rstrip(" \n;)}"))))
+
+
+def _rank(words: list[str]) -> int:
+    """Return how much of a deed a simple command is: 2, 1 or 0, as `Deeds.rank`."""
+    words = find_program(words)
+    if not words:
+        return 0
+    program, rest = name_program(words[0]), words[1:]
+    if (far := find_far(program, rest)) is not None:
+        text = far[0] if len(far) == 1 else ""
+        writes = any(map(any, map(iter_redirects, simple_commands(text))))
+        return 2 if writes else find_deeds(text).rank if text else _rank(far)
+    if program == APPLIES or _is_look(program, rest) or _is_check(words) or _is_told(words):
+        return 0
+    if program == "git" and rest[:1] in (["commit"], ["add"]):
+        return int(rest[0] == "add")
+    if is_interpreter(program) and not any(map(has_extension, rest[:1])):
+        if rest[:1] == ["-n"]:
+            return 0
+        is_inline = not rest or rest[0] in {"-", "-c", "-e", "-E", "<<"}
+        is_filter = any("stdin" in word for word in rest)
+        return 2 if not is_inline or any(map(_ACTS.search, rest)) else int(not is_filter)
+    return 1 if program in _PREPARES else 2
+
+
+def _is_told(words: list[str]) -> bool:
+    """Do the states of files tell what a simple command does?"""
+    effects, operands = list(_effects_of_program(words)), _find_operands(words)
+    changes = [path for path, state in effects if state in CHANGES]
+    if words[0] == "git":
+        paths = [path for path, state in _effects_of_git(words) if state == "restored"]
+        return bool(paths) and all(map(has_extension, paths))
+    is_removal = name_program(words[0]) in {"rm", "unlink"}
+    return bool(changes) and not (is_removal and any("*" in word for word in operands))
+
+
+def _is_look(program: str, rest: list[str]) -> bool:
     verb, dash, _ = program.partition("-")
+    if program in _GETTERS and (program != "gh" or "api" in rest[:1]):
+        return only_gets(program, rest)
+    if program == "git":
+        return _only_lists(rest)
+    asks = [word for word in rest if _ASKS.match(word)]
     return (
         program in _LOOKING_PROGRAMS
-        or (bool(dash) and verb in _LOOKING_VERBS)
-        or not LOOKS.isdisjoint([word.lstrip("-") for word in rest[:2]])
-        or not _HELPS.isdisjoint(rest[:3] if len(rest) <= 3 else ())
+        or (bool(dash) and verb in _LOOKING_VERBS and program != "out-file")
+        or not LOOKS.isdisjoint([word.lstrip("-").partition("-")[0] for word in rest[:2]])
+        or not _HELPS.isdisjoint(rest[:2] if len(rest) <= 2 else ())
+        or not _ASKS_PROGRAM.isdisjoint(rest[-1:])
+        or bool(asks and not any(map(_CHANGES_ROWS.search, asks)))
     )
 
 
-def has_more(command: str) -> bool:
-    """Does a command consist of several, but for its set-up and for what goes through a pipe?"""
-    return any(word[3] in BREAKS - {"|"} for word in WORD.finditer(_without_setup(command)))
+def _only_lists(rest: list[str]) -> bool:
+    """Does git only look?"""
+    verb, options = "".join(rest[:1]), rest[1:]
+    if verb not in _GIT_DOES or options[:1] in (["list"], ["show"]):
+        return True
+    is_short = sum(word[:1] != "-" for word in options) < 1 + (verb == "config")
+    lists = (is_short or any(map(_LISTS.fullmatch, options))) and _UNLISTS.isdisjoint(options)
+    return verb in _GIT_LISTS and lists
 
 
 def find_checks(command: str) -> str:
@@ -205,7 +319,7 @@ def is_code_of_check(command: str, code: int = 1) -> bool:
     """Is this the exit code of a command's checks? Behind a pipe, `;` or `&` it is another's; but
     what only trims an output hardly ever fails."""
     rest = _after_checks(command)
-    if code and _TRIMMED.fullmatch(rest):
+    if code and TRIMMED.fullmatch(rest):
         return True
     marks = {word[3] for word in WORD.finditer(rest) if word[3]}
     return not marks & (BREAKS - {"&&"})
@@ -213,7 +327,7 @@ def is_code_of_check(command: str, code: int = 1) -> bool:
 
 def ends_with_check(command: str) -> bool:
     """Does nothing follow a command's last check, but for what trims its output?"""
-    return bool(_TRIMMED.fullmatch(_after_checks(command)))
+    return bool(TRIMMED.fullmatch(_after_checks(command)))
 
 
 def _after_checks(command: str) -> str:
@@ -231,7 +345,7 @@ def _find_rewritten(words: list[str]) -> Iterator[str]:
         operands = _find_operands(list(filter(None, editor)))
         yield from [] if operands and all(map(is_path, operands)) else ["."]
         return
-    words = list(dropwhile(_BEFORE_CHECK.fullmatch, words[:MAX_WORDS]))
+    words = list(dropwhile(BEFORE_RUN.fullmatch, words[:MAX_WORDS]))
     if not words or words[0].rpartition("/")[2] in _NO_CHECKS:
         return
     script = words[:2][-1] if is_interpreter(words[0]) else words[0]
@@ -264,7 +378,10 @@ def _effects_of_git(words: list[str]) -> Iterator[tuple[str, str]]:
             ]
             names = [name for name in names if name not in paths]
         case "restore" if not options & _STAGED or options & _WORKTREE:
-            paths, names = [*names, *paths], []
+            sources = {b for a, b in pairwise(rest) if a in {"-s", "--source"}}
+            if sources <= {"HEAD"}:
+                options -= {"-s", "--source", "--source=HEAD"}
+            paths, names = [*(name for name in names if name not in sources), *paths], []
         case "reset" if "--hard" in options:
             yield ALL, "restored"
             names = [name for name in names if name != "HEAD"]
@@ -329,41 +446,10 @@ def state_after(before: str | None, now: str) -> str:
             return now
 
 
-def find_first_line(command: str) -> int:
-    """Return the number of the first line that a command prints of its file: 20 for `sed -n
-    '20,60p' a.py`; 0 if it prints anything but lines in a row."""
-    if has_more(command):
-        return 0
-    first = 1
-    for words in simple_commands(_without_setup(command)):
-        program = [word for word in program_words(words) if word]
-        start = 0 if any(iter_redirects(words)) else _find_start(program)
-        if not start:
-            return 0
-        first += start - 1
-    return first
-
-
-def _find_start(words: list[str]) -> int:
-    """Return the first line that one program passes on; 0 if it changes lines or leaves out some
-    between them."""
-    match words:
-        case ["cat", *rest] if not any(word.startswith("-") for word in rest):
-            return 1
-        case ["head", *rest] if not any(word.startswith(("-c", "--bytes")) for word in rest):
-            return 1
-        case ["sed", "-n", script, *_] if match := _PRINTED.fullmatch(script):
-            return int(match[1])
-        case ["tail", "-n", number, *_] if match := _FROM.fullmatch(number):
-            return int(match[1])
-        case _:
-            return 0
-
-
 def _is_check(words: list[str]) -> bool:
     """Is this simple command a test, a build, a linter or a type checker?"""
-    words = list(dropwhile(_BEFORE_CHECK.fullmatch, words))
-    if not words or words[0].rpartition("/")[2] in _NO_CHECKS:
+    words = list(dropwhile(BEFORE_RUN.fullmatch, words))
+    if not words or words[0].rpartition("/")[2] in _NO_CHECKS or words[-1] in _ASKS_PROGRAM:
         return False
     return _has_task(words, _CHECK) or any(
         word.startswith(("--check", "-check")) for word in words[1:]
@@ -372,7 +458,7 @@ def _is_check(words: list[str]) -> bool:
 
 def _has_task(words: list[str], names: re.Pattern[str]) -> bool:
     """Is a program, or the task that it is given, one of these?"""
-    words = list(dropwhile(_BEFORE_CHECK.fullmatch, words))
+    words = list(dropwhile(BEFORE_RUN.fullmatch, words))
     if not words:
         return False
     program, *rest = words
@@ -395,48 +481,12 @@ def _has_task(words: list[str], names: re.Pattern[str]) -> bool:
 
 
 def _has_part(name: str, names: re.Pattern[str]) -> bool:
-    """Does one of the words that a program's or a task's name is made of say so?"""
-    return any(map(names.fullmatch, (name, *_PARTS_OF_NAME.split(name))))
-
-
-def _without_setup(command: str) -> str:
-    """Return the command without leading `cd`, `source`, `export` and variables, and without
-    heredocs and comments."""
-    command = without_heredocs(command[:MAX_COMMAND])
-    command = WORD.sub(lambda word: word[0] if word.lastindex else "", command).strip()
-    at = 0
-    while match := _SETUP.match(command, at):
-        at = match.end()
-    return command[at:]
-
-
-def name_command(command: str) -> str:
-    """Return the command as it is listed: without set-up, and without what only trims its output at
-    its end, such as `2>&1` and `| tail -5`."""
-    line = " ".join(_without_setup(command).split())
-    stop = _end_without_trimming(line, len(line))
-    pipes = [word.start() for word in WORD.finditer(line) if word[3] == "|"]
-    while pipes and _TRIMS.fullmatch(line, pipes[-1], stop):
-        stop = _end_without_trimming(line, pipes.pop())
-    return line[:stop]
-
-
-def has_command(line: str, failed: str) -> bool:
-    """Does a *line* of commands hold the last one of *failed*, which stopped there? Two words tell
-    a command: `git pull && git push` has that of `git add . && git push`."""
-    *_, wanted = simple_commands(failed[:MAX_COMMAND])
-    return any(words[:2] == wanted[:2] for words in simple_commands(line[:MAX_COMMAND]))
-
-
-def _end_without_trimming(line: str, stop: int) -> int:
-    """Return where *line* ends before *stop*, blanks and `2>&1` left out."""
-    while True:
-        if line.endswith(" ", 0, stop):
-            stop -= 1
-        elif line.endswith(_BOTH, 0, stop):
-            stop -= len(_BOTH)
-        else:
-            return stop
+    """Does one of the words that a program's or a task's name is made of say so? A script that
+    checks something checks other things than the work."""
+    parts = _PARTS_OF_NAME.split(name)
+    if has_extension(name) and len(parts) > 2:
+        parts = [part for part in parts if not part.startswith("check")]
+    return any(map(names.fullmatch, (name, *parts)))
 
 
 def _effects_of_program(words: list[str]) -> Iterator[tuple[str, str]]:
@@ -447,14 +497,10 @@ def _effects_of_program(words: list[str]) -> Iterator[tuple[str, str]]:
     operands = _find_operands(words)
     paths = list(filter(is_path, operands))
     if program.lower() in _OF_WINDOWS:
-        operands = [
-            word
-            for flag, word in pairwise(words)
-            if flag[:3].lower() not in _VALUE_FOLLOWS and word[:1] != "-"
-        ]
         program = _OF_WINDOWS[program.lower()]
-        operands = [word if is_absolute(word) else word.replace("\\", "/") for word in operands]
-        paths = [word for word in operands if is_path(word.replace("\\", "/"))]
+        operands = _find_windows_paths(words)
+        operands = operands[:1] if program in {"write", "tee"} else operands
+        paths = operands if program != "touch" or "directory" not in map(str.lower, rest) else []
     if program in {"mv", "cp"} and len(paths) >= 2:
         *sources, target = paths
         yield from ((path, "deleted" if program == "mv" else "read") for path in sources)
@@ -480,6 +526,19 @@ def _find_operands(words: list[str]) -> list[str]:
     return [word for word in operands if word not in scripts]
 
 
+def _find_windows_paths(words: list[str]) -> list[str]:
+    """Return the paths that a command of PowerShell or of `cmd` is given, by the options before
+    them."""
+    paths = [
+        word
+        for flag, word in pairwise(words)
+        if word[:1] != "-"
+        and (flag[:1] != "-" or _PATH_FOLLOWS.fullmatch(flag) or _SWITCHES.fullmatch(flag))
+        and _WINDOWS_PATH.fullmatch(word)
+    ]
+    return [word if is_absolute(word) else word.replace("\\", "/") for word in paths]
+
+
 def _is_in_place(words: Iterable[str]) -> bool:
     return any(word.startswith(("-i", "--in-place", "-pi")) for word in words)
 
@@ -487,18 +546,3 @@ def _is_in_place(words: Iterable[str]) -> bool:
 def _has_name(path: str) -> bool:
     """Is it a path rather than a pattern, a number or a script?"""
     return "/" in path.strip("/") or has_extension(path)
-
-
-def is_interpreter(word: str) -> bool:
-    """Does a word name a program that runs scripts?"""
-    return bool(_INTERPRETER.fullmatch(word.rpartition("/")[2]))
-
-
-def is_outside(path: str) -> bool:
-    """Is this a path in a temporary folder, or of a program's own files at home?"""
-    return bool(_OUTSIDE.match(path))
-
-
-def has_extension(path: str) -> bool:
-    """Is this the path of a file rather than of a folder, by its end?"""
-    return bool(_EXTENSION.search(path))

@@ -89,18 +89,39 @@ WORD = re.compile(
     re.DOTALL,
 )
 """A word, a mark or a comment."""
+APPLIES = "apply_patch"
+"""The command that applies a patch as Codex writes it."""
+PATCH_BEGINS = "*** Begin Patch"
+PATCH_ENDS = "*** End Patch"
+"""The first and the last line of such a patch."""
+_LITERAL = re.compile(
+    r"//[^\n]*+|\"((?:[^\"\\]|\\.)*+)\"|'((?:[^'\\]|\\.)*+)'|`((?:[^`\\]|\\.)*+)`", re.DOTALL
+)
+_LITERAL_KEY = re.compile(r"\b(?:(cmd|command)|workdir|cwd)[\"']?\s{0,9}:\s{0,9}\Z")
+_LITERAL_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_UNESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\n": ""}
 BREAKS = frozenset({"&&", "&", "||", "|", ";", "\n"})
 _REDIRECTING = frozenset("<>")
-_BEFORE_COMMAND = frozenset({"do", "then", "else", "if", "while", "until", "{", "!"})
+BEFORE_COMMAND = frozenset({"do", "then", "else", "if", "while", "until", "{", "!"})
 """Words of a shell that a simple command follows."""
 _BEFORE_PROGRAM = re.compile(r"[A-Z_]+=.*|sudo|time|git")
 DEEPEST_SHELL = 3
 """Shells in shells whose commands are read."""
-_SHELLS = frozenset({"sh", "bash", "zsh", "dash", "ksh", "fish", "su", "nix-shell", "nix"})
+_SHELLS = frozenset({
+    "sh", "bash", "zsh", "dash", "ksh", "fish", "su", "nix-shell", "nix", "pwsh", "powershell", "cmd",
+})  # fmt: skip
 _ELSEWHERE = frozenset({"docker", "docker-compose", "podman", "kubectl", "ssh", "vagrant"})
-_INNER_FOLLOWS = re.compile(r"-[a-z]{0,5}c|--run|--command")
-_GIVES_INNER = re.compile(r"\s(?:-[a-z]{0,5}c|--run|--command)\s{1,9}['\"]")
+INNER_FOLLOWS = re.compile(r"-[a-z]{0,5}c|--run|--?command|/[ck]", re.IGNORECASE)
+"""The option of a shell that its commands follow."""
+_GIVES_INNER = re.compile(r"\s(?:-[a-z]{0,5}c|--run|--?command|/[ck])\s", re.IGNORECASE)
+_HOLDS = re.compile(
+    r"(?:(?<=[;\n{(])|\A)[ \t]*+\$?([A-Za-z]\w{0,39})[ \t]{0,9}=[ \t]{0,9}"
+    r"('[^'\n$]{1,300}'|\"[^\"\n$`]{1,300}\"|[^\s'\"$`;|&(){}@,]{1,300})(?=[ \t]*+(?:[;\n]|&&|\Z))"
+)
+"""A variable that is given a text."""
+_VARIABLE = re.compile(r"\$(?:\{(\w{1,40})\}|(\w{1,40})\b(?![ \t]{0,9}=[^=]))")
 _ESCAPED = re.compile(r"\\([\"\\$`])")
+_ASSIGNS = re.compile(r"\$[\w:.]+\+?=?")
 _PATH = re.compile(r"[^\s*?{}$()<>|;&\"'`=,!\\]{1,300}")
 
 
@@ -114,7 +135,7 @@ def place_commands(command: str, places: list[Place]) -> Iterator[tuple[list[str
     """Yield each simple command with where it runs. The last of *places* is where the shell is, the
     others where it is again behind parentheses; in the end they are those behind the command."""
     for words in cut_commands(command.replace("\\\n", "  ")):
-        texts = [word[1] or word[2] or word[3] or word[4] or "" for word in words]
+        texts = spell_words(words)
         first, behind = ("".join(word[4] or "" for word in part) for part in (words[:1], words[1:]))
         inner = behind.count("(") - behind.count(")")
         places += [places[-1]] * (first.count("(") + max(0, inner))
@@ -122,7 +143,7 @@ def place_commands(command: str, places: list[Place]) -> Iterator[tuple[list[str
             texts[0] = texts[0].rpartition("(")[2]
         if texts and len(places) > 1:  # in parentheses
             texts[-1] = texts[-1].rstrip(")")
-        texts = list(dropwhile(_BEFORE_COMMAND.__contains__, texts))
+        texts = list(dropwhile(BEFORE_COMMAND.__contains__, texts))
         match texts:
             case ["cd" | "pushd" | "popd", *_]:
                 places[-1] = places[-1].enter(_find_target(program_words(texts)))
@@ -144,6 +165,11 @@ def _find_target(words: list[str]) -> str:
 def texts_of(words: Sequence[re.Match[str]]) -> list[str]:
     """Return words as a program gets them, without marks."""
     return [word[1] or word[2] or word[4] or "" for word in words if not word[3]]
+
+
+def spell_words(words: Sequence[re.Match[str]]) -> list[str]:
+    """Return words as a program gets them, and marks."""
+    return [word[1] or word[2] or word[3] or word[4] or "" for word in words]
 
 
 def without_heredocs(command: str) -> str:
@@ -186,7 +212,7 @@ def split_heredocs(command: str) -> Iterator[tuple[str, list[str]]]:
 def simple_commands(command: str) -> Iterator[list[str]]:
     """Yield the words of each simple command, marks of redirections included."""
     for words in cut_commands(command):
-        yield [word[1] or word[2] or word[3] or word[4] or "" for word in words]
+        yield spell_words(words)
 
 
 def cut_commands(command: str) -> Iterator[list[re.Match[str]]]:
@@ -210,7 +236,18 @@ def iter_redirects(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def program_words(words: list[str]) -> list[str]:
     """Return the words that are neither redirections nor their targets nor variables in front."""
-    return list(dropwhile(_BEFORE_PROGRAM.fullmatch, without_redirects(words)))
+    return list(dropwhile(_BEFORE_PROGRAM.fullmatch, _find_value(without_redirects(words))))
+
+
+def _find_value(words: list[str]) -> list[str]:
+    """Return what gives a variable of PowerShell its value: `Get-Item a` of `$c = Get-Item a`."""
+    match words:
+        case [name, "=" | "+=", *value] if _ASSIGNS.match(name):
+            return value
+        case [name, *rest] if (mark := _ASSIGNS.match(name)) and "=" in mark[0]:
+            return [name[mark.end() :], *rest] if mark.end() < len(name) else rest
+        case _:
+            return words
 
 
 def without_redirects(words: list[str]) -> list[str]:
@@ -250,16 +287,249 @@ def read_inner(command: str) -> str:
         text = "".join((*parts, text[at:]))
         if not inner:
             break
-    return text
+    return _spell_variables(text)
+
+
+def _spell_variables(command: str) -> str:
+    """Return a command with the texts of its variables in their place, as far as each is given one
+    text alone: `$p` for `$p = 'a b.txt'; Get-Content $p`. In time linear in the length."""
+    texts = dict[str, str]()
+    for name, text in _HOLDS.findall(command) if "=" in command else ():
+        texts[name] = text if texts.get(name, text) == text else ""
+
+    def spell(match: re.Match[str]) -> str:
+        text = texts.get(match[1] or match[2], "")
+        start, stop = match.span()
+        before, behind = command[max(0, start - 1) : start], command[stop : stop + 1]
+        is_word = (not before or before.isspace()) and (not behind or behind in " \t\n;)|&")
+        return (text if is_word else text.strip("'\"")) or match[0]
+
+    return _VARIABLE.sub(spell, command) if texts else command
+
+
+def name_program(word: str) -> str:
+    """Return what a program is called that is named by its path or with an extension."""
+    return word.replace("\\", "/").rpartition("/")[2].lower().removesuffix(".exe")
 
 
 def _find_inner(command: str) -> Iterator[tuple[int, int, str]]:
     """Yield where commands give others to a shell, and these."""
     for words in cut_commands(command):
-        programs = {(word[4] or "").rpartition("/")[2] for word in words[:MAX_WORDS]}
+        programs = {name_program(word[4] or "") for word in words[:MAX_WORDS]}
         for flag, word in pairwise(words[:MAX_WORDS] if programs & _SHELLS else ()):
-            if (word[1] or word[2]) and _INNER_FOLLOWS.fullmatch(flag[0]):
-                inner = word[2] or _ESCAPED.sub(r"\1", word[1])
+            if INNER_FOLLOWS.fullmatch(flag[0]) and not INNER_FOLLOWS.fullmatch(word[0]):
+                inner, stop = word[2] or _ESCAPED.sub(r"\1", word[1] or ""), word.end()
+                if not inner:  # Windows takes all that follows
+                    stop = words[-1].end()
+                    inner = command[word.start() : stop]
                 is_far = not programs.isdisjoint(_ELSEWHERE)
-                yield words[0].start(), word.end(), f"cd -\n{inner}" if is_far else inner
+                yield words[0].start(), stop, f"cd -\n{inner}" if is_far else inner
                 break
+
+
+def spell_code(code: str) -> tuple[str, str]:
+    """Return the commands and patches in a script that calls tools (Codex), as one command, and the
+    directory in which the first runs; empty if it says none."""
+    commands, first, here, patch = list[str](), "", "", list[str]()
+    for match in _LITERAL.finditer(code):
+        text = _LITERAL_ESCAPE.sub(_unescape, match[match.lastindex]) if match.lastindex else ""
+        key = _LITERAL_KEY.search(code, max(0, match.start() - 40), match.start())
+        if patch or text.startswith(PATCH_BEGINS):
+            patch.append(text)
+            if PATCH_ENDS in text:
+                commands.append("\n".join((f"{APPLIES} <<'PATCH'", *patch, "PATCH")))
+                patch = []
+        elif key and text.strip() and key[1]:
+            commands.append(text)
+        elif key and text.strip():
+            commands[-1:] = [*([f"cd '{text}'"] if here not in ("", text) else []), *commands[-1:]]
+            first, here = first or text, text
+    return "\n".join(commands), first
+
+
+def _unescape(match: re.Match[str]) -> str:
+    return chr(int(match[1], 16)) if match[1] else _UNESCAPED.get(match[2], match[2])
+
+
+# --- what a command is listed as, and what it runs -------------------------------------------------
+
+
+_FROM = re.compile(r"\+(\d{1,7})")
+_PRINTED = re.compile(r"(\d{1,7})(?:,(?:\d{1,7}|\$))?p")
+"""The lines that `sed -n` prints."""
+_TRIMS = re.compile(r"\|&?\s*+(?:tail|head|cat|tee)\b[^|&;]*+")
+TRIMMED = re.compile(r"(?:\s++|2>&1|\|&?\s*+(?:tail|head|cat|tee)\b[^|&;\n]*+)*+")
+_BOTH = "2>&1"
+_SETUP = re.compile(
+    r"\s*(?:cd\s+[^\s&;|]+\s*(?:&&|;)\s*|source\s+\S+\s*(?:&&|;)\s*|export\s+\S+\s*(?:&&|;)\s*"
+    r"|[A-Z_]+=(?:\$\([^()\n]*\)|\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'();&|]*)(?:\s*(?:&&|;)\s*|\s+))"
+)
+BEFORE_RUN = re.compile(
+    r"[A-Z_]+=.*|-.*|\+.*|[\d.]+[smh]?|sudo|time|timeout|nice|nohup|env|npx|bunx|uvx|xargs"
+)
+_COMPARES = re.compile(
+    r"[+*/-]|-[ic]?(?:eq|ne|lt|le|gt|ge|like|match|replace|split|join|in|contains|f|is|as|and|or|not\w+)"
+)
+"""What PowerShell writes behind a value."""
+_PROGRAM = re.compile(r"\$[A-Za-z]\w*+|(?=[^A-Za-z]*[A-Za-z])[\w.~/\[][\w.~/\\:+@\[\]${}-]*+")
+_FAR_OPTIONS = frozenset({"-p", "-i", "-o", "-l", "-F", "-J", "-u", "-e", "-w", "-n", "-c"})
+"""Options of `ssh` and `docker exec` that a value follows."""
+_HAS_EXEC = frozenset({"docker", "docker-compose", "podman", "kubectl"})
+_SENDS = re.compile(
+    r"-\w{0,5}[dFTo]|-d\S+|-O|--(?:data|form|json|upload|output|remote-name|field|input|raw-field).*"
+    r"|-(?:body|infile|outfile|form)",
+)
+"""Options by which a program that gets pages sends something, or writes a file."""
+_FIELD = {"gh": "-f"}
+_METHODS = frozenset({"-X", "--request", "--method", "-method"})
+_NOTHING = frozenset({"-", "/dev/null", "$null", "NUL"})
+
+
+def find_program(words: list[str]) -> list[str]:
+    """Return the words of a simple command from its program on, without redirections, variables
+    and what shells put before it."""
+    opened = max(
+        (at for at, word in enumerate(words) if word == "{" or word[-2:] == "){"), default=-1
+    )
+    words = without_redirects(words[opened + 1 :])
+    value = _find_value(words)
+    if not value or (value is not words and (len(value) < 2 or value[0][:1] == "$")):
+        return []  # a text, or what is made of one
+    words = value
+    if (words[1:2] and words[1][:1] == "=") or (words[0][:1] == "$" and len(words) < 2):
+        return []
+    words = [*dropwhile(lambda word: word in BEFORE_COMMAND or word.strip("({}") == "", words)]
+    words = [*dropwhile(BEFORE_RUN.fullmatch, [word.strip("()") for word in words])]
+    is_program = words and _PROGRAM.fullmatch(words[0])
+    return words if is_program and not any(map(_COMPARES.fullmatch, words[1:2])) else []
+
+
+def find_far(program: str, rest: list[str]) -> list[str] | None:
+    """Return the command that a program runs on another machine or in a container, none for a
+    visit; None if it does no such thing."""
+    if program in _HAS_EXEC and "exec" in rest[:3]:
+        rest = rest[rest.index("exec") + 1 :]
+        if "--" in rest:
+            return rest[rest.index("--") + 1 :]
+    elif program != "ssh":
+        return None
+    pairs = enumerate(pairwise(("", *rest)))
+    at = next((at for at, (a, b) in pairs if b[:1] != "-" and a not in _FAR_OPTIONS), len(rest))
+    return rest[at + 1 :]
+
+
+def only_gets(program: str, rest: list[str]) -> bool:
+    """Does a program that gets pages send nothing and write no file?"""
+    if program == "wget":
+        return any(word.endswith(("O-", "--spider")) or word == "-" for word in rest)
+    pairs = [
+        (flag.lower() if len(flag) > 2 else flag, word) for flag, word in pairwise((*rest, ""))
+    ]
+    methods = [word for flag, word in pairs if flag in _METHODS]
+    methods += [word[2:] for word in rest if word.startswith("-X") and len(word) > 3]
+    if methods:
+        return methods[0].upper() in {"GET", "HEAD", "OPTIONS"}
+    sends = [word for flag, word in pairs if _SENDS.fullmatch(flag) or flag == _FIELD.get(program)]
+    return "-G" in rest or all(word in _NOTHING or is_outside(word) for word in sends)
+
+
+def has_more(command: str) -> bool:
+    """Does a command consist of several, but for its set-up and for what goes through a pipe?"""
+    return any(word[3] in BREAKS - {"|"} for word in WORD.finditer(without_setup(command)))
+
+
+def find_first_line(command: str) -> int:
+    """Return the number of the first line that a command prints of its file: 20 for `sed -n
+    '20,60p' a.py`; 0 if it prints anything but lines in a row."""
+    if has_more(command):
+        return 0
+    first = 1
+    for words in simple_commands(without_setup(command)):
+        program = [word for word in program_words(words) if word]
+        start = 0 if any(iter_redirects(words)) else _find_start(program)
+        if not start:
+            return 0
+        first += start - 1
+    return first
+
+
+def _find_start(words: list[str]) -> int:
+    """Return the first line that one program passes on; 0 if it changes lines or leaves out some
+    between them."""
+    match words:
+        case ["cat", *rest] if not any(word.startswith("-") for word in rest):
+            return 1
+        case ["head", *rest] if not any(word.startswith(("-c", "--bytes")) for word in rest):
+            return 1
+        case ["sed", "-n", script, *_] if match := _PRINTED.fullmatch(script):
+            return int(match[1])
+        case ["tail", "-n", number, *_] if match := _FROM.fullmatch(number):
+            return int(match[1])
+        case _:
+            return 0
+
+
+def without_setup(command: str) -> str:
+    """Return the command without leading `cd`, `source`, `export` and variables, and without
+    heredocs and comments."""
+    command = without_heredocs(command[:MAX_COMMAND])
+    command = WORD.sub(lambda word: word[0] if word.lastindex else "", command).strip()
+    at = 0
+    while match := _SETUP.match(command, at):
+        at = match.end()
+    return command[at:]
+
+
+def name_command(command: str) -> str:
+    """Return the command as it is listed: without set-up, and without what only trims its output at
+    its end, such as `2>&1` and `| tail -5`."""
+    line = " ".join(without_setup(command).split())
+    stop = _end_without_trimming(line, len(line))
+    pipes = [word.start() for word in WORD.finditer(line) if word[3] == "|"]
+    while pipes and _TRIMS.fullmatch(line, pipes[-1], stop):
+        stop = _end_without_trimming(line, pipes.pop())
+    return line[:stop]
+
+
+def has_command(line: str, failed: str) -> bool:
+    """Does a *line* of commands hold the last one of *failed*, which stopped there? Two words tell
+    a command: `git pull && git push` has that of `git add . && git push`."""
+    *_, wanted = simple_commands(failed[:MAX_COMMAND])
+    return any(words[:2] == wanted[:2] for words in simple_commands(line[:MAX_COMMAND]))
+
+
+def _end_without_trimming(line: str, stop: int) -> int:
+    """Return where *line* ends before *stop*, blanks and `2>&1` left out."""
+    while True:
+        if line.endswith(" ", 0, stop):
+            stop -= 1
+        elif line.endswith(_BOTH, 0, stop):
+            stop -= len(_BOTH)
+        else:
+            return stop
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+_EXTENSION = re.compile(r"[^.\d]\.\w{1,12}$|\d\.(?!x$)[A-Za-z]\w{0,11}$")
+_INTERPRETER = re.compile(
+    r"(?:python|pypy|ruby|php|perl|node|bun|deno|(?:ba|z|da)?sh|pwsh|Rscript|julia|dart|java)[\d.]*"
+)
+_OUTSIDE = re.compile(r"~|/(?:tmp|var|private)/|/(?:(?:home|Users)/[^/]{1,99}|root)/\.")
+"""How paths begin that are no project's."""
+
+
+def is_interpreter(word: str) -> bool:
+    """Does a word name a program that runs scripts?"""
+    return bool(_INTERPRETER.fullmatch(word.rpartition("/")[2]))
+
+
+def is_outside(path: str) -> bool:
+    """Is this a path in a temporary folder, or of a program's own files at home?"""
+    return bool(_OUTSIDE.match(path))
+
+
+def has_extension(path: str) -> bool:
+    """Is this the path of a file rather than of a folder, by its end?"""
+    return bool(_EXTENSION.search(path))

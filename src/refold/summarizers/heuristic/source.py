@@ -24,14 +24,19 @@ from refold.speakers.request import Segmented
 from refold.speakers.segments import trailing_elements
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import (
-    PATCH_BEGINS,
     CallEffect,
     effect_of_call,
     effect_of_command,
     read_boxes,
     split_edits,
 )
-from refold.summarizers.heuristic.shell_words import SESSION, Place
+from refold.summarizers.heuristic.shell_words import (
+    PATCH_BEGINS,
+    SESSION,
+    Place,
+    is_outside,
+    name_command,
+)
 from refold.text.clip import clip_scanned
 from refold.text.failures import is_failure, read_exit_code
 from refold.text.json_values import dig, iter_json_lines, join_texts, parse_or_none
@@ -46,13 +51,12 @@ from refold.text.plain import (
 from refold.text.summary_wrapper import beside_summary, opening_length, summary_in
 from refold.tokens.count import estimate
 
-# --- what clients report of a command -------------------------------------------------------------
-# What clients report of a command beside its output: whether it still runs, and its exit code.
+# --- what clients report of a command: whether it still runs, and its exit code -------------------
 
 
 _HEADER = re.compile(
-    r"\A(?:Chunk ID: |Exit code: |Wall time)[^\n]{0,100}\n(?:[^\n]{0,100}\n){0,7}?Output:\n"
-    r"(?:Total output lines: \d+\n)?"
+    r"\A(?:Chunk ID: |Exit code: |Wall time|Script )[^\n]{0,100}\n(?:[^\n]{0,100}\n){0,7}?Output:\n+"
+    r"(?:Warning: truncated output [^\n]{0,99}\n)?(?:Total output lines: \d+\n+)?"
 )
 """Before a command's output (Codex)."""
 _OPENING = re.compile(
@@ -63,8 +67,9 @@ _CLOSING = re.compile(
 )
 """What stands before a command's output and behind it (Gemini CLI, Qwen Code)."""
 _STARTED = re.compile(
-    r"^(?:Process running with session ID"
-    r"|Command (?:running in background|was manually backgrounded by user) with ID:) (\w+)",
+    r"^(?:Process running with session ID|Script running with cell ID"
+    r"|Command (?:running in background|was manually backgrounded by user) with ID:"
+    r"|Command still running \(session) ([\w-]+)",
     re.MULTILINE,
 )
 _TASK = re.compile(
@@ -86,6 +91,7 @@ _STUB = re.compile(
 
 
 _WAITS = re.compile(r"\[The command (?:has no new output|timed out) after \d")
+_PROCESS_KEYS = ("session_id", "sessionId", "cell_id")
 _PREVIOUS = "[Below is the output of the previous command.]"
 _SHELL = "shell"
 """What is said of a command that the one shell of a client still runs (OpenHands), and its id."""
@@ -119,7 +125,7 @@ def read_report(text: str) -> CommandReport:
         return CommandReport(output, read_exit_code(output), _SHELL, is_waiting)
     if (opening := _OPENING.match(text)) and _CLOSING.fullmatch(text.rpartition("\n")[2]):
         return _read_fields(text[opening.end() :])
-    code = read_exit_code(header[0]) if header else None
+    code = 1 if text.startswith("Script failed") else read_exit_code(header[0]) if header else None
     return CommandReport(_unwrap(output), read_exit_code(output) if code is None else code)
 
 
@@ -174,6 +180,8 @@ LEAST = LONGEST // 4
 """Tokens that are read of the longest: what is older and is no person's is hardly ever quoted."""
 
 
+UNKNOWN = "tool"
+"""The tool of a result of which nobody says what was called."""
 RUNNING = "running"
 """The outcome of what has none yet."""
 
@@ -323,7 +331,7 @@ class Step(NamedTuple):
     """Position of its message."""
     text: str
     """The person's words, the call's arguments, what the tool said, the model's words."""
-    effect: CallEffect = CallEffect("tool")
+    effect: CallEffect = CallEffect(UNKNOWN)
     """Of a call, and of the result that answers it."""
     arguments: str = ""
     """Of a result: those of its call."""
@@ -374,7 +382,7 @@ _NOT_APPLIED = re.compile(
 def name_step(step: Step) -> str:
     """Return what a result is of: the command, else the tool."""
     effect = step.effect
-    return (shell.name_command(effect.command) if effect.command else "") or effect.tool
+    return (name_command(effect.command) if effect.command else "") or effect.tool
 
 
 def write_call(step: Step) -> str:
@@ -453,7 +461,7 @@ def _find_spellings(files: Iterable[tuple[str, str]]) -> dict[str, str]:
         states[path.rstrip("/")].add(state)
     changed = {path: not now.isdisjoint(shell.CHANGES) for path, now in states.items()}
     rooted = {path: is_new for path, is_new in changed.items() if is_absolute(path)}
-    inside = {path: is_new for path, is_new in rooted.items() if not shell.is_outside(path)}
+    inside = {path: is_new for path, is_new in rooted.items() if not is_outside(path)}
     matched = match_paths(inside or rooted, states.keys() - rooted.keys() - {shell.ALL})
     return matched | spell_home(rooted, states)
 
@@ -464,12 +472,13 @@ def _rename_files(steps: Iterable[Step], spellings: Mapping[str, str]) -> list[S
 
 
 def _read_result(result: ToolResult, waiting: _Open, at: int) -> Step:
-    effect = waiting.effects.pop(result.id, CallEffect(result.name or "tool"))
+    effect = waiting.effects.pop(result.id, CallEffect(result.name or UNKNOWN))
     call = waiting.calls.pop(result.id, None)
     report = read_report(_without_notes(result.text))
     process = report.process
     if call and waiting.processes and not process:
-        process = str(dig(parse_or_none(call.arguments), "session_id"))
+        asked = parse_or_none(call.arguments)
+        process = str(next(filter(None, (dig(asked, key) for key in _PROCESS_KEYS)), ""))
     effect, call = waiting.processes.get(process, (effect, call))
     if call and report.is_running:
         waiting.processes[process] = effect, call
@@ -519,7 +528,7 @@ def _read_segments(
             waiting.action = ""
             is_answer = bool(command) or text.lstrip().startswith(REPORTS)
             folder = waiting.folder
-            effect = effect_of_command(command, folder) if is_answer else CallEffect("tool")
+            effect = effect_of_command(command, folder) if is_answer else CallEffect(UNKNOWN)
             code, is_template = read_exit_code(output), segment.kind == TEMPLATE
             yield Step("result", at, output, effect, exit_code=code, is_template=is_template)
 

@@ -29,8 +29,15 @@ from refold.summarizers.heuristic.lexicon import (
     is_demand,
 )
 from refold.summarizers.heuristic.shell import ALL, state_after
+from refold.summarizers.heuristic.shell_words import (
+    has_command,
+    has_extension,
+    is_outside,
+    name_command,
+)
 from refold.summarizers.heuristic.source import (
     RUNNING,
+    UNKNOWN,
     Step,
     is_stub,
     name_step,
@@ -104,6 +111,8 @@ class Action(NamedTuple):
 
     outcome: str
     times: int = 1
+    rank: int = 2
+    """1 if it failed, only prepared work, or was a script of a few lines."""
 
 
 @dataclass(slots=True)
@@ -194,7 +203,7 @@ def read_state(steps: Iterable[Step], todos: tuple[Todo, ...] = ()) -> State:
 def _is_work_on(file: tuple[str, str]) -> bool:
     """Is this a change of a project's file, rather than of a log or elsewhere?"""
     path, now = file
-    return now in shell.CHANGES and not shell.is_outside(path) and not path.endswith(".log")
+    return now in shell.CHANGES and not is_outside(path) and not path.endswith(".log")
 
 
 def drop_superseded(state: State, after: Sequence[Step]) -> None:
@@ -301,8 +310,8 @@ def _drop_mended(state: State, step: Step) -> None:
 
 def _note_result(state: State, step: Step) -> None:
     effect, text, outcome = step.effect, step.text, step.outcome
-    command = shell.name_command(effect.command) if effect.command else ""
-    check = shell.name_command(shell.find_checks(effect.command))
+    command = name_command(effect.command) if effect.command else ""
+    check = name_command(shell.find_checks(effect.command))
     is_work = bool(check) or shell.is_work(effect.command)
     has_own_code = not check or shell.is_code_of_check(effect.command, step.exit_code or 0)
     if not effect.command and not step.is_error:
@@ -312,8 +321,9 @@ def _note_result(state: State, step: Step) -> None:
         outcome = "failed"
     if step.has_effect:
         _note_files(state, step)
-    if not check and not _COMMIT.search(command) and effect.todos is None and not effect.files:
-        _note_action(state, step, command, outcome)
+    if effect.command or (effect.todos is None and not effect.files):
+        is_told = bool(check or effect.files or _COMMIT.search(command))
+        _note_action(state, step, outcome, is_told=is_told)
     if is_stub(text) and not (step.is_error or step.exit_code):
         return  # nobody says what came of it
     if check and step.exit_code and not looks_failed(_EXIT_CODE.sub("", text)):
@@ -352,21 +362,29 @@ def _is_about_failure(state: State, step: Step) -> bool:
     """Does this step do anew what failed last, or change the files that it was to change?"""
     changed = (path for path, now in step.effect.files if now in shell.CHANGES and step.has_effect)
     is_result = step.kind == "result"
-    is_same = is_result and shell.has_command(name_step(step), state.failed)
+    is_same = is_result and has_command(name_step(step), state.failed)
     return is_same or (is_result and not state.failed_files.isdisjoint(changed))
 
 
-def _note_action(state: State, step: Step, command: str, outcome: str) -> None:
-    """Note a call that is no change of files and no check."""
-    if is_look(step.effect):
-        name = command.partition(" ")[0] or step.effect.tool
-        state.looks[name] = state.looks.get(name, 0) + 1
+def _note_action(state: State, step: Step, outcome: str, *, is_told: bool) -> None:
+    """Note what a call did, but for what files, checks and commits tell; *is_told*: do these tell
+    something of it?"""
+    effect, deeds = step.effect, shell.find_deeds(step.effect.command)
+    if effect.tool == UNKNOWN:
         return
-    call = one_line(command or write_call(step), LONGEST_COMMAND)
-    answer = one_line(_read_outcome(step), LONGEST_OUTCOME)
+    if not deeds.rank if effect.command else is_look(effect):
+        name = name_command(effect.command).partition(" ")[0] or effect.tool
+        name = effect.tool if name.startswith("$") else name
+        state.looks[name] = state.looks.get(name, 0) + (not is_told)
+        return
+    call = one_line(name_command(deeds.text) or write_call(step), LONGEST_COMMAND)
+    is_own = not deeds.text or deeds.is_last or outcome not in ("", "ok")
+    is_own &= outcome != RUNNING
+    answer = one_line(_read_outcome(step), LONGEST_OUTCOME) if is_own else ""
     result = ": ".join(filter(None, ("" if outcome == "ok" else outcome, answer)))
     times = state.actions.pop(call, Action("", 0)).times
-    state.actions[call] = Action(result or outcome, times + 1)
+    rank = (deeds.rank or 2) if outcome in ("ok", RUNNING) else 1
+    state.actions[call] = Action(result or outcome, times + 1, rank)
 
 
 def _read_outcome(step: Step) -> str:
@@ -380,13 +398,17 @@ def _read_outcome(step: Step) -> str:
         return find_error_line(text)
     part = text[-2_000:] if step.effect.command else text[:2_000]
     lines = (row.strip() for row in part.splitlines())
-    rows = [row for row in lines if row and not is_markup(row)] or [""]
+    rows = [row for row in lines if any(map(str.isalnum, row)) and not is_markup(row)] or [""]
     return rows[-1 if step.effect.command else 0]
 
 
 def _note_files(state: State, step: Step) -> None:
-    has_overwritten = not step.effect.command and bool(_OVERWROTE.search(step.text[:300]))
-    for path, now in step.effect.files:
+    effect = step.effect
+    has_overwritten = not effect.command and bool(_OVERWROTE.search(step.text[:300]))
+    undone = set(shell.find_undone(effect.command, effect.place, step.text))
+    for path, now in effect.files:
+        if path in undone:
+            continue
         if now in _RETURNS:
             _note_return(state, path, now)
         if now not in {"read", *shell.CHANGES}:
@@ -406,7 +428,7 @@ def _note_files(state: State, step: Step) -> None:
 def _note_return(state: State, path: str, now: str) -> None:
     """Note that git restored files, put them into its stash or took them out of it. New files that
     nobody staged it leaves alone if it is not given their path."""
-    paths, is_file = _find_files(state, path), shell.has_extension(path)
+    paths, is_file = _find_files(state, path), has_extension(path)
     if now == "restored" and is_file and not paths and path not in state.files:
         state.files[path] = FileState("restored", is_checked=True)  # an older summary may know it
     for name in paths if len(paths) == 1 or not is_file else ():
@@ -430,7 +452,7 @@ def _find_files(state: State, path: str) -> list[str]:
     outside of repositories only if there are no others."""
     files = _take_compared(state, state.files)
     changed = [name for name in files if state.files[name].state != "read"]
-    inside = [name for name in changed if not shell.is_outside(name)] or changed
+    inside = [name for name in changed if not is_outside(name)] or changed
     end = "" if "*" in path else split_path(path.rstrip("/"))[1]
     return [name for name in inside if path == ALL or (end in name and is_meant(name, path))]
 

@@ -1,0 +1,186 @@
+"""A summary tells what an agent did: what changes anything stands before what only looks."""
+
+import json
+
+import pytest
+
+from refold.core.view import View
+from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.models.driver import drive
+from refold.summarizers.heuristic import RuleSummary
+from refold.summarizers.heuristic.shell import file_effects, find_checks, find_deeds
+from tests.support.summaries import collect, states_of
+
+
+def call(name, arguments, result=""):
+    """Return a call and what it answers; a text as arguments is a script."""
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    return [
+        Message("assistant", (ToolCall("c1", name, text),)),
+        Message("tool", (ToolResult("c1", (Text(result),)),)),
+    ]
+
+
+def run(*commands):
+    """Return where the work stands after commands, each with what it prints."""
+    return collect(
+        [
+            message
+            for command, result in commands
+            for message in call("bash", {"command": command}, result)
+        ]
+    )
+
+
+@pytest.mark.parametrize(("command", "deeds"), [
+    ("curl -s http://flags/api | jq .", ""),
+    ("curl -s -X DELETE http://flags/api/7 | jq .", "curl -s -X DELETE http://flags/api/7"),
+    ("curl -fsSL -o /dev/null -w '%{http_code}' http://flags", ""),
+    ("curl -d '{}' http://flags", "curl -d '{}' http://flags"),
+    ("gh api repos/a/b/pulls", ""),
+    ("gh api repos/a/b/pulls/1/replies -f body=Thanks", "gh api repos/a/b/pulls/1/replies -f body=Thanks"),
+    ("git for-each-ref refs/remotes && git branch -a && git remote -v && git config user.name", ""),
+    ("git status && git push -f origin main && git log -3", "git push -f origin main"),
+    ("git add -A && git commit -m x && git push", "git push"),
+    ("git branch -D old", "git branch -D old"),
+    ("git reset --hard HEAD~1", "git reset --hard HEAD~1"),
+    ("git restore .", "git restore ."),
+    ("sed -i s/a/b/ a.yaml && docker compose up -d", "docker compose up -d"),
+    ("rm -rf build/*.log", "rm -rf build/*.log"),
+    ("rm build/a.log && mv a.py b.py && cat > c.py", ""),
+    ("psql -c 'SELECT * FROM users'", ""),
+    ('psql -c "DELETE FROM users WHERE id = 7"', 'psql -c "DELETE FROM users WHERE id = 7"'),
+    ("ssh web 'docker ps'", ""),
+    ("ssh web 'docker restart app'", "ssh web 'docker restart app'"),
+    ('ssh web "cat > /etc/app.conf"', 'ssh web "cat > /etc/app.conf"'),
+    ("kubectl exec app -- cat /etc/hosts", ""),
+    ("kubectl exec app -- kill 1", "kubectl exec app -- kill 1"),
+    ("helper browser start --help", ""),
+    ("cat a.json | python3 -c 'import json, sys; print(json.load(sys.stdin))'", ""),
+    ("for f in a b; do echo $f; done; while read line; do echo $line; done", ""),
+    ("$p = 'a b.txt'; $c = Get-Content $p; if ($c -eq 'x') { Write-Output $c.Length }", ""),
+    ("$r = Invoke-RestMethod -Uri http://flags -Method Post -Body '{}'", "$r = Invoke-RestMethod -Uri http://flags -Method Post -Body '{}'"),
+    ("pytest -x && npm publish", "npm publish"),
+])  # fmt: skip
+def test_a_deed_is_what_changes_more_than_files(command, deeds):
+    assert find_deeds(command).text == deeds
+
+
+def test_deeds_stand_before_looks_and_what_prepares_them():
+    looks = [("mkdir -p out", ""), ("python3 -c 'print(1 + 1)'", "2"), ("curl -s http://a", "page")]
+    state = run(("curl -X DELETE http://flags/api/7", '{"deleted": 7}'), *looks * 10)
+    assert {call: action.rank for call, action in state.actions.items()} == {
+        "curl -X DELETE http://flags/api/7": 2,
+        "mkdir -p out": 1,
+        "python3 -c 'print(1 + 1)'": 1,
+    }
+    messages = [
+        user("Go."),
+        *call("bash", {"command": "helm upgrade web ."}, "Release web upgraded"),
+        *(message for n in range(30) for message in call("bash", {"command": f"mkdir -p out{n}"})),
+        *call("bash", {"command": "touch a.py"}),
+    ]
+    text = drive(RuleSummary()(View.of(messages), 0, len(messages), 400)).text
+    assert "- helm upgrade web . -> Release web upgraded" in text
+
+
+def test_what_follows_a_deed_is_not_what_came_of_it():
+    state = run(("systemctl restart web && sleep 1 && curl -s http://web", "<h1>Hello</h1>"))
+    assert state.actions["systemctl restart web"].outcome == "ok"
+
+
+def test_a_result_of_nobody_knows_what_is_no_deed():
+    talk = [user("Go."), user("<local-command-stdout>No servers</local-command-stdout>")]
+    assert not collect(talk).actions
+
+
+def test_git_restores_what_stands_behind_its_source():
+    assert list(file_effects("git restore --source HEAD -- a.py")) == [("a.py", "restored")]
+    assert list(file_effects("git restore -s v1 a.py")) == [("a.py", "changed")]
+
+
+@pytest.mark.parametrize(("command", "printed", "files"), [
+    ("cat a.md 2>/dev/null || echo NO_FILE", "NO_FILE", {}),
+    ("cat a.md 2>/dev/null || echo NO_FILE", "text", {"a.md": "read"}),
+    ("head -5 a.md b.md", "head: cannot open 'a.md' for reading: No such file or directory\nx", {"b.md": "read"}),
+    ("cp -r a.d/x.py /mnt/c/y.py", "cp: cannot create regular file '/mnt/c/y.py': No such file or directory", {}),
+    ("Get-Content a.md; Get-Content b.md", "Get-Content : Cannot find path 'C:\\w\\a.md' because it does not exist.\nx", {"b.md": "read"}),
+])  # fmt: skip
+def test_a_file_that_a_command_did_not_find_is_not_read(command, printed, files):
+    assert states_of(run((command, printed))) == files
+
+
+@pytest.mark.parametrize(("command", "files"), [
+    (["pwsh", "-NoProfile", "-Command", "Get-Content a.md; Get-Content b.md"], {"a.md": "read", "b.md": "read"}),
+    ("powershell -Command \"Get-Content -Raw a.md; Set-Content -Path 'b c.md' -Value x\"", {"a.md": "read", "b c.md": "created"}),
+    ('cmd /c "type a.md && del b.md"', {"a.md": "read", "b.md": "deleted"}),
+    ("cmd /c type docs\\a.md", {"docs/a.md": "read"}),
+    ("Get-Content -Path 'Script\\Lin\\a.lua' -TotalCount 20 | Out-File -FilePath b.txt", {"Script/Lin/a.lua": "read", "b.txt": "created"}),
+    ("$p='src\\a.lua'; $c=Get-Content -LiteralPath $p -Encoding UTF8", {"src/a.lua": "read"}),
+    ('F=src/a.py; cat $F && rm "$F.bak"', {"src/a.py": "read", "src/a.py.bak": "deleted"}),
+])  # fmt: skip
+def test_all_parts_of_what_a_shell_is_given_are_read(command, files):
+    assert states_of(collect(call("shell", {"command": command}))) == files
+
+
+def test_a_variable_with_two_texts_stands_for_neither():
+    assert states_of(run(("F=a.py; cat $F; F=b.py; cat $F", "x"))) == {}
+
+
+PATCH = "*** Begin Patch\n*** Update File: src/a.py\n@@\n-x = 'a'\n+x = \"b\"\n*** End Patch"
+
+
+@pytest.mark.parametrize(("script", "files", "deeds"), [
+    ('const r = await tools.exec_command({"cmd":"cat \'a.md\'; npm ci","workdir":"/w"}); text(r.output);', {"/w/a.md": "read"}, ["npm ci"]),
+    ("// don't\ntext(await tools.exec_command({cmd: `rm a.md`, workdir: '/w'}));", {"/w/a.md": "deleted"}, []),
+    (f"const r = await tools.apply_patch({json.dumps(PATCH)}); text(r);", {"src/a.py": "modified"}, []),
+    ("const p = [" + ", ".join(map(json.dumps, PATCH.split("\n"))) + "].join('\\n'); await tools.apply_patch(p);", {"src/a.py": "modified"}, []),
+    ('await Promise.all([tools.exec_command({cmd:"cat a.md"}), tools.exec_command({cmd:"cat b.md"})]);', {"a.md": "read", "b.md": "read"}, []),
+    ('await tools.mcp__mail__send_message({to: "ann"});', {}, ["mcp__mail__send_message"]),
+])  # fmt: skip
+def test_a_script_that_calls_tools_does_what_they_do(script, files, deeds):
+    answer = "Script completed\nWall time 0.2 seconds\nOutput:\n\nx"
+    state = collect(call("exec", script, answer))
+    assert states_of(state) == files
+    assert list(state.actions) == deeds
+
+
+def test_a_script_that_fails_has_failed_and_one_that_runs_is_waited_for():
+    failed = call(
+        "exec",
+        "await tools.apply_patch(" + json.dumps(PATCH) + ")",
+        "Script failed\nWall time 0 seconds\nOutput:\nno such line",
+    )
+    assert states_of(collect(failed)) == {}
+    started = call(
+        "exec",
+        'text(await tools.exec_command({cmd: "npm ci"}))',
+        "Script running with cell ID 28\nWall time 10 seconds\nOutput:\n",
+    )
+    assert collect(started).actions["npm ci"].outcome == "running"
+    ended = call(
+        "wait",
+        {"cell_id": "28"},
+        "Script completed\nWall time 2 seconds\nOutput:\n\nadded 7 packages",
+    )
+    assert collect([*started, *ended]).actions["npm ci"].outcome == "added 7 packages"
+
+
+@pytest.mark.parametrize("command", [
+    "rustc --version", "cargo build --help", "tsc -V", ".specify/scripts/check-prerequisites.sh --json", "python3 check_doc.py",
+])  # fmt: skip
+def test_what_says_something_of_a_program_or_a_page_is_no_check(command):
+    assert find_checks(command) == ""
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["pytest -v", "go test ./... -v", "./check.sh", "npm run check-types", "node verify_login.js"],
+)
+def test_a_check_is_one_still(command):
+    assert find_checks(command) == command
+
+
+def test_a_file_of_a_repository_elsewhere_is_none_of_ours():
+    state = collect(call("hub_read_file", {"repo_name": "cli/cli", "file_path": "flow.go"}, "x"))
+    assert states_of(state) == {}
