@@ -12,9 +12,10 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from hmac import compare_digest
 from ipaddress import ip_address
+from itertools import chain
 from time import perf_counter
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote_to_bytes, urlsplit
 
 from refold.gateway.api.app import Api, is_page, send_page
 from refold.gateway.config import Config
@@ -116,6 +117,8 @@ class Gateway:
                     return
 
     async def _http(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        if root := scope.get("root_path"):
+            scope = {**scope, "path": scope["path"].removeprefix(root)}
         if is_own_path(scope["path"]) or _is_front_door(scope):
             await self._answer_own(scope, receive, send)
             return
@@ -150,6 +153,10 @@ class Gateway:
             await self._refuse(head, failure, caller)
 
     def _check_admission(self, head: RequestHead, scope: Mapping[str, Any]) -> None:
+        if has_admin_token(head, self.config.admin_token):
+            words = "Nothing that carries the gateway's admin token is sent on"
+            words += "; its own paths are /metrics and those below /refold/."
+            raise HTTPException(404, words, reason="admin")
         if self.in_progress > self.config.limits.requests:
             again = (("retry-after", "1"),)
             raise HTTPException(503, "The gateway is busy.", headers=again, reason="busy")
@@ -387,6 +394,16 @@ def _host_name(address: str) -> str:
 
 def _text(headers: Headers, name: bytes) -> str:
     return headers.get(name, b"").decode("latin-1")
+
+
+def has_admin_token(head: RequestHead, token: str) -> bool:
+    """Does a request carry the *token* in any header, with a scheme or without, or in its query?"""
+    if not token:
+        return False
+    values = [value for _, value in head.headers]
+    values += [unquote_to_bytes(pair.partition("=")[2]) for pair in head.query.split("&")]
+    words = chain(values, (value.lstrip().partition(b" ")[2] for value in values))
+    return any(compare_digest(word.strip(), token.encode()) for word in words)
 
 
 def may_administer(scope: Mapping[str, Any], token: str) -> bool:

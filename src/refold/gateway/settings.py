@@ -357,7 +357,9 @@ def _filter_by_api(upstreams: Sequence[Upstream], apis: Sequence[str]) -> Sequen
 
 
 def is_own_path(path: str) -> bool:
-    """Does the gateway answer this path itself?"""
+    """Does the gateway answer this path itself? Neither case nor slashes before it matter: what is
+    meant for it goes to no upstream."""
+    path = f"/{path.lstrip('/').lower()}"
     return path.startswith(_OWN_PATHS) and any(_is_below(path, own) for own in _OWN_PATHS)
 
 

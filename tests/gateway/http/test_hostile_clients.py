@@ -5,17 +5,18 @@ import socket
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from refold.gateway.app import LoadPeaks, release_memory
+from refold.gateway.app import Gateway, LoadPeaks, release_memory
 from refold.gateway.config import Config
 from refold.gateway.http.request import ClientDisconnected
 from refold.gateway.http.response import AccessLogEntry, Caller
 from refold.gateway.http.server_protocol import WRITE_BUFFER_BYTES, create_protocol
+from refold.gateway.pipeline.pipeline import Pipeline
 from refold.gateway.settings import Limits, Upstream
 from refold.testing.scripted_gateway import ScriptedPipeline, serving
 from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
@@ -569,3 +570,47 @@ def test_with_a_token_who_has_it_may(path: str) -> None:
         assert targets(upstream) == ["/refoldx"], (
             "only the gateway's own paths are kept from the upstream"
         )
+
+
+OUR_TOKEN = "correct horse battery"
+
+
+@pytest.mark.parametrize(
+    ("path", "header"),
+    [
+        ("/refold;v=1/api/overview", f"Authorization: Bearer {OUR_TOKEN}"),
+        ("/anthropic/refold/api/overview", f"authorization: bearer   {OUR_TOKEN} "),
+        ("/v1/models", f"Authorization: {OUR_TOKEN}"),
+        ("/v1/models", f"X-Api-Key: {OUR_TOKEN}"),
+        ("/v1/models?token=correct%20horse%20battery", "X-Api-Key: its-own"),
+    ],
+)
+def test_the_admin_token_goes_to_no_upstream(path: str, header: str) -> None:
+    with ScriptedProvider() as upstream:
+        config = Config(
+            upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", admin_token=OUR_TOKEN
+        )
+        with serving(config) as gateway:
+            assert get(gateway.port, path, "Host: x", "Authorization: its-own", header) == [404]
+            assert get(gateway.port, "/v1/models", "Host: x", f"X-Api-Key: {OUR_TOKEN}2") == [200]
+        assert targets(upstream) == ["/v1/models"]
+
+
+def test_what_is_meant_for_the_gateway_goes_to_no_upstream_whatever_its_token(place) -> None:
+    upstream, gateway = place
+    for path in ("/REFOLD/api/overview", "//refold/api/overview", "/Metrics", "/%2Frefold/api"):
+        assert get(gateway.port, path, "Host: localhost", "Authorization: Bearer old") == [404]
+    assert targets(upstream) == []
+
+
+def test_below_a_path_of_its_server_the_gateway_still_answers_its_own_paths() -> None:
+    config = Config(upstreams=(Upstream(name="up", url="http://127.0.0.1:9"),), salt=b"s")
+    sent = list[dict[str, Any]]()
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "GET", "path": "/llm/refold/health", "root_path": "/llm"}
+    gateway = Gateway(config, cast("Pipeline", ScriptedPipeline()))
+    asyncio.run(gateway({**scope, "headers": []}, None, send))  # type: ignore[arg-type]
+    assert sent[0]["status"] == 200
