@@ -4,6 +4,7 @@ import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import httpx
 import pytest
@@ -13,10 +14,23 @@ from refold.core.strategy import Answer
 from refold.errors import StoreError
 from refold.gateway.api import OPERATIONS
 from refold.gateway.api.app import MAX_CONCURRENT
+from refold.gateway.serve import create_gateway
 from refold.gateway.settings import Limits
 from refold.presets.soft_hard_commands import CommandError, CompactorClient, Dispatcher
+from refold.testing.scripted_gateway import Serving
+from refold.testing.scripted_provider import ScriptedProvider
 from refold.tokens.model_table import Rates
-from tests.support.api_gateway import ADMIN, KEY, SECRET, TOKEN, ApiGateway, chat_request, serve_api
+from tests.support.api_gateway import (
+    ADMIN,
+    KEY,
+    SECRET,
+    TOKEN,
+    ApiGateway,
+    answer_briefly,
+    build_config,
+    chat_request,
+    serve_api,
+)
 from tests.support.raw_http import eventually
 
 LONG = chat_request(40)
@@ -486,12 +500,42 @@ def test_the_answer_that_an_edit_by_hand_crosses_loses_its_signature(at: ApiGate
     at.say(body, path)
     preview = at.post("preview", session=at.session(), to=600).json()["preview"]
     done = at.post("accept", preview=preview).json()
+    at.post("preview", session=at.session(), to=600)  # as the page asks meanwhile
     assert b'"crossing 1"' not in answer("crossing 1")
     assert b'"aware 1"' in answer("aware 1"), "thought over what is sent now"
     at.post("revert", session=at.session(), edits=done["edits"])
     sent = answer("crossing 2")
     assert b'"crossing 2"' not in sent and b"Found crossing 2." in sent
     assert b'"aware 2"' in answer("aware 2")
+
+
+def test_what_a_process_accepts_of_a_history_that_another_answered_it_undoes(
+    tmp_path: Path,
+) -> None:
+    """Its own latest request took the place of the session's: the edit was of a history that no
+    operation looked at."""
+    with ScriptedProvider(answer_briefly) as upstream:
+        config = replace(build_config(upstream, "1d"), store=str(tmp_path / "refold.db"))
+        with (
+            Serving(create_gateway(config)) as first,
+            Serving(create_gateway(config)) as second,
+            httpx.Client(base_url=first.url, timeout=60) as here,
+            httpx.Client(base_url=second.url, timeout=60) as there,
+        ):
+            at, elsewhere = ApiGateway(upstream, first, here), ApiGateway(upstream, second, there)
+            at.say(chat_request(8), **{"x-session-id": "s"})
+            session = at.session()
+            elsewhere.say(chat_request(9), **{"x-session-id": "s"})
+            assert elsewhere.session() == session
+            arguments = {"session": session, "to": 500}
+            assert eventually(lambda: at.post("preview", **arguments).status_code == 200), (
+                "recorded"
+            )
+            preview = at.post("preview", **arguments).json()["preview"]
+            edits = at.post("accept", preview=preview).json()["edits"]
+            assert at.get("sessions").json()["sessions"][0]["messages"] == 19
+            undone = at.post("revert", session=session, edits=edits)
+            assert undone.status_code == 200 and undone.json()["reverted"] == edits
 
 
 def test_what_was_taken_back_is_not_decided_again(at: ApiGateway) -> None:

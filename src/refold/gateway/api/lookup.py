@@ -95,13 +95,16 @@ def locate(context: ApiContext, arguments: ConversationArguments) -> LocatedSess
 
 def _refresh_latest(conversation: Conversation, row: SessionRow, view: View) -> None:
     """Take *view* as the one of the latest request, if it is of that history: other processes may
-    have edited it since."""
-    views = [view] if conversation.latest is None else [view, conversation.latest.view]
-    if all(each.transcript.tips[-1] == row.tips[-1] for each in views):
+    have answered the session or edited it since."""
+    latest, tip = conversation.latest, row.tips[-1]
+    if view.transcript.tips[-1] != tip:
+        return
+    if latest is None or latest.sent_at <= row.last_seen or latest.view.transcript.tips[-1] == tip:
         unseen_tokens = row.fixed_tokens - view.profile.fixed_tokens
+        edited_at = row.changed if row.changed > row.last_seen else 0.0
         shown = replace(view, source=None)
         conversation.latest = LatestRequest(
-            row.model, row.upstream, row.last_seen, shown, unseen_tokens, ratio=row.ratio
+            row.model, row.upstream, row.last_seen, shown, unseen_tokens, edited_at, row.ratio
         )
 
 
