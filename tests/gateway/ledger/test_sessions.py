@@ -80,6 +80,9 @@ def test_what_is_written_late_is_not_the_latest(ledger: Ledger) -> None:
     there.note(conversation("s", "Another.", NOW + 2))
     row = there.find("s")
     assert row is not None and row.last_seen == NOW + 2, "another history is news all the same"
+    here.note(conversation("s", "Newer.", NOW + 1, edited=NOW + 4))
+    row = here.find("s")
+    assert row is not None and row.last_seen == NOW + 2, "an edit of an older one is not"
 
 
 def test_sessions_are_listed_once_the_latest_first_also_those_only_booked(ledger: Ledger) -> None:

@@ -132,9 +132,9 @@ RATIO_MIGRATION = (
 _SAVE = (
     f"INSERT INTO refold_sessions ({_COLUMNS}) "  # noqa: S608 - names of ours
     f"VALUES ({', '.join('?' * len(SessionRow._fields))}) ON CONFLICT (session) "
-    f"DO UPDATE SET {_REPLACED} WHERE excluded.changed >= refold_sessions.changed OR "
-    "(excluded.last_seen > refold_sessions.last_seen AND "
-    "excluded.joined_tips <> refold_sessions.joined_tips)"
+    f"DO UPDATE SET {_REPLACED} WHERE CASE excluded.joined_tips WHEN refold_sessions.joined_tips "
+    "THEN excluded.changed >= refold_sessions.changed "
+    "ELSE excluded.last_seen >= refold_sessions.last_seen END"
 )
 """What a process writes late is not the latest: neither another request, nor the edits of this one.
 """
