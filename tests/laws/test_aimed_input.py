@@ -30,6 +30,7 @@ from refold.gateway.pipeline.request_kind import Cap
 from refold.messages import Message, Text, ToolCall, ToolResult
 from refold.models.responses import strip_reasoning
 from refold.retrieval.search import word_pattern
+from refold.session_files import read_bytes
 from refold.summarizers.forms.form import closing_tag, opening_tag, strip_scratchpads
 from refold.summarizers.forms.sections import HANDOVER
 from refold.summarizers.heuristic import shell_words
@@ -764,6 +765,47 @@ def test_a_forged_group_of_paths_takes_no_more_memory_than_its_text() -> None:
 
 
 # --- many entries ----------------------------------------------------------------------------------
+
+
+def _line(uuid: str, parent: str, content: str = "x", **fields: Any) -> dict[str, Any]:
+    message = {"role": "user", "content": content}
+    return {"type": "user", "uuid": uuid, "parentUuid": parent, "message": message, **fields}
+
+
+def _circles(size: int) -> list[dict[str, Any]]:
+    """Lines that name one another back and forth over a long stretch of others."""
+    parents = {number: number - 1 for number in range(size + 1, 2 * size)}
+    parents |= {3 * size: 2 * size - 1, size: 2 * size}
+    for number in range(size):
+        parents[2 * size + number] = 2 * size - 1
+        parents[size - 1 - number] = 2 * size + number + 1
+    return [_line(f"u{at}", f"u{parents[at]}") for at in range(3 * size + 1)]
+
+
+def _compactions(size: int) -> list[dict[str, Any]]:
+    """Compactions that all say that they left the same tail."""
+    cut = {"type": "system", "subtype": "compact_boundary", "logicalParentUuid": "a"}
+    cut["compactMetadata"] = {"preservedSegment": {"tailUuid": "b"}}
+    cuts = [{**cut, "uuid": f"c{at}"} for at in range(4 * size)]
+    return [_line("a", ""), *cuts, _line("b", "a"), _line("c", "b")]
+
+
+def _commands(size: int) -> list[dict[str, Any]]:
+    """Commands behind one long note of the client."""
+    note = _line("a", "", "x" * 1_000 * size, isMeta=True)
+    return [note, *(_line(f"b{at}", "a") for at in range(size))]
+
+
+@pytest.mark.parametrize("lines", [_circles, _compactions, _commands])
+def test_the_lines_of_a_session_file_are_joined_in_time_linear_in_their_number(
+    lines: Callable[[int], list[dict[str, Any]]],
+) -> None:
+    """12,000 of them took up to 18 seconds."""
+
+    def write(size: int) -> bytes:
+        return "\n".join(map(json.dumps, lines(size))).encode()
+
+    assert grows(read_bytes, write, (400, 1_600)) <= WORST
 
 
 def _anthropic(messages: list[Any]) -> dict[str, Any]:

@@ -56,6 +56,8 @@ class _Log:
     """The latest title of each kind, and ids."""
     origins: dict[str, None] = field(default_factory=dict)
     """Sessions that this was forked from, in order."""
+    caveats: set[str] = field(default_factory=set)
+    """Lines that the client puts before the local commands of the user."""
 
 
 def mismatch(source: Source) -> str:
@@ -125,38 +127,29 @@ def _note_facts(session: SessionBuilder, log: _Log, record: Record) -> None:
 
 def _add_node(log: _Log, line: int, uuid: str, record: Record) -> None:
     is_part = _is_message(record) or is_boundary(record)
-    log.tree.add(line, uuid, _parent(log.tree, record), record if is_part else None)
+    log.tree.add(line, uuid, _parent(log, record), record if is_part else None)
+    if record.get("isMeta") is True and CAVEAT in str(dig(record, "message", "content")):
+        log.caveats.add(uuid)
     if is_part:
         log.leaf = ""
     if record.get("subtype") == "microcompact_boundary":
         log.microcompactions.append(record)
 
 
-def _parent(tree: Tree, record: Record) -> str:
+def _parent(log: _Log, record: Record) -> str:
     """Return the line that a line goes on from.
 
     That is the one it names, but for two kinds that the client wrote, or named, again when the
     conversation had long gone on: lines of progress, and the caveat before a local command.
     """
-    parent = text_at(record, "parentUuid")
-    above = tree.nodes.get(parent)
-    is_command = above is not None and _is_caveat(above.record or {}) and _is_user(record)
-    if is_command or record.get("type") == "progress":
+    tree, parent, kind = log.tree, text_at(record, "parentUuid"), record.get("type")
+    if kind == "progress" or (kind == "user" and parent in log.caveats):
         return tree.last
     bridge = text_at(record, "logicalParentUuid")
     if parent or bridge in tree.nodes:
         return parent or bridge
     # The line before a compaction may be one that the client never writes.
     return tree.last if bridge or is_boundary(record) or is_summary(record) else ""
-
-
-def _is_caveat(record: Record) -> bool:
-    """Is it what the client puts before the local commands of the user?"""
-    return record.get("isMeta") is True and CAVEAT in str(dig(record, "message", "content"))
-
-
-def _is_user(record: Record) -> bool:
-    return record.get("type") == "user"
 
 
 # --- the active branch ----------------------------------------------------------------------------
@@ -177,16 +170,14 @@ def _insert_cuts(tree: Tree, path: list[Node]) -> list[Node]:
     The line after a compaction which kept a tail of messages may hang on that tail.
     """
     ids = {node.id for node in path}
-    tails = dict[str, list[Node]]()
+    tails, summaries = dict[str, list[Node]](), dict[str, list[Node]]()
+    for node in tree.nodes.values():
+        if is_summary(node.record or {}):
+            summaries.setdefault(node.parent, []).append(node)
     for node in tree.nodes.values():
         tail = text_at(metadata(node.record or {}), "preservedSegment", "tailUuid")
         if node.id not in ids and tail in ids:
-            summaries = [
-                line
-                for line in tree.nodes.values()
-                if line.parent == node.id and is_summary(line.record or {})
-            ]
-            tails.setdefault(tail, []).extend([node, *summaries])
+            tails.setdefault(tail, []).extend([node, *summaries.get(node.id, ())])
     return [line for node in path for line in (node, *tails.get(node.id, ()))]
 
 

@@ -183,14 +183,16 @@ class Tree:
 
         Where parents go in a circle, the walk goes on with the record before in the file.
         """
-        path = dict[str, Node]()
+        path, skips = dict[str, Node](), dict[str, str]()
         while leaf in self.nodes:
             path[leaf] = self.nodes[leaf]
             above = self._parent(path[leaf])
             if above in path:
-                above = path[leaf].previous
-            while above in path:
-                above = path[above].previous
+                passed, above = [leaf], path[leaf].previous
+                while above in path:
+                    passed.append(above)
+                    above = skips.get(above, path[above].previous)
+                skips.update(dict.fromkeys(passed, above))  # long circles are walked once
             leaf = above
         return list(path.values())[::-1]
 
