@@ -96,10 +96,9 @@ def locate(context: ApiContext, arguments: ConversationArguments) -> LocatedSess
 def _refresh_latest(conversation: Conversation, row: SessionRow, view: View) -> None:
     """Take *view* as the one of the latest request, if it is of that history: other processes may
     have answered the session or edited it since."""
-    latest, tip = conversation.latest, row.tips[-1]
-    if view.transcript.tips[-1] != tip:
-        return
-    if latest is None or latest.sent_at <= row.last_seen or latest.view.transcript.tips[-1] == tip:
+    latest = conversation.latest
+    is_older = latest is None or latest.sent_at <= row.last_seen
+    if is_older and view.transcript.tips[-1] == row.tips[-1]:
         unseen_tokens = row.fixed_tokens - view.profile.fixed_tokens
         edited_at = row.changed if row.changed > row.last_seen else 0.0
         shown = replace(view, source=None)
