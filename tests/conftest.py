@@ -4,6 +4,8 @@ import asyncio
 import gc
 import os
 from collections.abc import Generator, Iterator
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -42,14 +44,28 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, Any, Any]:
+def pytest_collection(session: pytest.Session) -> Generator[None, Any, Any]:
     """What is made until the first test stays until the last: the garbage collector need not look through it, which took
     a fifth of the time of all tests. What tests make is collected as ever."""
     gc.disable()
+    _rewrite_share(session.config)
     result = yield
     gc.freeze()
     gc.enable()
     return result
+
+
+def _rewrite_share(config: pytest.Config) -> None:
+    """pytest rewrites the assertions of each file once and keeps the result: in a fresh checkout each worker begins with
+    files of its own and reads what the others wrote, or each would do the work of all."""
+    if not hasattr(config, "workerinput"):
+        return
+    number, workers = int(config.workerinput["workerid"][2:]), config.workerinput["workercount"]
+    places = (config.rootpath / argument.partition("::")[0] for argument in config.args)
+    files = sorted(file for place in places for file in place.rglob("test_*.py"))
+    for file in files[number::workers]:
+        with suppress(Exception, pytest.skip.Exception):  # pytest's own import says what is wrong
+            import_module(".".join(file.relative_to(ROOT).with_suffix("").parts))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

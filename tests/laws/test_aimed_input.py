@@ -309,7 +309,7 @@ def test_the_tool_finds_what_is_worse(source: str, use: str) -> None:
 
 def test_the_counting_machine_matches_as_re_does() -> None:
     """What it counts is what Python does."""
-    for found in patterns()[:: 1 if NIGHTLY else 6]:
+    for found in patterns()[:: 1 if NIGHTLY else 12]:
         machine = Machine(found.pattern)
         for attack in attacks(found.pattern, 20):
             text = attack.text(24)
@@ -633,7 +633,7 @@ def test_scripts_and_places_are_read_in_time_linear_in_a_commands_length(part: s
     assert grows(effect_of_command, text, (1_000, 4_000, 16_000)) <= WORST
 
 
-COMMANDS = (500, 2_000, 8_000) if NIGHTLY else (500, 2_000)
+COMMANDS = (500, 2_000, 8_000) if NIGHTLY else (250, 1_000)
 """Of which 2,000 took seconds as long as each was compared with all before it."""
 
 
@@ -697,7 +697,7 @@ STEPS: dict[str, Callable[[int], list[Step]]] = {
 def test_steps_are_not_compared_with_all_before_without_end(name: str) -> None:
     """8,000 decisions, each followed by words that reject another, took half a minute."""
     read = lambda steps: (read_state(steps), read_files(steps))  # noqa: E731 - what is measured
-    assert grows(read, STEPS[name], (2_000, 8_000) if NIGHTLY else (1_000, 4_000)) <= WORST
+    assert grows(read, STEPS[name], (2_000, 8_000) if NIGHTLY else (500, 2_000)) <= WORST
 
 
 @pytest.mark.parametrize("blank", ["\n", " ", " \n", "\t\n\n"])
@@ -918,7 +918,7 @@ def test_c4_no_conversation_of_many_entries_is_worse_than_n_log_n(
 ) -> None:
     """Sixteen thousand blocks in one message, or thousands of forged summaries, took minutes."""
     assert (
-        grows(work, MANY_ENTRIES[name], (200, 800, 3_200) if NIGHTLY else (300, 1_200), 0.2)
+        grows(work, MANY_ENTRIES[name], (200, 800, 3_200) if NIGHTLY else (200, 800), 0.1)
         <= WORST
     )
 
@@ -948,7 +948,7 @@ def test_thinking_behind_a_new_compaction_block_is_compared_in_time_linear_in_it
 
 # --- whole requests --------------------------------------------------------------------------------
 
-LENGTH = 400_000 if NIGHTLY else 100_000
+LENGTH = 400_000 if NIGHTLY else 50_000
 ATTACKS = {
     "c1": ("shell", "ls" + " | cat" * 60 + " | grep x"),
     "c3": ("user", wrap_summary("## Counts\nmessages 3; calls " + "a" * LENGTH).text),

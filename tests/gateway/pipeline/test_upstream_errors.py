@@ -169,8 +169,9 @@ def test_what_an_error_quotes_does_not_count(
     before: str, wrong: str, quotes: str, after: str, whole: bool
 ):
     """Providers quote a wrong value, which is text of the request; a long one they cut off."""
-    if quotes[0] in "`“‘":
-        wrong = wrong.replace(quotes[0], " ")
+    wrong = (  # a mark of the same kind ends the quote; an apostrophe within a word does not
+        re.sub(r"\B'|'\B", " ", wrong) if quotes[0] == "'" else wrong.replace(quotes[0], " ")
+    )
     quoted = f"{quotes[0]}{wrong}{quotes[1]}{after}" if whole else f"{quotes[0]}{wrong[:-1]}"
     for error in (
         {"message": f"Invalid value: {before}{quoted}"},
