@@ -37,6 +37,9 @@ def test_compact_leaves_the_session_as_it_is_and_reports(file) -> None:
     assert "SummarizeTo(" not in done.out
     assert "noop" not in done.out
     assert "refold revert" in done.out
+    output = file.parent / "smaller.json"
+    done = refold("compact", file, "--to", "20k", "-o", output)
+    assert f"the compacted request is in {output}" in done.out and output.exists()
     assert "SummarizeTo(" in refold("compact", file, "--to", "19k", "-v", "--dry-run").out
     assert (file.parent / "session.json.refold").exists()
 

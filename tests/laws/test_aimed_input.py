@@ -918,8 +918,7 @@ def test_c4_no_conversation_of_many_entries_is_worse_than_n_log_n(
 ) -> None:
     """Sixteen thousand blocks in one message, or thousands of forged summaries, took minutes."""
     assert (
-        grows(work, MANY_ENTRIES[name], (200, 800, 3_200) if NIGHTLY else (200, 800), 0.1)
-        <= WORST
+        grows(work, MANY_ENTRIES[name], (200, 800, 3_200) if NIGHTLY else (200, 800), 0.1) <= WORST
     )
 
 

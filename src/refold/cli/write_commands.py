@@ -373,8 +373,10 @@ def show_export(exported: Exported) -> Iterator[Line]:
 
 def _next_steps(compaction: Compaction) -> Iterator[str]:
     """Yield where the result is, and what one can do with it."""
-    edited = compaction.edited
+    edited, output = compaction.edited, compaction.plan.output
     name = argument_of(edited)
+    if output and output != "-":
+        yield f"the compacted request is in {terminal.argument(output)}"
     if compaction.plan.dry_run:
         yield "nothing was written (--dry-run)"
     elif compaction.draft:
