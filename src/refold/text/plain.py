@@ -5,7 +5,7 @@ import json
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
@@ -204,6 +204,15 @@ def spell_home(absolute: Iterable[str], paths: Iterable[str]) -> dict[str, str]:
     homes = {match[0] for path in absolute if (match := _HOME.match(path))}
     home = homes.pop() if len(homes) == 1 else ""
     return {path: home + path[1:] for path in paths if home and path.startswith("~/")}
+
+
+def turn_slashes(paths: Collection[str]) -> dict[str, str]:
+    """Return paths of Windows as they are written first, by those that have other slashes."""
+    forms = dict[str, str]()
+    for path in paths:
+        if path[1:2] == ":":
+            forms.setdefault(with_slashes(path), path)
+    return {path: form for path in paths if (form := forms.get(with_slashes(path), path)) != path}
 
 
 def call_title(call: ToolCall) -> str:

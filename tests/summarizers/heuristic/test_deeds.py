@@ -184,3 +184,63 @@ def test_a_check_is_one_still(command):
 def test_a_file_of_a_repository_elsewhere_is_none_of_ours():
     state = collect(call("hub_read_file", {"repo_name": "cli/cli", "file_path": "flow.go"}, "x"))
     assert states_of(state) == {}
+
+
+def test_what_is_printed_and_what_is_photographed_is_no_deed():
+    command = "'DS'; $f = Get-Item a.log; if ($f) { 'FOUND' } else { 'NONE' }"
+    assert find_deeds(command).text == ""
+    assert find_deeds('"/opt/app/run" --serve').rank == 2
+    assert not collect(call("browser", {"action": "snapshot"}, "a page")).actions
+
+
+def test_what_a_command_in_the_background_comes_to_is_its_own():
+    started = call("bash", {"command": "npm ci"}, "Command running in background with ID: 16772f")
+    waited = call(
+        "BashOutput", {"bash_id": "16772f"}, "<status>running</status>\n<stdout></stdout>"
+    )
+    ended = call(
+        "BashOutput",
+        {"bash_id": "16772f"},
+        "<status>completed</status>\n<stdout>\nadded 7\n</stdout>",
+    )
+    assert collect([*started, *waited]).actions["npm ci"].outcome == "running"
+    state = collect([*started, *waited, *ended])
+    assert list(state.actions) == ["npm ci"] and state.actions["npm ci"].outcome == "added 7"
+    polled = [
+        *call(
+            "exec",
+            {"command": "npm ci"},
+            "Command still running (session mild-fox, pid 7). Use process",
+        ),
+        *call(
+            "process",
+            {"action": "poll", "sessionId": "mild-fox"},
+            "(no new output)\n\nProcess still running.",
+        ),
+    ]
+    assert collect(polled).actions["npm ci"].outcome == "running"
+
+
+def test_a_file_with_slashes_of_two_kinds_is_one():
+    state = collect(
+        [
+            *call("write", {"file_path": "C:\\w\\a.sol", "content": "x"}),
+            *call("read", {"file_path": "C:/w/a.sol"}, "x"),
+        ]
+    )
+    assert states_of(state) == {"C:\\w\\a.sol": "created"}
+
+
+def test_a_file_that_is_only_read_is_one_by_its_absolute_and_its_relative_path():
+    state = collect(
+        [
+            *call("read", {"file_path": "/w/src/a.py"}, "x"),
+            *call("bash", {"command": "tail -3 src/a.py"}, "x"),
+        ]
+    )
+    assert states_of(state) == {"/w/src/a.py": "read"}
+
+
+def test_a_line_that_announces_what_follows_is_not_what_came_of_a_call():
+    state = collect(call("Task", {"description": "Move"}, "---\nHere is what I did:\nMoved a.kt"))
+    assert [action.outcome for action in state.actions.values()] == ["Moved a.kt"]

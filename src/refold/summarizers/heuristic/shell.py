@@ -17,6 +17,7 @@ from refold.summarizers.heuristic.shell_words import (
     WORD,
     Place,
     cut_commands,
+    drop_texts,
     find_far,
     find_program,
     has_extension,
@@ -84,7 +85,7 @@ _HELPS = _ASKS_PROGRAM | {"-v"}
 """Options of which one at a command's end says something of the program."""
 LOOKS = frozenset({
     "check", "describe", "diff", "fetch", "find", "get", "glob", "grep", "help", "info", "list", "log", "logs", "look", "lookup",
-    "ls", "open", "poll", "ps", "query", "read", "rev-parse", "search", "show", "status", "think", "top", "version", "view",
+    "ls", "open", "poll", "ps", "query", "read", "screenshot", "snapshot", "rev-parse", "search", "show", "status", "think", "top", "version", "view",
 })  # fmt: skip
 """Words in the names of tools, and of commands of commands (`git log`), that change nothing."""
 _GIT_DOES = frozenset({
@@ -232,7 +233,7 @@ def find_deeds(command: str) -> Deeds:
     and options say; of what prepares work only if there is nothing else."""
     text = read_inner(command.partition(PATCH_BEGINS)[0]).replace("\\\n", "  ")
     cut = [words for words in cut_commands(text) if words]
-    ranked = [(_rank(spell_words(words[:MAX_WORDS])), words) for words in cut]
+    ranked = [(_rank(spell_words(drop_texts(words[:MAX_WORDS]))), words) for words in cut]
     rank = max((rank for rank, _ in ranked), default=0)
     if not rank:
         return Deeds()

@@ -172,6 +172,15 @@ def spell_words(words: Sequence[re.Match[str]]) -> list[str]:
     return [word[1] or word[2] or word[3] or word[4] or "" for word in words]
 
 
+def drop_texts(words: Sequence[re.Match[str]]) -> Sequence[re.Match[str]]:
+    """Return words without a text in quotes that stands alone, which PowerShell prints."""
+    begins = [at for at, word in enumerate(words) if word[0].endswith("{")]
+    first = begins[-1] + 1 if begins else 0
+    rest = [word[0] for word in words[first : first + 2]]
+    is_text = rest[:1] and rest[0][0] in "'\"" and rest[1:2] in ([], ["}"])
+    return () if is_text else words
+
+
 def without_heredocs(command: str) -> str:
     """Return the command without the bodies of its heredocs."""
     return "\n".join(line for line, _ in split_heredocs(command))

@@ -46,6 +46,7 @@ from refold.text.plain import (
     match_paths,
     plain_text,
     spell_home,
+    turn_slashes,
     without_terminal_codes,
 )
 from refold.text.summary_wrapper import beside_summary, opening_length, summary_in
@@ -82,16 +83,15 @@ _TASK = re.compile(
 _TASK_OPENINGS = ("<retrieval_status>", "<task_id>")
 """How a result begins that says it."""
 
-
 _CHANGED = re.compile(r" modified \d+ files? you've previously read: ([^\]\n]+)")
 """Where a client says which files a command changed (Claude Code)."""
 _STUB = re.compile(
     r"\s{0,9}(?:\[[^\]\n]{1,200}\]|<[^>\n]{1,200}>|File unchanged since last read\b[^\n]{0,300})\s{0,9}"
 )
 
-
 _WAITS = re.compile(r"\[The command (?:has no new output|timed out) after \d")
-_PROCESS_KEYS = ("session_id", "sessionId", "cell_id")
+_PROCESS_KEYS = ("session_id", "sessionId", "cell_id", "bash_id")
+_STILL = re.compile(r"\A<status>running</status>|\nProcess still running\.\s*\Z")
 _PREVIOUS = "[Below is the output of the previous command.]"
 _SHELL = "shell"
 """What is said of a command that the one shell of a client still runs (OpenHands), and its id."""
@@ -120,6 +120,8 @@ def read_report(text: str) -> CommandReport:
     output = text[header.end() :] if header else text
     if started := _STARTED.search(header[0]) if header else _STARTED.match(text):
         return CommandReport(_unwrap(output), process=started[1], is_running=True)
+    if _STILL.search(f"{text[:30]}\n{text[-30:]}"):
+        return CommandReport(output, is_running=True)
     is_waiting = bool(_WAITS.search(text, max(0, len(text) - 600)))
     if is_waiting or text.startswith(_PREVIOUS):
         return CommandReport(output, read_exit_code(output), _SHELL, is_waiting)
@@ -172,13 +174,11 @@ def _unwrap(text: str) -> str:
 
 # --- messages -------------------------------------------------------------------------------------
 
-
 LONGEST = 1_000_000
 """Tokens of a hidden history that are read at most, the newest; of what is older, what people
 say, and which files and plans calls change."""
 LEAST = LONGEST // 4
 """Tokens that are read of the longest: what is older and is no person's is hardly ever quoted."""
-
 
 UNKNOWN = "tool"
 """The tool of a result of which nobody says what was called."""
@@ -317,7 +317,6 @@ def _count_read(hidden: int, unsummarized: int) -> int:
 
 _ACTION = re.compile(r"```(?:bash|sh|shell|mswea_bash_command)\n(.*?)\n?```", re.DOTALL)
 """A command that a model wrote as text (mini-swe-agent)."""
-
 
 _THOUGHT = re.compile(r"\A\s*+(?:THOUGHT|Thought)\s?:\s*+")
 """What stands before the words of agents that write their actions as text (ReAct)."""
@@ -460,10 +459,11 @@ def _find_spellings(files: Iterable[tuple[str, str]]) -> dict[str, str]:
     for path, state in files:
         states[path.rstrip("/")].add(state)
     changed = {path: not now.isdisjoint(shell.CHANGES) for path, now in states.items()}
-    rooted = {path: is_new for path, is_new in changed.items() if is_absolute(path)}
+    is_idle = not any(changed.values())  # then a copy of the work is as good as the work
+    rooted = {path: is_idle or is_new for path, is_new in changed.items() if is_absolute(path)}
     inside = {path: is_new for path, is_new in rooted.items() if not is_outside(path)}
     matched = match_paths(inside or rooted, states.keys() - rooted.keys() - {shell.ALL})
-    return matched | spell_home(rooted, states)
+    return turn_slashes(states) | matched | spell_home(rooted, states)
 
 
 def _rename_files(steps: Iterable[Step], spellings: Mapping[str, str]) -> list[Step]:

@@ -399,7 +399,9 @@ def _read_outcome(step: Step) -> str:
     part = text[-2_000:] if step.effect.command else text[:2_000]
     lines = (row.strip() for row in part.splitlines())
     rows = [row for row in lines if any(map(str.isalnum, row)) and not is_markup(row)] or [""]
-    return rows[-1 if step.effect.command else 0]
+    if step.effect.command:
+        return rows[-1]
+    return next((row for row in rows if not row.endswith((":", "："))), rows[0])
 
 
 def _note_files(state: State, step: Step) -> None:
