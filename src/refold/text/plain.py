@@ -206,13 +206,18 @@ def spell_home(absolute: Iterable[str], paths: Iterable[str]) -> dict[str, str]:
     return {path: home + path[1:] for path in paths if home and path.startswith("~/")}
 
 
+_DRIVE = re.compile(r"\A/([a-zA-Z])/")
+
+
 def turn_slashes(paths: Collection[str]) -> dict[str, str]:
-    """Return paths of Windows as they are written first, by those that have other slashes."""
+    """Return paths of Windows as they are written first, by those that have other slashes or name
+    the drive as a folder: `/c/Users` for `C:/Users`."""
     forms = dict[str, str]()
-    for path in paths:
-        if path[1:2] == ":":
-            forms.setdefault(with_slashes(path), path)
-    return {path: form for path in paths if (form := forms.get(with_slashes(path), path)) != path}
+    keys = {path: _DRIVE.sub(r"\1:/", with_slashes(path)).lower() for path in paths}
+    for path, key in keys.items() if any(path[1:2] == ":" for path in paths) else ():
+        if key[1:2] == ":":
+            forms.setdefault(key, path)
+    return {path: form for path, key in keys.items() if (form := forms.get(key, path)) != path}
 
 
 def call_title(call: ToolCall) -> str:

@@ -244,3 +244,34 @@ def test_a_file_that_is_only_read_is_one_by_its_absolute_and_its_relative_path()
 def test_a_line_that_announces_what_follows_is_not_what_came_of_a_call():
     state = collect(call("Task", {"description": "Move"}, "---\nHere is what I did:\nMoved a.kt"))
     assert [action.outcome for action in state.actions.values()] == ["Moved a.kt"]
+
+
+def test_a_drive_is_one_however_a_shell_names_it():
+    state = collect(
+        [
+            *call("write", {"file_path": "C:/w/a.sol", "content": "x"}),
+            *call("bash", {"command": "cd /c/w && sed -i s/x/y/ a.sol"}),
+        ]
+    )
+    assert states_of(state) == {"C:/w/a.sol": "created"}
+    assert states_of(run(("touch /c/w/a.sol", ""))) == {"/c/w/a.sol": "created"}
+
+
+def test_a_check_whose_figures_count_failures_is_not_ok():
+    output = "  1 passing (3s)\n  2 failing\n" + "    at Context.<anonymous> (test/a.js:7:9)\n" * 40
+    state = run(("npx hardhat test 2>&1 | head -60", output))
+    assert state.checks == {"npx hardhat test": "failed: 2 failing"}
+
+
+def test_what_failed_stands_behind_what_was_done():
+    state = collect(
+        [
+            *call("message", {"action": "send", "to": "ann"}, '{"id": 7}'),
+            *call(
+                "make_doc",
+                {"title": "Plan"},
+                '{\n  "error": "Request failed with status code 400"\n}',
+            ),
+        ]
+    )
+    assert [action.rank for action in state.actions.values()] == [2, 1]

@@ -32,7 +32,7 @@ MOST_ACTIONS = 15
 """Calls that did something, of which the result is told."""
 DONE_SHARE = 0.25
 """The share of the room that these may take, if no file was changed, else `DONE_BESIDE_FILES`."""
-DONE_BESIDE_FILES = 0.12
+DONE_BESIDE_FILES = 0.16
 MOST_VAGUE = 3
 """Decisions that name nothing, made before a call."""
 REQUEST_SHARE = 0.35

@@ -317,7 +317,8 @@ def _note_result(state: State, step: Step) -> None:
     if not effect.command and not step.is_error:
         outcome = "ok"  # a code in a page or a report is no outcome of reading it
     is_known = step.exit_code is not None and has_own_code
-    if is_work and outcome == "ok" and not is_known and looks_failed(text):
+    telling = f"{text}\n{find_figures(text)}" if check else text
+    if is_work and outcome == "ok" and not is_known and looks_failed(telling):
         outcome = "failed"
     if step.has_effect:
         _note_files(state, step)
@@ -378,12 +379,12 @@ def _note_action(state: State, step: Step, outcome: str, *, is_told: bool) -> No
         state.looks[name] = state.looks.get(name, 0) + (not is_told)
         return
     call = one_line(name_command(deeds.text) or write_call(step), LONGEST_COMMAND)
-    is_own = not deeds.text or deeds.is_last or outcome not in ("", "ok")
-    is_own &= outcome != RUNNING
+    is_own = outcome != RUNNING and (not deeds.text or deeds.is_last or outcome != "ok")
     answer = one_line(_read_outcome(step), LONGEST_OUTCOME) if is_own else ""
     result = ": ".join(filter(None, ("" if outcome == "ok" else outcome, answer)))
     times = state.actions.pop(call, Action("", 0)).times
-    rank = (deeds.rank or 2) if outcome in ("ok", RUNNING) else 1
+    is_done = outcome in ("ok", RUNNING) and (effect.command or not looks_failed(answer))
+    rank = (deeds.rank or 2) if is_done else 1
     state.actions[call] = Action(result or outcome, times + 1, rank)
 
 
