@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.gateway.config import Config
-from refold.gateway.messages import GatewayResponse, Outgoing
+from refold.gateway.exchange import GatewayResponse, Outgoing
 from refold.gateway.pipeline.upstream_errors import ErrorFigures, read_figures
 from refold.gateway.settings import Limits, Upstream
 from refold.testing.scripted_gateway import ScriptedPipeline, serving

@@ -12,7 +12,7 @@ import refold
 from refold.codecs.detect import open_payload
 from refold.core.view import View
 from refold.errors import FormatError
-from refold.gateway.messages import Incoming
+from refold.gateway.exchange import Incoming
 from refold.gateway.pipeline.request_kind import request_kind
 from refold.messages import Media, Message, Text, ToolCall, ToolResult, user
 from refold.speakers import (

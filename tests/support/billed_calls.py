@@ -3,8 +3,8 @@
 from typing import Any
 
 from refold.core.view import View
+from refold.gateway.exchange import Incoming, Outgoing
 from refold.gateway.ledger.accounting import BilledCall
-from refold.gateway.messages import Incoming, Outgoing
 from refold.messages import Message, Text
 from refold.transcript import Transcript
 

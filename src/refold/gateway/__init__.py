@@ -29,7 +29,7 @@ __all__, _import_name, __dir__ = lazy_names(
             "parse_upstream",
             "with_environment",
         ),
-        "messages": ("GatewayResponse", "Incoming", "Outgoing"),
+        "exchange": ("GatewayResponse", "Incoming", "Outgoing"),
         "pipeline.pipeline": ("Pipeline",),
         "serve": ("create_app", "create_gateway", "create_server", "run"),
         "settings": ("Limits", "Settings", "Upstream"),

@@ -4,13 +4,13 @@ from refold.gateway.config import ConfigError as ConfigError
 from refold.gateway.config import load_config as load_config
 from refold.gateway.config import parse_upstream as parse_upstream
 from refold.gateway.config import with_environment as with_environment
-from refold.gateway.messages import (
+from refold.gateway.exchange import (
     GatewayResponse as GatewayResponse,
 )
-from refold.gateway.messages import (
+from refold.gateway.exchange import (
     Incoming as Incoming,
 )
-from refold.gateway.messages import (
+from refold.gateway.exchange import (
     Outgoing as Outgoing,
 )
 from refold.gateway.pipeline.pipeline import Pipeline as Pipeline

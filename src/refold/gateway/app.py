@@ -19,11 +19,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from refold.gateway.api.app import Api, is_page, send_page
 from refold.gateway.config import Config
-from refold.gateway.http.client import HTTPClient
-from refold.gateway.http.request import ClientDisconnected, Receive, client_api, read_head
-from refold.gateway.http.response import ON_DISCONNECT, AccessLogEntry, Caller, Send, Tracing
-from refold.gateway.logs import LOGGER, describe_fault, log
-from refold.gateway.messages import (
+from refold.gateway.exchange import (
     APIS,
     GatewayResponse,
     HTTPException,
@@ -33,6 +29,10 @@ from refold.gateway.messages import (
     json_response,
     provider_error,
 )
+from refold.gateway.http.client import HTTPClient
+from refold.gateway.http.request import ClientDisconnected, Receive, client_api, read_head
+from refold.gateway.http.response import ON_DISCONNECT, ResponseWriter, Send, Tracing
+from refold.gateway.logs import LOGGER, AccessLogEntry, describe_fault, log
 from refold.gateway.metrics import CONTENT_TYPE, Counters, Samples, render
 from refold.gateway.pipeline.engines import SessionEnds
 from refold.gateway.pipeline.pipeline import Pipeline
@@ -124,33 +124,35 @@ class Gateway:
             return
         entry, started = AccessLogEntry(method=scope["method"]), perf_counter()
         on_disconnect = (scope.get("extensions") or {}).get(ON_DISCONNECT)
-        caller = Caller(send, entry, self.config.limits.silence_seconds, on_disconnect)
+        writer = ResponseWriter(send, entry, self.config.limits.silence_seconds, on_disconnect)
         self.in_progress += 1
         self._peaks.update(self.in_progress)
         try:
-            await self._answer(scope, receive, caller)
+            await self._answer(scope, receive, writer)
         finally:
             self.in_progress -= 1
             self._peaks.update(self.in_progress)
             entry.total_ms = (perf_counter() - started) * 1000
             self._log_request(entry)
 
-    async def _answer(self, scope: Mapping[str, Any], receive: Receive, caller: Caller) -> None:
+    async def _answer(
+        self, scope: Mapping[str, Any], receive: Receive, writer: ResponseWriter
+    ) -> None:
         """Answer, or say in the caller's words why not."""
-        head, entry = None, caller.log_entry
+        head, entry = None, writer.log_entry
         try:
             head = read_head(scope, self.config.limits)
             entry.path = head.path[:200]
             self._check_admission(head, scope)
-            await self._relay.answer(head, receive, caller)
+            await self._relay.answer(head, receive, writer)
         except HTTPException as error:
-            await self._refuse(head, error, caller)
+            await self._refuse(head, error, writer)
         except ClientDisconnected:
             entry.client_disconnected = True
         except Exception as error:  # noqa: BLE001 - one request's bug is not the next one's
             entry.internal_error = describe_fault(error)
             failure = HTTPException(500, "The gateway failed.", reason="fault")
-            await self._refuse(head, failure, caller)
+            await self._refuse(head, failure, writer)
 
     def _check_admission(self, head: RequestHead, scope: Mapping[str, Any]) -> None:
         if has_admin_token(head, self.config.admin_token):
@@ -163,19 +165,21 @@ class Gateway:
         if refusal := check_site(head.first_values, sites_for(self.config, scope)):
             raise refusal
 
-    async def _refuse(self, head: RequestHead | None, error: HTTPException, caller: Caller) -> None:
+    async def _refuse(
+        self, head: RequestHead | None, error: HTTPException, writer: ResponseWriter
+    ) -> None:
         """Answer with *error*; if an answer has begun, the server closes the connection. Never
         raises `ClientDisconnected`."""
         self.pipeline.counters.add("http_refused", reason=error.reason)
-        caller.log_entry.reason = caller.log_entry.reason or error.reason
-        if caller.has_started:
-            caller.log_entry.upstream_broke_off = True
+        writer.log_entry.reason = writer.log_entry.reason or error.reason
+        if writer.has_started:
+            writer.log_entry.upstream_broke_off = True
             return
         try:
             api = client_api(head) if head is not None else "openai_chat"
-            await caller.respond(*error_response(api, error))
+            await writer.respond(*error_response(api, error))
         except ClientDisconnected:
-            caller.log_entry.client_disconnected = True
+            writer.log_entry.client_disconnected = True
 
     def note_refusal(self, status: int) -> None:
         """Count and log what the server refused before it was a request."""
@@ -208,31 +212,31 @@ class Gateway:
     async def _answer_own(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer health, readiness and the page, which holds no data, to everybody; everything else
         to administrators."""
-        caller = Caller(send, AccessLogEntry(), self.config.limits.silence_seconds)
+        writer = ResponseWriter(send, AccessLogEntry(), self.config.limits.silence_seconds)
         path = scope["path"]
         if path == "/":
             page = ("location", "/refold/"), ("content-length", "0"), ("cache-control", "no-store")
-            await caller.respond(307, page, b"")
+            await writer.respond(307, page, b"")
         elif path == "/refold/health":
-            await caller.respond(*_status(200, "ok"))
+            await writer.respond(*_status(200, "ok"))
         elif path == "/refold/ready":
-            await caller.respond(
+            await writer.respond(
                 *(_status(200, "ready") if self.is_ready else _status(503, "stopping"))
             )
         elif self._api is not None and is_page(scope):
-            await send_page(scope, caller)
+            await send_page(scope, writer)
         elif not may_administer(scope, self.config.admin_token):
             self.pipeline.counters.add("http_refused", reason="admin")
             challenge = (("www-authenticate", "Bearer"),)
-            await caller.respond(*provider_error("", 401, "The admin token is needed.", challenge))
+            await writer.respond(*provider_error("", 401, "The admin token is needed.", challenge))
         elif path == "/metrics" and scope["method"] in {"GET", "HEAD"}:
             body = self.render_metrics()
             sizes = (("content-type", CONTENT_TYPE), ("content-length", str(len(body))))
-            await caller.respond(200, sizes, body)
+            await writer.respond(200, sizes, body)
         elif self._api is not None:
             await self._api(scope, receive, send)
         else:
-            await caller.respond(*provider_error("", 404, "There is nothing at this path."))
+            await writer.respond(*provider_error("", 404, "There is nothing at this path."))
 
 
 def begin_counters(counters: Counters, config: Config) -> None:

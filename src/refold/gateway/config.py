@@ -15,8 +15,8 @@ import msgspec
 
 from refold.compactor.settings import parse_strategy
 from refold.errors import RefoldError, require_int, require_number
+from refold.gateway.exchange import APIS
 from refold.gateway.logs import LEVELS
-from refold.gateway.messages import APIS
 from refold.gateway.settings import (
     Engine,
     Limits,

@@ -5,12 +5,13 @@ import json
 import logging
 import sys
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from refold.errors import StoreError
-from refold.gateway.messages import REASONS
+from refold.gateway.exchange import REASONS
 from refold.gateway.metrics import Counters
 
 LOGGER = logging.getLogger("refold.gateway")
@@ -19,6 +20,44 @@ INCOMPLETE_RESPONSE = "ASGI callable returned without completing response."
 """What the server says when an answer is broken off as its upstream was; our own line of that
 request says so too."""
 LEVELS = ("debug", "info", "warning", "error")
+
+
+@dataclass(slots=True)
+class AccessLogEntry:
+    """What is logged and counted of one request. No content, no key."""
+
+    method: str = ""
+    path: str = ""
+    api: str = ""
+    upstream: str = ""
+    model: str = ""
+    """As the request names it."""
+    status: int = 0
+    outcome: str = ""
+    reason: str = ""
+    edits: int = 0
+    tokens_before: int = 0
+    tokens_after: int = 0
+    received_bytes: int = 0
+    sent_bytes: int = 0
+    prepare_ms: float = 0.0
+    first_byte_ms: float = 0.0
+    total_ms: float = 0.0
+    usage: dict[str, int] = field(default_factory=dict)
+    client_disconnected: bool = False
+    """The client left before the answer was complete."""
+    upstream_broke_off: bool = False
+    internal_error: str = ""
+    """Type and places of an error of our own."""
+
+    def as_fields(self) -> dict[str, Any]:
+        """Return what is worth a place in a log line: everything that is not empty."""
+        values = ((name, getattr(self, name)) for name in self.__dataclass_fields__)
+        return {
+            name: shown
+            for name, value in values
+            if (shown := round(value, 2) if isinstance(value, float) else value)
+        }
 
 
 class JSONFormatter(logging.Formatter):

@@ -9,6 +9,20 @@ from functools import partial
 from time import perf_counter
 
 from refold.gateway.config import Config
+from refold.gateway.exchange import (
+    GatewayResponse,
+    Headers,
+    HTTPException,
+    Incoming,
+    Outgoing,
+    RequestHead,
+    decode_header,
+    decode_headers,
+    encode_headers,
+    is_auxiliary,
+    is_token_count,
+    provider_error,
+)
 from refold.gateway.http.client import HTTPClient, Response
 from refold.gateway.http.decoding import DecodingThreads
 from refold.gateway.http.request import (
@@ -24,27 +38,13 @@ from refold.gateway.http.request import (
     upstream_headers,
 )
 from refold.gateway.http.response import (
-    Caller,
     ResponseStart,
+    ResponseWriter,
     Tracing,
     UsageTap,
     cancel_on_disconnect,
     copy_body,
     peek,
-)
-from refold.gateway.messages import (
-    GatewayResponse,
-    Headers,
-    HTTPException,
-    Incoming,
-    Outgoing,
-    RequestHead,
-    decode_header,
-    decode_headers,
-    encode_headers,
-    is_auxiliary,
-    is_token_count,
-    provider_error,
 )
 from refold.gateway.pipeline.engines import SessionEnds
 from refold.gateway.pipeline.pipeline import Pipeline
@@ -83,7 +83,7 @@ class Call:
     """Its path is without the upstream's prefix."""
     api: str
     """The API of a request for an answer of a model; empty for every other request."""
-    caller: Caller
+    writer: ResponseWriter
     upstream: Upstream
     raw: bytes | AsyncIterator[bytes] | None
     """The body as it came, compressed if it was; an iterator if it is passed on while it
@@ -248,24 +248,24 @@ class Relay:
         self._decoding = DecodingThreads()
         self._routes_by_model = any(upstream.models for upstream in config.upstreams)
 
-    async def answer(self, head: RequestHead, receive: Receive, caller: Caller) -> None:
+    async def answer(self, head: RequestHead, receive: Receive, writer: ResponseWriter) -> None:
         """Answer a request. Raises `HTTPException` for what the gateway answers itself,
         `ClientDisconnected`."""
         candidates, path = match_prefix(self._config.upstreams, head.path)
         head = head if path == head.path else replace(head, path=path)
-        api = caller.log_entry.api = generation_api(head.method, path)
+        api = writer.log_entry.api = generation_api(head.method, path)
         if head.get(b"upgrade").lower() == b"websocket":
             raise refuse_websocket()
         if not api and not self._needs_body(head, candidates):
-            await self._answer_unread(head, candidates, receive, caller)
+            await self._answer_unread(head, candidates, receive, writer)
             return
         limits = self._limits
         raw = await read_body(receive, limits.body_bytes, limits.body_seconds, head.length)
         with (
-            cancel_on_disconnect(receive, caller, asyncio.current_task()),
-            self._tracing.trace_request(head, api, caller.log_entry) as trace_headers,
+            cancel_on_disconnect(receive, writer, asyncio.current_task()),
+            self._tracing.trace_request(head, api, writer.log_entry) as trace_headers,
         ):
-            await self._answer_read(head, api, candidates, raw, caller, trace_headers)
+            await self._answer_read(head, api, candidates, raw, writer, trace_headers)
 
     def _needs_body(self, head: RequestHead, candidates: Sequence[Upstream]) -> bool:
         """Is the body of a request that wants no answer of a model read?
@@ -282,31 +282,39 @@ class Relay:
         return is_auxiliary(head.path) or (is_small and is_json)
 
     async def _answer_unread(
-        self, head: RequestHead, candidates: Sequence[Upstream], receive: Receive, caller: Caller
+        self,
+        head: RequestHead,
+        candidates: Sequence[Upstream],
+        receive: Receive,
+        writer: ResponseWriter,
     ) -> None:
         """Pass a request on; its body while it arrives. The client is watched once the body has
         come."""
-        upstream = self._choose(head, candidates, request_model(head.path, {}), caller)
+        upstream = self._choose(head, candidates, request_model(head.path, {}), writer)
         answering = asyncio.current_task()
         with ExitStack() as stack:
 
             def watch() -> None:
-                stack.enter_context(cancel_on_disconnect(receive, caller, answering))
+                stack.enter_context(cancel_on_disconnect(receive, writer, answering))
 
             if not head.has_body:
                 watch()
-            body = self._upload(head, receive, caller, watch) if head.has_body else None
-            await self._exchange(Call(head, "", caller, upstream, body, perf_counter()))
+            body = self._upload(head, receive, writer, watch) if head.has_body else None
+            await self._exchange(Call(head, "", writer, upstream, body, perf_counter()))
 
     async def _upload(
-        self, head: RequestHead, receive: Receive, caller: Caller, on_end: Callable[[], None]
+        self,
+        head: RequestHead,
+        receive: Receive,
+        writer: ResponseWriter,
+        on_end: Callable[[], None],
     ) -> AsyncIterator[bytes]:
         """Yield the body as it arrives. Raises as `iter_body` does."""
         limits = self._limits
         async for piece in iter_body(
             receive, limits.upload_bytes, limits.body_seconds, head.length
         ):
-            caller.log_entry.received_bytes += len(piece)
+            writer.log_entry.received_bytes += len(piece)
             yield piece
         on_end()
 
@@ -316,18 +324,18 @@ class Relay:
         api: str,
         candidates: Sequence[Upstream],
         raw: bytes,
-        caller: Caller,
+        writer: ResponseWriter,
         trace_headers: Headers,
     ) -> None:
         """Answer a request whose body has come."""
-        started, entry = perf_counter(), caller.log_entry
+        started, entry = perf_counter(), writer.log_entry
         entry.received_bytes = len(raw)
         plain: bytes | None = raw
         if encoding := decode_header(head.get(b"content-encoding")):
             plain = await self._decoding.decode(raw, encoding, self._limits.body_bytes)
         model = request_model(head.path, parse_object(plain)) if self._routes_by_model else ""
-        upstream = self._choose(head, candidates, model, caller)
-        call = Call(head, api, caller, upstream, raw, started, trace_headers)
+        upstream = self._choose(head, candidates, model, writer)
+        call = Call(head, api, writer, upstream, raw, started, trace_headers)
         if not api:
             if is_token_count(head.path) and plain is not None:
                 await self._prepare_count(call, plain)
@@ -339,7 +347,7 @@ class Relay:
         entry.model = (outgoing.model or model or request_model(head.path, body))[:200]
         if outgoing.response is not None:
             self._log_outgoing(call)
-            await caller.respond(*outgoing.response)
+            await writer.respond(*outgoing.response)
             return
         try:
             await self._exchange(call)
@@ -347,14 +355,14 @@ class Relay:
             self._record(call)
 
     def _choose(
-        self, head: RequestHead, candidates: Sequence[Upstream], model: str, caller: Caller
+        self, head: RequestHead, candidates: Sequence[Upstream], model: str, writer: ResponseWriter
     ) -> Upstream:
         if len(candidates) == 1 and not candidates[0].models:  # nothing else could be meant
             upstream = candidates[0]
         else:
             is_keyed = has_key(head, self._tenants.key_headers)
             upstream = choose_upstream(candidates, candidate_apis(head), model, keyed=is_keyed)
-        caller.log_entry.upstream = upstream.name
+        writer.log_entry.upstream = upstream.name
         return upstream
 
     # --- requests ---------------------------------------------------------------------------------
@@ -397,7 +405,7 @@ class Relay:
                 start = await self._peek(call, response)
             if call.api:
                 waited = perf_counter() - call.started
-                call.caller.log_entry.first_byte_ms = waited * 1000
+                call.writer.log_entry.first_byte_ms = waited * 1000
                 self._pipeline.counters.observe(
                     "first_byte_seconds", waited, upstream=call.upstream.name
                 )
@@ -433,17 +441,17 @@ class Relay:
             sent = call.outgoing.tokens_after if call.outgoing else 0
             status = start.error_status(response.status)
             if error := translate_context_error(call.api, status, start.error, sent):
-                await call.caller.respond(error.status, (*error.headers, *edit_headers), error.body)
+                await call.writer.respond(error.status, (*error.headers, *edit_headers), error.body)
                 return
         if call.api:
             encoding = response.header(b"content-encoding")
             call.tap = UsageTap(response.header(b"content-type"), encoding)
         headers = [*client_headers(response.headers), *encode_headers(edit_headers)]
-        await call.caller.start(response.status, headers)
-        await copy_body(response, call.caller, start, call.tap)
+        await call.writer.start(response.status, headers)
+        await copy_body(response, call.writer, start, call.tap)
 
     def _log_outgoing(self, call: Call) -> None:
-        entry, outgoing = call.caller.log_entry, call.outgoing
+        entry, outgoing = call.writer.log_entry, call.outgoing
         if outgoing is None:
             return
         entry.outcome, entry.reason = outgoing.outcome, outgoing.reason
@@ -459,7 +467,7 @@ class Relay:
         answer."""
         if call.incoming is None or call.outgoing is None:
             return
-        entry, usage = call.caller.log_entry, call.tap.usage() if call.tap else None
+        entry, usage = call.writer.log_entry, call.tap.usage() if call.tap else None
         self._pipeline.record_answer(call.incoming, call.outgoing, usage, entry.status)
         if call.outgoing.session is not None and entry.status < 300:
             self._session_ends.note(call.outgoing.session, call.upstream, call.outgoing.model)

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from refold.compactor.hooks import OnEvent
 from refold.core.strategy import Strategy
 from refold.errors import is_number, require_int, require_number
-from refold.gateway.messages import APIS, HTTPException
+from refold.gateway.exchange import APIS, HTTPException
 from refold.models.driver import AsyncAsker
 from refold.models.fallback import Fallback
 from refold.tokens.model_table import EngineProfile, Prices, Rates, Window

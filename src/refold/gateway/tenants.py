@@ -19,7 +19,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from refold.compactor.conversations import put_latest
-from refold.gateway.messages import RequestHead, decode_header
+from refold.gateway.exchange import RequestHead, decode_header
 from refold.gateway.settings import Upstream
 from refold.text.json_values import parse_or_none, text_at
 

@@ -11,7 +11,7 @@ import uvicorn
 
 from refold.gateway.app import Application, Gateway
 from refold.gateway.config import Config
-from refold.gateway.messages import Incoming, Outgoing
+from refold.gateway.exchange import Incoming, Outgoing
 from refold.gateway.metrics import Counters
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.gateway.serve import create_server

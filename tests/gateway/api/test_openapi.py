@@ -18,7 +18,7 @@ from refold.gateway.api.arguments import (
     read_query,
 )
 from refold.gateway.api.context import Problem
-from refold.gateway.messages import APIS
+from refold.gateway.exchange import APIS
 from refold.presets.soft_hard import CompactionConfig
 
 DOCUMENT = document(OPERATIONS)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from refold.edits import Edit
 from refold.gateway.config import Config, ConfigError, parse_config
-from refold.gateway.messages import RequestHead
+from refold.gateway.exchange import RequestHead
 from refold.gateway.serve import create_gateway
 from refold.gateway.settings import Settings, Upstream
 from refold.gateway.tenants import MAX_ACCEPTED, Tenant, TenantResolver, is_key, redact_keys

@@ -11,10 +11,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from refold.gateway.exchange import HTTPException
 from refold.gateway.http import client as clients
 from refold.gateway.http.client import BUFFER_BYTES, READ_BYTES, BrokenError, HTTPClient, Response
 from refold.gateway.http.request import UpstreamRequest
-from refold.gateway.messages import HTTPException
 from refold.gateway.settings import Limits, Upstream
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"

@@ -14,8 +14,9 @@ from uvicorn.server import ServerState
 from refold.gateway.app import Gateway, LoadPeaks, release_memory
 from refold.gateway.config import Config
 from refold.gateway.http.request import ClientDisconnected
-from refold.gateway.http.response import AccessLogEntry, Caller
+from refold.gateway.http.response import ResponseWriter
 from refold.gateway.http.server_protocol import WRITE_BUFFER_BYTES, create_protocol
+from refold.gateway.logs import AccessLogEntry
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.gateway.settings import Limits, Upstream
 from refold.testing.scripted_gateway import ScriptedPipeline, serving
@@ -445,10 +446,10 @@ def test_every_step_of_an_answer_waits_for_its_client_within_limits(step: str) -
         await asyncio.Event().wait()
 
     async def run() -> None:
-        caller = Caller(never, AccessLogEntry(), 0.01)
+        writer = ResponseWriter(never, AccessLogEntry(), 0.01)
         given = {"start": (200, ()), "write": (b"x",), "end": (b"x",), "respond": (400, (), b"x")}
         with pytest.raises(ClientDisconnected):
-            await getattr(caller, step)(*given[step])
+            await getattr(writer, step)(*given[step])
 
     asyncio.run(asyncio.wait_for(run(), 60))
 

@@ -13,6 +13,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refold.gateway.exchange import HTTPException, RequestHead, error_response
 from refold.gateway.http.client import Response as Answer
 from refold.gateway.http.decoding import (
     MAX_EVENT_BYTES,
@@ -29,14 +30,13 @@ from refold.gateway.http.request import client_api, generation_api, read_head, u
 from refold.gateway.http.response import (
     MAX_BODY_BYTES,
     MAX_STREAM_BYTES,
-    AccessLogEntry,
-    Caller,
     ResponseStart,
+    ResponseWriter,
     UsageTap,
     copy_body,
     find_usage,
 )
-from refold.gateway.messages import HTTPException, RequestHead, error_response
+from refold.gateway.logs import AccessLogEntry
 from refold.gateway.metrics import Counters, render
 from refold.gateway.settings import APIS, Limits
 from refold.gateway.tenants import TenantResolver, redact_keys
@@ -313,7 +313,7 @@ def test_c9_others_are_served_while_an_answer_is_listened_to() -> None:
             UsageTap("application/json", "gzip"),
         )
         copying = asyncio.create_task(
-            copy_body(reply, Caller(send, AccessLogEntry(), 60), opening, tap)
+            copy_body(reply, ResponseWriter(send, AccessLogEntry(), 60), opening, tap)
         )
         while not copying.done():
             await asyncio.sleep(0)

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.gateway.config import Config
+from refold.gateway.exchange import HTTPException, RequestHead
 from refold.gateway.http.request import candidate_apis, generation_api
-from refold.gateway.messages import HTTPException, RequestHead
 from refold.gateway.settings import APIS, Limits, Upstream, choose_upstream
 from refold.gateway.tenants import has_key
 from refold.testing.scripted_gateway import serving

@@ -178,7 +178,7 @@ def test_other_paths_make_no_span() -> None:
 def test_the_gateway_does_without_the_package() -> None:
     code = (
         "import sys; sys.modules['opentelemetry'] = None\n"
-        "from refold.gateway.http.response import AccessLogEntry\nfrom refold.gateway.http.response import Tracing\n"
+        "from refold.gateway.logs import AccessLogEntry\nfrom refold.gateway.http.response import Tracing\n"
         "with Tracing().trace_request(None, 'anthropic', AccessLogEntry()) as headers: print(headers)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -25,6 +25,7 @@ from refold.budget.planner import (
 )
 from refold.core.strategy import Answer, Ask
 from refold.errors import StoreError
+from refold.gateway.exchange import Incoming, Outgoing
 from refold.gateway.ledger.accounting import (
     Accounting,
     BilledCall,
@@ -57,7 +58,6 @@ from refold.gateway.ledger.writer import (
     open_ledger_database,
 )
 from refold.gateway.logs import JSONFormatter
-from refold.gateway.messages import Incoming, Outgoing
 from refold.gateway.metrics import Counters
 from refold.gateway.pipeline.compaction import find_request_rates
 from refold.gateway.pipeline.pipeline import Pipeline

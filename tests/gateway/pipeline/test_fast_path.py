@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.gateway.messages import Incoming, Outgoing
+from refold.gateway.exchange import Incoming, Outgoing
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.gateway.settings import Settings
 from refold.stores.store import MemoryStore

@@ -16,7 +16,7 @@ from refold.codecs.detect import open_payload
 from refold.compactor.compactor import Compactor
 from refold.core.strategy import Answer, Ask
 from refold.gateway import Incoming, Outgoing
-from refold.gateway.messages import REASONS
+from refold.gateway.exchange import REASONS
 from refold.gateway.metrics import Counters
 from refold.stores.store import MemoryStore
 from refold.strategies import ClearToolResults, ClipResults

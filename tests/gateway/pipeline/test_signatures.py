@@ -11,7 +11,7 @@ import pytest
 
 from refold.gateway import Config, Gateway, Pipeline, Settings, Upstream
 from refold.gateway.config import parse_config
-from refold.gateway.messages import Incoming, Outgoing
+from refold.gateway.exchange import Incoming, Outgoing
 from refold.gateway.pipeline.upstream_errors import is_thinking_refused, thinking_block_index
 from refold.gateway.serve import create_gateway
 from refold.stores import MemoryStore

@@ -48,6 +48,7 @@ from refold.gateway.api.previews import choose_parts, make_pending
 from refold.gateway.conversations.conversations import Conversation, count_unedited
 from refold.gateway.conversations.persistence import find_result_edits, save_edits
 from refold.gateway.conversations.stores import hash_parts
+from refold.gateway.exchange import Outgoing
 from refold.gateway.ledger.accounting import (
     BilledCall,
     compute_cost,
@@ -55,7 +56,6 @@ from refold.gateway.ledger.accounting import (
     read_billed_tokens,
 )
 from refold.gateway.ledger.entry import DOLLAR, clean_name
-from refold.gateway.messages import Outgoing
 from refold.gateway.pipeline.turns import model_of, tenant_of
 from refold.messages import Message
 from refold.rules.request import common_length

@@ -23,17 +23,16 @@ from refold.gateway.api.arguments import Arguments, read_arguments, read_query
 from refold.gateway.api.context import ApiContext, Problem, as_problem
 from refold.gateway.api.operations import OPERATIONS, Operation
 from refold.gateway.api.queries import EventsArguments, events
+from refold.gateway.exchange import Headers
 from refold.gateway.http.request import ClientDisconnected, Receive, read_body
 from refold.gateway.http.response import (
     ON_DISCONNECT,
     ON_STOP,
-    AccessLogEntry,
-    Caller,
+    ResponseWriter,
     Send,
     cancel_on_disconnect,
 )
-from refold.gateway.logs import describe_fault, error_fields, log
-from refold.gateway.messages import Headers
+from refold.gateway.logs import AccessLogEntry, describe_fault, error_fields, log
 from refold.gateway.settings import Limits
 
 # --- requests -------------------------------------------------------------------------------------
@@ -67,19 +66,19 @@ class Api:
         path = scope["path"]
         headers = {bytes(name).lower(): bytes(value) for name, value in scope["headers"]}
         on_disconnect = (scope.get("extensions") or {}).get(ON_DISCONNECT)
-        caller = Caller(send, AccessLogEntry(), self._limits.silence_seconds, on_disconnect)
+        writer = ResponseWriter(send, AccessLogEntry(), self._limits.silence_seconds, on_disconnect)
         wants_stream = b"text/event-stream" in headers.get(b"accept", b"")
         try:
             if (path, scope["method"]) == (EVENTS, "GET") and wants_stream:
-                await self._send_events(scope, receive, caller)
+                await self._send_events(scope, receive, writer)
             else:
                 body = await self._answer(path, scope, headers, receive)
-                await _send_json(caller, 200, body)
+                await _send_json(writer, 200, body)
         except ClientDisconnected:
             pass
         except Problem as problem:
             operation = self._routes.get(path)
-            await _send_problem(caller, problem, operation.method if operation else "GET")
+            await _send_problem(writer, problem, operation.method if operation else "GET")
 
     async def _answer(
         self,
@@ -131,7 +130,7 @@ class Api:
     # --- server-sent events -----------------------------------------------------------------------
 
     async def _send_events(
-        self, scope: Mapping[str, Any], receive: Receive, caller: Caller
+        self, scope: Mapping[str, Any], receive: Receive, writer: ResponseWriter
     ) -> None:
         """Send what is new until the client leaves or the gateway stops. Raises `Problem` 503,
         `ClientDisconnected`."""
@@ -142,16 +141,16 @@ class Api:
         if ON_STOP in extensions:
             extensions[ON_STOP](ended.set)
         try:
-            with cancel_on_disconnect(receive, caller, asyncio.current_task()):
-                await caller.start(
+            with cancel_on_disconnect(receive, writer, asyncio.current_task()):
+                await writer.start(
                     200, [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
                 )
-                await self._write_events(caller, ended)
-                await caller.end()
+                await self._write_events(writer, ended)
+                await writer.end()
         finally:
             self._open_streams -= 1
 
-    async def _write_events(self, caller: Caller, ended: asyncio.Event) -> None:
+    async def _write_events(self, writer: ResponseWriter, ended: asyncio.Event) -> None:
         """Look into the store again and again, since any process may have written to it."""
         since = self._context.pipeline.settings.clock()
         seen, until = set[tuple[str, float, str]](), monotonic() + STREAM_SECONDS
@@ -169,7 +168,7 @@ class Api:
                 fresh = [item for key, item in changes.items() if key not in seen]
                 seen, since = set(changes), answer.now
                 lines = b"data: " + _as_json(fresh) if fresh else b":"
-                await caller.write(lines + b"\n\n")
+                await writer.write(lines + b"\n\n")
             with suppress(TimeoutError):
                 await asyncio.wait_for(ended.wait(), EVENTS_SECONDS)
 
@@ -200,7 +199,7 @@ def _as_json(answer: Any) -> bytes:
     return json.dumps(to_builtins(answer), allow_nan=False).encode()
 
 
-async def _send_problem(caller: Caller, problem: Problem, allowed_method: str) -> None:
+async def _send_problem(writer: ResponseWriter, problem: Problem, allowed_method: str) -> None:
     """Send why an operation was not done."""
     body = json.dumps({"error": {"code": problem.code, "message": problem.message}}).encode()
     headers: Mapping[int, Headers] = {
@@ -210,16 +209,18 @@ async def _send_problem(caller: Caller, problem: Problem, allowed_method: str) -
         413: (("connection", "close"),),
         503: (("retry-after", "1"),),
     }
-    await _send_json(caller, problem.status, body, headers.get(problem.status, ()))
+    await _send_json(writer, problem.status, body, headers.get(problem.status, ()))
 
 
-async def _send_json(caller: Caller, status: int, body: bytes, headers: Headers = ()) -> None:
+async def _send_json(
+    writer: ResponseWriter, status: int, body: bytes, headers: Headers = ()
+) -> None:
     fixed = (
         ("content-type", "application/json"),
         ("content-length", str(len(body))),
         ("cache-control", "no-store"),
     )
-    await caller.respond(status, (*fixed, *headers), body)
+    await writer.respond(status, (*fixed, *headers), body)
 
 
 # --- the OpenAPI document -------------------------------------------------------------------------
@@ -361,19 +362,19 @@ def is_page(scope: Mapping[str, Any]) -> bool:
     return is_path and scope["method"] in {"GET", "HEAD"}
 
 
-async def send_page(scope: Mapping[str, Any], caller: Caller) -> None:
+async def send_page(scope: Mapping[str, Any], writer: ResponseWriter) -> None:
     """Send the file, or the redirect to the page."""
     if scope["path"] == "/refold":
-        await caller.respond(308, (("location", "/refold/"), ("content-length", "0")), b"")
+        await writer.respond(308, (("location", "/refold/"), ("content-length", "0")), b"")
         return
     name = _PAGE[scope["path"]]
     body, tag = _read_file(name)
     if (b"if-none-match", tag.encode()) in scope["headers"]:  # the browser has it, compiled
-        await caller.respond(304, (("etag", tag), *_PAGE_HEADERS), b"")
+        await writer.respond(304, (("etag", tag), *_PAGE_HEADERS), b"")
         return
     kind, length = _KINDS[name.rpartition(".")[2]], str(len(body))
     headers = (("content-type", kind), ("content-length", length), ("etag", tag))
-    await caller.respond(200, (*headers, *_PAGE_HEADERS), body)
+    await writer.respond(200, (*headers, *_PAGE_HEADERS), body)
 
 
 @cache

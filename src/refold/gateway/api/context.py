@@ -18,12 +18,12 @@ from refold.gateway.api.files import ClientSessions, OpenedFile
 from refold.gateway.config import Config
 from refold.gateway.conversations.conversations import Conversation, ConversationBusy
 from refold.gateway.conversations.workers import DeadlineExceeded
+from refold.gateway.exchange import HTTPException, RequestHead
 from refold.gateway.ledger.calls import CallLog
 from refold.gateway.ledger.sessions import Sessions
 from refold.gateway.ledger.sql import BookedCalls
 from refold.gateway.ledger.transcripts import RecordedTranscript, Transcripts
 from refold.gateway.ledger.writer import LedgerWriter
-from refold.gateway.messages import HTTPException, RequestHead
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.memory import MemorySink
 from refold.presets.in_place import Conversations

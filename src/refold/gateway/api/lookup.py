@@ -18,11 +18,11 @@ from refold.gateway.api.arguments import ConversationArguments, RequestArguments
 from refold.gateway.api.context import PART, ApiContext, Problem
 from refold.gateway.api.files import OpenedFile
 from refold.gateway.conversations.conversations import Conversation, LatestRequest, compute_ratio
+from refold.gateway.exchange import Incoming, RequestHead
 from refold.gateway.ledger.calls import PastCall
 from refold.gateway.ledger.rows import ListedSession
 from refold.gateway.ledger.sessions import SessionRow, ShownEdit
 from refold.gateway.ledger.transcripts import RecordedTranscript
-from refold.gateway.messages import Incoming, RequestHead
 from refold.gateway.pipeline.request_kind import server_history_field
 from refold.gateway.pipeline.turns import Turn, create_conversation, find_conversation, with_model
 from refold.messages import Message

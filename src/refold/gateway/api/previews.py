@@ -35,8 +35,8 @@ from refold.gateway.api.page_types import (
     PreviewAttempt,
 )
 from refold.gateway.conversations.conversations import Conversation
+from refold.gateway.exchange import Incoming
 from refold.gateway.ledger import sessions
-from refold.gateway.messages import Incoming
 from refold.gateway.pipeline.limits import strategies_for
 from refold.messages import Message
 from refold.models.driver import Asker

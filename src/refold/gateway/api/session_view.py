@@ -45,6 +45,7 @@ from refold.gateway.api.page_types import (
     ViewEdit,
 )
 from refold.gateway.api.previews import find_endpoint, list_writers
+from refold.gateway.exchange import Incoming
 from refold.gateway.ledger.entry import DOLLAR
 from refold.gateway.ledger.rows import ListedSession, MessageBrief
 from refold.gateway.ledger.sessions import (
@@ -52,7 +53,6 @@ from refold.gateway.ledger.sessions import (
     ShownEdit,
     text_inserted_by,
 )
-from refold.gateway.messages import Incoming
 from refold.messages import Message
 from refold.retrieval.search import Index, cut_snippet
 from refold.session_files.edited import ledger_rows as edited_rows

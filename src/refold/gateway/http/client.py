@@ -15,8 +15,8 @@ from weakref import WeakSet
 from aiohappyeyeballs import start_connection
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
+from refold.gateway.exchange import HTTPException
 from refold.gateway.http.request import UpstreamRequest
-from refold.gateway.messages import HTTPException
 from refold.gateway.settings import Limits, Upstream
 
 # --- connections ----------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
-from refold.gateway.messages import HTTPException, RawHeaders, RequestHead
+from refold.gateway.exchange import HTTPException, RawHeaders, RequestHead
 from refold.gateway.settings import Limits, Upstream
 from refold.gateway.tenants import is_key
 from refold.text.json_values import object_at, parse_or_none

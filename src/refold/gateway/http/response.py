@@ -1,6 +1,6 @@
 """An upstream's answer on its way to the client: its beginning is looked at before the client gets
-anything of it, then its bytes are copied, and its usage is read on the side. Here too is what is
-noted of the request, for the log and as a span."""
+anything of it, then its bytes are copied, and its usage is read on the side. Spans of requests are
+made here too."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from refold.gateway.exchange import Headers, RequestHead, decode_header
 from refold.gateway.http.client import Response
 from refold.gateway.http.decoding import (
     EventSplitter,
@@ -19,7 +20,7 @@ from refold.gateway.http.decoding import (
     parse_event,
 )
 from refold.gateway.http.request import ClientDisconnected, Receive
-from refold.gateway.messages import Headers, RequestHead, decode_header
+from refold.gateway.logs import AccessLogEntry
 from refold.text.json_values import object_at, parse_or_none
 
 if TYPE_CHECKING:
@@ -30,61 +31,21 @@ except ImportError:  # nobody wants traces
     propagate = trace = None  # type: ignore[assignment]  # looked at before they are used
 
 
-# --- the caller -----------------------------------------------------------------------------------
-# The answer that a client gets, and what is noted of its request.
+# --- the client's side ----------------------------------------------------------------------------
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Stop = Callable[[], object]
-"""Ends what goes on until then."""
+"""Ends what was begun."""
 OnDisconnect = Callable[[Callable[[], None]], Stop]
-"""Has a function called when the client leaves, unless that is stopped before."""
+"""Has a function called when the client leaves; what it returns takes that back."""
 ON_DISCONNECT = "refold.on_disconnect"
 """The ASGI extension under which our own server hands over its `OnDisconnect`."""
 ON_STOP = "refold.on_stop"
-"""The one under which it takes a function that it calls when it is to stop."""
+"""The ASGI extension under which our own server takes a function to call when it is stopping."""
 
 
-@dataclass(slots=True)
-class AccessLogEntry:
-    """What is logged and counted of one request. No content, no key."""
-
-    method: str = ""
-    path: str = ""
-    api: str = ""
-    upstream: str = ""
-    model: str = ""
-    """As the request names it."""
-    status: int = 0
-    outcome: str = ""
-    reason: str = ""
-    edits: int = 0
-    tokens_before: int = 0
-    tokens_after: int = 0
-    received_bytes: int = 0
-    sent_bytes: int = 0
-    prepare_ms: float = 0.0
-    first_byte_ms: float = 0.0
-    total_ms: float = 0.0
-    usage: dict[str, int] = field(default_factory=dict)
-    client_disconnected: bool = False
-    """The client left before the answer was complete."""
-    upstream_broke_off: bool = False
-    """The upstream broke off."""
-    internal_error: str = ""
-    """Type and places of an error of our own."""
-
-    def as_fields(self) -> dict[str, Any]:
-        """Return what is worth a place in a log line: everything that is not empty."""
-        values = ((name, getattr(self, name)) for name in self.__dataclass_fields__)
-        return {
-            name: shown
-            for name, value in values
-            if (shown := round(value, 2) if isinstance(value, float) else value)
-        }
-
-
-class Caller:
-    """Where the answer goes."""
+class ResponseWriter:
+    """Writes the answer of one request to its client, over ASGI."""
 
     def __init__(
         self,
@@ -136,24 +97,24 @@ class Caller:
 
 @contextmanager
 def cancel_on_disconnect(
-    receive: Receive, caller: Caller, answering: "asyncio.Task[Any] | None"
+    receive: Receive, writer: ResponseWriter, answering: "asyncio.Task[Any] | None"
 ) -> Iterator[None]:
     """Cancel *answering*, the task that leaves this, when the client goes before its answer is
     complete. Then raises `ClientDisconnected`."""
 
     def cancel() -> None:
-        if answering is not None and not caller.is_complete:
-            caller.log_entry.client_disconnected = True
+        if answering is not None and not writer.is_complete:
+            writer.log_entry.client_disconnected = True
             answering.cancel()
 
-    if caller.on_disconnect is not None:
-        stop = caller.on_disconnect(cancel)
+    if writer.on_disconnect is not None:
+        stop = writer.on_disconnect(cancel)
     else:
         stop = asyncio.create_task(_wait_for_disconnect(receive, cancel)).cancel
     try:
         yield
     except asyncio.CancelledError as error:
-        if answering is None or not caller.log_entry.client_disconnected:
+        if answering is None or not writer.log_entry.client_disconnected:
             raise
         answering.uncancel()
         raise ClientDisconnected from error
@@ -352,7 +313,7 @@ async def _read_events(
 
 async def copy_body(
     response: Response,
-    caller: Caller,
+    writer: ResponseWriter,
     start: ResponseStart | None = None,
     tap: "UsageTap | None" = None,
 ) -> None:
@@ -360,21 +321,21 @@ async def copy_body(
     logged."""
     try:
         for piece in start.pieces if start else ():
-            await caller.write(piece)
+            await writer.write(piece)
             await _feed(tap, piece)
         while not response.is_exhausted:
             piece = await response.read()
             if not response.is_exhausted:
-                await caller.write(piece)
+                await writer.write(piece)
                 await _feed(tap, piece)
             else:  # the end goes with the last piece
-                await caller.end(piece)
+                await writer.end(piece)
                 await _feed(tap, piece)
                 return
     except OSError:
-        caller.log_entry.upstream_broke_off = True
+        writer.log_entry.upstream_broke_off = True
     else:
-        await caller.end()
+        await writer.end()
 
 
 async def _feed(tap: "UsageTap | None", piece: bytes) -> None:

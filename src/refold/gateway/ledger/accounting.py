@@ -13,6 +13,7 @@ from refold.compactor.conversations import put_latest
 from refold.core.edit_stack import VisibleEdit
 from refold.core.view import View
 from refold.gateway.conversations.conversations import count_common_messages, count_unedited
+from refold.gateway.exchange import Incoming, Outgoing
 from refold.gateway.http.request import parse_object, request_model
 from refold.gateway.ledger.entry import (
     DOLLAR,
@@ -24,7 +25,6 @@ from refold.gateway.ledger.entry import (
     clean_name,
     hour_of,
 )
-from refold.gateway.messages import Incoming, Outgoing
 from refold.messages import Message, ToolCall, ToolResult
 from refold.rules.request import common_length
 from refold.session_files import Session

@@ -15,9 +15,9 @@ from refold.compactor.hooks import (
     PreviewAccepted,
 )
 from refold.gateway.conversations.conversations import count_unedited
+from refold.gateway.exchange import Incoming
 from refold.gateway.ledger.accounting import BilledCall, SummaryCost
 from refold.gateway.ledger.entry import Entry, clean_name
-from refold.gateway.messages import Incoming
 from refold.messages import Media, Message, Text, Thinking, ToolCall, ToolResult
 from refold.speakers import is_report, request_text
 from refold.text.failures import is_markup

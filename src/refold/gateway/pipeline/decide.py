@@ -18,8 +18,8 @@ from refold.gateway.conversations.conversations import (
     count_unedited,
 )
 from refold.gateway.conversations.workers import DeadlineExceeded
+from refold.gateway.exchange import APIS, Headers, Incoming, Outcome, Outgoing, is_auxiliary
 from refold.gateway.logs import log_passthrough
-from refold.gateway.messages import APIS, Headers, Incoming, Outcome, Outgoing, is_auxiliary
 from refold.gateway.pipeline.compaction import (
     compact_if_due,
     compact_in_memory,
@@ -73,7 +73,7 @@ _REASONS: tuple[tuple[type[Exception], str], ...] = (
 
 
 def failure_reason(error: BaseException) -> str:
-    """Return the reason (`refold.gateway.messages.REASONS`) that a request passes through after
+    """Return the reason (`refold.gateway.exchange.REASONS`) that a request passes through after
     *error*."""
     return next((reason for kind, reason in _REASONS if isinstance(error, kind)), "internal")
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from refold.core.view import View
 from refold.gateway.conversations.conversations import Conversation
+from refold.gateway.exchange import Headers, HTTPException
 from refold.gateway.http.request import UpstreamRequest
-from refold.gateway.messages import Headers, HTTPException
 from refold.gateway.metrics import Counters
 from refold.gateway.pipeline.request_kind import prepend_fields
 from refold.gateway.pipeline.turns import Turn

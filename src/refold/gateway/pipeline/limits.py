@@ -16,7 +16,7 @@ from refold.core.strategy import Edits, Strategy, is_local
 from refold.core.view import View
 from refold.edits import Edit
 from refold.gateway.conversations.conversations import Conversation
-from refold.gateway.messages import Incoming
+from refold.gateway.exchange import Incoming
 from refold.gateway.pipeline.request_kind import read_cap
 from refold.gateway.pipeline.upstream_errors import ErrorFigures
 from refold.gateway.settings import Settings

@@ -12,11 +12,11 @@ from refold.gateway.conversations.conversations import Conversations, Ticket
 from refold.gateway.conversations.persistence import Outbox
 from refold.gateway.conversations.stores import TentativeStore, TimedStore
 from refold.gateway.conversations.workers import BackgroundJobs, Job, Workers
+from refold.gateway.exchange import APIS, Incoming, Outgoing, is_auxiliary, is_token_count
 from refold.gateway.ledger.accounting import BilledCall
 from refold.gateway.ledger.rows import SessionEvent, describe_failure
 from refold.gateway.ledger.writer import LedgerWriter
 from refold.gateway.logs import log, report_failure
-from refold.gateway.messages import APIS, Incoming, Outgoing, is_auxiliary, is_token_count
 from refold.gateway.metrics import Counters
 from refold.gateway.pipeline.decide import (
     decide,

@@ -13,8 +13,7 @@ from json.decoder import WHITESPACE, JSONDecoder  # type: ignore[attr-defined]
 from typing import Any, Literal, NamedTuple, NoReturn
 
 from refold.codecs.codec import Payload
-from refold.gateway.http.request import request_model
-from refold.gateway.messages import (
+from refold.gateway.exchange import (
     APIS,
     GatewayResponse,
     Headers,
@@ -23,6 +22,7 @@ from refold.gateway.messages import (
     is_auxiliary,
     provider_error,
 )
+from refold.gateway.http.request import request_model
 from refold.gateway.settings import Settings
 from refold.messages import Message, Opaque, Text
 from refold.speakers.carriers import SUMMARY_WORDS

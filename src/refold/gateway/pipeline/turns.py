@@ -30,10 +30,10 @@ from refold.gateway.conversations.persistence import (
 )
 from refold.gateway.conversations.stores import SharedSummaries, TentativeStore, hash_parts
 from refold.gateway.conversations.workers import Workers
+from refold.gateway.exchange import Incoming
 from refold.gateway.http.request import request_model
 from refold.gateway.ledger.rows import ledger_listener
 from refold.gateway.ledger.writer import LedgerWriter
-from refold.gateway.messages import Incoming
 from refold.gateway.metrics import Counters
 from refold.gateway.pipeline.limits import (
     ModelLimits,

@@ -1,5 +1,4 @@
-"""What goes through the gateway: one request as it came, what becomes of it, and answers of its
-own."""
+"""One exchange with the gateway: a request as it came, what becomes of it, answers of its own."""
 
 import json
 from collections.abc import Iterable, Mapping
