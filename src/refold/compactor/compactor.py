@@ -166,6 +166,11 @@ class Compactor:
         cached = self._cache.match(payload)
         return len(cached.entries) if cached else 0
 
+    @property
+    def known_size(self) -> int:
+        """About half of the bytes that the conversations which it knows take."""
+        return self._cache.size
+
     def report(self, view: View, usage: Any) -> None:
         """Learn from what the provider reported for the request that *view* made: its usage object
         as parsed, of any provider. From then on tokens of this conversation count from that figure,

@@ -24,6 +24,8 @@ MAX_CONVERSATIONS = 8
 MAX_RESPELLINGS = 12
 """How many known entries may be spelled otherwise than before: clients move `cache_control` every
 turn."""
+ENTRY_BYTES = 500
+"""Bytes of memory that an entry of a history takes at least, however short it is."""
 UNREAD = -1
 """A version that no store is at."""
 _MUTABLE = frozenset({dict, list, Span})
@@ -87,6 +89,8 @@ class ConversationState(NamedTuple):
     waiting: tuple[Edit, ...] = ()
     """Stored edits that do not show, since they would hide what the model has not answered
     (`refold.compactor.late_edits`)."""
+    size: int = 0
+    """Bytes or characters of the JSON text that it came in last; 0 if it came parsed."""
 
     def is_continued_by(self, payload: Payload) -> bool:
         """Does *payload* hold this conversation, grown or not, in the same header?
@@ -176,6 +180,12 @@ class ConversationCache:
         with self._lock:
             rest = tuple(each for each in self._states if each is not cached)
             self._states = (state, *rest)[:MAX_CONVERSATIONS]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the JSON texts that these conversations came in last, or what their entries take
+        if that is more."""
+        return sum([max(state.size, ENTRY_BYTES * len(state.entries)) for state in self._states])
 
     def continuations_of(self, edits: Sequence[Edit]) -> list[ConversationState]:
         """Return the conversations that hold the histories which *edits* were made for."""

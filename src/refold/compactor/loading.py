@@ -11,6 +11,7 @@ from refold.budget.budget import Budget, Check
 from refold.budget.triggers import LastAttempt, Moment
 from refold.codecs.codec import Codec, Payload
 from refold.codecs.detect import is_certain, open_payload
+from refold.codecs.json_text import JsonList
 from refold.compactor.conversations import (
     ConversationState,
     RequestHeader,
@@ -33,7 +34,7 @@ from refold.messages import user
 from refold.models.driver import Effect
 from refold.stores.store import Store, replacement_count
 from refold.tokens.count import count_fixed
-from refold.tokens.model_table import find_window
+from refold.tokens.model_table import LONGEST_NAME, find_window
 from refold.transcript import AppendLog, LazyTips, Transcript
 
 RELOAD_SECONDS = 3_600.0
@@ -55,7 +56,7 @@ def load(
     if state is None or not state.header.matches(payload, payload.head):
         state = _with_header(settings, state, payload)
     is_calibrated = state is cached and not settings.reports.newest
-    since, store = len(state.entries), settings.store
+    since, store, raw = len(state.entries), settings.store, payload.raw_entries
     entries, grown = _decode_rest(state, payload)
     version, replacements = (yield store.version), replacement_count(store)
     if state.replacements not in (None, replacements):
@@ -86,6 +87,7 @@ def load(
         loaded_at=now,
         replacements=replacements,
         waiting=waiting,
+        size=len(raw.source) if isinstance(raw, JsonList) else 0,
     )
     state = state if is_calibrated else calibrate(settings, state)
     if cached is None:
@@ -210,11 +212,11 @@ def _with_header(
 ) -> ConversationState:
     """Return a state with the system prompt, tools and rules of *payload*."""
     named = payload.body.get("model") or payload.body.get("modelId")  # the latter in Converse
-    count, model = settings.count, named or settings.model
+    count, model = settings.count, str(named or settings.model)[:LONGEST_NAME]
     rules = payload.codec.rules({**payload.body, "model": model or None})
     framing = count(user(""))
     fixed = count_fixed(payload.system, payload.tools, lambda text: count(user(text)) - framing)
-    profile, header = Profile(count, rules, fixed, model=str(model)), RequestHeader.of(payload)
+    profile, header = Profile(count, rules, fixed, model=model), RequestHeader.of(payload)
     if state is not None:
         return state.with_profile(profile)._replace(header=header)
     view = View.of(Transcript.of((), settings.salt), profile=profile)

@@ -215,7 +215,7 @@ nobody's."""
 _WORDS = re.compile(r"[-_.]")
 
 
-@lru_cache(maxsize=4_096)
+@lru_cache(maxsize=512)  # of names as long as a head
 def is_key(name: bytes) -> bool:
     """Does a header of this name, in lower case, hold a key of the caller's? When in doubt it
     does."""
@@ -225,7 +225,7 @@ def is_key(name: bytes) -> bool:
     )
 
 
-@lru_cache(maxsize=4_096)
+@lru_cache(maxsize=512)
 def is_personal(name: bytes) -> bool:
     """Does a header of this name, in lower case, say for whom it is, by a key or otherwise?"""
     words = _words(name)

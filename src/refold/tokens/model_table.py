@@ -16,6 +16,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from refold.errors import require_int, require_number
 
+LONGEST_NAME = 500
+"""Characters of a model's name that count: names that clients make up are remembered."""
+
 T = TypeVar("T")
 
 

@@ -4,11 +4,13 @@ import json
 
 import pytest
 
+import refold
 from refold.gateway.config import Config
 from refold.gateway.http.request import parse_object, request_model
 from refold.gateway.settings import Upstream
 from refold.testing.scripted_gateway import serving
 from refold.testing.scripted_provider import ScriptedProvider
+from refold.tokens.model_table import LONGEST_NAME
 from tests.support.raw_http import statuses, talk
 
 VERTEX = "/v1/projects/p/locations/l"
@@ -59,6 +61,18 @@ def test_f12_a_request_names_one_model(path: str) -> None:
 def test_f12_the_body_counts_but_for_paths_that_ask_a_model(path: str) -> None:
     asks = any(sign in path for sign in (":generate", ":stream", ":count", "/converse", "/invoke"))
     assert request_model(path, {"model": "named"}) == (NAMES[path] if asks else "named")
+
+
+def test_of_a_name_without_end_the_beginning_counts() -> None:
+    """Names are remembered in several tables: a thousand of 5 MB were held."""
+    name = "local-" + "x" * 10_000
+    short = name[:LONGEST_NAME]
+    assert request_model("/v1/chat/completions", {"model": name}) == short
+    assert request_model(f"/v1/models/{name}:generateContent", {}) == short
+    assert request_model(f"/v1/models/{name}", {}) == short
+    compact = refold.Compactor([], refold.Budget(9, 9))
+    body = {"modelId": name, "messages": [{"role": "user", "content": "Go."}]}
+    assert compact.show(body).profile.model == short
 
 
 def test_f12_a_body_that_is_no_object_names_nothing() -> None:

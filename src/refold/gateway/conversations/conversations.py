@@ -291,10 +291,10 @@ class Conversations:
         self, name: str, size_bytes: int, create: Callable[[], Conversation]
     ) -> Conversation:
         """Return the conversation of this name, whose latest request has *size_bytes*; create it if
-        it is not known."""
+        it is not known. It counts for all histories that its compactor knows, forks and others."""
         with self._lock:
             conversation = self._by_name.get(name) or create()
-            conversation.size_bytes = size_bytes
+            conversation.size_bytes = max(size_bytes, conversation.compactor.known_size)
             self._by_name[name] = conversation
             self._by_name.move_to_end(name)
             excess = sum(each.size_bytes for each in self._by_name.values()) - self._known_bytes

@@ -12,6 +12,7 @@ from refold.gateway.exchange import HTTPException, RawHeaders, RequestHead
 from refold.gateway.settings import Limits, Upstream
 from refold.gateway.tenants import is_key
 from refold.text.json_values import object_at, parse_or_none
+from refold.tokens.model_table import LONGEST_NAME
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 
@@ -260,7 +261,8 @@ _BEHIND = re.compile(r"/v1/.*|/(?:chat/completions|completions|responses|message
 
 
 def request_model(path: str, body: Mapping[str, Any]) -> str:
-    """Return the model that a request names; empty if it names none.
+    """Return the model that a request names, or the first `LONGEST_NAME` characters of its name;
+    empty if it names none.
 
     A path that asks a model of Google's or of Bedrock's for something names it, whatever stands in
     the body; else the body's `model` counts, else the rest of the path: Azure's deployment,
@@ -268,16 +270,17 @@ def request_model(path: str, body: Mapping[str, Any]) -> str:
     """
     path = path.partition("?")[0]
     model = body.get("model")
+    model = model[:LONGEST_NAME] if isinstance(model, str) else ""
     if not any(sign in path for sign in _SIGNS):
-        return model if isinstance(model, str) else ""
+        return model
     # Names hold slashes, so the last place counts.
     tail = path[max(0, *(path.rfind(place) for place in _PLACES)) :]
     if match := (tail.startswith(_PLACES) and _GOOGLE.match(tail)) or _BEDROCK.search(path):
-        return unquote(match[1])
-    if isinstance(model, str) and model:
+        return unquote(match[1])[:LONGEST_NAME]
+    if model:
         return model
     match = _AZURE.search(path) or _LISTED.match(_BEHIND.sub("", tail))
-    return unquote(match[1]) if match else ""
+    return unquote(match[1])[:LONGEST_NAME] if match else ""
 
 
 def parse_object(text: bytes | None) -> Mapping[str, Any]:

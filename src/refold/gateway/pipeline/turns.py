@@ -12,6 +12,7 @@ from refold.codecs.codec import Codec, Payload, with_rules
 from refold.codecs.detect import open_payload
 from refold.codecs.json_text import PrefixCache
 from refold.compactor.compactor import Compactor
+from refold.compactor.conversations import ENTRY_BYTES
 from refold.compactor.hooks import OnEvent
 from refold.compactor.loading import RELOAD_SECONDS
 from refold.compactor.pins import Pins, keep_pinned
@@ -268,8 +269,6 @@ def model_of(payload: Payload) -> str:
 # same history. The key that the client sends names a session, and is no part of it: a fork under a
 # new key finds what was decided about the past that it shares.
 
-ENTRY_BYTES = 500
-"""Bytes of memory that an entry of a history takes at least, however short it is."""
 OLDER_ANTHROPIC = with_rules(anthropic, anthropic.older_rules)
 """Messages of accounts that do not check what thinking is bound to (AN-8)."""
 

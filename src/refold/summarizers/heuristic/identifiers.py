@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 from itertools import pairwise
 
-from refold.text.clip import clip_scanned
+from refold.text.clip import MAX_WORD, clip_scanned
 from refold.text.plain import (
     without_escapes,
 )
@@ -40,6 +40,7 @@ def iter_identifiers(text: str) -> Iterator[tuple[str, float]]:
     plain word is none. In time linear in the length of *text*.
     """
     words = {*candidate_names(text), *_NUMBER.findall(text)}
+    words = {word for word in words if len(word) <= MAX_WORD}  # others would be remembered
     telling = [word for word in words if not (word.isalpha() and word[1:].islower())]
     yield from filter(None, map(_weigh_word, sorted(telling)))
 
