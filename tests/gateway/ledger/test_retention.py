@@ -138,6 +138,9 @@ def test_law_of_a_session_that_goes_on_everything_stays():
     with SQLiteStore(":memory:") as store, Driver(store, **settings) as driver:
         before = driver(request(), "openai_chat")
         assert before.edits
+        (conversation,) = driver.pipeline.conversations
+        assert conversation.pins is not None
+        pin = conversation.pins.add(0, user("Fix it."))
         count = len(list(store._database._connection.execute("SELECT id FROM edits")))
         for _ in range(8):
             times[0] += 20 * 3_600
@@ -146,6 +149,7 @@ def test_law_of_a_session_that_goes_on_everything_stays():
             again = driver(request(), "openai_chat")
             assert store.prune(MIN_SECONDS).edits == 0
             assert again.edits == before.edits
+        assert list(conversation.pins.load()) == [pin]
         assert len(list(store._database._connection.execute("SELECT id FROM edits"))) >= count
         with Driver(store, **settings) as second:
             assert second(request(), "openai_chat").edits == before.edits

@@ -188,6 +188,8 @@ class Turn:
             store.load(result_tips(conversation.tenant, view.transcript.messages))
         else:
             return view
+        if conversation.pins is not None:
+            conversation.pins.load()  # so that the store knows them in use, too
         conversation.shown.results_loaded_at = now
         return view
 
