@@ -1,13 +1,20 @@
 """Engines of one's own: what they are told of sessions, over real HTTP, and what decides for them."""
 
+import asyncio
 import json
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
 
 from refold.gateway import Config, Settings, Upstream, create_gateway
+from refold.gateway.conversations.conversations import Conversation
+from refold.gateway.http.request import UpstreamRequest
+from refold.gateway.messages import HTTPException
+from refold.gateway.metrics import Counters
+from refold.gateway.pipeline.engines import MAX_SESSIONS, EngineSession, SessionEnds
 from refold.gateway.settings import Engine
 from refold.testing.scripted_gateway import Serving
 from refold.testing.scripted_provider import Reply, ScriptedProvider
@@ -146,6 +153,31 @@ def test_dynamo_is_told_in_headers_and_takes_a_last_request() -> None:
     assert named == {first.header("x-dynamo-session-id"), "theirs"}
     assert {end.header("x-dynamo-session-final") for end in ends} == {"true"}
     assert {end.json["model"] for end in ends} == {"m"}
+
+
+def test_names_that_clients_make_up_are_held_up_to_a_number() -> None:
+    told, ids = set[str](), {str(number) for number in range(MAX_SESSIONS)}
+
+    async def run() -> None:
+        are_told = asyncio.Event()
+
+        async def send(request: UpstreamRequest) -> Any:
+            assert isinstance(request.body, bytes)
+            told.add(json.loads(request.body)["session_id"])
+            if ids <= told:
+                are_told.set()
+            raise HTTPException(502, "No engine is there.")
+
+        ends, upstream = SessionEnds(send, Counters()), Upstream(name="own", url="http://e.example")
+        engine = Engine(profile=SMALL, protocol="sglang", end_seconds=0.5)
+        unused = cast("Conversation", SimpleNamespace(held_spans=range(1)))
+        for id in ("first", *ids, "x" * 1_000):
+            ends.note(EngineSession(engine, id, True, unused), upstream, "m")
+        await are_told.wait()
+        await ends.aclose()
+
+    asyncio.run(run())
+    assert told == ids
 
 
 def test_an_engine_that_does_not_answer_costs_nobody_anything() -> None:

@@ -16,6 +16,7 @@ from refold.gateway.metrics import Counters
 from refold.gateway.pipeline.request_kind import prepend_fields
 from refold.gateway.pipeline.turns import Turn
 from refold.gateway.settings import Engine, Upstream
+from refold.tokens.model_table import LONGEST_NAME
 
 HEADERS = {
     "vllm": ("x-session-id",),
@@ -29,6 +30,8 @@ HEADERS = {
 }
 """Headers that name a session: ours first, then those that the engine takes from clients."""
 _HINTS = "kv_hints"
+MAX_SESSIONS = 10_000
+"""Sessions whose end is waited for; an engine forgets others by itself."""
 PRIORITY = 80
 """Of the part of a request that is to be kept; an engine's scale ends at 100."""
 
@@ -159,8 +162,10 @@ class SessionEnds:
             self._cancel_timer(upstream.name, name)
             send_end(name)
         session.forget_stale()
-        if engine.end_seconds is not None:
+        if engine.end_seconds is not None and len(session.id) <= LONGEST_NAME:
             self._cancel_timer(upstream.name, session.id)
+            if len(self._timers) >= MAX_SESSIONS:
+                self._cancel_timer(*next(iter(self._timers)))
             loop = asyncio.get_running_loop()
             self._timers[upstream.name, session.id] = loop.call_later(
                 engine.end_seconds, send_end, session.id
