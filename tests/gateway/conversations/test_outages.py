@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from refold import Compactor
 from refold.edits import Edit
 from refold.gateway.conversations.conversations import Conversation, Conversations
 from refold.gateway.conversations.workers import Job, StoreWait
@@ -283,9 +284,9 @@ def test_c11_whenever_the_store_comes_and_goes_requests_fit_and_decisions_stay(d
 
 def test_c11_a_conversation_that_waits_for_the_store_is_known_until_it_is_written():
     conversations = Conversations(1, 10**9)
-    first = conversations.get_or_create("a", 1, lambda: Conversation("a", "", "", None))  # type: ignore[arg-type]
+    first = conversations.get_or_create("a", 1, lambda: Conversation("a", "", "", Compactor()))
     first.shown.unsaved.append(Edit(0, 1, (), "tip", "by"))
-    conversations.get_or_create("b", 1, lambda: Conversation("b", "", "", None))  # type: ignore[arg-type]
+    conversations.get_or_create("b", 1, lambda: Conversation("b", "", "", Compactor()))
     assert [conversation.name for conversation in conversations.list_unsaved()] == ["a"]
     conversations.list_unsaved()[0].shown.unsaved.clear()
     conversations.drop_saved()
