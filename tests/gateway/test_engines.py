@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, cast
 
 from refold.gateway import Config, Settings, Upstream, create_gateway
 from refold.gateway.conversations.conversations import Conversation
+from refold.gateway.exchange import HTTPException
 from refold.gateway.http.request import UpstreamRequest
-from refold.gateway.messages import HTTPException
 from refold.gateway.metrics import Counters
 from refold.gateway.pipeline.engines import MAX_SESSIONS, EngineSession, SessionEnds
 from refold.gateway.settings import Engine
