@@ -84,6 +84,11 @@ def test_deeds_stand_before_looks_and_what_prepares_them():
     assert "- helm upgrade web . -> Release web upgraded" in text
 
 
+def test_a_look_that_is_told_as_a_read_file_counts_no_look():
+    state = run(("cat a.md", "x"), ("grep -rn x docs", "y"))
+    assert state.looks == {"grep": 1}
+
+
 def test_what_follows_a_deed_is_not_what_came_of_it():
     state = run(("systemctl restart web && sleep 1 && curl -s http://web", "<h1>Hello</h1>"))
     assert state.actions["systemctl restart web"].outcome == "ok"
@@ -275,3 +280,15 @@ def test_what_failed_stands_behind_what_was_done():
         ]
     )
     assert [action.rank for action in state.actions.values()] == [2, 1]
+
+
+def test_an_answer_that_names_no_error_is_of_a_deed_that_was_done():
+    state = collect(call("mail", {"step": "SENDING"}, '{"error": null, "log_id": "a7"}'))
+    assert [action.rank for action in state.actions.values()] == [2]
+
+
+def test_a_script_that_is_piped_into_its_interpreter_changes_the_file_that_it_names():
+    script = "DB = '/w/users.json'\nwith open(DB) as f:\n    db = f.read()\nwith open(DB, 'w') as f:\n    f.write(db)"
+    state = run((f"mkdir -p out && cat << 'PY' | python3\n{script}\nPY", "ok"))
+    assert states_of(state) == {"/w/users.json": "modified"}
+    assert not state.actions

@@ -289,7 +289,8 @@ def _find_scripts(command: str, place: Place) -> Iterator[tuple[str, Place, bool
         if body and commands:
             words, here = next(fed, commands[-1])
             files = {path for words, _ in commands for path, _ in iter_redirects(words)}
-            is_run = bool(files & run) or any(map(is_interpreter, words))
+            fed_on = words if files else [word for words, _ in commands for word in words[:1]]
+            is_run = bool(files & run) or any(map(is_interpreter, [*words, *fed_on]))
             yield "\n".join(body), here, is_run
 
 

@@ -85,7 +85,7 @@ _HELPS = _ASKS_PROGRAM | {"-v"}
 """Options of which one at a command's end says something of the program."""
 LOOKS = frozenset({
     "check", "describe", "diff", "fetch", "find", "get", "glob", "grep", "help", "info", "list", "log", "logs", "look", "lookup",
-    "ls", "open", "poll", "ps", "query", "read", "screenshot", "snapshot", "rev-parse", "search", "show", "status", "think", "top", "version", "view",
+    "ls", "open", "poll", "ps", "query", "read", "screenshot", "snapshot", "search", "show", "status", "think", "top", "validate", "version", "view", "wait",
 })  # fmt: skip
 """Words in the names of tools, and of commands of commands (`git log`), that change nothing."""
 _GIT_DOES = frozenset({
@@ -258,11 +258,12 @@ def _rank(words: list[str]) -> int:
     if program == "git" and rest[:1] in (["commit"], ["add"]):
         return int(rest[0] == "add")
     if is_interpreter(program) and not any(map(has_extension, rest[:1])):
-        if rest[:1] == ["-n"]:
-            return 0
         is_inline = not rest or rest[0] in {"-", "-c", "-e", "-E", "<<"}
-        is_filter = any("stdin" in word for word in rest)
-        return 2 if not is_inline or any(map(_ACTS.search, rest)) else int(not is_filter)
+        is_filter = rest[:1] == ["-n"] or any(
+            "stdin" in word or word == "json.tool" for word in rest
+        )
+        acts = not (is_inline or is_filter) or any(map(_ACTS.search, rest))
+        return 2 if acts else int(not is_filter)
     return 1 if program in _PREPARES else 2
 
 

@@ -44,7 +44,14 @@ from refold.summarizers.heuristic.source import (
     write_call,
 )
 from refold.text.clip import one_line
-from refold.text.failures import find_error_line, find_figures, has_failed, is_markup, looks_failed
+from refold.text.failures import (
+    find_error_line,
+    find_figures,
+    has_failed,
+    is_failure,
+    is_markup,
+    looks_failed,
+)
 from refold.text.json_values import iter_json_lines, parse_or_none
 from refold.text.plain import folders_of, split_path
 
@@ -368,24 +375,22 @@ def _is_about_failure(state: State, step: Step) -> bool:
 
 
 def _note_action(state: State, step: Step, outcome: str, *, is_told: bool) -> None:
-    """Note what a call did, but for what files, checks and commits tell; *is_told*: do these tell
-    something of it?"""
+    """Note what a call did, but for what files, checks and commits tell; *is_told*: do they?"""
     effect, deeds = step.effect, shell.find_deeds(step.effect.command)
-    if effect.tool == UNKNOWN:
+    if effect.tool == UNKNOWN or (is_told and deeds.rank < 2):
         return
     if not deeds.rank if effect.command else is_look(effect):
         name = name_command(effect.command).partition(" ")[0] or effect.tool
         name = effect.tool if name.startswith("$") else name
-        state.looks[name] = state.looks.get(name, 0) + (not is_told)
+        state.looks[name] = state.looks.get(name, 0) + 1
         return
     call = one_line(name_command(deeds.text) or write_call(step), LONGEST_COMMAND)
     is_own = outcome != RUNNING and (not deeds.text or deeds.is_last or outcome != "ok")
     answer = one_line(_read_outcome(step), LONGEST_OUTCOME) if is_own else ""
     result = ": ".join(filter(None, ("" if outcome == "ok" else outcome, answer)))
     times = state.actions.pop(call, Action("", 0)).times
-    is_done = outcome in ("ok", RUNNING) and (effect.command or not looks_failed(answer))
-    rank = (deeds.rank or 2) if is_done else 1
-    state.actions[call] = Action(result or outcome, times + 1, rank)
+    fails = outcome not in ("ok", RUNNING) or (not effect.command and is_failure(answer))
+    state.actions[call] = Action(result or outcome, times + 1, 1 if fails else deeds.rank or 2)
 
 
 def _read_outcome(step: Step) -> str:
