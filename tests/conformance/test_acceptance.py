@@ -193,7 +193,7 @@ big = [m for n in range(20) for m in (
 )]  # fmt: skip
 
 
-@pytest.mark.parametrize("window", [1_500, 2_500, 4_000, 6_000, 10_000, 20_000, 60_000])
+@pytest.mark.parametrize("window", [1_500, 4_000, 10_000, 60_000])
 @pytest.mark.parametrize("calls", [1, 3, 8])
 def test_conformance_36_no_request_exceeds_the_window(window, calls):
     """C4-9: what is sent is bounded; results are clipped first, then parts are cut."""
