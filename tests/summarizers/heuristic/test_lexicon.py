@@ -381,6 +381,13 @@ def test_a_value_in_code_concludes_nothing(text):
     assert list(find_conclusions(text.replace("`", ""), final=True))
 
 
+def test_what_a_model_quotes_is_no_conclusion_of_its_own():
+    """The text of an issue, which an agent quoted to think about it, stood under Decisions."""
+    quoted = "The issue says:\n> Two things are wrong. We decided to use `pool_a` instead of UTC."
+    assert not list(find_conclusions(quoted, final=True))
+    assert list(find_conclusions(quoted.replace("> ", ""), final=True))
+
+
 def test_what_stands_under_the_words_that_settle_it_is_agreed():
     quoted = "好，问题 1 敲定：\n\n> **`pool_a` 只保留一份。**\n\n---\n\n## 问题 2：改名"
     (_, first), *_ = find_conclusions(quoted, final=True)

@@ -474,14 +474,16 @@ def _iter_prose(text: str) -> Iterator[Statement]:
 def find_conclusions(text: str, *, final: bool) -> Iterator[tuple[float, str]]:
     """Yield the sentences of an assistant's text that decide or conclude, each with its weight; in
     a *final* text, one that ends a turn, they weigh 1 more; beside a call half as much if
-    they name nothing: most of these think aloud. A question is none, nor is what is left open;
-    what is said to be agreed weighs `SETTLED` more."""
+    they name nothing: most of these think aloud. A question is none, nor is what is left open or
+    quoted; what is said to be agreed weighs `SETTLED` more."""
     for statement in _iter_prose(text):
         sentence = statement.words
         is_open = sentence.rstrip("*_ ").endswith(("?", "？", ":", "："))
         if len(sentence.encode("utf-8", "replace")) >= 12 and not is_open:
             is_settled = _is_settled(statement)
-            is_void = _VOID.match(sentence) or (not is_settled and _is_offer(statement))
+            is_quoted = statement.line.lstrip()[:1] == ">"
+            is_void = not is_settled and (is_quoted or _is_offer(statement))
+            is_void |= bool(_VOID.match(sentence))
             points = 0.0 if is_void else max(0.0, weigh_conclusion(sentence)) + is_settled * SETTLED
             if points > 0:
                 share = 1.0 if final or _ENTITY.search(sentence) else 0.5
