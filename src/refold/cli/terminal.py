@@ -105,7 +105,7 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
-def bar(part: float, whole: float, width: int = 30) -> str:
+def bar(part: float, whole: float, width: int) -> str:
     """Return a bar as long as *part*'s share; anything over nothing is at least a sliver."""
     eighths = round(8 * width * part / whole) if whole > 0 else 0
     full, rest = divmod(max(eighths, int(part > 0)), 8)

@@ -38,6 +38,8 @@ FIND = (
 )
 PHRASE_BONUS = 100.0
 """Added to the score of a message that holds the query word for word."""
+RELEVANT_SHARE = 0.3
+"""The share of the best score that a hit must have to be shown to people."""
 
 
 class Index(DatabaseClient):
@@ -235,11 +237,11 @@ def recall(
     return tuple(_make_hit(view, at, hidden[at], query, score, width) for at, score in best)
 
 
-def relevant_hits(hits: Sequence[Hit], share: float = 0.3) -> tuple[Hit, ...]:
-    """Return those of a search's *hits* that say the query word for word, or score *share* of the
+def relevant_hits(hits: Sequence[Hit]) -> tuple[Hit, ...]:
+    """Return those of a search's *hits* that say the query word for word, or score a share of the
     best or more, such bonus aside: for people, who read them all."""
     plain = [hit.score - PHRASE_BONUS * (hit.score >= PHRASE_BONUS) for hit in hits]
-    least = share * max(plain, default=0.0)
+    least = RELEVANT_SHARE * max(plain, default=0.0)
     return tuple(
         hit
         for hit, score in zip(hits, plain, strict=True)

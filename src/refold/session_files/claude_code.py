@@ -208,7 +208,7 @@ def text_block(text: str) -> JsonObject:
     return {"type": "text", "text": text}
 
 
-def result_block(id: str, content: Any, *, is_error: bool = False) -> JsonObject:
+def result_block(id: str, content: Any, *, is_error: bool) -> JsonObject:
     """Return the result of the call *id*."""
     block = {"type": "tool_result", "tool_use_id": id, "content": content}
     return {**block, "is_error": True} if is_error else block

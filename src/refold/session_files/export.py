@@ -65,10 +65,9 @@ def export_session(
     entries: Sequence[Entry],
     now: datetime,
     home: Path,
-    env: Mapping[str, str] = os.environ,
 ) -> Exported:
     """Write a new session beside *session*'s file: the *entries* of a request, as its client keeps
-    them. *home* and *env* as for `discover`: they tell where the client looks for it. Raises
+    them. *home*, as for `discover`, and the environment tell where the client looks for it. Raises
     `FormatError` for a client whose form is not written and for no entries, OSError."""
     form = find_form(session)
     if not entries:
@@ -82,7 +81,7 @@ def export_session(
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass"))
     command = form.command.format(id=id, path=shlex.quote(str(path)))
-    return Exported(path, id, command, form.find_folder(path, session, now, home, env))
+    return Exported(path, id, command, form.find_folder(path, session, now, home, os.environ))
 
 
 def _read_records(session: Session) -> list[Record]:

@@ -9,7 +9,7 @@ from typing import Any, Self, cast
 
 import uvicorn
 
-from refold.gateway.app import Application, Gateway
+from refold.gateway.app import Gateway
 from refold.gateway.config import Config
 from refold.gateway.exchange import Incoming, Outgoing
 from refold.gateway.metrics import Counters
@@ -85,10 +85,10 @@ class Serving:
     The server is the one that `refold serve` runs, in a thread with its own event loop.
     """
 
-    def __init__(self, gateway: Gateway, app: Application | None = None) -> None:
+    def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
         self._socket = socket.create_server(("127.0.0.1", 0), backlog=512)
-        self.server: uvicorn.Server = create_server(gateway.config, app or gateway)
+        self.server: uvicorn.Server = create_server(gateway.config, gateway)
         self._thread = Thread(target=self._run, daemon=True)
 
     @property

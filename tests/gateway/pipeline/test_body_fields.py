@@ -2,30 +2,28 @@
 
 import pytest
 
-from refold.gateway.pipeline.request_kind import Cap, lower_cap, read_cap, write_cap
+from refold.gateway.pipeline.request_kind import Cap, fit_caps, read_cap, write_caps
 
 
 def test_a_cap_is_lowered_in_its_own_field_and_nowhere_else():
     source = b'\xef\xbb\xbf{ "max_tokens" : 5, "m": {"max_tokens": 7}, "max_tokens":32000 ,"x":"\xc3\xa9\\"max_tokens\\": 1"}'
-    assert write_cap(source, Cap(("max_tokens",), 99)) == source.replace(b"32000", b"99")
+    assert write_caps(source, [Cap(("max_tokens",), 99)]) == source.replace(b"32000", b"99")
     nested = b'{"generationConfig":{"a":[1,2],"maxOutputTokens":8000},"contents":[]}'
-    assert write_cap(nested, Cap(("generationConfig", "maxOutputTokens"), 99)) == nested.replace(
+    assert write_caps(nested, [Cap(("generationConfig", "maxOutputTokens"), 99)]) == nested.replace(
         b"8000", b"99"
     )
     with pytest.raises(ValueError, match="no field"):
-        write_cap(b'{"a": 1}', Cap(("max_tokens",), 99))
+        write_caps(b'{"a": 1}', [Cap(("max_tokens",), 99)])
 
 
 def test_a_cap_that_fits_or_cannot_is_left_alone():
     body = {"max_tokens": 1_500}
-    assert lower_cap("anthropic", body, 5_000, 10_000) is None
-    assert lower_cap("anthropic", body, 9_500, 10_000) is None  # what would be left is no answer
-    assert lower_cap("anthropic", body, 8_900, 10_000) == Cap(("max_tokens",), 1_100)
+    assert fit_caps("anthropic", body, 5_000) == ()
+    assert fit_caps("anthropic", body, 500) == ()  # what would be left is no answer
+    assert fit_caps("anthropic", body, 1_100) == (Cap(("max_tokens",), 1_100),)
     thinking = {"max_tokens": 9_000, "thinking": {"type": "enabled", "budget_tokens": 4_000}}
-    assert lower_cap("anthropic", thinking, 4_000, 10_000) == Cap(("max_tokens",), 6_000)
-    assert (
-        lower_cap("anthropic", thinking, 6_000, 10_000) is None
-    )  # less than was promised for thinking
+    assert fit_caps("anthropic", thinking, 6_000) == (Cap(("max_tokens",), 6_000),)
+    assert fit_caps("anthropic", thinking, 4_000) == ()  # less than was promised for thinking
 
 
 @pytest.mark.parametrize("value", [None, True, "8", -1, 1.5, {}])

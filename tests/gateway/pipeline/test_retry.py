@@ -15,10 +15,9 @@ from refold.gateway.pipeline.request_kind import (
     SMALLEST_CAP,
     Cap,
     fit_caps,
-    lower_cap,
     read_cap,
     thinking_budget,
-    write_cap,
+    write_caps,
 )
 from refold.stores.store import MemoryStore
 from refold.tokens.model_table import Window
@@ -209,9 +208,7 @@ def test_what_is_lowered_is_a_request_that_providers_take(
     body = {"max_tokens": cap, "thinking": {"budget_tokens": budget}, "messages": []}
     source = json.dumps(body).encode()
     changed = fit_caps("anthropic", body, room, keep)
-    for one in changed:
-        source = write_cap(source, one)
-    after = json.loads(source)
+    after = json.loads(write_caps(source, changed))
     if not changed:
         assert after == body
         return
@@ -285,7 +282,7 @@ def test_every_spelling_of_geminis_cap_is_seen_and_lowered(
     source = f'{{"contents": [], "{outer}": {{"topK": 1, "{inner}": {value}}}}}'.encode()
     cap = read_cap("gemini", json.loads(source))
     assert cap == Cap((outer, inner), 29_000) and type(cap.tokens) is int
-    assert json.loads(write_cap(source, cap._replace(tokens=9)))[outer] == {"topK": 1, inner: 9}
+    assert json.loads(write_caps(source, [cap._replace(tokens=9)]))[outer] == {"topK": 1, inner: 9}
 
 
 @pytest.mark.parametrize("value", [1.5, float("inf"), float("nan"), -2.0, 0.0, "9", True])
@@ -297,7 +294,7 @@ def test_what_is_no_number_of_tokens_is_no_cap(value: object) -> None:
 def test_a_budget_of_openrouters_counts_too() -> None:
     body = {"max_tokens": 20_000, "reasoning": {"max_tokens": 15_000}}
     assert thinking_budget(body) == 15_000
-    assert lower_cap("openai_chat", body, 10_000, 25_000) is None
+    assert fit_caps("openai_chat", body, 15_000) == ()
     assert fit_caps("openai_chat", body, 15_000, 0.5) == (
         Cap(("max_tokens",), 15_000),
         Cap(("reasoning", "max_tokens"), 13_976),

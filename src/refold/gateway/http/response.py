@@ -314,13 +314,13 @@ async def _read_events(
 async def copy_body(
     response: Response,
     writer: ResponseWriter,
-    start: ResponseStart | None = None,
-    tap: "UsageTap | None" = None,
+    start: ResponseStart,
+    tap: "UsageTap | None",
 ) -> None:
-    """Copy a body to the client as it arrives. If the upstream breaks off, so does this, and it is
-    logged."""
+    """Copy a body to the client, from its *start* on as it arrives. If the upstream breaks off, so
+    does this, and it is logged."""
     try:
-        for piece in start.pieces if start else ():
+        for piece in start.pieces:
             await writer.write(piece)
             await _feed(tap, piece)
         while not response.is_exhausted:

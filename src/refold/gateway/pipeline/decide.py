@@ -35,13 +35,12 @@ from refold.gateway.pipeline.request_kind import (
     is_added_summary_request,
     is_strict_json,
     lengthen_cache,
-    lower_cap,
     read_cap,
     refuse_server_history,
     request_kind,
     server_history_field,
     thinking_budget,
-    write_cap,
+    write_caps,
 )
 from refold.gateway.pipeline.turns import (
     Progress,
@@ -59,12 +58,13 @@ from refold.gateway.pipeline.upstream_errors import (
 )
 
 SHARE = 0.6
-"""Of the window, or of what was sent: what is aimed at after a context error."""
+"""The share of the window, or of what was sent, to come down to after a context error."""
 UNKNOWN_WINDOW_SHARE = 0.15
-"""Of what was sent, if nothing tells of the window: neither the error, nor a table, nor an answer
-to half as much. Less than a fifth, for a history may be handed to a server with a window five times
-smaller."""
+"""The share of what was sent to come down to if nothing tells of the window: neither the error, nor
+a table, nor an answer to half as much. Less than a fifth, for a history may be handed to a server
+with a window five times smaller."""
 ACTOR = "auto (context error)"
+"""Who compacts then, for the ledger."""
 _REASONS: tuple[tuple[type[Exception], str], ...] = (
     (StoreError, "store"),
     (DeadlineExceeded, "deadline"),
@@ -114,8 +114,8 @@ def decide(resources: Resources, incoming: Incoming, progress: Progress) -> Outg
 
 
 def decide_count(resources: Resources, incoming: Incoming, progress: Progress) -> Outgoing:
-    """Return what is shown of a conversation, for a look: nothing is begun, nothing more is done to
-    it."""
+    """Return the request that counts a conversation's tokens as it is shown now. Nothing is
+    compacted for it, and no conversation begins with it."""
     payload = open_request(resources, incoming)
     if not len(payload) or server_history_field(incoming.api, payload.body):
         return Outgoing(incoming.body)
@@ -164,7 +164,7 @@ def seal(turn: Turn, view: View, reason: str, outcome: Outcome = "edited") -> Ou
     incoming, settings, headers = turn.incoming, turn.resources.settings, Headers()
     source: bytes = view.encode(turn.payload)
     # What is sent after each step, by the reason that stands if no step before changed anything.
-    versions = {"": source, "cap": (source := _lower_cap(turn, view, source))}
+    versions = {"": source, "cap": (source := _cap_for_window(turn, view, source))}
     if keeps_cache_for_hour(turn, view):
         versions["hour"] = source = lengthen_cache(source)
     if fields := settings.native.get(incoming.api):
@@ -195,16 +195,15 @@ def seal(turn: Turn, view: View, reason: str, outcome: Outcome = "edited") -> Ou
     return Outgoing(source, *figures, session=session)
 
 
-def _lower_cap(turn: Turn, view: View, source: bytes) -> bytes:
+def _cap_for_window(turn: Turn, view: View, source: bytes) -> bytes:
     """Return *source* with the cap of output that its window leaves, if its own does not fit."""
     window, api = turn.levels.window, turn.incoming.api
     if not turn.resources.settings.lower_output_cap or window is None:
         return source
-    cap = lower_cap(api, turn.payload.body, view.tokens, window.context)
-    if cap is None:
-        return source
-    turn.resources.counters.add("capped", api=api)
-    return write_cap(source, cap)
+    caps = fit_caps(api, turn.payload.body, window.context - view.tokens)
+    if caps:
+        turn.resources.counters.add("capped", api=api)
+    return write_caps(source, caps)
 
 
 def _visible_ids(view: View) -> tuple[str, ...]:
@@ -246,26 +245,25 @@ def shrink(
         figures = progress.figures = resources.model_limits.learn(
             incoming, turn.model, turn.conversation, read_figures(error), sent
         )
-    if capped := lower_caps(turn, outgoing, figures, keep=0.5):
+    if capped := _cap_for_figures(turn, outgoing, figures, keep=0.5):
         return capped
     with turn.hold(resources.settings.summary_timeout_seconds):
         view = _compact_refused(turn, figures)
     if view.tokens >= (sent or figures.tokens or NEVER):
-        return lower_caps(turn, outgoing, figures, keep=0.0) or outgoing
+        return _cap_for_figures(turn, outgoing, figures, keep=0.0) or outgoing
     sealed = seal(turn, view, "context", "retried")
     figures = figures.scale(sent, sealed.tokens_after)
-    return lower_caps(turn, sealed, figures, keep=0.0) or sealed
+    return _cap_for_figures(turn, sealed, figures, keep=0.0) or sealed
 
 
-def lower_caps(
+def _cap_for_figures(
     turn: Turn, outgoing: Outgoing, figures: ErrorFigures, *, keep: float
 ) -> Outgoing | None:
-    """Return *outgoing* with the cap that its upstream's figures leave; None if none is to be
-    lowered."""
-    body, room = outgoing.body, figures.answer_room(outgoing.tokens_after)
+    """Return *outgoing* with the cap of output that its upstream's figures leave; None if none is
+    to be lowered. Thinking keeps the share *keep* of its budget."""
+    room = figures.answer_room(outgoing.tokens_after)
     caps = fit_caps(turn.incoming.api, turn.payload.body, room, keep)
-    for cap in caps:
-        body = write_cap(body, cap)
+    body = write_caps(outgoing.body, caps)
     return replace(outgoing, body=body, outcome="retried", reason="context") if caps else None
 
 

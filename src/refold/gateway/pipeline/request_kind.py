@@ -260,17 +260,8 @@ def thinking_budget(body: Mapping[str, Any]) -> int:
     return budget.tokens if budget else 0
 
 
-def lower_cap(api: str, body: Mapping[str, Any], tokens: int, window: int) -> Cap | None:
-    """Return the cap that lets a request of *tokens* and its answer fit *window*.
-
-    None if the stated one does, and if no sensible one would. Thinking that is promised a budget
-    keeps it and a little room.
-    """
-    return next(iter(fit_caps(api, body, window - tokens)), None)
-
-
 def fit_caps(api: str, body: Mapping[str, Any], room: int, keep: float = 1.0) -> tuple[Cap, ...]:
-    """Return what must change for an answer to have at most *room* tokens.
+    """Return the caps to write for an answer to have at most *room* tokens.
 
     That is the cap, and if need be the budget of thinking, which providers refuse unless it is
     below the cap. Empty if no cap is stated, if it fits already, and if too little would remain:
@@ -286,13 +277,16 @@ def fit_caps(api: str, body: Mapping[str, Any], room: int, keep: float = 1.0) ->
     return cap._replace(tokens=room), budget._replace(tokens=room - SMALLEST_CAP)
 
 
-def write_cap(source: bytes, cap: Cap) -> bytes:
-    """Return the JSON text *source* with the cap's figure in its place. Raises ValueError."""
-    text = source.decode("latin-1")
-    start, stop = 0, len(text)
-    for name in cap.path:
-        start, stop = _find_field(text, start, name)
-    return source[:start] + str(cap.tokens).encode() + source[stop:]
+def write_caps(source: bytes, caps: Iterable[Cap]) -> bytes:
+    """Return the JSON text *source* with the figures of *caps* in their places. Raises
+    ValueError."""
+    for cap in caps:
+        text = source.decode("latin-1")
+        start, stop = 0, len(text)
+        for name in cap.path:
+            start, stop = _find_field(text, start, name)
+        source = source[:start] + str(cap.tokens).encode() + source[stop:]
+    return source
 
 
 def _first_figure(body: Mapping[str, Any], paths: Iterable[tuple[str, ...]]) -> Cap | None:
