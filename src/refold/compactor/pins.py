@@ -1,12 +1,12 @@
 """What stays in sight in a conversation, whatever is compacted: messages, and words in messages."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
 from typing import Any
 
-from refold.core.strategy import Steps, Strategy, change_edits, is_local, with_goal
+from refold.core.strategy import Steps, Strategy, Wrapped, change_edits, is_local
 from refold.core.view import View
 from refold.edits import Edit
 from refold.messages import Message, Text
@@ -35,7 +35,7 @@ def pin_messages(strategy: Strategy, pin: Callable[[Message], bool]) -> Strategy
         beside = map(without_summary, edit.insert)  # a summary's own words stand for no message
         return None if sum(map(pin, beside)) < sum(map(pin, hidden)) else edit
 
-    return _Changed(strategy, spare)
+    return _changing(strategy, spare)
 
 
 def pin_words(strategy: Strategy, words: Sequence[str]) -> Strategy:
@@ -52,31 +52,16 @@ def pin_words(strategy: Strategy, words: Sequence[str]) -> Strategy:
         ]
         return add_words(edit, "\n".join([QUOTED, *missing])) if missing else edit
 
-    return _Changed(strategy, quote)
+    return _changing(strategy, quote)
 
 
-@dataclass(frozen=True)
-class _Changed:
-    """A strategy with other edits in place of its own, or none; named as it is."""
+def _changing(strategy: Strategy, change: Callable[[View, Edit], Edit | None]) -> Strategy:
+    """Return *strategy* with other edits in place of its own, or none."""
 
-    strategy: Any
-    change: Callable[[View, Edit], Edit | None]
+    def run(strategy: Any, view: View, *since: int) -> Steps:
+        return change_edits(strategy(view, *since), partial(change, view))
 
-    def __repr__(self) -> str:
-        return repr(self.strategy)
-
-    @property
-    def local(self) -> bool:
-        """As the strategy's own."""
-        return is_local(self.strategy)
-
-    def aim_at(self, goal: int) -> "_Changed":
-        """Return the same with a strategy that comes down to *goal* tokens, if it can."""
-        return replace(self, strategy=with_goal(self.strategy, goal))
-
-    def __call__(self, view: View, *since: int) -> Steps:
-        """Propose what the strategy does, changed."""
-        return change_edits(self.strategy(view, *since), partial(self.change, view))
+    return Wrapped(strategy, run)
 
 
 def add_words(edit: Edit, text: str) -> Edit | None:
@@ -133,37 +118,23 @@ def keep_pinned(
 ) -> tuple[Strategy, ...]:
     """Return *strategies* as they keep what is pinned in sight; local ones as they are. Without
     *reads* the pins that were read last count."""
+    if pins is None:
+        return tuple(strategies)
+    run = partial(_keep_in_sight, pins.load if reads else lambda: pins.latest)
     return tuple(
-        strategy if is_local(strategy) or pins is None else _KeepingPinned(strategy, pins, reads)
-        for strategy in strategies
+        strategy if is_local(strategy) else Wrapped(strategy, run) for strategy in strategies
     )
 
 
-@dataclass(frozen=True)
-class _KeepingPinned:
-    """A strategy that keeps in sight what is pinned when it runs; named as it is."""
-
-    strategy: Any
-    pins: Pins = field(compare=False)
-    reads: bool
-
-    def __repr__(self) -> str:
-        return repr(self.strategy)
-
-    def aim_at(self, goal: int) -> "_KeepingPinned":
-        """Return the same with a strategy that comes down to *goal* tokens, if it can."""
-        return replace(self, strategy=with_goal(self.strategy, goal))
-
-    def __call__(self, view: View) -> Steps:
-        """Propose what the strategy does, if nothing pinned goes."""
-        pins = self.pins.load() if self.reads else self.pins.latest
-        strategy: Strategy = self.strategy
-        if whole := frozenset(pin.insert[0] for pin in pins if pin.by == WHOLE):
-            inner = getattr(strategy, "strategy", strategy)  # `KeepImportant` has one
-            strategy = pin_messages(strategy, _IsPinned(whole, getattr(inner, "pin", None)))
-        if words := [pin.insert[0].text for pin in pins if pin.by != WHOLE]:
-            strategy = pin_words(strategy, words)
-        return (yield from strategy(view))
+def _keep_in_sight(load: Callable[[], Sequence[Edit]], strategy: Strategy, view: View) -> Steps:
+    """Propose what *strategy* does, if nothing goes that is pinned when it runs."""
+    pins = load()
+    if whole := frozenset(pin.insert[0] for pin in pins if pin.by == WHOLE):
+        inner = getattr(strategy, "strategy", strategy)  # `KeepImportant` has one
+        strategy = pin_messages(strategy, _IsPinned(whole, getattr(inner, "pin", None)))
+    if words := [pin.insert[0].text for pin in pins if pin.by != WHOLE]:
+        strategy = pin_words(strategy, words)
+    return (yield from strategy(view))
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """What a strategy is, and what it may say while it runs."""
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from types import FunctionType
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, final
 
@@ -163,6 +163,31 @@ def with_goal(strategy: Strategy, goal: int) -> Strategy:
     """Return *strategy* as it comes down to *goal* tokens, if it takes a goal."""
     aim_at: Callable[[int], Strategy] | None = getattr(strategy, "aim_at", None)
     return strategy if aim_at is None else aim_at(goal)
+
+
+@dataclass(frozen=True)
+class Wrapped:
+    """A strategy that runs as *run* has it; its edits have its own name."""
+
+    strategy: Any
+    run: Callable[..., Steps]
+    """Takes the strategy, aimed at a goal if there is one, and what it is called with."""
+
+    def __repr__(self) -> str:
+        return repr(self.strategy)
+
+    @property
+    def local(self) -> bool:
+        """As the strategy's own."""
+        return is_local(self.strategy)
+
+    def aim_at(self, goal: int) -> "Wrapped":
+        """Return the same with a strategy that comes down to *goal* tokens, if it can."""
+        return replace(self, strategy=with_goal(self.strategy, goal))
+
+    def __call__(self, view: View, *since: int) -> Steps:
+        """Propose what *run* does."""
+        return self.run(self.strategy, view, *since)
 
 
 def full_repr(strategy: Any) -> str:

@@ -5,7 +5,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from msgspec import UNSET
 
@@ -14,7 +13,7 @@ from refold.compactor import late_edits
 from refold.compactor.by_hand import Preview
 from refold.compactor.pins import Pins, keep_pinned
 from refold.compactor.run import add_instructions
-from refold.core.strategy import Steps, Strategy, change_edits, is_local, with_goal
+from refold.core.strategy import Steps, Strategy, Wrapped, change_edits, is_local
 from refold.core.view import View
 from refold.edits import Attempt, Edit
 from refold.gateway.api.arguments import PartsArguments, PreviewArguments, PreviewPartsArguments
@@ -268,7 +267,8 @@ def choose_strategies(
         elif kinds is None or KINDS.get(type(strategy).__name__, "summary") in kinds:
             ranged = _for_range(strategy, start, stop, len(view.transcript))
             (keeping,) = keep_pinned((ranged,), pins)
-            by_name.setdefault(repr(ranged), Within(keeping, start, stop, arguments.instructions))
+            run = partial(_run_within, start, stop, arguments.instructions)
+            by_name.setdefault(repr(ranged), Wrapped(keeping, run))
     return tuple(by_name.values())
 
 
@@ -349,27 +349,12 @@ class IsPinnedOrMemory:
         return self.pin(message) or self.memory(message)
 
 
-@dataclass(frozen=True)
-class Within:
-    """Run *strategy* and leave out its edits that reach beyond `messages[start:stop]`;
+def _run_within(start: int, stop: int, instructions: str, strategy: Strategy, view: View) -> Steps:
+    """Propose what *strategy* does, without edits that reach beyond `messages[start:stop]`;
     *instructions* are added to the prompts of the model that it asks."""
 
-    strategy: Any
-    start: int
-    stop: int
-    instructions: str = ""
+    def select(edit: Edit) -> Edit | None:
+        return edit if start <= edit.start and edit.stop <= stop else None
 
-    def __repr__(self) -> str:
-        return repr(self.strategy)
-
-    def aim_at(self, goal: int) -> "Within":
-        """Return the same with a strategy that comes down to *goal* tokens, if it can."""
-        return replace(self, strategy=with_goal(self.strategy, goal))
-
-    def __call__(self, view: View) -> Steps:
-        """Propose what the strategy does."""
-        run = change_edits(self.strategy(view), self._select)
-        return add_instructions(run, self.instructions) if self.instructions else run
-
-    def _select(self, edit: Edit) -> Edit | None:
-        return edit if self.start <= edit.start and edit.stop <= self.stop else None
+    run = change_edits(strategy(view), select)
+    return add_instructions(run, instructions) if instructions else run
