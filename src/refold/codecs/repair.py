@@ -11,7 +11,15 @@ from refold.codecs.codec import Codec, Payload, Wire
 from refold.codecs.detect import open_payload
 from refold.messages import Message, ToolResult
 from refold.rules.request import Request
-from refold.rules.rule import Draft, DraftEntry, Ref, Repair, Violation, in_order, to_entries
+from refold.rules.rule import (
+    BrokenRequest,
+    MendedEntry,
+    Ref,
+    Repair,
+    Violation,
+    in_order,
+    to_entries,
+)
 
 MAX_ROUNDS = 32
 """Most mends in a row. Each reads anew what the one before made.
@@ -76,24 +84,24 @@ def _check_remaining(payload: Payload, messages: Sequence[Message]) -> tuple[Vio
 
 def _mend(
     payload: Payload, messages: Sequence[Message]
-) -> tuple[Sequence[DraftEntry], list[Repair]]:
+) -> tuple[Sequence[MendedEntry], list[Repair]]:
     """Mend what the first rule can that is broken and can mend anything."""
     rules = payload.codec.rules(payload.body)
-    draft = Draft(to_entries(messages), payload.body, rules.alternate)
+    broken = BrokenRequest(to_entries(messages), payload.body, rules.alternate)
     for rule in rules.rules:
-        if rule.mends and any(True for _ in rule.judge(draft.request)):
+        if rule.mends and any(True for _ in rule.judge(broken.request)):
             for mend in rule.mends:
-                entries, notes = mend(draft)
+                entries, notes = mend(broken)
                 if notes:
                     return entries, [Repair(rule.id, *note) for note in notes]
-    return draft.entries, []
+    return broken.entries, []
 
 
 # --- back into wire form ----------------------------------------------------------------------
 
 
 def _pieces(
-    payload: Payload, messages: Sequence[Message], entries: Sequence[DraftEntry]
+    payload: Payload, messages: Sequence[Message], entries: Sequence[MendedEntry]
 ) -> Iterator[slice | Wire]:
     for entry in entries:
         yield (
@@ -103,7 +111,7 @@ def _pieces(
         )
 
 
-def _encode_entry(payload: Payload, messages: Sequence[Message], entry: DraftEntry) -> Wire:
+def _encode_entry(payload: Payload, messages: Sequence[Message], entry: MendedEntry) -> Wire:
     """Encode an entry made of parts of others and of new ones, or of none."""
     if not entry.refs:
         return payload.codec.encode(entry.message)
@@ -129,7 +137,7 @@ def _number_runs(refs: Sequence[Ref | None]) -> Callable[[int], int]:
 
 
 def _encode_run(
-    payload: Payload, messages: Sequence[Message], entry: DraftEntry, run: list[int]
+    payload: Payload, messages: Sequence[Message], entry: MendedEntry, run: list[int]
 ) -> Wire:
     """Encode neighbouring parts of one origin."""
     parts, ref = tuple(entry.message.parts[n] for n in run), entry.refs[run[0]]

@@ -20,7 +20,7 @@ from refold.rules.request import (
     find_result_faults,
     find_role_faults,
 )
-from refold.rules.rule import Draft, Mended, Note, Rule, remove, take_out, take_out_unpaired
+from refold.rules.rule import BrokenRequest, Mended, Note, Rule, remove, take_out, take_out_unpaired
 from refold.text.json_values import Record, dig, parse_or_text
 
 # --- AN-1 and AN-2: the client's tools ------------------------------------------------------------
@@ -45,9 +45,9 @@ def _first_other_part(message: Message) -> int:
     return next(positions, len(message.parts))
 
 
-def settle_results(draft: Draft) -> Mended:
+def settle_results(broken: BrokenRequest) -> Mended:
     """Put results where they belong, and answer calls nobody answered (AN-1)."""
-    return settle_blocks(draft, [fault.at for fault in find_broken_calls(draft.request)])
+    return settle_blocks(broken, [fault.at for fault in find_broken_calls(broken.request)])
 
 
 def find_broken_results(request: Request) -> Iterator[Fault]:
@@ -65,15 +65,15 @@ def _is_continued(body: Body) -> bool:
     return bool(dig(body, "thread", "previous_message_id"))
 
 
-def return_results(draft: Draft) -> Mended:
+def return_results(broken: BrokenRequest) -> Mended:
     """Move results before their call behind it (AN-2)."""
-    return (draft.entries, ()) if _is_continued(draft.body) else bring_back_blocks(draft)
+    return (broken.entries, ()) if _is_continued(broken.body) else bring_back_blocks(broken)
 
 
-def drop_results(draft: Draft) -> Mended:
+def drop_results(broken: BrokenRequest) -> Mended:
     """Remove results without a call, and second ones (AN-2)."""
-    is_continued = _is_continued(draft.body)
-    return take_out_unpaired(draft, draft.request.pairing, "a result", is_continued=is_continued)
+    is_continued = _is_continued(broken.body)
+    return take_out_unpaired(broken, broken.request.pairing, "a result", is_continued=is_continued)
 
 
 # --- AN-3: the server's tools ---------------------------------------------------------------------
@@ -110,12 +110,12 @@ def join_server_pairs(request: Request) -> tuple[tuple[int, int], ...]:
     return pair_calls(request.messages, server_ids).inseparable
 
 
-def drop_halves(draft: Draft) -> Mended:
+def drop_halves(broken: BrokenRequest) -> Mended:
     """Remove both halves of a pair that is no whole one (AN-3)."""
-    pairing = pair_calls(draft.messages, server_ids)
+    pairing = pair_calls(broken.messages, server_ids)
     halves = {*pairing.unanswered, *pairing.orphans, *(pair.result for pair in pairing.again)}
-    halves.update(spot for pair in _split_pairs(draft.messages, pairing.pairs) for spot in pair)
-    return take_out(draft, halves, "half of a server tool's pair,")
+    halves.update(spot for pair in _split_pairs(broken.messages, pairing.pairs) for spot in pair)
+    return take_out(broken, halves, "half of a server tool's pair,")
 
 
 # --- AN-4 and AN-5: roles and empty texts ---------------------------------------------------------
@@ -153,17 +153,17 @@ def find_empty_texts(request: Request) -> Iterator[Fault]:
             yield Fault(at, "a text block is empty or blank", "text")
 
 
-def drop_empty_texts(draft: Draft) -> Mended:
+def drop_empty_texts(broken: BrokenRequest) -> Mended:
     """Remove blank texts, and messages with nothing else (AN-5).
 
     A first message that an assistant's would follow stays (AN-4).
     """
     gone = {
-        fault.at: _blanks(draft.messages[fault.at]) for fault in find_empty_texts(draft.request)
+        fault.at: _blanks(broken.messages[fault.at]) for fault in find_empty_texts(broken.request)
     }
-    out = remove(draft, gone, as_text=False)
+    out = remove(broken, gone, as_text=False)
     remaining = {(entry.near, entry.refs) for entry in out}
-    mended = (draft.entries[at] for at in sorted(gone))
+    mended = (broken.entries[at] for at in sorted(gone))
     notes = (
         Note(entry.near, "removed what is empty")
         for entry in mended

@@ -7,7 +7,7 @@ from itertools import pairwise
 from refold.messages import Media, Opaque, Text, ToolCall, ToolResult
 from refold.rules import anthropic, anthropic_continuity
 from refold.rules.request import Fault, Request, find_role_faults
-from refold.rules.rule import ContinuityRule, Draft, DraftEntry, Mended, Note, Rule, join
+from refold.rules.rule import BrokenRequest, ContinuityRule, Mended, MendedEntry, Note, Rule, join
 from refold.text.json_values import object_at
 
 _ROLES = frozenset({"user", "assistant", "system"})
@@ -26,10 +26,10 @@ def find_wrong_roles(request: Request) -> Iterator[Fault]:
             yield Fault(at, text, f"two {message.role}")
 
 
-def join_neighbours(draft: Draft) -> Mended:
+def join_neighbours(broken: BrokenRequest) -> Mended:
     """Make neighbours of one role one message (BR-4)."""
-    out, notes = list[DraftEntry](), list[Note]()
-    for entry in draft.entries:
+    out, notes = list[MendedEntry](), list[Note]()
+    for entry in broken.entries:
         role = entry.message.role
         if out and role in _SPEAKERS and out[-1].message.role == role:
             out[-1] = replace(join(out[-1], entry), is_untouched=False)

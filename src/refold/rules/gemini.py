@@ -21,10 +21,10 @@ from refold.rules.request import (
     find_result_faults,
 )
 from refold.rules.rule import (
+    BrokenRequest,
     ContinuityRule,
-    Draft,
-    DraftEntry,
     Mended,
+    MendedEntry,
     Note,
     Rule,
     join,
@@ -53,15 +53,15 @@ def find_late_calls(request: Request) -> Iterator[Fault]:
             yield Fault(at, text, message.calls[0])
 
 
-def join_calling_turns(draft: Draft) -> Mended:
+def join_calling_turns(broken: BrokenRequest) -> Mended:
     """Join a turn that calls functions with the model's turn before it (GE-1)."""
-    return _join_turns(draft, lambda _, entry: bool(entry.calls))
+    return _join_turns(broken, lambda _, entry: bool(entry.calls))
 
 
-def _join_turns(draft: Draft, belong: Callable[[Message, Message], bool]) -> Mended:
+def _join_turns(broken: BrokenRequest, belong: Callable[[Message, Message], bool]) -> Mended:
     """Make those neighbours one that are both the model's and *belong* together."""
-    out, notes = list[DraftEntry](), list[Note]()
-    for entry in draft.entries:
+    out, notes = list[MendedEntry](), list[Note]()
+    for entry in broken.entries:
         before = out[-1].message if out else Message("user")
         if before.role == entry.message.role == "assistant" and belong(before, entry.message):
             out[-1] = join(out[-1], entry)
@@ -117,20 +117,20 @@ def join_pairs(request: Request) -> Iterator[tuple[int, int]]:
     return chain(request.pairing.inseparable, server.inseparable)
 
 
-def join_answered_turns(draft: Draft) -> Mended:
+def join_answered_turns(broken: BrokenRequest) -> Mended:
     """Join turns of the model that a response follows, so that the ids are read anew (GE-2)."""
-    return _join_turns(draft, lambda before, _: bool(before.calls))
+    return _join_turns(broken, lambda before, _: bool(before.calls))
 
 
-def settle_responses(draft: Draft) -> Mended:
+def settle_responses(broken: BrokenRequest) -> Mended:
     """Put responses where they belong, answer calls nobody answered, and remove others (GE-2).
 
     All before the ids, which are made of positions, are read anew.
     """
-    faults = find_broken_responses(draft.request)
-    entries, settled = settle_blocks(draft, [fault.at for fault in faults])
-    draft = replace(draft, entries=entries)
-    entries, dropped = take_out_unpaired(draft, draft.request.pairing, "a response")
+    faults = find_broken_responses(broken.request)
+    entries, settled = settle_blocks(broken, [fault.at for fault in faults])
+    broken = replace(broken, entries=entries)
+    entries, dropped = take_out_unpaired(broken, broken.request.pairing, "a response")
     return entries, [*settled, *dropped]
 
 

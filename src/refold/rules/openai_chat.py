@@ -19,7 +19,7 @@ from refold.rules.request import (
     find_result_faults,
     is_signed,
 )
-from refold.rules.rule import ContinuityRule, Draft, Mended, Note, Rule, take_out_unpaired
+from refold.rules.rule import BrokenRequest, ContinuityRule, Mended, Note, Rule, take_out_unpaired
 from refold.text.json_values import dig
 from refold.transcript import hash_message
 
@@ -38,17 +38,17 @@ def join_pairs(request: Request) -> tuple[tuple[int, int], ...]:
     return _pair(request).inseparable
 
 
-def settle_results(draft: Draft) -> Mended:
+def settle_results(broken: BrokenRequest) -> Mended:
     """Put results directly after their calls, and answer calls nobody answered (OA-1)."""
-    request = draft.request
+    request = broken.request
     pairing = with_strays(request.messages, _pair(request), request.turn_ends)
     misplaced = (pair.call for pair in _find_misplaced(request, pairing.pairs))
-    return settle_entries(draft, pairing, [call.at for call in (*pairing.unanswered, *misplaced)])
+    return settle_entries(broken, pairing, [call.at for call in (*pairing.unanswered, *misplaced)])
 
 
-def drop_results(draft: Draft) -> Mended:
+def drop_results(broken: BrokenRequest) -> Mended:
     """Remove results without a call, and second ones (OA-1)."""
-    return take_out_unpaired(draft, _pair(draft.request), "a result")
+    return take_out_unpaired(broken, _pair(broken.request), "a result")
 
 
 def _pair(request: Request) -> Pairing:
@@ -82,15 +82,15 @@ def find_missing_ids(request: Request) -> Iterator[Fault]:
                 yield Fault(at, "a call or a tool message has no id")
 
 
-def give_ids(draft: Draft) -> Mended:
+def give_ids(broken: BrokenRequest) -> Mended:
     """Give calls an id made of their position, and results that of the call they answer (DS-2).
 
     It is in the message before: of the calls still free the first of its tool, else the first.
     """
-    out, notes = list(draft.entries), list[Note]()
-    results = {id for message in draft.messages for id in message.results}
-    existing = results.union(id for message in draft.messages for id in message.calls)
-    for at, start in enumerate(tool_runs(draft.messages)):
+    out, notes = list(broken.entries), list[Note]()
+    results = {id for message in broken.messages for id in message.results}
+    existing = results.union(id for message in broken.messages for id in message.calls)
+    for at, start in enumerate(tool_runs(broken.messages)):
         message = out[at].message
         if message.role == "tool":
             run = [entry.message for entry in out[start - 1 : at]] if start else []

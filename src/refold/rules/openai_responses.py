@@ -18,8 +18,8 @@ from refold.rules.request import (
     fingerprint,
 )
 from refold.rules.rule import (
+    BrokenRequest,
     ContinuityRule,
-    Draft,
     Mended,
     Note,
     Rule,
@@ -81,23 +81,23 @@ def _is_elsewhere(request: Request) -> bool:
     return is_stored or bool(_positions(request, "item_reference"))
 
 
-def return_outputs(draft: Draft) -> Mended:
+def return_outputs(broken: BrokenRequest) -> Mended:
     """Move outputs before their call behind it (OA-2)."""
-    return (draft.entries, ()) if _is_elsewhere(draft.request) else bring_back_entries(draft)
+    return (broken.entries, ()) if _is_elsewhere(broken.request) else bring_back_entries(broken)
 
 
-def drop_calls(draft: Draft) -> Mended:
+def drop_calls(broken: BrokenRequest) -> Mended:
     """Remove calls nobody answered of kinds whose output we cannot write (OA-2)."""
-    unanswered = draft.request.full_pairing.unanswered
-    parts = {spot: draft.messages[spot.at].parts[spot.part] for spot in unanswered}
+    unanswered = broken.request.full_pairing.unanswered
+    parts = {spot: broken.messages[spot.at].parts[spot.part] for spot in unanswered}
     strange = [spot for spot, part in parts.items() if not isinstance(part, ToolCall)]
-    return take_out(draft, strange, "a call without an output,")
+    return take_out(broken, strange, "a call without an output,")
 
 
-def drop_outputs(draft: Draft) -> Mended:
+def drop_outputs(broken: BrokenRequest) -> Mended:
     """Remove outputs without a call, and second ones (OA-2)."""
-    pairing, is_continued = draft.request.full_pairing, _is_elsewhere(draft.request)
-    return take_out_unpaired(draft, pairing, "an output", is_continued=is_continued)
+    pairing, is_continued = broken.request.full_pairing, _is_elsewhere(broken.request)
+    return take_out_unpaired(broken, pairing, "an output", is_continued=is_continued)
 
 
 # --- OA-3 to OA-5: reasoning -------------------------------------------------------------------
@@ -134,14 +134,14 @@ def join_followers(request: Request) -> Iterator[tuple[int, int]]:
     return ((at, at + 1) for at in positions if _leads_on(request.messages, at))
 
 
-def drop_lone_reasoning(draft: Draft) -> Mended:
+def drop_lone_reasoning(broken: BrokenRequest) -> Mended:
     """Remove reasoning that led to nothing (OA-3)."""
     spots = (
         Spot(fault.at, part, fault.subject)
-        for fault in find_lone_reasoning(draft.request)
-        for part in range(len(draft.messages[fault.at].parts))
+        for fault in find_lone_reasoning(broken.request)
+        for part in range(len(broken.messages[fault.at].parts))
     )
-    return take_out(draft, spots, "reasoning that nothing follows,")
+    return take_out(broken, spots, "reasoning that nothing follows,")
 
 
 def join_reasoning(request: Request) -> Iterator[tuple[int, int]]:
@@ -244,12 +244,12 @@ def join_trigger(request: Request) -> tuple[tuple[int, int], ...]:
     return ((last, last + 1),) if last in _positions(request, "compaction_trigger") else ()
 
 
-def put_trigger_last(draft: Draft) -> Mended:
+def put_trigger_last(broken: BrokenRequest) -> Mended:
     """Move the latest item that asks for compaction to the end; others, which say the same, go."""
-    entries, positions = draft.entries, _positions(draft.request, "compaction_trigger")
+    entries, positions = broken.entries, _positions(broken.request, "compaction_trigger")
     rest = [entry for at, entry in enumerate(entries) if at not in positions]
     notes = list[Note]()
-    for fault in find_early_triggers(draft.request):
+    for fault in find_early_triggers(broken.request):
         is_latest = fault.at == positions[-1]
         text = "moved to the end" if is_latest else "removed: another asks for compaction"
         notes.append(Note(entries[fault.at].near, text))

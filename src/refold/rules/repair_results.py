@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from refold.messages import Message, Part, Text, ToolCall, ToolResult
 from refold.rules.pairing import Pair, Pairing, Spot, with_strays
-from refold.rules.rule import NO_RESULT, Draft, DraftEntry, Mended, Note, Ref, remove
+from refold.rules.rule import NO_RESULT, BrokenRequest, Mended, MendedEntry, Note, Ref, remove
 
 
 class CallAnswer(NamedTuple):
@@ -29,51 +29,51 @@ AnswersByPlace = Mapping[int, Sequence[CallAnswer]]
 # --- results as entries (OpenAI) ---------------------------------------------------------------
 
 
-def settle_entries(draft: Draft, pairing: Pairing, at: Iterable[int]) -> Mended:
+def settle_entries(broken: BrokenRequest, pairing: Pairing, at: Iterable[int]) -> Mended:
     """Put the answers to the calls of the messages *at* directly after each, in their order."""
     results, concerned = dict(pairing.pairs), set(at)
     answers = defaultdict[int, list[CallAnswer]](list)
     for call in sorted((*results, *pairing.unanswered)):
         if call.at in concerned:
             answers[call.at + 1].append(CallAnswer(call, results.get(call)))
-    return _place_entries(draft, answers)
+    return _place_entries(broken, answers)
 
 
-def bring_back_entries(draft: Draft) -> Mended:
+def bring_back_entries(broken: BrokenRequest) -> Mended:
     """Put results that stand before their call directly after its turn."""
-    request, answers = draft.request, defaultdict[int, list[CallAnswer]](list)
-    for call, result in _strays(draft, request.full_pairing):
+    request, answers = broken.request, defaultdict[int, list[CallAnswer]](list)
+    for call, result in _strays(broken, request.full_pairing):
         answers[request.turn_ends[call.at]].append(CallAnswer(call, result))
-    return _place_entries(draft, answers)
+    return _place_entries(broken, answers)
 
 
-def answer_calls(draft: Draft) -> Mended:
+def answer_calls(broken: BrokenRequest) -> Mended:
     """Give calls nobody answered a result that says so, directly after their turn."""
-    request, answers = draft.request, defaultdict[int, list[CallAnswer]](list)
+    request, answers = broken.request, defaultdict[int, list[CallAnswer]](list)
     for call in request.full_pairing.unanswered:
         answers[request.turn_ends[call.at]].append(CallAnswer(call, None))
-    return _place_entries(draft, answers)
+    return _place_entries(broken, answers)
 
 
-def _place_entries(draft: Draft, answers: AnswersByPlace) -> Mended:
+def _place_entries(broken: BrokenRequest, answers: AnswersByPlace) -> Mended:
     moved = {answer.result.at for answer in chain(*answers.values()) if answer.result}
-    out = list[DraftEntry]()
-    for at in range(len(draft.entries) + 1):
+    out = list[MendedEntry]()
+    for at in range(len(broken.entries) + 1):
         for call, result in answers.get(at, ()):
-            near = draft.entries[call.at].near
+            near = broken.entries[call.at].near
             out.append(
-                draft.entries[result.at]
+                broken.entries[result.at]
                 if result
-                else DraftEntry(Message("tool", (no_result(call.id),)), (None,), near)
+                else MendedEntry(Message("tool", (no_result(call.id),)), (None,), near)
             )
-        out += draft.entries[at : at + 1] if at not in moved else ()
+        out += broken.entries[at : at + 1] if at not in moved else ()
     strayed = {
         answer.call.at
         for home, group in answers.items()
         for answer in group
         if answer.result and _is_astray(answer.call, answer.result, home, moved)
     }
-    return out, list(_notes(draft, answers, sorted(strayed)))
+    return out, list(_notes(broken, answers, sorted(strayed)))
 
 
 def _is_astray(call: Spot, result: Spot, home: int, moved: set[int]) -> bool:
@@ -84,14 +84,14 @@ def _is_astray(call: Spot, result: Spot, home: int, moved: set[int]) -> bool:
 # --- results as blocks (Anthropic, Gemini) -----------------------------------------------------
 
 
-def settle_blocks(draft: Draft, at: Iterable[int]) -> Mended:
+def settle_blocks(broken: BrokenRequest, at: Iterable[int]) -> Mended:
     """Put the answers to the turns concerned first into the message after each, in the order of
     the calls; *at* are the positions of faults."""
-    ends, messages = draft.request.turn_ends, draft.messages
+    ends, messages = broken.request.turn_ends, broken.messages
     homes = {ends[n] if messages[n].role == "assistant" else n for n in at}
     answers = {
         home: group
-        for home, group in _find_answers(draft).items()
+        for home, group in _find_answers(broken).items()
         if home in homes and not _is_settled(group, home)
     }
     strayed = (
@@ -99,30 +99,30 @@ def settle_blocks(draft: Draft, at: Iterable[int]) -> Mended:
         for home, group in answers.items()
         if not _is_settled([answer for answer in group if answer.result], home)
     )
-    return _place_blocks(draft, answers), list(_notes(draft, answers, strayed))
+    return _place_blocks(broken, answers), list(_notes(broken, answers, strayed))
 
 
-def bring_back_blocks(draft: Draft) -> Mended:
+def bring_back_blocks(broken: BrokenRequest) -> Mended:
     """Put results that stand before their call, or far behind it, where they belong."""
-    orphans = set(draft.request.pairing.orphans)
-    positions = [call.at for call, result in _pair_strays(draft).pairs if result in orphans]
-    return settle_blocks(draft, positions) if positions else (draft.entries, ())
+    orphans = set(broken.request.pairing.orphans)
+    positions = [call.at for call, result in _pair_strays(broken).pairs if result in orphans]
+    return settle_blocks(broken, positions) if positions else (broken.entries, ())
 
 
-def _find_answers(draft: Draft) -> dict[int, list[CallAnswer]]:
+def _find_answers(broken: BrokenRequest) -> dict[int, list[CallAnswer]]:
     """Return for each home the answers that belong there, pending calls left out.
 
     Of calls of one turn that share an id the first gets the first result, and none gets one that
     says that there is none if another has one: the provider could not tell them apart.
     """
-    ends, pairing = draft.request.turn_ends, _pair_strays(draft)
+    ends, pairing = broken.request.turn_ends, _pair_strays(broken)
     results = defaultdict[tuple[int, str], deque[Spot]](deque)
     for call, result in sorted(pairing.pairs, key=lambda pair: pair.result):
         results[ends[call.at], call.id].append(result)
     taken, answers = set(results), defaultdict[int, list[CallAnswer]](list)
     for call in sorted((*(pair.call for pair in pairing.pairs), *pairing.unanswered)):
         home, waiting = ends[call.at], results[ends[call.at], call.id]
-        if draft.messages[call.at].role != "assistant":  # others have no home
+        if broken.messages[call.at].role != "assistant":  # others have no home
             continue
         if waiting or (home, call.id) not in taken:
             answers[home].append(CallAnswer(call, waiting.popleft() if waiting else None))
@@ -130,13 +130,13 @@ def _find_answers(draft: Draft) -> dict[int, list[CallAnswer]]:
     return answers
 
 
-def _pair_strays(draft: Draft) -> Pairing:
+def _pair_strays(broken: BrokenRequest) -> Pairing:
     """Return which result answers which call, results before their calls included.
 
     Those of a first message without which the conversation would begin with the assistant (AN-4,
     GE-4) are not; an empty message before them stays.
     """
-    bare, messages, ends = draft.request.pairing, draft.messages, draft.request.turn_ends
+    bare, messages, ends = broken.request.pairing, broken.messages, broken.request.turn_ends
     pairing = with_strays(messages, bare, ends)
     speeches = (
         n for n, message in enumerate(messages) if message.parts and message.role == "assistant"
@@ -156,49 +156,49 @@ def _is_settled(answers: Sequence[CallAnswer], home: int) -> bool:
     return places == [(home, n) for n in range(len(answers))]
 
 
-def _place_blocks(draft: Draft, answers: AnswersByPlace) -> list[DraftEntry]:
+def _place_blocks(broken: BrokenRequest, answers: AnswersByPlace) -> list[MendedEntry]:
     """Return the entries with the answers at home; messages that lost all they had are gone."""
     moved = defaultdict[int, set[int]](set)
     for answer in chain(*answers.values()):
         if answer.result:
             moved[answer.result.at].add(answer.result.part)
-    out, gone = list[DraftEntry](), dict[int, set[int]]()
-    for at, entry in enumerate(draft.entries):
-        results = [_locate(draft, answer) for answer in answers.get(at, ())]
+    out, gone = list[MendedEntry](), dict[int, set[int]]()
+    for at, entry in enumerate(broken.entries):
+        results = [_locate(broken, answer) for answer in answers.get(at, ())]
         if results and entry.message.role not in ("user", "tool"):
-            out.append(_prepend(results, DraftEntry(Message("user"), (), entry.near)))
+            out.append(_prepend(results, MendedEntry(Message("user"), (), entry.near)))
             results = []
         if at in moved:
             gone[len(out)] = {len(results) + n for n in moved[at]}
         out.append(_prepend(results, entry) if results else entry)
-    if last := [_locate(draft, answer) for answer in answers.get(len(draft.entries), ())]:
-        out.append(_prepend(last, DraftEntry(Message("user"), (), draft.entries[-1].near)))
-    return remove(replace(draft, entries=out), gone)
+    if last := [_locate(broken, answer) for answer in answers.get(len(broken.entries), ())]:
+        out.append(_prepend(last, MendedEntry(Message("user"), (), broken.entries[-1].near)))
+    return remove(replace(broken, entries=out), gone)
 
 
-def _prepend(results: Sequence[tuple[Part, Ref | None]], entry: DraftEntry) -> DraftEntry:
+def _prepend(results: Sequence[tuple[Part, Ref | None]], entry: MendedEntry) -> MendedEntry:
     parts = (*(part for part, _ in results), *entry.message.parts)
     refs = (*(ref for _, ref in results), *entry.refs)
-    return DraftEntry(replace(entry.message, parts=parts), refs, entry.near)
+    return MendedEntry(replace(entry.message, parts=parts), refs, entry.near)
 
 
-def _locate(draft: Draft, answer: CallAnswer) -> tuple[Part, Ref | None]:
+def _locate(broken: BrokenRequest, answer: CallAnswer) -> tuple[Part, Ref | None]:
     """Return a result, and where it was; None for one that is made."""
     call, result = answer
     if result is None:
-        part = draft.messages[call.at].parts[call.part]
+        part = broken.messages[call.at].parts[call.part]
         return no_result(call.id, part.name if isinstance(part, ToolCall) else ""), None
-    entry = draft.entries[result.at]
+    entry = broken.entries[result.at]
     return entry.message.parts[result.part], entry.refs[result.part]
 
 
 # --- both --------------------------------------------------------------------------------------
 
 
-def _strays(draft: Draft, pairing: Pairing) -> list[Pair]:
+def _strays(broken: BrokenRequest, pairing: Pairing) -> list[Pair]:
     """Return the calls whose result stands before them, or that only its tool's name tells."""
     orphans = set(pairing.orphans)
-    pairs = with_strays(draft.messages, pairing, draft.request.turn_ends).pairs
+    pairs = with_strays(broken.messages, pairing, broken.request.turn_ends).pairs
     return [pair for pair in pairs if pair.result in orphans]
 
 
@@ -207,12 +207,14 @@ def no_result(id: str, name: str = "") -> ToolResult:
     return ToolResult(id, (Text(NO_RESULT),), error=True, name=name)
 
 
-def _notes(draft: Draft, answers: AnswersByPlace, strayed: Iterable[int]) -> Iterator[Note]:
+def _notes(
+    broken: BrokenRequest, answers: AnswersByPlace, strayed: Iterable[int]
+) -> Iterator[Note]:
     """Say what was added, and for which messages, the *strayed*, results were moved."""
     for call, result in chain(*answers.values()):
         if result is None:
             text = f"added a result to call {call.id!r}, which says that none was recorded"
-            yield Note(draft.entries[call.at].near, text)
+            yield Note(broken.entries[call.at].near, text)
     for at in strayed:
         text = "put results directly after their calls, in the order of the calls"
-        yield Note(draft.entries[at].near, text)
+        yield Note(broken.entries[at].near, text)

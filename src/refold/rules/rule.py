@@ -134,7 +134,7 @@ class Ref(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class DraftEntry:
+class MendedEntry:
     """An entry of the mended conversation."""
 
     message: Message
@@ -167,10 +167,10 @@ class Repair:
 
 
 @dataclass(frozen=True)
-class Draft:
+class BrokenRequest:
     """A request while it is mended."""
 
-    entries: Sequence[DraftEntry]
+    entries: Sequence[MendedEntry]
     body: Body
     """The request without its conversation."""
     alternate: bool
@@ -187,10 +187,11 @@ class Draft:
         return self.request.messages
 
 
-Mended = tuple[Sequence[DraftEntry], Sequence[Note]]
-"""The entries of a draft after a repair, and what was done."""
-Mend = Callable[[Draft], Mended]
-"""From a draft to its mended entries, and what was done: nothing if the entries are the same."""
+Mended = tuple[Sequence[MendedEntry], Sequence[Note]]
+"""The entries of a request after a repair, and what was done."""
+Mend = Callable[[BrokenRequest], Mended]
+"""From a broken request to its mended entries, and what was done: nothing if the entries are the
+same."""
 
 NO_RESULT = "[No result of this call was recorded.]"
 """What stands in for a result that never came. Always the same, so that a prompt cache holds."""
@@ -199,56 +200,58 @@ NO_CALL = "[Result of a call that is no longer part of this conversation]"
 """Heads the text of a result that had to stay in a conversation without its call."""
 
 
-def to_entries(messages: Iterable[Message]) -> list[DraftEntry]:
+def to_entries(messages: Iterable[Message]) -> list[MendedEntry]:
     """Return messages as entries, all untouched."""
     return [
-        DraftEntry(
+        MendedEntry(
             message, tuple(Ref(at, n) for n in range(len(message.parts))), at, is_untouched=True
         )
         for at, message in enumerate(messages)
     ]
 
 
-def join(first: DraftEntry, second: DraftEntry) -> DraftEntry:
+def join(first: MendedEntry, second: MendedEntry) -> MendedEntry:
     """Return two neighbours as one entry; one that holds nothing adds nothing."""
     if not (first.refs and second.refs):
         return first if first.refs else second
     parts = (*first.message.parts, *second.message.parts)
-    return DraftEntry(replace(first.message, parts=parts), (*first.refs, *second.refs), first.near)
+    return MendedEntry(replace(first.message, parts=parts), (*first.refs, *second.refs), first.near)
 
 
-def remove(draft: Draft, gone: Mapping[int, set[int]], *, as_text: bool = True) -> list[DraftEntry]:
+def remove(
+    broken: BrokenRequest, gone: Mapping[int, set[int]], *, as_text: bool = True
+) -> list[MendedEntry]:
     """Return the entries without some parts: *gone* says which parts of which entry.
 
     What is left empty goes too, and its neighbours become one if roles alternate. A first message
     that an assistant's would follow then stays: with what it held as text, or as it is.
     """
-    entries = draft.entries
+    entries = broken.entries
     remaining = [_without(entry, gone.get(at)) for at, entry in enumerate(entries)]
-    out = list[DraftEntry]()
+    out = list[MendedEntry]()
     gap = False
     for at, entry in enumerate(remaining):
         if at not in gone or entry.refs:
-            closes = gap and draft.alternate and out and out[-1].message.role == entry.message.role
+            closes = gap and broken.alternate and out and out[-1].message.role == entry.message.role
             out[-1:] = [join(out[-1], entry)] if closes else [*out[-1:], entry]
             gap = False
-        elif out or not _opens(remaining[at:], alternate=draft.alternate):
+        elif out or not _opens(remaining[at:], alternate=broken.alternate):
             gap = True
         else:
             out.append(_as_text(entries[at]) if as_text else entries[at])
     return out or list(entries)
 
 
-def _without(entry: DraftEntry, parts: set[int] | None) -> DraftEntry:
+def _without(entry: MendedEntry, parts: set[int] | None) -> MendedEntry:
     """Return *entry* without those *parts*, the same if there are none."""
     if not parts:
         return entry
     rest = [n for n in range(len(entry.refs)) if n not in parts]
     message = replace(entry.message, parts=tuple(entry.message.parts[n] for n in rest))
-    return DraftEntry(message, tuple(entry.refs[n] for n in rest), entry.near)
+    return MendedEntry(message, tuple(entry.refs[n] for n in rest), entry.near)
 
 
-def _opens(remaining: Sequence[DraftEntry], *, alternate: bool) -> bool:
+def _opens(remaining: Sequence[MendedEntry], *, alternate: bool) -> bool:
     """Must the first of these entries, now empty, stay for the conversation to begin with it?
 
     Without it the conversation would be empty or, if roles alternate, begin with the assistant.
@@ -259,27 +262,27 @@ def _opens(remaining: Sequence[DraftEntry], *, alternate: bool) -> bool:
     return following is None or (alternate and following.message.role == "assistant")
 
 
-def _as_text(entry: DraftEntry) -> DraftEntry:
+def _as_text(entry: MendedEntry) -> MendedEntry:
     """Return the results of an entry as a user's text."""
     results = (part.text for part in entry.message.parts if isinstance(part, ToolResult))
     text = "\n".join([NO_CALL, *filter(None, results)])
-    return DraftEntry(Message("user", (Text(text),)), (None,), entry.near)
+    return MendedEntry(Message("user", (Text(text),)), (None,), entry.near)
 
 
-def take_out(draft: Draft, spots: Iterable[Spot], name: str) -> Mended:
+def take_out(broken: BrokenRequest, spots: Iterable[Spot], name: str) -> Mended:
     """Remove calls or results; *name* says what they are. Other parts of their messages stay."""
     gone, notes = defaultdict[int, set[int]](set), list[Note]()
     for spot in sorted(spots):
         gone[spot.at].add(spot.part)
-        notes.append(Note(draft.entries[spot.at].near, f"removed {name} {spot.id!r}"))
-    out = remove(draft, gone)
-    return out, notes if out != list(draft.entries) else []
+        notes.append(Note(broken.entries[spot.at].near, f"removed {name} {spot.id!r}"))
+    out = remove(broken, gone)
+    return out, notes if out != list(broken.entries) else []
 
 
 def take_out_unpaired(
-    draft: Draft, pairing: Pairing, name: str, *, is_continued: bool = False
+    broken: BrokenRequest, pairing: Pairing, name: str, *, is_continued: bool = False
 ) -> Mended:
     """Remove second results, and results without a call unless the server may hold it."""
     orphans = () if is_continued else pairing.orphans
     unpaired = (*orphans, *(pair.result for pair in pairing.again))
-    return take_out(draft, unpaired, f"{name} without a call of its own,")
+    return take_out(broken, unpaired, f"{name} without a call of its own,")
