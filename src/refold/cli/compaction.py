@@ -37,7 +37,7 @@ DETAIL = {"brief": 0.4, "normal": 1.0, "full": 2.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class CompactOptions:
     """The options of `refold compact`. Raises `click.UsageError` if some exclude one another."""
 
     to: int | None
@@ -123,12 +123,12 @@ def _earlier_pins(view: View) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Compaction:
+class CompactedSession:
     """A session, and the outcome of compacting it."""
 
     edited: EditedSession
     """As it was before."""
-    plan: Plan
+    options: CompactOptions
     to: int
     """Tokens that it may have."""
     preview: Preview
@@ -150,10 +150,10 @@ class Compaction:
     @property
     def prices(self) -> tuple[float, float] | None:
         """US dollars for the input of one request, before and after."""
-        if self.plan.price is None:
+        if self.options.price is None:
             return None
         before, after = self.edited.view.tokens, self.preview.view.tokens
-        return before * self.plan.price / 1e6, after * self.plan.price / 1e6
+        return before * self.options.price / 1e6, after * self.options.price / 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,33 +169,35 @@ class Acceptance:
 
 
 def compact_session(
-    edited: EditedSession, plan: Plan, model: ModelOptions, ask: Asker | None
-) -> Compaction:
-    """Compact one session, or try to, as *plan* says."""
-    to = plan.target(edited)
-    strategies = plan.adapt(model.strategies(plan.strategies, to), edited.view)
-    action: Action = "preview" if plan.preview else "compact"
-    preview, rows = try_strategies(edited, strategies, to, ask=ask, actor=plan.actor, action=action)
+    edited: EditedSession, options: CompactOptions, model: ModelOptions, ask: Asker | None
+) -> CompactedSession:
+    """Compact one session, or try to, as *options* says."""
+    to = options.target(edited)
+    strategies = options.adapt(model.strategies(options.strategies, to), edited.view)
+    action: Action = "preview" if options.preview else "compact"
+    preview, rows = try_strategies(
+        edited, strategies, to, ask=ask, actor=options.actor, action=action
+    )
     savings = find_savings(edited.view, preview.view, strategies)
-    compaction = Compaction(edited, plan, to, preview, savings)
-    if plan.dry_run:
+    compaction = CompactedSession(edited, options, to, preview, savings)
+    if options.dry_run:
         return compaction
-    if preview.edits and not plan.preview:
+    if preview.edits and not options.preview:
         edited.store.save(preview.edits)
     record_rows(edited, rows)
-    if plan.preview:
+    if options.preview:
         return _keep_draft(compaction)
     return replace(compaction, file=str(edited.place or "") if preview.edits else "")
 
 
-def _keep_draft(compaction: Compaction) -> Compaction:
+def _keep_draft(compaction: CompactedSession) -> CompactedSession:
     """Write the draft, first as it was made, since that may have cost something, then as edited."""
-    edited, preview, plan = compaction.edited, compaction.preview, compaction.plan
+    edited, preview, options = compaction.edited, compaction.preview, compaction.options
     if not preview.edits:
         drafts.delete_draft(edited)
         return replace(compaction, draft="")
     path = str(drafts.write_draft(edited, preview))
-    amended = drafts.edit_summaries(edited, preview, plan.actor) if plan.edit else preview
+    amended = drafts.edit_summaries(edited, preview, options.actor) if options.edit else preview
     if amended is None:
         return replace(compaction, draft=path, aborted=True)
     if amended is not preview:

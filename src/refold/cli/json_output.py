@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from refold.cli.compaction import Acceptance, Compaction
+from refold.cli.compaction import Acceptance, CompactedSession
 from refold.cli.drafts import summaries
 from refold.codecs.repair import RepairResult
 from refold.compactor.late_edits import list_settled
@@ -68,7 +68,7 @@ def stats(edited: EditedSession, shares: Mapping[str, Any], effective: int | Non
     }
 
 
-def compaction(result: Compaction) -> Document:
+def compaction(result: CompactedSession) -> Document:
     """Return the answer of `refold compact` for one session."""
     before, after = result.edited.view, result.preview.view
     tokens = {"unedited": before.tokens_unedited, "before": before.tokens, "after": after.tokens}
@@ -87,7 +87,7 @@ def compaction(result: Compaction) -> Document:
     return {**document, **export(result.exported)} if result.exported else document
 
 
-def _preview(result: Compaction) -> Document:
+def _preview(result: CompactedSession) -> Document:
     """Return what `--preview` adds."""
     preview, prices = result.preview, result.prices
     return {

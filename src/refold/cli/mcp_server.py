@@ -11,7 +11,7 @@ import click
 
 from refold import __version__
 from refold.cli import json_output
-from refold.cli.compaction import Plan, compact_session
+from refold.cli.compaction import CompactOptions, compact_session
 from refold.cli.inputs import Inputs
 from refold.cli.options import ModelOptions, token_count
 from refold.cli.read_commands import find_hits
@@ -80,8 +80,10 @@ def stats(session: str = "") -> str:
 
 def preview(to: int, session: str = "") -> str:
     """Say what compacting a session to so many tokens would do. Nothing is kept."""
-    plan = Plan(to=token_count(str(to)), dry_run=True)
-    return dump(json_output.compaction(compact_session(_open(session), plan, ModelOptions(), None)))
+    options = CompactOptions(to=token_count(str(to)), dry_run=True)
+    return dump(
+        json_output.compaction(compact_session(_open(session), options, ModelOptions(), None))
+    )
 
 
 TOOLS: Iterable[Callable[..., Any]] = (recall, unfold, stats, preview)

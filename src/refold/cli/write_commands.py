@@ -16,8 +16,8 @@ from refold.cli.compaction import (
     DETAIL,
     WINDOW_SHARE,
     Acceptance,
-    Compaction,
-    Plan,
+    CompactedSession,
+    CompactOptions,
     accept_draft,
     compact_session,
 )
@@ -135,7 +135,7 @@ ABORTED = "the summary was left empty: nothing was kept; the draft is as it was"
     help="Write it to a new file, too, that its client goes on with, as refold export does.",
 )
 @ACTOR
-def compact(inputs: Inputs, model: ModelOptions, **options: Any) -> int:
+def compact(inputs: Inputs, model: ModelOptions, **flags: Any) -> int:
     """Make sessions fit a number of tokens.
 
     By default half of their model's window. The edits are written beside each session (FILE.refold)
@@ -145,22 +145,22 @@ def compact(inputs: Inputs, model: ModelOptions, **options: Any) -> int:
     Exit code 1 if a session does not fit for all that could be done, or the summary was left empty
     in --edit.
     """
-    plan = Plan(**options)
-    writes = plan.output or inputs.store or inputs.as_json or plan.dry_run or plan.preview
+    options = CompactOptions(**flags)
+    writes = options.output or inputs.store or inputs.as_json or options.dry_run or options.preview
     if inputs.paths == ("-",) and not writes:
-        plan = replace(plan, output="-")
-    check_output(plan.output, inputs)
-    inputs.use = "try" if plan.dry_run else "create"
-    if plan.preview and "-" in inputs.paths and not inputs.store:
+        options = replace(options, output="-")
+    check_output(options.output, inputs)
+    inputs.use = "try" if options.dry_run else "create"
+    if options.preview and "-" in inputs.paths and not inputs.store:
         raise click.UsageError(
             "a preview of standard input has no place for its draft: name a --store"
         )
     ask = model.asker()
-    sessions = _read_sessions(inputs, plan, ask)
-    compactions = [compact_session(edited, plan, model, ask) for edited in sessions]
-    if plan.output:
-        write_request(plan.output, compactions[0].preview.payload)
-    if plan.resume:
+    sessions = _read_sessions(inputs, options, ask)
+    compactions = [compact_session(edited, options, model, ask) for edited in sessions]
+    if options.output:
+        write_request(options.output, compactions[0].preview.payload)
+    if options.resume:
         compactions = [
             replace(each, exported=write_exported(replace(each.edited, view=each.preview.view)))
             for each in compactions
@@ -168,8 +168,8 @@ def compact(inputs: Inputs, model: ModelOptions, **options: Any) -> int:
     inputs.print_answer(
         map(json_output.compaction, compactions),
         show_compactions(compactions),
-        terminal.err() if plan.output == "-" else None,
-        paged=plan.preview,
+        terminal.err() if options.output == "-" else None,
+        paged=options.preview,
     )
     aborted = any(compaction.aborted for compaction in compactions)
     if aborted:
@@ -177,18 +177,27 @@ def compact(inputs: Inputs, model: ModelOptions, **options: Any) -> int:
     return int(aborted or not all(compaction.fits for compaction in compactions))
 
 
-def _read_sessions(inputs: Inputs, plan: Plan, ask: Asker | None) -> Iterable[EditedSession]:
+def _read_sessions(
+    inputs: Inputs, options: CompactOptions, ask: Asker | None
+) -> Iterable[EditedSession]:
     """Return the sessions as they are read; all read already if a model is asked or an editor
     opens, for by then the progress bar must be gone, or if something may be wrong with a later
     one."""
-    if not (ask or plan.edit or plan.output or plan.resume or plan.pins or plan.to is None):
+    if not (
+        ask
+        or options.edit
+        or options.output
+        or options.resume
+        or options.pins
+        or options.to is None
+    ):
         return inputs.sessions()
-    sessions = [inputs.single_session()] if plan.output else list(inputs.sessions())
-    protect_edits(plan.output, sessions)
-    plan.check_pins([edited.view for edited in sessions])
+    sessions = [inputs.single_session()] if options.output else list(inputs.sessions())
+    protect_edits(options.output, sessions)
+    options.check_pins([edited.view for edited in sessions])
     for edited in sessions:
-        plan.target(edited)  # what cannot be is said before anything is written
-        if plan.resume:
+        options.target(edited)  # what cannot be is said before anything is written
+        if options.resume:
             find_form(edited.session)
     return sessions
 
@@ -319,7 +328,7 @@ MOST = 10
 """Things of a kind that are listed one by one."""
 
 
-def show_compactions(compactions: Sequence[Compaction]) -> Iterator[Line]:
+def show_compactions(compactions: Sequence[CompactedSession]) -> Iterator[Line]:
     """Show the outcome of each compaction."""
     if len(compactions) == 1:
         yield from _compaction(compactions[0])
@@ -335,7 +344,7 @@ def show_compactions(compactions: Sequence[Compaction]) -> Iterator[Line]:
             yield from show_export(compaction.exported)
 
 
-def _compaction(compaction: Compaction) -> Iterator[Line]:
+def _compaction(compaction: CompactedSession) -> Iterator[Line]:
     before, after = compaction.edited.view, compaction.preview.view
     yield Line(title(compaction.edited), "bold")
     room = max(10, min(40, terminal.out().width - 24))
@@ -345,7 +354,7 @@ def _compaction(compaction: Compaction) -> Iterator[Line]:
     for label, count, style in sizes:
         drawn = bar(count, max(before.tokens_unedited, 1), room)
         yield Line.assemble((f"{label:<8}", "dim"), f"{count:>11,}  ", (drawn, style))
-    if lines := list(strategy_table(compaction.savings, verbose=compaction.plan.verbose)):
+    if lines := list(strategy_table(compaction.savings, verbose=compaction.options.verbose)):
         yield Line()
         yield from lines
     if compaction.draft is not None:
@@ -371,20 +380,20 @@ def show_export(exported: Exported) -> Iterator[Line]:
     yield Line(f"move it to that folder; then {exported.command} goes on with it")
 
 
-def _next_steps(compaction: Compaction) -> Iterator[str]:
+def _next_steps(compaction: CompactedSession) -> Iterator[str]:
     """Yield where the result is, and what one can do with it."""
-    edited, output = compaction.edited, compaction.plan.output
+    edited, output = compaction.edited, compaction.options.output
     name = argument_of(edited)
     if output and output != "-":
         yield f"the compacted request is in {terminal.argument(output)}"
-    if compaction.plan.dry_run:
+    if compaction.options.dry_run:
         yield "nothing was written (--dry-run)"
     elif compaction.draft:
         yield f"the draft is in {terminal.argument(compaction.draft)}"
         yield f"refold accept {name}    keeps it; --edit opens the summary first"
         yield f"refold discard {name}   drops it"
     elif not compaction.preview.edits and edited.view.tokens <= compaction.to:
-        if compaction.plan.pins:
+        if compaction.options.pins:
             yield f"nothing was compacted, so --pin keeps nothing yet: refold revert {name} takes earlier edits back"
         half = max(1, edited.view.tokens // 2_000)
         yield f"refold compact {name} --to {half}k --preview    what half of it would lose"
@@ -396,7 +405,7 @@ def _next_steps(compaction: Compaction) -> Iterator[str]:
         yield f"refold revert {name}    takes it back"
 
 
-def _costs(compaction: Compaction) -> Iterator[str]:
+def _costs(compaction: CompactedSession) -> Iterator[str]:
     preview = compaction.preview
     if preview.calls:
         cost = f", {dollars(preview.cost)}" if preview.cost else ""
@@ -406,10 +415,10 @@ def _costs(compaction: Compaction) -> Iterator[str]:
         yield f"each further request: {before} → {after} of input"
 
 
-def _outcome(compaction: Compaction) -> str:
-    to, plan = compaction.to, compaction.plan
+def _outcome(compaction: CompactedSession) -> str:
+    to, options = compaction.to, compaction.options
     before, after = compaction.edited.view.tokens, compaction.preview.view.tokens
-    goal = f"{to:,}" if plan.to is not None else f"{to:,}, {WINDOW_SHARE:.0%} of the window"
+    goal = f"{to:,}" if options.to is not None else f"{to:,}, {WINDOW_SHARE:.0%} of the window"
     if before <= to:
         return f"{before:,} tokens: fits {goal} as it is"
     result = f"fits {goal}" if after <= to else f"target of {goal} not met, this is the least"
