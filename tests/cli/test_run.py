@@ -355,7 +355,9 @@ def test_a_command_runs_with_a_gateway_that_ends_with_it(
     port = int(line.rpartition("127.0.0.1:")[2].partition("/")[0])
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), 1)
-    ledger = open_ledger(user_store({"XDG_DATA_HOME": str(tmp_path / ".local/share")}), fresh=False)
+    ledger = open_ledger(
+        user_store({"XDG_DATA_HOME": str(tmp_path / ".local/share")}), create=False
+    )
     total = report_as_json(build_report(ledger.entries()))["total"]
     ledger.close()
     booked = total["shadow"] if shadow else total

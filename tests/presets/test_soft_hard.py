@@ -563,7 +563,7 @@ def test_one_dispatcher_answers_json_with_json():
         (
             {"command": "compactor_estimate_tokens", "arguments": {"text": "", "by": 1}},
             "bad_arguments",
-            "unknown: by",
+            "no such arguments: by",
         ),
         (
             {"command": "compactor_check_threshold", "arguments": {"messages": [3]}},

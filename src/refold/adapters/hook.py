@@ -16,7 +16,7 @@ from refold.rules.rule import Rule, Rules
 
 _log = logging.getLogger("refold")
 
-latest_view: ContextVar[View | None] = ContextVar("refold_sent", default=None)
+latest_view: ContextVar[View | None] = ContextVar("refold_latest_view", default=None)
 """The view that a task's latest request was made of, for hooks that are given an answer without its
 request."""
 
@@ -54,7 +54,7 @@ def _write_out(view: View) -> View:
 
 
 def _log_pass(error: Exception) -> None:
-    """Log why a request is sent as it came; where, too, if the log is at its finest."""
+    """Log why a request is sent as it came, at level DEBUG with a traceback."""
     _log.error(
         "nothing is compacted, the request is sent as it came: %s: %s",
         type(error).__name__,

@@ -125,8 +125,8 @@ class Budget:
         idle: float | None = None,
     ) -> Moment:
         """Return what this budget's triggers look at: *view* with *pending* estimated tokens that
-        are about to be added, *last* compacted then, at *now* (seconds since 1970-01-01 UTC),
-        *idle* seconds after the request before."""
+        are about to be added. *last* is the latest compaction, *now* the time (seconds since
+        1970-01-01 UTC), *idle* how many seconds ago the request before was."""
         tokens = view.profile.calibrate(view.tokens_uncalibrated + pending)
         window = find_window(view.profile.model, self.window)
         return Moment(view, tokens, window.window, window.reason, last or LastAttempt(), now, idle)
@@ -157,9 +157,12 @@ class Budget:
         return self.judge(Moment(View.of(()), usage_read.context, window.window, window.reason))
 
     def compute_goal(self, moment: Moment, check: Check | None = None) -> int:
-        """Return the tokens to come down to: the target, or half of what there is if no window
-        tells the share; less than there is if the trigger is no number of tokens, or none fired (a
-        forced compaction)."""
+        """Return the tokens to come down to: the target, or half of what there is where the target
+        is a share of a window that is not known.
+
+        It is less than there is, too, where no number of tokens was crossed: the trigger is none,
+        or the compaction is forced.
+        """
         target = _tokens_of(self.target, moment.window)
         if target is None:
             target = moment.tokens // 2

@@ -311,7 +311,7 @@ def report(context: click.Context, store: str, since: float, by: Grouping, as_js
 
 
 def _read_report(store: str, by: Grouping, first: int) -> Report:
-    with closing(open_ledger(store, fresh=False)) as ledger:
+    with closing(open_ledger(store, create=False)) as ledger:
         return build_report(ledger.entries(first), by, first)
 
 

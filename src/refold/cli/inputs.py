@@ -88,7 +88,7 @@ class Inputs:
                 if several:
                     self._skip(str(target.path), error)
                 elif isinstance(error, FormatError):
-                    raise FormatError(self._reason(error, target.client)) from error
+                    raise FormatError(self._explain(error, target.client)) from error
                 else:
                     raise
         if empty:
@@ -189,11 +189,11 @@ class Inputs:
 
     def _skip(self, path: str, error: Exception) -> None:
         name = Path(path).name
-        why = self._reason(error).removeprefix(f"{name}: ").removeprefix(f"{name} ")
+        why = self._explain(error).removeprefix(f"{name}: ").removeprefix(f"{name} ")
         self.skipped.append({"path": path, "reason": why})
         terminal.warn(f"{path}: {why}; skipped")
 
-    def _reason(self, error: Exception, client: str = "") -> str:
+    def _explain(self, error: Exception, client: str = "") -> str:
         """Return why a file cannot be read; what was tried only if that is asked for."""
         text, tried, _ = reason(error).partition(" Tried: ")
         if tried and client:

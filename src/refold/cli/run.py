@@ -43,12 +43,12 @@ from refold.errors import StoreError, install_hint
 RECORD = "30d"
 """How long transcripts are kept, so that the page can show them."""
 RESTARTS = 3
-"""Of a gateway that ends by itself."""
+"""How often a gateway that ends by itself is started again."""
 END_SECONDS = 5.0
-"""That it may take to write what it has not written yet."""
+"""Seconds that it has to write what it has not written yet, before it is killed."""
 LOG_BYTES = 1_000_000
 NOTHING_KEPT = "refold: nothing is kept: "
-"""What the gateway's log says of a store that cannot be used."""
+"""How the line of the gateway's log begins that says why its store cannot be used."""
 IS_POSIX = os.name == "posix"
 
 
@@ -211,7 +211,7 @@ def _make_config(order: Order, port: int) -> "gateway.Config":
 NOT_INSTALLED = 127
 """The exit code if there is no such program, as shells have it."""
 NOT_STARTED = 126
-"""If it cannot be run."""
+"""The exit code if the program cannot be started."""
 _FORWARDED = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 _LEFT_TO_CLIENT = [getattr(signal, name) for name in ("SIGINT", "SIGQUIT") if hasattr(signal, name)]
 

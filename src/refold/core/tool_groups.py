@@ -181,7 +181,7 @@ def replace_if_smaller(view: View, slot: MessageSlot, message: Message, by: str)
 
 
 MAX_SHARE = 3
-"""Refetched results may take one part in so many of the tokens that a view shows."""
+"""Of so many tokens that a view shows, refetched results may take one."""
 MAX_AGE = 2
 """A refetched result stays until so many times as much is said after it as a view shows."""
 LIKENESS = 0.9

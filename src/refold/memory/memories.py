@@ -73,11 +73,11 @@ class MemorySink(Protocol):
     """Where memories are kept. Two methods make a sink."""
 
     def store(self, memories: Iterable[Memory]) -> int:
-        """Keep *memories*, all or none, one of each id: what is known stays as it is. How many were
-        new. Whatever it raises is reported by `flush` and stops nothing."""
+        """Keep *memories*, all or none, one of each id: what is known stays as it is. Return how
+        many were new. Whatever it raises is reported by `flush` and stops nothing."""
 
     def search(self, query: str, limit: int = 10) -> Sequence[Memory]:
-        """The *limit* memories that match best, best first."""
+        """Return the *limit* memories that match best, best first."""
 
 
 # --- memories in SQLite ---------------------------------------------------------------------------
@@ -146,22 +146,22 @@ class SQLiteMemories(DatabaseClient):
         self._database.open()
 
     def within(self, scope: str) -> "SQLiteMemories":
-        """The memories of another *scope* in the same file, over the same connection."""
+        """Return the memories of another *scope* in the same file, over the same connection."""
         memories = copy(self)
         memories.scope, memories._whole = _clean(scope), self  # noqa: SLF001 - of its own kind
         return memories
 
     def store(self, memories: Iterable[Memory]) -> int:
-        """Keep *memories*, all or none; what is known stays as it is. How many were new. Raises
-        `StoreError`."""
+        """Keep *memories*, all or none; what is known stays as it is. Return how many were new.
+        Raises `StoreError`."""
         new = list(memories)
         with self._database.transaction() as connection:
             return sum(self._insert(connection, memory) for memory in new)
 
     def search(self, query: str, limit: int = 10) -> Sequence[Memory]:
-        """The *limit* memories that match best: those that hold *query* as it stands, then those
-        that hold words of it; the latest ones for an empty query. Nothing in *query* is syntax.
-        Raises `StoreError`."""
+        """Return the *limit* memories that match best: those that hold *query* as it stands, then
+        those that hold words of it; the latest ones for an empty query. Nothing in *query* is
+        syntax. Raises `StoreError`."""
         with self._database.connection("read") as connection:
             if not query.strip():
                 return self._select(connection, LATEST, self.scope, limit)
@@ -176,7 +176,7 @@ class SQLiteMemories(DatabaseClient):
             return list(matches.values())[:limit]
 
     def forget(self, ids: Iterable[str]) -> int:
-        """Forget the memories with these ids; how many there were. Raises `StoreError`."""
+        """Forget the memories with these ids; return how many there were. Raises `StoreError`."""
         ids = list(ids)
         with self._database.transaction() as connection:
             return sum(self._delete(connection, id) for id in ids)
@@ -217,7 +217,7 @@ def _index_terms(concept: str, text: str) -> str:
 
 
 def _clean(text: str) -> str:
-    """*text* as SQLite can keep it: no NUL, no lone surrogate."""
+    """Return *text* as SQLite can keep it: no NUL, no lone surrogate."""
     return text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
 
 

@@ -266,7 +266,7 @@ class HTTPModel(ProviderModel):
 
 
 def _body(error: HTTPError) -> str:
-    """What a refusal says; nothing if even that breaks off."""
+    """Return what a refusal says; nothing if even that breaks off."""
     try:
         return error.read(65_536).decode("utf-8", "replace")
     except (OSError, HTTPException):
@@ -274,7 +274,7 @@ def _body(error: HTTPError) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """SDK objects inside a conversation as JSON. Raises TypeError for anything else."""
+    """Return an SDK's object inside a conversation as JSON. Raises TypeError for any other."""
     if hasattr(value, "model_dump"):
         return value.model_dump(exclude_unset=True)
     raise TypeError(f"{type(value).__name__} is no JSON")

@@ -214,9 +214,9 @@ def _arguments(command: Callable[..., Any], given: Any) -> dict[str, Any]:
     missing = [name for name, is_needed in taken.items() if is_needed and name not in named]
     unknown = [name for name in named if name not in taken]
     if missing:
-        raise ValueError(f"missing: {', '.join(missing)}")
+        raise ValueError(f"arguments are missing: {', '.join(missing)}")
     if unknown:
-        raise ValueError(f"unknown: {', '.join(unknown)}")
+        raise ValueError(f"there are no such arguments: {', '.join(unknown)}")
     for name, value in named.items():
         if not isinstance(value, _TYPES[name]):
             raise ValueError(f"{name} cannot be {type(value).__name__}")  # noqa: TRY004 - as above

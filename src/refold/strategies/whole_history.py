@@ -179,7 +179,7 @@ class RetrieveFacts:
         ):
             raise ValueError(f"concepts must be a tuple of Concept, not {self.concepts!r}")
         object.__setattr__(self, "prompt", as_prompt(self.prompt))
-        self._summarizer()
+        self._summarizer()  # refuses two concepts of one keyword
 
     def __call__(self, view: View) -> Steps:
         """Propose one edit, or what the fallback proposes."""

@@ -93,12 +93,12 @@ class Serving:
 
     @property
     def port(self) -> int:
-        """Return where it listens."""
+        """Where it listens."""
         return int(self._socket.getsockname()[1])
 
     @property
     def url(self) -> str:
-        """Return the base URL for clients, without a path."""
+        """The base URL for clients, without a path."""
         return f"http://127.0.0.1:{self.port}"
 
     def stop(self) -> None:

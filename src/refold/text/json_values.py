@@ -1,4 +1,5 @@
-"""JSON values: one spelling for equal ones, and fields of any that may have any shape anywhere.
+"""JSON values: one spelling for equal ones, fields of values of any shape, and values as lines of
+text.
 
 Canonical: sorted keys, no spaces, characters as they are, and a float that is a whole number
 written as an integer (`1.0` is `1`): what clients change when they parse and re-serialise tool
@@ -140,6 +141,11 @@ def int_at(value: Any, *keys: str) -> int:
     return field if isinstance(field, int) and not isinstance(field, bool) else -1
 
 
+def without_keys(value: Record, *keys: str) -> JsonObject:
+    """Return a copy without *keys*."""
+    return {key: item for key, item in value.items() if key not in keys}
+
+
 def parse_time(value: Any) -> datetime | None:
     """Return a time from ISO 8601, Unix seconds or Unix milliseconds; None for anything else."""
     with suppress(ValueError, OverflowError, OSError):
@@ -234,8 +240,3 @@ def _join_fields(fields: Iterable[str]) -> Iterator[str]:
         row = f"{row}, {field}" if row else field
     if row:
         yield row
-
-
-def without_keys(value: Record, *keys: str) -> JsonObject:
-    """Return a copy without *keys*."""
-    return {key: item for key, item in value.items() if key not in keys}

@@ -2,9 +2,8 @@
 
 A summary is untrusted text: it repeats what tools and web pages said. So unless a placement says
 otherwise it does not speak in the model's or the system's voice, and nothing inside can close the
-wrapper. A caller may feed a compacted conversation back as
-its history; `summary_in`, `belongs_to_summary` and `opening_length` find our summaries in it, and
-what stands beside them.
+wrapper. A compacted conversation may be fed back as a history; `summary_in`, `belongs_to_summary`
+and `opening_length` find our summaries in it, and what stands beside them.
 """
 
 import re

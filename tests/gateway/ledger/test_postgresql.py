@@ -37,7 +37,7 @@ def test_gateways_on_several_machines_add_to_one_ledger(url):
         for worker in workers:
             worker.join()
         assert store.version() == before
-    ledger = open_ledger(url, fresh=False)
+    ledger = open_ledger(url, create=False)
     found = dict(ledger.entries())
     ledger.close()
     whole = Sums(calls=80, cost_read=80 * 2**40, would_cost=-80 * 2**41)

@@ -47,6 +47,8 @@ CALLS_PER_BATCH = 8
 """Calls that are booked at a stretch: requests then go first for PAUSE_SECONDS, instead of waiting
 for the interpreter's lock, which a thread that computes gives up after 5 ms only."""
 PAUSE_SECONDS = 0.0002
+REFRESH_SECONDS = 600.0
+"""Seconds between two looks at what other processes wrote, and at what was not seen for long."""
 LEDGER_ID = 0x52464C47
 """`RFLG` in the file's header: a net ledger."""
 RECORDS_ID = 0x52464C52
@@ -83,11 +85,10 @@ class LedgerWriter:
         recorder: Transcripts | None = None,
         *,
         pause: float = 1.0,
-        every: float = 600.0,
     ) -> None:
         self.ledger, self.recorder, self.sessions, self.calls = ledger, recorder, sessions, calls
         self._accounts, self._counters = accounts, counters
-        self._pause, self._every = pause, every
+        self._pause = pause
         self._queue: queue.Queue[Item | None] = queue.Queue(MAX_WAITING)
         self.survival = Survival()
         self._pending: dict[EntryKey, list[Sums]] = {}
@@ -138,7 +139,7 @@ class LedgerWriter:
         self._run_guarded("learn", self._refresh)
         while True:
             with suppress(queue.Empty):
-                self._process(self._queue.get(timeout=self._every))
+                self._process(self._queue.get(timeout=REFRESH_SECONDS))
                 self._closing.wait(self._pause)
             for number in range(self._queue.qsize()):
                 self._process(self._queue.get_nowait())
@@ -194,7 +195,7 @@ class LedgerWriter:
     def _refresh(self) -> None:
         """Read again, from time to time, how long sessions are, since other processes write too;
         and delete those that were not seen for long."""
-        if monotonic() - self._refreshed_at >= self._every:
+        if monotonic() - self._refreshed_at >= REFRESH_SECONDS:
             self._refreshed_at = monotonic()
             self.survival = self.ledger.survival()
             self.sessions.purge()
@@ -216,11 +217,11 @@ class LedgerWriter:
 # --- where it is kept: beside the store's file, or in its database --------------------------------
 
 
-def open_ledger(store: str, *, fresh: bool = True) -> Ledger:
+def open_ledger(store: str, *, create: bool = True) -> Ledger:
     """Return the ledger of the store at *store*: in a file beside it, or in its database. It is
-    made if there is none and *fresh* allows it. Raises `StoreError`, and ImportError if the extra
+    made if there is none and *create* allows it. Raises `StoreError`, and ImportError if the extra
     `postgresql` is missing."""
-    if not fresh and not has_ledger(store):
+    if not create and not has_ledger(store):
         reason = (
             f"{store}.ledger: there is no net ledger, which has what a gateway's calls cost; "
             "a gateway with this store makes it"
