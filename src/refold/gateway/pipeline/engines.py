@@ -1,5 +1,5 @@
-"""What an inference engine of one's own (vLLM, SGLang, Dynamo) is told of a session: its name, which
-part of a request to keep, what a compaction has made useless, and its end
+"""What an inference engine of one's own (vLLM, SGLang, Dynamo) is told of a session: its name,
+which part of a request to keep, what a compaction has made useless, and its end
 (docs/decisions/0028-engines.md)."""
 
 import asyncio
