@@ -48,6 +48,7 @@ def run(*commands):
     ("sed -i s/a/b/ a.yaml && docker compose up -d", "docker compose up -d"),
     ("rm -rf build/*.log", "rm -rf build/*.log"),
     ("rm build/a.log && mv a.py b.py && cat > c.py", ""),
+    ("cp a.json a.json.$(date +%F) && echo saved", "cp a.json a.json.$(date +%F)"),
     ("psql -c 'SELECT * FROM users'", ""),
     ('psql -c "DELETE FROM users WHERE id = 7"', 'psql -c "DELETE FROM users WHERE id = 7"'),
     ("ssh web 'docker ps'", ""),

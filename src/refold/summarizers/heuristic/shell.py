@@ -232,15 +232,15 @@ def find_deeds(command: str) -> Deeds:
     """Find what of a command changes anything, as far as the names of programs, of their commands
     and options say; of what prepares work only if there is nothing else."""
     text = read_inner(command.partition(PATCH_BEGINS)[0]).replace("\\\n", "  ")
-    cut = [words for words in cut_commands(text) if words]
-    ranked = [(_rank(spell_words(drop_texts(words[:MAX_WORDS]))), words) for words in cut]
+    ranked = [(_rank(spell_words(drop_texts(w[:MAX_WORDS]))), w) for w in cut_commands(text) if w]
     rank = max((rank for rank, _ in ranked), default=0)
     if not rank:
         return Deeds()
     spans = [words for of, words in ranked if of == rank]
-    deeds = text[spans[0][0].start() : spans[-1][-1].end()].strip("(){} \n")
-    rest = text[spans[-1][-1].end() :]
-    return Deeds(deeds, rank, bool(TRIMMED.fullmatch(rest.rstrip(" \n;)}"))))
+    start, stop = spans[0][0].start(), spans[-1][-1].end()
+    deeds = text[start:stop].lstrip("({ \n").rstrip("} \n")
+    deeds = deeds if "(" in deeds else deeds.rstrip(")")
+    return Deeds(deeds, rank, bool(TRIMMED.fullmatch(text[stop:].rstrip(" \n;)}"))))
 
 
 def _rank(words: list[str]) -> int:
@@ -274,8 +274,8 @@ def _is_told(words: list[str]) -> bool:
     if words[0] == "git":
         paths = [path for path, state in _effects_of_git(words) if state == "restored"]
         return bool(paths) and all(map(has_extension, paths))
-    is_removal = name_program(words[0]) in {"rm", "unlink"}
-    return bool(changes) and not (is_removal and any("*" in word for word in operands))
+    may_do_more = name_program(words[0]) in {"rm", "unlink", "cp", "mv"}
+    return bool(changes) and not (may_do_more and not all(map(is_path, operands)))
 
 
 def _is_look(program: str, rest: list[str]) -> bool:
