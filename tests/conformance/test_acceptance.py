@@ -162,8 +162,8 @@ def test_conformance_35_equal_is_no_gain():
     hidden = sum(map(view.profile.count, talk(4, 40)[:-2]))
     sizes = {}
     for words in range(1, 400):
-        made = Summarize(keep=2, summarizer=exactly("word " * words))(view)
-        step = next(made, None)
+        steps = Summarize(keep=2, summarizer=exactly("word " * words))(view)
+        step = next(steps, None)
         sizes[words] = step is not None and sum(map(view.profile.count, step.insert))
         assert step is None or sum(map(view.profile.count, step.insert)) < hidden
     assert any(sizes.values()) and not all(sizes.values())
@@ -325,10 +325,10 @@ def test_conformance_37_cancelling_leaves_nothing_behind():
 
 def test_conformance_37_a_closed_run_proposes_nothing():
     view = View.of(talk())
-    made = Summarize(summarizer=ModelSummary())(view)
-    next(made)
-    made.close()
-    assert list(made) == []
+    steps = Summarize(summarizer=ModelSummary())(view)
+    next(steps)
+    steps.close()
+    assert list(steps) == []
     assert view.edits == ()
 
 
@@ -387,7 +387,7 @@ ODD_TEXT = st.one_of(
 
 
 @given(st.lists(ODD_TEXT, min_size=4, max_size=8), ODD_TEXT)
-def test_conformance_39_nothing_in_the_history_opens_or_closes_a_tag(texts, told):
+def test_conformance_39_nothing_in_the_history_opens_or_closes_a_tag(texts, answer):
     """C0-10: by construction, whatever is said or called or answered."""
     messages = []
     for n, text in enumerate(texts):
@@ -397,7 +397,7 @@ def test_conformance_39_nothing_in_the_history_opens_or_closes_a_tag(texts, told
             Message("tool", (ToolResult(f"c{n}", (Text(text),), name=text),)),
             assistant("Done."),
         ]
-    model = ScriptedModel([told])
+    model = ScriptedModel([answer])
     run(
         model,
         ModelSummary(headings=()),

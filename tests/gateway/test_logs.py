@@ -96,10 +96,12 @@ def test_what_libraries_say_is_one_json_object_a_line_without_what_they_quote():
         "asyncio.run(main())\n"
         "logging.getLogger('psycopg').warning('error ignored: secret')\n"
     )
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stderr
-    (line,) = map(json.loads, told.splitlines())
+    printed = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=True
+    ).stderr
+    (line,) = map(json.loads, printed.splitlines())
     assert line["event"] == "Task exception was never retrieved"
-    assert line["error"] == "ValueError" and b"secret" not in told
+    assert line["error"] == "ValueError" and b"secret" not in printed
 
 
 def test_only_requests_pass_through(caplog: pytest.LogCaptureFixture):
@@ -111,13 +113,13 @@ def test_only_requests_pass_through(caplog: pytest.LogCaptureFixture):
 
 
 def test_a_summary_that_could_not_be_prepared_is_logged_in_fields(caplog: pytest.LogCaptureFixture):
-    def wish() -> None:
+    def fail() -> None:
         raise ValueError(SECRET)
 
     async def prepared(counters: Counters) -> None:
         workers = Workers(1, None)
         background = BackgroundJobs(workers, counters, summary_timeout=60.0)
-        background.start_prefetch(Prefetch(job=wish))
+        background.start_prefetch(Prefetch(job=fail))
         await asyncio.gather(*background.tasks)
         await background.aclose()
         workers.close()

@@ -8,8 +8,8 @@ import pytest
 from refold.codecs.detect import open_payload
 from refold.codecs.repair import check, repair
 
-ASKS = {"type": "compaction_trigger"}
-SAID = {"type": "message", "role": "user", "content": "Go on."}
+TRIGGER = {"type": "compaction_trigger"}
+MESSAGE = {"type": "message", "role": "user", "content": "Go on."}
 
 
 def claude(**fields: Any) -> dict[str, Any]:
@@ -22,17 +22,17 @@ def claude(**fields: Any) -> dict[str, Any]:
 
 
 def responses(*items: Any, **fields: Any) -> dict[str, Any]:
-    return {"model": "gpt-6.1-sol", "input": list(items or [SAID]), **fields}
+    return {"model": "gpt-6.1-sol", "input": list(items or [MESSAGE]), **fields}
 
 
-def found(body: dict[str, Any]) -> list[tuple[str, int, str]]:
+def list_violations(body: dict[str, Any]) -> list[tuple[str, int, str]]:
     """Rule, position and subject of each violation; the same whether the request is parsed or a text."""
     violations = check(body)
     assert check(json.dumps(body)) == violations
-    assert all(one.text for one in violations)
-    left = repair(body).remaining
-    assert all(one.unmended for one in left)
-    return [(one.rule, one.at, one.subject) for one in violations]
+    assert all(violation.text for violation in violations)
+    remaining = repair(body).remaining
+    assert all(violation.unmended for violation in remaining)
+    return [(violation.rule, violation.at, violation.subject) for violation in violations]
 
 
 # --- AN-9 ------------------------------------------------------------------------------------
@@ -44,15 +44,15 @@ def test_an_9_what_may_happen_to_thinking_that_is_bound_elsewhere(
     kind: str, behaviour: str | None
 ) -> None:
     assert (
-        found(
+        list_violations(
             claude(
                 thinking={"type": kind, "block_binding": {"prefix_mismatch_behavior": behaviour}}
             )
         )
         == []
     )
-    assert found(claude(thinking={"type": kind, "block_binding": {}})) == []
-    assert found(claude(thinking={"type": kind, "block_binding": None})) == []
+    assert list_violations(claude(thinking={"type": kind, "block_binding": {}})) == []
+    assert list_violations(claude(thinking={"type": kind, "block_binding": None})) == []
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_an_9_what_may_happen_to_thinking_that_is_bound_elsewhere(
     ],
 )
 def test_an_9_other_values_and_thinking_that_is_off(thinking: dict[str, Any]) -> None:
-    assert found(claude(thinking=thinking)) == [("AN-9", 0, "thinking.block_binding")]
+    assert list_violations(claude(thinking=thinking)) == [("AN-9", 0, "thinking.block_binding")]
 
 
 # --- AN-CE -----------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ THINKING, TOOLS, COMPACT = "clear_thinking_20251015", "clear_tool_uses_20250919"
 )
 def test_an_ce_context_editing(edits: list[Any], wrong: int) -> None:
     assert (
-        found(claude(context_management={"edits": edits}))
+        list_violations(claude(context_management={"edits": edits}))
         == [("AN-CE", 0, "context_management.edits")] * wrong
     )
 
@@ -108,9 +108,9 @@ def marked(*ttls: str | None, tool: str | None = "", system: str | None = "") ->
     """A request with marks: on a tool, on the system prompt, on one block of each user message; empty for none."""
     blocks = [{"type": "text", "text": "x", **({} if ttl == "" else mark(ttl))} for ttl in ttls]
     messages = [
-        one
+        message
         for block in blocks
-        for one in ({"role": "user", "content": [block]}, {"role": "assistant", "content": "y"})
+        for message in ({"role": "user", "content": [block]}, {"role": "assistant", "content": "y"})
     ]
     tools = [{"name": "t", "input_schema": {}, **({} if tool == "" else mark(tool))}]
     head = [{"type": "text", "text": "s", **({} if system == "" else mark(system))}]
@@ -118,10 +118,12 @@ def marked(*ttls: str | None, tool: str | None = "", system: str | None = "") ->
 
 
 def test_an_cc_four_marks_are_allowed_and_the_fifth_is_named() -> None:
-    assert found(marked(None, None, "5m", "5m")) == []
-    assert found(marked(None, None, tool=None, system="5m")) == []
-    assert found(marked("", None, None, None, tool=None, system=None)) == [("AN-CC", 6, "messages")]
-    assert found({**marked(None, None, None, None), **mark()}) == []
+    assert list_violations(marked(None, None, "5m", "5m")) == []
+    assert list_violations(marked(None, None, tool=None, system="5m")) == []
+    assert list_violations(marked("", None, None, None, tool=None, system=None)) == [
+        ("AN-CC", 6, "messages")
+    ]
+    assert list_violations({**marked(None, None, None, None), **mark()}) == []
 
 
 def test_an_cc_marks_inside_a_result_are_marks() -> None:
@@ -134,23 +136,25 @@ def test_an_cc_marks_inside_a_result_are_marks() -> None:
         "role": "user",
         "content": [{"type": "tool_result", "tool_use_id": "a", "content": blocks}],
     }
-    assert found(claude(messages=[{"role": "user", "content": "?"}, use, done])) == [
+    assert list_violations(claude(messages=[{"role": "user", "content": "?"}, use, done])) == [
         ("AN-CC", 2, "messages")
     ]
 
 
 def test_an_cc_the_longer_marks_come_first() -> None:
-    assert found(marked("1h", "5m", tool="1h")) == []
-    assert found(marked("5m", "1h")) == [("AN-CC", 2, "messages 1h")]
-    assert found(marked("1h", system=None)) == [("AN-CC", 0, "messages 1h")]
-    assert found(marked(system="1h", tool="5m")) == [("AN-CC", 0, "system 1h")]
+    assert list_violations(marked("1h", "5m", tool="1h")) == []
+    assert list_violations(marked("5m", "1h")) == [("AN-CC", 2, "messages 1h")]
+    assert list_violations(marked("1h", system=None)) == [("AN-CC", 0, "messages 1h")]
+    assert list_violations(marked(system="1h", tool="5m")) == [("AN-CC", 0, "system 1h")]
 
 
 def test_an_cc_leading_system_messages_are_not_counted_in_positions() -> None:
     body = marked(None, None, None, None, None)
-    assert found(body) == [("AN-CC", 8, "messages")]
+    assert list_violations(body) == [("AN-CC", 8, "messages")]
     lead = {"role": "system", "content": [{"type": "text", "text": "Be brief."}]}
-    assert found({**body, "messages": [lead, *body["messages"]]}) == [("AN-CC", 8, "messages")]
+    assert list_violations({**body, "messages": [lead, *body["messages"]]}) == [
+        ("AN-CC", 8, "messages")
+    ]
 
 
 # --- AN-CB -----------------------------------------------------------------------------------
@@ -164,7 +168,7 @@ def test_an_cb_a_compaction_block_is_a_text_or_null(content: str | None, *, refu
         {"role": "assistant", "content": [block]},
         {"role": "user", "content": "2"},
     ]
-    assert found(claude(messages=messages)) == [("AN-CB", 1, "compaction")] * refused
+    assert list_violations(claude(messages=messages)) == [("AN-CB", 1, "compaction")] * refused
 
 
 # --- OA-6, OA-10 -----------------------------------------------------------------------------
@@ -188,7 +192,8 @@ def test_an_cb_a_compaction_block_is_a_text_or_null(content: str | None, *, refu
 )
 def test_oa_6_context_management_knows_compaction_alone(value: Any, *, refused: bool) -> None:
     assert (
-        found(responses(context_management=value)) == [("OA-6", 0, "context_management")] * refused
+        list_violations(responses(context_management=value))
+        == [("OA-6", 0, "context_management")] * refused
     )
 
 
@@ -197,40 +202,44 @@ def test_oa_6_context_management_knows_compaction_alone(value: Any, *, refused: 
     [("auto", False), ("disabled", False), (None, False), ("on", True), (["auto"], True)],
 )
 def test_oa_10_truncation_is_auto_or_disabled(value: Any, *, refused: bool) -> None:
-    assert found(responses(truncation=value)) == [("OA-10", 0, "truncation")] * refused
+    assert list_violations(responses(truncation=value)) == [("OA-10", 0, "truncation")] * refused
 
 
 # --- OA-9 ------------------------------------------------------------------------------------
 
 
 def test_oa_9_what_asks_for_compaction_is_the_last_item() -> None:
-    assert found(responses(SAID, ASKS)) == []
-    assert found(responses(SAID, ASKS, SAID)) == [("OA-9", 1, "compaction_trigger")]
-    assert found(responses(ASKS, SAID, ASKS)) == [("OA-9", 0, "compaction_trigger")]
+    assert list_violations(responses(MESSAGE, TRIGGER)) == []
+    assert list_violations(responses(MESSAGE, TRIGGER, MESSAGE)) == [
+        ("OA-9", 1, "compaction_trigger")
+    ]
+    assert list_violations(responses(TRIGGER, MESSAGE, TRIGGER)) == [
+        ("OA-9", 0, "compaction_trigger")
+    ]
 
 
 def test_oa_9_is_mended_by_moving_it_to_the_end() -> None:
-    body = responses(SAID, ASKS, SAID)
+    body = responses(MESSAGE, TRIGGER, MESSAGE)
     fixed = repair(body)
-    assert fixed.payload["input"] == [SAID, SAID, ASKS]
-    assert fixed.payload["input"][2] is ASKS
-    assert [(one.rule, one.at) for one in fixed.repairs] == [("OA-9", 1)]
+    assert fixed.payload["input"] == [MESSAGE, MESSAGE, TRIGGER]
+    assert fixed.payload["input"][2] is TRIGGER
+    assert [(mend.rule, mend.at) for mend in fixed.repairs] == [("OA-9", 1)]
     assert repair(fixed.payload).payload is fixed.payload
     assert json.loads(repair(json.dumps(body)).payload) == fixed.payload
 
 
 def test_oa_9_of_several_one_stays() -> None:
-    fixed = repair(responses(ASKS, SAID, ASKS, SAID))
-    assert fixed.payload["input"] == [SAID, SAID, ASKS]
-    assert [(one.rule, one.at) for one in fixed.repairs] == [("OA-9", 0), ("OA-9", 2)]
-    assert repair(responses(ASKS, SAID, ASKS)).payload["input"] == [SAID, ASKS]
+    fixed = repair(responses(TRIGGER, MESSAGE, TRIGGER, MESSAGE))
+    assert fixed.payload["input"] == [MESSAGE, MESSAGE, TRIGGER]
+    assert [(mend.rule, mend.at) for mend in fixed.repairs] == [("OA-9", 0), ("OA-9", 2)]
+    assert repair(responses(TRIGGER, MESSAGE, TRIGGER)).payload["input"] == [MESSAGE, TRIGGER]
 
 
 def test_oa_9_no_cut_falls_behind_it_so_nothing_hides_it() -> None:
-    envelope = open_payload(responses(SAID, SAID, ASKS))
+    envelope = open_payload(responses(MESSAGE, MESSAGE, TRIGGER))
     rules = envelope.codec.rules(envelope.body)
     assert rules.cuts(envelope.decode()) == {0, 1, 2}
-    assert rules.cuts(open_payload(responses(SAID, ASKS, SAID)).decode()) == {0, 1, 2, 3}
+    assert rules.cuts(open_payload(responses(MESSAGE, TRIGGER, MESSAGE)).decode()) == {0, 1, 2, 3}
 
 
 # --- a bare list, and values of any shape ----------------------------------------------------
@@ -246,8 +255,8 @@ def test_oa_9_no_cut_falls_behind_it_so_nothing_hides_it() -> None:
 def test_fields_of_any_shape_are_judged(field: str, value: Any) -> None:
     for body in (claude(**{field: value}), responses(**{field: value})):
         assert {
-            one.rule
-            for one in check(body, "anthropic" if "messages" in body else "openai_responses")
+            violation.rule
+            for violation in check(body, "anthropic" if "messages" in body else "openai_responses")
         } <= {
             "OA-6",
             "OA-10",

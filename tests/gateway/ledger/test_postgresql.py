@@ -18,7 +18,7 @@ DAY = 86_400.0
 
 def test_gateways_on_several_machines_add_to_one_ledger(url):
     """They may all be the first; edits' version stays what it is, so no edit is read again for it."""
-    key, one = (
+    key, sums = (
         EntryKey(3_600, "t", "s", "m\u4e2d", "reported"),
         Sums(calls=1, cost_read=2**40, would_cost=-(2**41)),
     )
@@ -26,7 +26,7 @@ def test_gateways_on_several_machines_add_to_one_ledger(url):
     def work() -> None:
         ledger = open_ledger(url)
         for _ in range(20):
-            ledger.add({key: one, key._replace(basis="estimated"): one})
+            ledger.add({key: sums, key._replace(basis="estimated"): sums})
         ledger.close()
 
     with PostgreSQLStore(url) as store:
@@ -38,23 +38,23 @@ def test_gateways_on_several_machines_add_to_one_ledger(url):
             worker.join()
         assert store.version() == before
     ledger = open_ledger(url, create=False)
-    found = dict(ledger.entries())
+    entries = dict(ledger.entries())
     ledger.close()
     whole = Sums(calls=80, cost_read=80 * 2**40, would_cost=-80 * 2**41)
-    assert found == {key: whole, key._replace(basis="estimated"): whole}
+    assert entries == {key: whole, key._replace(basis="estimated"): whole}
 
 
 def test_a_ledger_of_the_version_before_is_brought_forward(url):
-    key, one = EntryKey(3_600, "t", "s", "m", "reported"), Sums(calls=1, would_cost=2**62)
+    key, sums = EntryKey(3_600, "t", "s", "m", "reported"), Sums(calls=1, would_cost=2**62)
     before = Ledger(PostgreSQLPool(url, 10.0, 2, MIGRATIONS[:1], "ledger"))
-    before.add({key: one, key._replace(session="u"): one})
+    before.add({key: sums, key._replace(session="u"): sums})
     before.close()
     ledger = open_ledger(url)
-    ledger.add({key._replace(hour=7_200): one, key._replace(basis="estimated"): one})
+    ledger.add({key._replace(hour=7_200): sums, key._replace(basis="estimated"): sums})
     booked = ledger.sum_sessions(["s", "s", "nobody", ""])
     assert list(booked) == ["s"] and (booked["s"].reported, booked["s"].unreported) == (
-        one + one,
-        one,
+        sums + sums,
+        sums,
     )  # more than a BIGINT holds
     assert all(type(figure) is int for figure in booked["s"].reported.values())
     with ledger._database.connection("read") as connection:
@@ -72,9 +72,9 @@ def test_a_ledger_of_many_pages_is_read_once_and_in_order(url):
         for n in range(PAGE + 7)
     }
     ledger.add(booked)
-    found = list(ledger.entries())
-    assert dict(found) == booked and len(found) == len(booked)
-    assert [key.hour for key, _ in found] == sorted(key.hour for key in booked)
+    entries = list(ledger.entries())
+    assert dict(entries) == booked and len(entries) == len(booked)
+    assert [key.hour for key, _ in entries] == sorted(key.hour for key in booked)
     ledger.close()
 
 
@@ -84,17 +84,17 @@ def test_transcripts_grow_fork_and_go_at_their_time(url):
     transcripts.record(billed_call(text_messages("a", "b\0\ud800中"), when=clock.now))
     transcripts.record(billed_call(text_messages("a", "c", "d"), when=clock.now))
     transcripts.record(billed_call(text_messages("other"), session="u", when=clock.now + 5))
-    assert [one.text for one in transcripts.load("t", "s").messages] == ["a", "c", "d"]
+    assert [message.text for message in transcripts.load("t", "s").messages] == ["a", "c", "d"]
     assert transcripts.load("another", "s") is None
     assert transcripts.is_recorded("t", "s") and not transcripts.is_recorded("another", "s")
     clock.now += DAY + 1
     assert transcripts.purge() == 1
     assert transcripts.load("t", "s") is None
     transcripts.close()
-    left = open_transcripts(url, None, clock)
+    later = open_transcripts(url, None, clock)
     clock.now += 10
-    assert left.purge() == 1 and not left.is_recorded("t", "u")
-    left.close()
+    assert later.purge() == 1 and not later.is_recorded("t", "u")
+    later.close()
 
 
 def test_f16_both_databases_report_the_same_entries(url, tmp_path):
@@ -110,12 +110,12 @@ def test_f16_both_databases_report_the_same_entries(url, tmp_path):
         for n in range(1, 40)
         for basis in ("reported", "estimated")
     }
-    told = []
+    answers = []
     for place in (url, str(tmp_path / "refold.db")):
         ledger = open_ledger(place)
         ledger.add(lines)
         names = [f"s{n}" for n in range(5)]
-        told.append(
+        answers.append(
             (
                 Sessions(ledger._database, time).list_latest(3, 0, is_booked_enough=True),
                 ledger.sum_sessions(names),
@@ -126,8 +126,8 @@ def test_f16_both_databases_report_the_same_entries(url, tmp_path):
         nothing, unlisted, none = CallLog(ledger._database).totals(10**9, Filters())
         assert (none, unlisted, nothing.calls) == (0, 0, 0)
         ledger.close()
-    assert told[0] == told[1]
-    newest, booked, totals, unlisted, sessions, _ = told[0]
+    assert answers[0] == answers[1]
+    newest, booked, totals, unlisted, sessions, _ = answers[0]
     assert unlisted == 2 * sum(range(7, 40, 7)) < totals.calls
     assert len(newest[0]) == 3 and newest[1] == sessions == len(booked) == 4
     assert totals.calls == sum(sums.calls for sums in lines.values())
@@ -166,7 +166,7 @@ def test_writers_of_the_same_sessions_do_not_hinder_each_other(url):
         ledger.close()
 
     open_ledger(url).close()
-    workers = [Thread(target=work, args=(each,)) for each in (rows, rows[::-1])]
+    workers = [Thread(target=work, args=(order,)) for order in (rows, rows[::-1])]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -186,7 +186,7 @@ def test_processes_that_record_one_session_at_once_keep_its_latest_history(url):
             except StoreError as error:
                 failures.append(error)
 
-    workers = [Thread(target=work, args=(each, n)) for n, each in enumerate(opened)]
+    workers = [Thread(target=work, args=(transcripts, n)) for n, transcripts in enumerate(opened)]
     for worker in workers:
         worker.start()
     for worker in workers:
