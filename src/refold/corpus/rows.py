@@ -131,40 +131,41 @@ def unroll_batch(batch: Mapping[str, Any], *, as_json: bool = True, **settings: 
     `error`: a record that cannot be read makes one row that says why, and is empty else. Fields
     that nest are JSON text, which every engine can hold; with *as_json* False they are values.
     """
-    return _map_batch("unroll", lambda record: unroll(record, **settings), batch, as_json)
+    return _map_batch(unroll, batch, as_json, settings)
 
 
 def compact_batch(batch: Mapping[str, Any], *, as_json: bool = True, **settings: Any) -> Batch:
     """Return a row for each record, as `compact` with *settings*; see `unroll_batch`."""
-    return _map_batch("compact", lambda record: [compact(record, **settings)], batch, as_json)
+    return _map_batch(compact, batch, as_json, settings)
 
 
 def stats_batch(batch: Mapping[str, Any], *, as_json: bool = True, **settings: Any) -> Batch:
     """Return a row for each record, as `stats` with *settings*; see `unroll_batch`."""
-    return _map_batch("stats", lambda record: [stats(record, **settings)], batch, as_json)
+    return _map_batch(stats, batch, as_json, settings)
 
 
 def check_batch(batch: Mapping[str, Any], *, as_json: bool = True, **settings: Any) -> Batch:
     """Return a row for each record, as `check` with *settings*; see `unroll_batch`."""
-    return _map_batch("check", lambda record: [check(record, **settings)], batch, as_json)
+    return _map_batch(check, batch, as_json, settings)
 
 
 def repair_batch(batch: Mapping[str, Any], *, as_json: bool = True, **settings: Any) -> Batch:
     """Return a row for each record, as `repair` with *settings*; see `unroll_batch`."""
-    return _map_batch("repair", lambda record: [repair(record, **settings)], batch, as_json)
+    return _map_batch(repair, batch, as_json, settings)
 
 
 def _map_batch(
-    name: str,
-    function: Callable[[JsonObject], list[JsonObject]],
+    function: Callable[..., JsonObject | list[JsonObject]],
     batch: Mapping[str, Any],
     as_json: bool,
+    settings: Mapping[str, Any],
 ) -> Batch:
-    schema = SCHEMAS[name]
+    schema = SCHEMAS[function.__name__]
     columns: Batch = {**{column: [] for column in schema}, "error": []}
     for record in _records(batch):
         try:
-            rows, error = function(record), ""
+            answer, error = function(record, **settings), ""
+            rows = answer if isinstance(answer, list) else [answer]
         except FormatError as problem:
             blank = {column: _EMPTY[kind] for column, kind in schema.items()}
             rows, error = [{**blank, "session": record_id(record)}], str(problem)

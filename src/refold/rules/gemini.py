@@ -19,6 +19,7 @@ from refold.rules.request import (
     find_lapses,
     find_repeated_ids,
     find_result_faults,
+    find_role_faults,
 )
 from refold.rules.rule import (
     BrokenRequest,
@@ -139,11 +140,7 @@ def settle_responses(broken: BrokenRequest) -> Mended:
 
 def find_wrong_roles(request: Request) -> Iterator[Fault]:
     """Report contents that do not start with the user, and roles but user and model (GE-4)."""
-    if request.messages and request.messages[0].role == "assistant":
-        yield Fault(0, "the first content is the model's, not the user's", "first")
-    for at, message in enumerate(request.messages):
-        if message.role not in _ROLES:
-            yield Fault(at, f"no content has the role {message.role!r}", message.role)
+    return find_role_faults(request, _ROLES)
 
 
 # --- GE-3: signatures --------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from refold.core.strategy import Answer, Ask, Failure
 from refold.gateway.logs import error_fields, log
 from refold.gateway.metrics import Counters
 from refold.models.driver import AsyncAsker
+from refold.models.responses import answer_of_timeout
 
 T = TypeVar("T")
 
@@ -141,7 +142,7 @@ class Workers:
         if asker is None or job is None or job.loop is None or job.is_abandoned:
             return None
         if job.model_seconds <= 0:
-            return _timeout_answer()
+            return answer_of_timeout(0)
         question = asyncio.run_coroutine_threadsafe(_await(asker, ask), job.loop)
         job.questions.append(question)
         try:
@@ -151,7 +152,7 @@ class Workers:
                 return question.result(job.model_seconds)
         except TimeoutError:
             question.cancel()
-            return _timeout_answer()
+            return answer_of_timeout(job.model_seconds)
         except Exception as error:  # noqa: BLE001 - a model that fails must not stop a request
             return Answer("", "error", type(error).__name__, failure=Failure("other"))
         finally:
@@ -228,10 +229,6 @@ def _sleep(job: Job, until: float, seconds: float) -> bool:
 
 async def _await(ask: AsyncAsker, question: Ask) -> Answer | None:
     return await ask(question)
-
-
-def _timeout_answer() -> Answer:
-    return Answer("", "error", "the model took too long", calls=1, failure=Failure("timeout"))
 
 
 def _consume_error(done: "asyncio.Future[Any]") -> None:
