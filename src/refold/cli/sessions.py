@@ -139,10 +139,7 @@ def list_recorded(store: str) -> list[FoundSession]:
 def list_readable(store: str) -> list[FoundSession]:
     """Return those of them whose messages are kept, as `list_recorded` does."""
     files = list_recorded(store)
-    transcripts = open_transcripts(store, None, time.time) if files else None
-    if transcripts is None:
-        return []
-    with closing(transcripts):
+    with closing(open_transcripts(store, None, time.time)) as transcripts:
         recorded = transcripts.titles(file.id for file in files)
     return [file for file in files if file.id in recorded]
 
@@ -195,11 +192,10 @@ def _load_transcript(
 ) -> tuple[RecordedTranscript | None, PastCall | None]:
     """Return what was recorded, and what was sent in the *request* of this number. Raises
     `FormatError`, `StoreError`."""
-    transcripts = open_transcripts(store, None, time.time) if listed is not None else None
-    if transcripts is None or listed is None:
+    if listed is None:
         return None, None
     who, past = (listed.tenant, listed.session), None
-    with closing(transcripts):
+    with closing(open_transcripts(store, None, time.time)) as transcripts:
         if request is not None:
             past = transcripts.past_calls.find_request(*who, times, request)
         return transcripts.load(*who), past

@@ -56,6 +56,7 @@ from refold.gateway.ledger.writer import (
     LedgerWriter,
     open_ledger,
     open_ledger_database,
+    open_transcripts,
 )
 from refold.gateway.logs import JSONFormatter
 from refold.gateway.metrics import Counters
@@ -173,8 +174,9 @@ class Book:
 def make_writer(rates: RatesOf, book: Book, counters: Counters) -> LedgerWriter:
     """A writer of *book*, with tables of sessions that nobody reads."""
     database = book.tables = open_ledger_database(":memory:")
-    parts = Sessions(database, time.time), CallLog(database)
-    return LedgerWriter(Accounting(rates), book, *parts, counters, pause=0.0)
+    parts = Sessions(database, time.time), CallLog(database), counters
+    transcripts = open_transcripts(":memory:", None, time.time)
+    return LedgerWriter(Accounting(rates), book, *parts, transcripts, pause=0.0)
 
 
 class Gateway:

@@ -180,9 +180,9 @@ def test_transcripts_are_kept_of_their_tenant_without_its_key(place) -> None:
         ask(client, "/v1/messages", body("/v1/messages", 4))
     pipeline = serving.gateway.pipeline
     (conversation,) = list(pipeline.conversations)
-    recorder = pipeline.ledger_writer.recorder
-    assert eventually(lambda: recorder.load(conversation.tenant, conversation.name))
-    found = recorder.load(conversation.tenant, conversation.name)
+    transcripts = pipeline.ledger_writer.transcripts
+    assert eventually(lambda: transcripts.load(conversation.tenant, conversation.name))
+    found = transcripts.load(conversation.tenant, conversation.name)
     assert len(found.messages) == 9 and WORD in found.messages[0].text
     assert found.info.until - found.info.latest == 7 * 86_400
     raw = {path.name: path.read_bytes() for path in directory.iterdir()}

@@ -316,7 +316,7 @@ def unpin(context: ApiContext, arguments: UnpinArguments) -> PinAnswer:
 
 def _answer(context: ApiContext, session: str, pins: Pins) -> PinAnswer:
     row = find_session(context, session)
-    readable = context.is_recorded(row.tenant, session)
+    readable = context.transcripts.is_recorded(row.tenant, session)
     return PinAnswer(session, describe_pins(pins.load(), is_readable=readable))
 
 

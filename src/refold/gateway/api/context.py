@@ -22,7 +22,7 @@ from refold.gateway.exchange import HTTPException, RequestHead
 from refold.gateway.ledger.calls import CallLog
 from refold.gateway.ledger.sessions import Sessions
 from refold.gateway.ledger.sql import BookedCalls
-from refold.gateway.ledger.transcripts import RecordedTranscript, Transcripts
+from refold.gateway.ledger.transcripts import Transcripts
 from refold.gateway.ledger.writer import LedgerWriter
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.memory import MemorySink
@@ -173,23 +173,10 @@ class ApiContext:
             return None
         return self.files.open(session)
 
-    # --- transcripts ----------------------------------------------------------------------------
-
-    def load_transcript(self, tenant: str, session: str) -> RecordedTranscript | None:
-        """Return the session's transcript if it is kept, so that an administrator may read it.
-        Raises `StoreError`."""
-        recorder = self.recorder
-        return recorder.load(tenant, session) if recorder is not None else None
-
-    def is_recorded(self, tenant: str, session: str) -> bool:
-        """Is the session's transcript kept? Raises `StoreError`."""
-        recorder = self.recorder
-        return recorder is not None and recorder.is_recorded(tenant, session)
-
     @property
-    def recorder(self) -> Transcripts | None:
-        """The transcripts; None if none are recorded or left to be deleted."""
-        return self.ledger_writer.recorder
+    def transcripts(self) -> Transcripts:
+        """The transcripts that are kept: an administrator may read them."""
+        return self.ledger_writer.transcripts
 
 
 class Problem(Exception):  # noqa: N818 - it is an answer, not an error

@@ -273,14 +273,12 @@ def _read_title(source: FoundSession) -> str:
 
 
 def drop_recorded(
-    log: CallLog, recorder: Transcripts | None, files: Sequence[FileRow]
+    log: CallLog, transcripts: Transcripts, files: Sequence[FileRow]
 ) -> list[FileRow]:
     """Return *files* without those whose session went through the gateway, which kept all of it:
     that stands in the list already. Raises `StoreError`."""
-    if recorder is None or not files:
-        return list(files)
     named = log.find_named(row.client_name for row in files)
-    recorded = recorder.titles(session for _, session, _ in named)
+    recorded = transcripts.titles(session for _, session, _ in named)
     ordered = sorted(named, key=lambda row: row[2])
     ends = {name: latest for name, session, latest in ordered if session in recorded}
     return [row for row in files if row.latest > ends.get(row.client_name, 0.0) + TAIL]

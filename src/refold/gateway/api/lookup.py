@@ -133,9 +133,9 @@ def find_past_call(context: ApiContext, listed: ListedSession, number: int) -> P
     calls = context.call_log.calls_of(listed.session)
     if number > len(calls):
         raise Problem(404, "no_call", "The session has no such call.")
-    recorder, who = context.recorder, (listed.tenant, listed.session)
-    if recorder is not None and recorder.is_recorded(*who):
-        past = recorder.past_calls.find(*who, calls[number - 1].at)
+    transcripts, who = context.transcripts, (listed.tenant, listed.session)
+    if transcripts.is_recorded(*who):
+        past = transcripts.past_calls.find(*who, calls[number - 1].at)
         if past is not None:
             return past
     raise Problem(
@@ -255,7 +255,7 @@ def _latest_messages(context: ApiContext, row: SessionRow) -> Sequence[Message]:
         transcript = conversation.latest.view.transcript
         if transcript.tips[-1] == tip:
             return transcript.messages
-    recorded = context.load_transcript(row.tenant, row.session)
+    recorded = context.transcripts.load(row.tenant, row.session)
     if recorded is None or recorded.tips[-1:] != (tip,):
         raise Problem(
             409,

@@ -124,7 +124,7 @@ def overview(context: ApiContext, arguments: OverviewArguments) -> OverviewAnswe
     log, filters = context.call_log, _filters(context, arguments)
     files = list[FileRow]()
     if context.files is not None and arguments.source != "gateway":
-        files = drop_recorded(log, context.recorder, context.files.find(filters))
+        files = drop_recorded(log, context.transcripts, context.files.find(filters))
     if arguments.source == "file":
         filters = filters._replace(until=0.0)  # none of the gateway's
     page = list_page(
@@ -186,7 +186,7 @@ def list_rows(context: ApiContext, listed: Sequence[ListedSession]) -> list[List
     `StoreError`."""
     names = [row.session for row in listed]
     booked = context.sum_sessions(names) or {}
-    titles = context.recorder.titles(names) if context.recorder is not None else {}
+    titles = context.transcripts.titles(names)
     shadow = {name for name, sums in booked.items() if sums.shadow.calls and not sums.calls}
     latest = context.sessions.read(shadow) if shadow else {}
     return [
@@ -234,8 +234,8 @@ def _sum_money(booking: BookedCalls) -> tuple[float | None, float | None]:
 
 
 def _filters(context: ApiContext, arguments: OverviewArguments) -> Filters:
-    words, recorder = arguments.query.strip(), context.recorder
-    names = recorder.find_sessions(words, MOST_FINDS) if words and recorder is not None else ()
+    words = arguments.query.strip()
+    names = context.transcripts.find_sessions(words, MOST_FINDS) if words else ()
     return Filters(
         client=arguments.client,
         project=arguments.project,

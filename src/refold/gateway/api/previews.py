@@ -58,7 +58,7 @@ def preview(context: ApiContext, arguments: PreviewArguments) -> PreviewAnswer:
         return _preview_file(context, arguments, file)
     located = locate(context, arguments)
     result = _run(context, arguments, located)
-    is_readable = located.is_sent_along or context.is_recorded(
+    is_readable = located.is_sent_along or context.transcripts.is_recorded(
         located.conversation.tenant, located.conversation.name
     )
     pending = PendingPreview(

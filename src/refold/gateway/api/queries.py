@@ -128,7 +128,7 @@ def events(context: ApiContext, arguments: EventsArguments) -> EventsAnswer:
 def history(context: ApiContext, arguments: HistoryArguments) -> HistoryAnswer:
     """Return what was done to one session. Raises `Problem` 404, `StoreError`."""
     session = find_session(context, arguments.session)
-    recorded = context.load_transcript(session.tenant, session.session)
+    recorded = context.transcripts.load(session.tenant, session.session)
     rows = ledger_rows(context, session.tips, session.ratio)
     by_edit = rows_by_edit(rows)
     end, booked = max(0, len(rows) - arguments.offset), context.sum_sessions([session.session])
@@ -148,7 +148,7 @@ def recall(context: ApiContext, arguments: RecallArguments) -> RecallAnswer:
     `FormatError`, `StoreError`, `ConversationBusy`."""
     if arguments.request is UNSET:
         session = find_session(context, arguments.session)
-        if not context.is_recorded(session.tenant, session.session):
+        if not context.transcripts.is_recorded(session.tenant, session.session):
             raise Problem(409, "history_needed", HISTORY_NEEDED)
     located = locate(context, arguments)
     hits = search(located.view, arguments.query, arguments.limit + 1)

@@ -102,7 +102,7 @@ def session(context: ApiContext, arguments: SessionArguments) -> SessionAnswer:
         )
         for call in calls
     ]
-    info = context.recorder.info(listed.tenant, listed.session) if context.recorder else None
+    info = context.transcripts.info(listed.tenant, listed.session)
     answer.kept_until = info.until if info is not None else None
     pins = Pins(context.pipeline.store, listed.session).load()
     answer.pins = describe_pins(pins, is_readable=info is not None)
@@ -118,9 +118,9 @@ def _load_briefs(
 ) -> list[MessageBrief]:
     """Return what is kept of `messages[start:stop]`, with *ratio* tokens for each estimated one;
     nothing if they are not recorded. Raises `StoreError`."""
-    if not context.is_recorded(listed.tenant, listed.session) or context.recorder is None:
+    if not context.transcripts.is_recorded(listed.tenant, listed.session):
         return []
-    briefs = context.recorder.briefs(listed.tenant, listed.session, start, stop)
+    briefs = context.transcripts.briefs(listed.tenant, listed.session, start, stop)
     return [brief._replace(tokens=round(brief.tokens * ratio)) for brief in briefs]
 
 
@@ -307,7 +307,7 @@ def _describe_brief(brief: MessageBrief, tools: Mapping[str, str]) -> Brief:
 
 def _find_recorded(context: ApiContext, session: str) -> tuple[ListedSession, SessionRow | None]:
     listed, row = find_listed(context, session)
-    if not context.is_recorded(listed.tenant, listed.session):
+    if not context.transcripts.is_recorded(listed.tenant, listed.session):
         raise Problem(409, "history_needed", NOT_KEPT)
     return listed, row
 
@@ -340,8 +340,7 @@ def _load_message(context: ApiContext, arguments: TextArguments) -> Message | No
     if file := context.find_file(arguments.session):
         return next(iter(file.messages[arguments.message : arguments.message + 1]), None)
     listed, _ = _find_recorded(context, arguments.session)
-    assert context.recorder is not None  # noqa: S101 - it is recorded
-    return context.recorder.load_message(listed.tenant, listed.session, arguments.message)
+    return context.transcripts.load_message(listed.tenant, listed.session, arguments.message)
 
 
 def _load_all(context: ApiContext, session: str) -> tuple[Sequence[Message], Sequence[ShownEdit]]:
@@ -349,7 +348,7 @@ def _load_all(context: ApiContext, session: str) -> tuple[Sequence[Message], Seq
     if file := context.find_file(session):
         return file.messages, file.visible_edits
     listed, row = _find_recorded(context, session)
-    recorded = context.load_transcript(listed.tenant, listed.session)
+    recorded = context.transcripts.load(listed.tenant, listed.session)
     shown = list_visible_edits(row, ledger_rows(context, row.tips)) if row is not None else []
     return recorded.messages if recorded is not None else (), shown
 
@@ -424,7 +423,7 @@ def _locate_edit(
     shown = _find_shown_edit(edits, arguments.edit)
     if arguments.of == "text":  # so the transcript, which may be long, is not loaded
         return shown, shown.text, None
-    recorded = context.load_transcript(session.tenant, session.session)
+    recorded = context.transcripts.load(session.tenant, session.session)
     return shown, shown.text, find_history(recorded, session, shown.stop)
 
 

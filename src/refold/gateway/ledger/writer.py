@@ -82,11 +82,16 @@ class LedgerWriter:
         sessions: Sessions,
         calls: CallLog,
         counters: Counters,
-        recorder: Transcripts | None = None,
+        transcripts: Transcripts,
         *,
         pause: float = 1.0,
     ) -> None:
-        self.ledger, self.recorder, self.sessions, self.calls = ledger, recorder, sessions, calls
+        self.ledger, self.transcripts, self.sessions, self.calls = (
+            ledger,
+            transcripts,
+            sessions,
+            calls,
+        )
         self._accounts, self._counters = accounts, counters
         self._pause = pause
         self._queue: queue.Queue[Item | None] = queue.Queue(MAX_WAITING)
@@ -152,8 +157,7 @@ class LedgerWriter:
             if self._closing.is_set() and self._queue.empty():
                 break
         self._run_guarded("close", self.ledger.close)
-        if self.recorder is not None:
-            self._run_guarded("close", self.recorder.close)
+        self._run_guarded("close", self.transcripts.close)
 
     def _process(self, item: Item | None) -> None:
         if isinstance(item, BilledCall | SummaryCost):
@@ -162,8 +166,7 @@ class LedgerWriter:
             self._rows.append(item)
         if isinstance(item, BilledCall) and item.view is not None:
             self._lengths[bucket_of(count_calls(item.view))] += 1
-            if self.recorder is not None:
-                self._run_guarded("record", partial(self.recorder.record, item))
+            self._run_guarded("record", partial(self.transcripts.record, item))
 
     def _reckon(self, item: BilledCall | SummaryCost) -> None:
         key, sums = entry = self._accounts.book(item)
@@ -202,8 +205,7 @@ class LedgerWriter:
             self.calls.purge(time() - KEPT_SECONDS)
 
     def _purge(self) -> None:
-        count = self.recorder.purge() if self.recorder is not None else 0
-        if count:
+        if count := self.transcripts.purge():
             self._counters.add("records_purged", count)
 
     def _run_guarded(self, doing: str, act: Callable[[], object]) -> None:
@@ -242,17 +244,16 @@ def open_ledger_database(store: str) -> Database:
     return _open_database(store, ".ledger", LEDGER_MIGRATIONS, LEDGER_ID)
 
 
-def open_transcripts(
-    store: str, seconds: float | None, clock: Callable[[], float]
-) -> Transcripts | None:
-    """Return the transcripts of a store, kept for *seconds*; None if none are to be kept and none
-    can be left to be deleted. Raises as `open_ledger` does."""
-    path = Path(f"{store}.transcripts") if not is_server(store) and store != MEMORY else None
-    if seconds is None and (store == MEMORY or (path is not None and not path.exists())):
-        return None
-    if path is not None:
-        with suppress(OSError):  # its first use will say what is wrong
-            path.touch(mode=0o600)
+def open_transcripts(store: str, seconds: float | None, clock: Callable[[], float]) -> Transcripts:
+    """Return the transcripts of a store, kept for *seconds*; no file is made for them if none are
+    to be kept. Raises as `open_ledger` does."""
+    if not is_server(store) and store != MEMORY:
+        path = Path(f"{store}.transcripts")
+        if seconds is None and not path.exists():
+            store = MEMORY
+        else:
+            with suppress(OSError):  # its first use will say what is wrong
+                path.touch(mode=0o600)
     database = _open_database(store, ".transcripts", transcripts.MIGRATIONS, RECORDS_ID)
     return Transcripts(database, seconds, clock, scrub=("", "") if is_server(store) else SCRUB)
 
@@ -262,10 +263,10 @@ def create_writer(
 ) -> LedgerWriter:
     """Return what keeps the ledger of the gateway with this store, and transcripts for *record*
     (`7d`), none if it is empty. Raises ValueError for a *record* that is no time."""
-    recorder = open_transcripts(store, parse_duration(record) if record else None, clock)
+    transcripts = open_transcripts(store, parse_duration(record) if record else None, clock)
     database = open_ledger_database(store)
     sessions, calls = Sessions(database, clock), CallLog(database)
-    return LedgerWriter(Accounting(rates), Ledger(database), sessions, calls, counters, recorder)
+    return LedgerWriter(Accounting(rates), Ledger(database), sessions, calls, counters, transcripts)
 
 
 def _open_database(
