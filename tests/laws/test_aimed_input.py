@@ -346,7 +346,8 @@ BESIDE: dict[str, dict[str, Any]] = {
     "refold.summarizers.heuristic.blocks._kind_of": {"command": "ls"},
     "refold.summarizers.heuristic.excerpts.find_question": {"reply": "C"},
     "refold.summarizers.heuristic.shell_words.has_command": {"failed": "git push"},
-    "refold.summarizers.heuristic.state._outcome_line": {"outcome": "ok"},
+    "refold.summarizers.heuristic.excerpts.find_outcome_line": {"failed": False, "printed": False},
+    "refold.summarizers.heuristic.excerpts.write_outcome": {"outcome": "ok"},
 }
 """Those of one function alone."""
 TEXTS = {

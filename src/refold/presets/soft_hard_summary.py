@@ -81,7 +81,7 @@ WORDS: dict[Language, Words] = {
     ),
 }
 _ADVISES = re.compile(
-    r"建议|推荐|考虑|使用|采用|应该|应当|需要|必须|最好|不要|\b(?:use|should|recommend\w*|consider|must|need to|prefer\w*|enable|avoid)\b",
+    r"建议|推荐|考虑|使用|采用|应该|应当|需要|必须|最好|不要|已[经經]|\b(?:use|should|recommend\w*|consider|must|need to|prefer\w*|enable|avoid)\b",
     re.IGNORECASE,
 )
 _SMALL_TALK = re.compile(

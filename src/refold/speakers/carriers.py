@@ -129,6 +129,7 @@ TEMPLATES = (
     "User activated the skill",
     "## User Input\n\n```text\n",
     "A new session was started via /new or /reset.",
+    "Pre-compaction memory flush.",
 )
 """How the text of a command or skill begins that a person called, in one text with what they gave
 it (Kimi Code, Spec Kit, OpenClaw)."""
@@ -247,6 +248,8 @@ SUMMARY_QUESTION = "What did we do so far?"
 """All of a text before a summary by the model (OpenCode)."""
 SKILL_RESULT = "Launching skill:"
 """How the result of a call begins behind which a client sends the skill's text (Claude Code)."""
+REJECTED = "The user doesn't want to proceed with this tool use."
+"""How the result of a call begins that the person did not allow (Claude Code)."""
 RESUME_LINE = "Resume the prior task using the"
 """At the end of a summary by Qwen Code."""
 RETRY_MARKS = ("Error:\n", "\nNow let's retry: take care not to repeat previous errors")
@@ -287,10 +290,13 @@ _ENVELOPE = re.compile(
     r"|[A-Z][\w ]{2,60}\(untrusted[^)\n]{0,40}\):\n```json\n(?:(?!```)[^\n]*+\n)*+```"
     r"|\[message_id: [^\]\n]{1,200}\](?=\n)"
     r"|\[Queued messages while agent was busy\]\n\n---\nQueued #1(?=\n)"
-    r"|\[media attached: [^\n]*+(?:\nTo send an image back, [^\n]*+)?"
+    r"|\[media attached[^:\n]{0,20}: [^\n]*+(?:\nTo send an image back, [^\n]*+)?"
     r")(?:\n+|\Z)"
+    r"|\[[^\]\n]{1,200} \d{4}-\d\d-\d\d[ T]\d\d:\d\d(?: ?[A-Z]{1,5}[+-]?[\d:]{0,6})\] (?=\S)"
 )
 """One part of it."""
+_FIRST = re.compile(r"^[A-Z][\w ]{2,60}\(untrusted[^)\n]{0,40}\):\n```json$", re.MULTILINE)
+"""Where the first of some begins, before which plugins of the gateway put what they know."""
 STAMP = re.compile(r"\[message_id: [^\]\n]{1,200}\]|Current time: [^\n]{1,200}")
 """What it puts in a line of its own behind the message."""
 _ECHO = re.compile(r"^System: \[[^\]\n]*\] \S[^\n:]{0,80} from [^\n:]{1,80}: (.*)", re.MULTILINE)
@@ -302,7 +308,7 @@ ECHOED = 30
 def read_envelope(text: str) -> tuple[str, Carrier] | None:
     """Read what a gateway of chats puts before a person's message; None if it puts nothing there,
     or the message stands in nothing else."""
-    end = 0
+    end = first.start() if (first := _FIRST.search(text)) else 0
     while part := _ENVELOPE.match(text, end):
         end = part.end()
     words = "".join(text[end:].split())

@@ -345,11 +345,11 @@ def is_fragment(text: str) -> bool:
 
 
 def read_typed(text: str) -> str:
-    """Return what a user typed rather than pasted, each sentence in one line: fenced blocks and
-    quotes are empty blocks in it, and so is a shell's session, which ends with a prompt without a
-    command or with the text. A style guide or another's orders in those are no rule for this work
-    by themselves."""
-    lines = text.splitlines()
+    """Return what a user typed rather than pasted, each sentence in one line: fenced blocks, quotes
+    and elements with attributes (`<file name="a.csv">`) are empty blocks in it, and so is a shell's
+    session, which ends with a prompt without a command or with the text. A style guide or another's
+    orders in those are no rule for this work by themselves."""
+    lines = _without_elements(text).splitlines()
     pasted = {at for fence in find_fences(lines) for at in fence}
     if prompts := [at for at, line in enumerate(lines) if _PROMPT.match(line)]:
         has_ended = _PROMPT.fullmatch(lines[prompts[-1]])
@@ -357,6 +357,20 @@ def read_typed(text: str) -> str:
     pasted |= {at for at, line in enumerate(lines) if line.lstrip().startswith(">")}
     typed = ("```\n```" if at in pasted else line for at, line in enumerate(lines))
     return _unwrap_lines("\n".join(typed))
+
+
+def _without_elements(text: str) -> str:
+    """Return a text with an empty block in place of each element that has attributes."""
+    pieces, at, missing = list[str](), 0, set[str]()
+    for opening in _OPEN.finditer(text):
+        if opening.start() < at or "=" not in (opening[2] or "") or opening[1] in missing:
+            continue
+        if (stop := _element_end(text, opening)) < 0:
+            missing.add(opening[1])
+            continue
+        pieces += (text[at : opening.start()], "\n```\n```\n")
+        at = stop
+    return "".join((*pieces, text[at:]))
 
 
 def _unwrap_lines(text: str) -> str:

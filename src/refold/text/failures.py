@@ -261,11 +261,8 @@ def find_error_line(text: str) -> str:
     A hint (`hint: Updates were rejected ...`) is none."""
     end = without_escapes(text[-END_CHARS:])
     errors = _error_lines(end) or _error_lines(without_escapes(text[:END_CHARS]))
-    rows = [
-        row
-        for row in end.splitlines()
-        if row.strip() and not is_markup(row) and not _is_exit_code_only(row) and not _is_hint(row)
-    ]
+    rows = [row for row in end.splitlines() if any(map(str.isalnum, row))]
+    rows = [row for row in rows if not (is_markup(row) or _is_exit_code_only(row) or _is_hint(row))]
     telling = [row for row in errors if len(_ANY_WORD.findall(row)) > 1] or errors
     line = telling[-1] if telling else rows[-1] if rows else ""
     return one_line(line.strip(), 240)
@@ -289,8 +286,9 @@ def _error_lines(text: str) -> list[str]:
 
 
 def _is_hint(row: str) -> bool:
-    """Does this line say what to do about an error?"""
-    return row.lstrip().lower().startswith(("hint:", "help:", "note:", "提示：", "提示:"))
+    """Does this line say what to do about an error, or only where in a stack it arose?"""
+    places = ("hint:", "help:", "note:", "提示：", "提示:", "at ", 'file "')
+    return row.lstrip().lower().startswith(places)
 
 
 def find_figures(text: str) -> str:

@@ -257,10 +257,10 @@ def test_a_persons_clause_is_not_parted_from_the_words_that_turn_it():
 
 
 def test_what_a_model_rejects_is_no_decision():
-    text = "We will not do this:\n- move to Redis, because `queue.py` is fast\n\nIt works now."
+    text = "We will not do this:\n- move to Redis, because `queue.py` is fast\n\nWe chose a list."
     assert [sentence for _, sentence in find_conclusions(text, final=True)] == [
         "We will not do this: move to Redis, because `queue.py` is fast",
-        "It works now.",
+        "We chose a list.",
     ]
 
 

@@ -374,7 +374,7 @@ def test_what_is_said_to_be_agreed_is_a_conclusion_of_weight(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["发送：`0003已完成`，再看表格。", "Type `fixed` into `state` of `row_7`."]
+    "text", ["输入：`决定用锁`，再看 `row_7`。", "Type `root cause` into `state` of `row_7`."]
 )
 def test_a_value_in_code_concludes_nothing(text):
     assert not list(find_conclusions(text, final=True))

@@ -200,7 +200,7 @@ def test_what_repeats_the_heading_or_only_draws_is_not_quoted():
 def test_what_is_asked_or_intended_is_no_conclusion():
     for text in ("Please confirm whether I may.", "I need to decide which to choose, so I run it."):
         assert not list(find_conclusions(text, final=True))
-    for text in ("Confirmed: two locks are taken.", "I chose the second way for its speed."):
+    for text in ("The root cause: two locks are taken.", "I chose the second way for its speed."):
         assert list(find_conclusions(text, final=True))
 
 

@@ -85,6 +85,8 @@ _COUNTS_FROM_0 = "read_file"
 """The tool whose `offset` is 0 for the first line (Gemini CLI, Qwen Code, Mistral Vibe)."""
 _REFUSED = re.compile(r"(?:cat|head|nl|sed|tail): .*(?:\n|\Z)")
 """What a program says of a file that it cannot read."""
+_EXPLORES = re.compile(r'"\w{0,20}(?:type|agent|mode)": ?"(?:explore|plan)\b', re.IGNORECASE)
+"""What the call of an agent says that only reads (Claude Code, OpenCode)."""
 _FOUND_CHANGED = re.compile(r"(?:modified|changed) (?:\w+ )?since", re.IGNORECASE)
 """What an editor says that refuses to change a file that others changed."""
 _AROUND = re.compile(rf"\A(?:(?:\.\.|~|{UNKNOWN})/)+")
@@ -125,7 +127,7 @@ def read_files(steps: Iterable[Step]) -> dict[str, CurrentFile]:
     deleted, marks = dict[str, int](), Marks()
     results = (step for step in steps if step.kind == "result")
     for step in (step if step.has_effect else _take_failed(step) for step in results):
-        if is_agent(step.effect.tool):
+        if is_agent(step.effect.tool) and not _EXPLORES.search(step.arguments):
             named = find_names(f"{step.arguments}\n{step.text}")
             for name in {split_path(name)[1] for name in named}:
                 for path in paths.pop(name, ()):

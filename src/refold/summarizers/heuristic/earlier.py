@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from refold.summarizers.heuristic.blocks import Block
@@ -13,6 +13,7 @@ from refold.summarizers.heuristic.layout import (
     LONGEST_FOLDER,
     MARKS,
     NOT_TESTED,
+    PLANNED,
     QUOTING,
     REPEATED,
     REQUESTS,
@@ -44,7 +45,8 @@ _TODO = re.compile(r"\[([ ~x])\] (?:#([\w-]{1,40}) )?(.+)", re.DOTALL)
 _ERROR = re.compile(r"last error: (.*) \(([^()]*)\)", re.DOTALL)
 _ANNOUNCED = re.compile(r"announced (?:last|next): ")
 """`next` is what earlier versions wrote."""
-_MADE = re.compile(r"looked: |announced (?:last|next): |last error: |\[[ x~]\] |[^\n]* -> ")
+_PLANNED = re.compile(rf"{PLANNED}(\d{{1,3}})")
+_MADE = re.compile(rf"looked: |{PLANNED}|{_ANNOUNCED.pattern}|last error: |\[[ x~]\] |[^\n]* -> ")
 _IN_SIGHT = re.compile(r"the answer \"[^\n]*\" is to: ")
 _CUT = " characters …] "
 _QUOTED = r"\"(?:[^\"\\]|\\.?)*+\"?"
@@ -200,6 +202,8 @@ def _take_open(state: State, items: Iterable[str]) -> None:
             todos.append(Todo(match[3], statuses[match[1]], match[2] or ""))
         elif match := _ERROR.fullmatch(item):
             state.error, state.failed = match[1], match[2]
+        elif match := _PLANNED.fullmatch(item):
+            state.plan_age = int(match[1])
         elif not _IN_SIGHT.match(item):
             state.next_step = _ANNOUNCED.sub("", item, count=1)
     state.todos = tuple(todos) or state.todos
@@ -245,20 +249,18 @@ def join_states(old: State, new: State) -> State:
         else:
             after = state_after(before.state, file.state)
             files[path] = FileState(after, file.is_committed, file.is_checked)
-    return State(
+    return replace(
+        new,
         requests=requests,
         media={**old.media, **new.media},
         questions={**old.questions, **new.questions},
-        is_latest_current=new.is_latest_current,
-        in_sight=new.in_sight,
         constraints={**old.constraints, **new.constraints},
-        lent=new.lent,
-        ended=new.ended,
         files=files,
         checks={**old.checks, **new.checks},
         actions={**old.actions, **new.actions},
         looks={**old.looks, **new.looks},
         todos=join_todos(old.todos, new.todos),
+        plan_age=new.plan_age + (0 if new.todos else old.plan_age),
         error=new.error or ("" if new.checks else old.error),
         failed=new.failed or ("" if new.checks else old.failed),
         next_step=new.next_step or ("" if new.requests else old.next_step),

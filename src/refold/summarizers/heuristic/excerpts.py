@@ -16,17 +16,22 @@ from refold.speakers.segments import read_typed, split_place
 from refold.summarizers.heuristic.blocks import LONGEST_HEADING, Block, Kind, Line, Work
 from refold.summarizers.heuristic.identifiers import NUMBER, iter_identifiers
 from refold.summarizers.heuristic.lexicon import (
+    BINDING,
     CORRECTING,
     LEAST_PROSE,
     MAX_SENTENCE,
+    NEGATING,
     TURNING,
     find_leads,
+    is_binding,
     iter_sentences,
     iter_statements,
     weigh_conclusion,
 )
 from refold.summarizers.heuristic.shell_words import name_command
 from refold.text.clip import clip_scanned, one_line, without_mark
+from refold.text.failures import find_error_line, find_figures, is_markup
+from refold.text.json_values import iter_json_lines, parse_or_none
 from refold.text.plain import terms
 from refold.tokens.count import estimate
 
@@ -104,13 +109,13 @@ LONGEST_QUESTION = 160
 """Characters of it."""
 ANSWERS = " (to: "
 """What stands between a reply and the question."""
-_LABELS = (
+_LABELS = [
     "a 1 一 first 甲",
     "b 2 二 second 乙",
     "c 3 三 third 丙",
     "d 4 四 fourth 丁",
     "e 5 五 fifth 戊",
-)
+]
 _LABEL = r"(?:[a-e](?![\w'’])|[1-5](?!\d)|[一二三四五甲乙丙丁戊])"
 _REPLY = re.compile(
     r"(?:(?:(?:i )?(?:choose|take|pick|want|prefer)|go (?:with|for)|let['’]s (?:do|take)|yes|ok|we take|use|[我就]*(?:选|選|用|要)|切到)[ ,，]*)?"
@@ -120,6 +125,11 @@ _REPLY = re.compile(
     re.IGNORECASE,
 )
 """A reply that names one of several ways."""
+_ANY_LABEL = re.compile(_LABEL, re.IGNORECASE)
+_LABELS_ONLY = re.compile(
+    rf"(?:{_LABEL}[\W_]{{0,3}}(?:(?:and|y|et|und|и)\s|[和与與跟])?[\W_]{{0,3}})+", re.IGNORECASE
+)
+"""A reply that names nothing but some of them: `1,3`, `A and C`."""
 _WAY = re.compile(
     rf"[\s>|*_#•(（-]*(?:(?:option|plan|variant\w*|opci[oó]n|opção|вариант|방안|案|方案|选项|選項) ?)?({_LABEL})"
     r"[*_]{0,3}\s{0,2}(?:[)）.、．:：—–|-]|\*\*).*",
@@ -139,6 +149,13 @@ _ANNOUNCED = re.compile(
     re.IGNORECASE,
 )
 _LINE = re.compile(r"(?<=\n)[^\n]")
+_CLAUSE_ENDS = re.compile(r"[,;:，；：—–(（]")
+_OF_OTHERS = re.compile(
+    r"\s*(?:(?:I|we|it|he|she|they|that|this|there)\b|[我他她它])", re.IGNORECASE
+)
+COMMIT = re.compile(r"\bgit\s+(?:-\S+\s+\S+\s+)?commit\b")
+COMMITTED = re.compile(r"^\[[^\]\n]{1,100}\s([0-9a-f]{6,40})\]\s(.*)$", re.MULTILINE)
+"""What git says of a commit: its hash and subject."""
 _BREAK = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029](?!\Z)")
 """What begins a line for somebody, behind which more stands."""
 _STOP = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
@@ -357,6 +374,19 @@ def find_corrections(text: str) -> Iterator[str]:
         yield from (one_line(place + sentence, MAX_SENTENCE) for sentence in own)
 
 
+def is_demand(rule: str) -> bool:
+    """Does a clause of a rule open with its words? Who tells of a dog says `always`, too."""
+    clauses = _CLAUSE_ENDS.split(rule)
+    to_you = (BINDING.is_opening(text) and not _OF_OTHERS.match(text) for text in clauses)
+    return not is_binding(rule) or any(to_you)
+
+
+def denies(text: str) -> bool:
+    """Does a person's text begin with what is not so, rather than with what shall not be?"""
+    head = _CLAUSE_ENDS.split(text.lstrip()[:MAX_SENTENCE].partition("\n")[0])[0]
+    return (NEGATING.is_in(head) or CORRECTING.is_in(head)) and not is_binding(head)
+
+
 def find_question(text: str, reply: str) -> str:
     """Return what a short *reply* to a model's *text* is to: of the ways that it lists the one that
     the reply names, else, if it is short, the question at its end, else, if it is a word or two,
@@ -366,18 +396,27 @@ def find_question(text: str, reply: str) -> str:
     if not text or width >= REPLY or "\n" in reply or reply.endswith(("?", "？")):
         return ""
     lines = clip_scanned(text).split("\n")
-    if named := _REPLY.match(reply):
-        label, ways = named[named.lastindex or 0].lower(), [*filter(None, map(_WAY.match, lines))]
-        same = [way.string for way in ways if way[1].lower() == label]
-        alike = (way.string for way in ways if _count_label(way[1]) == _count_label(label))
-        if options := same or [*alike]:
-            return _quote_question(options[-1])
-    texts = [s.text for s in iter_statements(text) if s.kind != "code" and _PIECE.search(s.text)]
-    questions = [s for s in texts[-LAST_WORDS:] if s.rstrip("*_ ").endswith(("?", "？"))]
+    ways = [way for line in lines if (way := _WAY.match(line))]
+    labels = _ANY_LABEL.findall(reply) if _LABELS_ONLY.fullmatch(reply) else []
+    if not labels and (named := _REPLY.match(reply)):
+        labels = [named[named.lastindex or 0]]
+    if options := "; ".join(filter(None, (_find_way(ways, label.lower()) for label in labels))):
+        return _quote_question(options)
+    spoken = [s for s in iter_statements(text) if s.kind != "code" and _PIECE.search(s.text)]
+    ends = [at for at, statement in enumerate(spoken) if statement.kind == "text"]
+    last = spoken[ends[-LAST_WORDS] if len(ends) >= LAST_WORDS else 0 :]  # lists stand behind it
+    questions = [s.text for s in last if s.text.rstrip("*_ ").endswith(("?", "？"))]
     if questions and width < AGREEMENT:
         return _quote_question(questions[-1])
-    is_told = width < NOD and texts and len(texts[-1].encode("utf-8", "replace")) >= LEAST_PROSE
-    return _quote_question(texts[-1]) if is_told else ""
+    end = spoken[-1].text if spoken and width < NOD else ""
+    return _quote_question(end) if len(end.encode("utf-8", "replace")) >= LEAST_PROSE else ""
+
+
+def _find_way(ways: Sequence[re.Match[str]], label: str) -> str:
+    """Return the last of several *ways* that a label names: C, else what is third."""
+    same = [way.string for way in ways if way[1].lower() == label]
+    alike = [way.string for way in ways if _count_label(way[1]) == _count_label(label)]
+    return next(reversed(same or alike), "")
 
 
 def _count_label(label: str) -> int:
@@ -485,3 +524,27 @@ def _render_group(heading: str, excerpts: list[Excerpt], work: Work) -> str:
     numbers = (f"{number}: " if (number := excerpt.line.number) else "" for excerpt in excerpts)
     rows = map(quote, map(add, numbers, (excerpt.line.words for excerpt in excerpts)))
     return "\n".join((title, *dict.fromkeys(rows)))
+
+
+def find_outcome_line(text: str, *, failed: bool, printed: bool) -> str:
+    """Return the line that says what came of a call: of JSON its first fields, of what *failed* its
+    error, of what a command *printed* the last line, of a tool's answer the first."""
+    value = parse_or_none(text) if text[:1] in "{[" else None
+    if isinstance(value, dict | list):
+        return next(("".join(line) for line in iter_json_lines(value)), "")
+    if failed:
+        return find_error_line(text)
+    lines = (row.strip() for row in (text[-2_000:] if printed else text[:2_000]).splitlines())
+    rows = [row for row in lines if any(map(str.isalnum, row)) and not is_markup(row)] or [""]
+    return rows[-1] if printed else next((r for r in rows if r[-1:] not in (":", "：")), rows[0])
+
+
+def write_outcome(command: str, text: str, outcome: str, subject: str = "") -> str:
+    """Return the *outcome* of a check with the line that has its figures; of a commit its hash and
+    subject, or if it prints nothing the *subject* that it was given."""
+    if COMMIT.search(command) and (match := COMMITTED.search(text)):  # a push behind it may fail
+        return f"{match[1]} {one_line(match[2], 100)}"
+    if outcome == "ok" and subject:
+        return f"ok: {one_line(subject, 100)}"
+    line = find_figures(text) or (find_error_line(text) if outcome != "ok" else "")
+    return ": ".join(filter(None, (outcome, line)))

@@ -28,6 +28,10 @@ FAILING_CHECKS = 15
 READ_FILES = 250
 """Tokens of the paths of files that were only read, the last read first to stay."""
 MOST_DONE = 4
+OLDEST_PLAN = 3
+"""How many requests may have been made and answered since a plan was changed."""
+PLANNED = "turns since this plan: "
+"""What stands above a plan behind which something else was asked."""
 MOST_ACTIONS = 15
 """Calls that did something, of which the result is told."""
 DONE_SHARE = 0.25
@@ -188,14 +192,15 @@ def _cut(item: str, room: int) -> str:
 
 def _requests(state: State, start: int, stop: int | None, shown: Collection[str] = ()) -> list[str]:
     """Return those of the requests that nothing shows beside the summary, as list items, without
-    the lines that are *shown*."""
-    return [
-        list_item(
-            write_request(state.media.get(text, "") + own, times, state.questions.get(text, ()))
-        )
-        for text, times in list(state.requests.items())[start:stop]
-        if text not in state.in_sight and (own := _leave_out(text, shown))
-    ]
+    the lines that are *shown*; of a command's or skill's text before the latest its ends."""
+    items = list[str]()
+    for text, times in list(state.requests.items())[start:stop]:
+        if text not in state.in_sight and (own := _leave_out(text, shown)):
+            words, questions = state.media.get(text, "") + own, state.questions.get(text, ())
+            item = list_item(write_request(words, times, questions))
+            is_over = stop is not None and text in state.templates
+            items.append(_cut(item, FIRST_REQUEST) if is_over else item)
+    return items
 
 
 def _leave_out(text: str, shown: Collection[str]) -> str:
@@ -328,21 +333,27 @@ def _root_of(paths: Sequence[str]) -> str:
 
 
 def _open(state: State, room: int) -> Iterator[str]:
-    todos = [todo for todo in state.todos if todo.text]
+    todos = [todo for todo in state.todos if todo.text and state.plan_age <= OLDEST_PLAN]
     active = [todo for todo in todos if todo.status == "active"]
     pending = [todo for todo in todos if todo.status == "pending"]
     done = [todo for todo in todos if todo.status == "done"][-MOST_DONE:]
     lines = [_write_todo(todo, 200) for todo in (*active, *pending)]
+    if state.plan_age and lines:
+        lines.insert(0, f"- {PLANNED}{state.plan_age}")
     lines[:0] = (
         f'- the answer "{text}" is to: {" | ".join(questions)}'
         for text, questions in state.questions.items()
         if text in state.in_sight
     )
     if state.next_step:
-        lines.insert(len(active), f"- announced last: {state.next_step}")
+        lines.insert(
+            len(active) if not state.plan_age else 0, f"- announced last: {state.next_step}"
+        )
     if state.error:
         lines.append(f"- last error: {state.error} ({one_line(state.failed, 60)})")
-    if active or pending:  # a plan that is done is not listed again (conformance 42)
+    if (
+        active or pending
+    ) and not state.plan_age:  # a plan that is done is not listed again (conformance 42)
         lines += [_write_todo(todo, 120) for todo in done]
     yield from _fitting(lines, room)
 

@@ -73,14 +73,14 @@ CHINESE = Wording(
     corrects=("^[哦噢啊嗯，, ]{0,3}(?:等等|等一下|不对|不對|不是|算了|还是|還是|改主意)", "[不别別]用.{1,20}了"),
     negates=("不(?!错|錯|过|過|同|少)", "[莫勿]", "没|沒", "[无無](?!论|論)", "未(?!来|來)", "非(?!常)", "(?<![特分类類级級区區识識个個性鉴鑑辨差告道送离離])[别別]", "禁", "除(?:了|非|外)", "[之以]外"),
     offers=("建议", "建議", "推荐", "推薦", "[倾傾]向", "等[你您]", "[听聽][你您]", "[请請][你您]?(?:确认|確認|选择|選擇|决定|決定|告诉|告訴)", "要不要", "[你您](?:想|希望|觉得|覺得|认为|認為|的[决決选選])", "你说得对|你說得對"), options=("[你您]可以", "如果", "方案", "[选選][项項]", "策略", "[优優][点點劣势]", "缺[点點]"),
-    settles=("(?<![待未不没沒])(?<!需要)(?<!共同)(?:敲定|决策|決策|决定|決定|定案|结论|結論|共识|共識|商定|已定|答案|最[终終]方案)(?!点|點|的问题|的問題|因素)",), faults=("bug", "[错錯]", "缺", "漏", "失[败敗]", "崩[溃潰]", "硬[编編][码碼]", "[问問][题題]", "根因", "原因", "目前", "[当當]前", "[现現]在"),
+    settles=("(?<![待未不没沒谁誰解])(?<!需要)(?<!共同)(?:敲定|(?:决策|決策)(?![矩路树樹逻邏流引模过過])|决定|決定|定案|共识|共識|商定|已定|最[终終]方案)(?!点|點|的问题|的問題|因素)",), faults=("bug", "[错錯]", "缺", "漏", "失[败敗]", "崩[溃潰]", "硬[编編][码碼]", "[问問][题題]", "根因", "原因", "目前", "[当當]前", "[现現]在"),
 )  # fmt: skip
 ENGLISH = Wording(
     "en",
     strict=(r"never(?! (?:mind|worked|happen\w*|saw|seen|said|heard|been|had|got)\b)", r"always(?! (?:fail\w*|crash\w*|return\w*|get\w*|throw\w*|show\w*|times?|been|was|is|has|had|wanted|thought|said|happen\w*)\b)",
         "must", "make sure", "from now on", "at all costs", "under no circumstances", "mandatory"),
     binds=("mustn't", r"(?:don['’]?t|do not)(?! (?:think|understand|know|see|get|like|believe|remember|have|need|really|care|mind|work)\b)", "shall not",
-        "should(?:n['’]?t| not| always| never)", r"only(?! (?:happen\w*|see|saw|had|has|have|was|is|got|one|two|a|an|the)\b)", "don['’]?ts", "not (?:allowed|to do)", "avoid", "forbidden", "required?", "ensure", "at all times",
+        "should(?:n['’]?t| not| always| never)", r"only(?! (?:happen\w*|see|saw|had|has|have|was|is|got|one|two|a|an|the)\b)", "don['’]?ts", "(?:(?<!method )not allowed|not to do)", "avoid", "forbidden", r"require(?:d(?! (?!to|for|by|in|on|at|as|that|when|if|before|and|or)\w))?", "ensure", "at all times",
         "prefer", "without", "off[- ]limits", "hands off", "frozen", r"leave (?:it|them|that|this|the \w+|\S+[/.]\S+) (?:alone|as)", "unchanged", "stick to",
         r"(?<!i )(?<!we )(?<!you )(?<!they )(?<!to )(?<!t )remember(?=:| that\b| to\b)"),
     stresses=("important(?:ly)?", "remember", "do not forget", "don['’]?t forget", "keep in mind", "note that", "critical", "crucial", "essential"),
@@ -90,7 +90,7 @@ ENGLISH = Wording(
         "instead(?! of)", "changed my mind", "change of plans?", r"^sorry,? i (?:gave|told|said|meant|made|forgot|was|had)"),
     negates=(r"\w+n['’]ts?", "do['’]?nts?", "not?", "never", "cannot", "none", "nothing", "nobody", "nowhere", "neither", "nor", "non", "without", "except", "unless", "against", "unlike", "out of"),
     offers=(r"recommend\w*", "I(?:['’]d| would)? suggest", "suggestions?", "(?:should|shall) (?:we|I)", "would you", "do you (?:want|prefer)", "which (?:one|of these|would)", "let me know", "tell me", "your (?:call|decision|choice|pick)", "up to you", "once you", "if you (?:want|prefer|like)"), options=("you (?:can|could|may)", "options?", "approach(?:es)?", "alternatives?", "pros", "cons", "trade-?offs?"),
-    settles=("(?<!open )(?<!your )(?<!pending )(?<!not )(?:agreed|agreements?|decisions?(?! (?:points?|needed|required|pending))|decided|settled|conclusions?|verdict|final (?:answer|choice|design))",), faults=("bugs?", "buggy", "wrong(?:ly)?", "incorrect(?:ly)?", "broken", "fail(?:s|ing)?", "missing", "lacks?", "ignores?", "crash(?:es)?", "stale", "leaks?", "unused", "hard-?coded", "root cause", "culprit", "problem", "issue", "still", "currently"),
+    settles=(r"(?<!open )(?<!your )(?<!pending )(?<!not )(?:agreed|agreements?|decisions?(?! (?!made|taken|so far|we|by|for|on|from)\w)|decided|settled|final (?:choice|design))",), faults=("bugs?", "buggy", "wrong(?:ly)?", "incorrect(?:ly)?", "broken", "fail(?:s|ing)?", "missing", "lacks?", "ignores?", "crash(?:es)?", "stale", "leaks?", "unused", "hard-?coded", "root cause", "culprit", "problem", "issue", "still", "currently"),
 )  # fmt: skip
 JAPANESE = Wording(
     "ja",
@@ -102,7 +102,7 @@ JAPANESE = Wording(
     corrects=("^(?:いや|違い|ちがい|やっぱり|やはり|待って|すみません、やっぱり)", "ではなく|じゃなく"),
     negates=("[かがさたなばまらわえけげせてねべめれしじきぎちびみりい]な[いく]", "ません", "せず", "[わかがさたなばまらえけげせてねべめれ]ずに", "なし", "以外", "禁"),
     offers=("おすすめ", "お勧め", "推奨", "提案", "いかがで", "どちら", "ご確認", "(?:知らせて|教えて)(?:ください|下さい)", "しましょうか"), options=("選択肢", "候補", "メリット"),
-    settles=("(?<![未])(?:決定|合意|結論|確定)(?!し?ていない|待ち)",),
+    settles=("(?<![未])(?:決定|合意|確定)(?!し?ていない|待ち)",),
 )  # fmt: skip
 KOREAN = Wording(
     "ko",
@@ -114,7 +114,7 @@ KOREAN = Wording(
     corrects=("^(?:아,? ?)?(?:아니[다요,. ]|아뇨|잠깐)", "말고"),
     negates=("[가-힣]지 ?(?:않|못|마|말)", "안 ", "못 ", "없", "아니", "말고", "금지", "제외"),
     offers=("추천", "권장", "제안", "하시겠", "원하시", "알려 ?주세요", "확인해 ?주세요", "할까요"), options=("선택지", "대안", "장단점"),
-    settles=("결정(?! ?필요)", "합의", "결론", "확정"),
+    settles=("결정(?! ?필요)", "합의", "확정"),
 )  # fmt: skip
 SPANISH = Wording(
     "es",
@@ -126,7 +126,7 @@ SPANISH = Wording(
     prefers=("prefiero", "preferimos", "me (?:gusta|encanta|gustaría)", "odio", "soy alérgic[oa]"),
     corrects=("^no(?=,)", "^(?:espera|mejor|olvida)", "en (?:vez|lugar) de eso"),
     negates=("no", "nunca", "jamás", "ni", "sin", "salvo", "excepto", "contra", "ning[uú]n[ao]?", "nada", "nadie"),
-    settles=("decisión", "decisiones", "decidido", "acordado", "acuerdos?", "conclusión", "conclusiones"),
+    settles=("decisión", "decisiones", "decidido", "acordado", "acuerdos?"),
 )  # fmt: skip
 GERMAN = Wording(
     "de",
@@ -138,7 +138,7 @@ GERMAN = Wording(
     prefers=("bevorzuge", "(?:ich|wir) (?:mag|mögen|hasse|liebe|möchte lieber|würde lieber|nutze lieber|verwende lieber)", "ziehe (?:\\S+ ){1,6}?vor", "allergisch gegen", "am liebsten"),
     corrects=("^(?:nein|halt|moment|stopp)(?=[,. !])", "^(?:doch )?lieber", "stattdessen", "vergiss"),
     negates=("nicht", "nichts", "nie", "niemals", "niemand", "kein(?:e[mnrs]?)?", "ohne", "außer", "weder", "gegen"),
-    settles=("entscheidung(?:en)?", "entschieden", "vereinbart", "beschlossen", "festgelegt", "fazit"),
+    settles=("entscheidung(?:en)?", "entschieden", "vereinbart", "beschlossen", "festgelegt"),
 )  # fmt: skip
 FRENCH = Wording(
     "fr",
@@ -150,7 +150,7 @@ FRENCH = Wording(
     prefers=("(?:je|nous) (?:préfère|préférons|préférerais|aime|adore|déteste|n['’]aime pas)", "j['’](?:aime|adore)", "allergique"),
     corrects=("^non(?=[ ,])", "^(?:attends|attendez|finalement|oublie|oubliez)", "à la place", "plutôt"),
     negates=("ne", r"n['’]\w+", "non", "pas", "jamais", "rien", "personne", "aucune?", "ni", "sans", "sauf", "contre"),
-    settles=("décisions?", "décidé", "convenu", "d['’]accord", "conclusions?"),
+    settles=("décisions?", "décidé", "convenu", "d['’]accord"),
 )  # fmt: skip
 RUSSIAN = Wording(
     "ru",
@@ -162,7 +162,7 @@ RUSSIAN = Wording(
     prefers=(r"предпочита\w+", "(?:я|мы) (?:не )?(?:люблю|любим|ненавижу|обожаю)", "мне нравится", r"аллерги\w+"),
     corrects=("^(?:нет|стоп|подожди(?:те)?|лучше)(?=[,. ])", "вместо этого"),
     negates=("не", "нет", "ни", "нельзя", "никогда", "ничего", "никто", "без", "кроме", "против"),
-    settles=("решени[ея]", "решено", "решили", "договорились", "согласовано", "итог", "вывод"),
+    settles=("решени[ея]", "решено", "решили", "договорились", "согласовано"),
 )  # fmt: skip
 PORTUGUESE = Wording(
     "pt",
@@ -173,7 +173,7 @@ PORTUGUESE = Wording(
     prefers=("prefiro", "preferimos", "(?:eu )?(?:adoro|odeio|detesto)", "(?:eu )?gosto de", "(?:sou )?alérgic[oa]"),
     corrects=("^não(?=,)", "^(?:espera|espere|melhor|esquece|esqueça)", "em vez disso"),
     negates=("não", "nunca", "jamais", "nem", "sem", "exceto", "salvo", "contra", "nenhuma?", "nada", "ninguém"),
-    settles=("decis(?:ão|ões)", "decidido", "acordado", "combinado", "conclus(?:ão|ões)"),
+    settles=("decis(?:ão|ões)", "decidido", "acordado", "combinado"),
 )  # fmt: skip
 WORDINGS = (CHINESE, ENGLISH, JAPANESE, KOREAN, SPANISH, GERMAN, FRENCH, RUSSIAN, PORTUGUESE)
 """All languages."""
@@ -205,7 +205,9 @@ class WordPattern:
 
     @cached_property
     def _spaced(self) -> re.Pattern[str]:
-        return re.compile(rf"(?<![\w/-])(?:{self._words(spaced=True)})(?!\w)")
+        return re.compile(
+            rf"(?:(?<![\w/-])|(?<=^-)|(?<=\bdo/))(?:{self._words(spaced=True)})(?!\w)"
+        )
 
     @cached_property
     def _dense(self) -> re.Pattern[str]:
@@ -264,17 +266,18 @@ MOST_LABEL = 30
 MIN_SENTENCE = 4
 """Bytes of a sentence that binds: `只读` may, `ok` may not."""
 
-_CONCLUDES = re.compile(
-    r"\b(?:decid(?:ed|es)|decision|root cause|caused by|because|the (?:issue|problem|bug|reason|fix|solution|culprit) (?:is|was)|"
-    r"turns out|found (?:that|the|it)|confirm(?:ed|s)|conclu(?:ded|des|sion)|therefore|instead of|chosen?|chooses|will use|we use|switch\w* to|"
-    r"agreed|fix(?:ed|es)|resolved|works? (?:now|because)|fails? (?:because|with)|important(?=\W{0,4}:)|note that|the key|"
-    r"implemented|refactored|renamed|moved|replaced|unable to|cannot|not (?:possible|permitted|allowed|supported)|"
-    r"is (?:now|defined|located|stored|set|called)|successfully)\b"
-    r"|决定|決定|结论|結論|原因|因为|因為|由于|根源|改用|采用|採用|[选選](?:定|用|择了|擇了)|确认|確認|发现|發現|最[终終]|无法|無法|不支持"
-    r"|注意|[关關][键鍵](?:是|在|点|點|问题|問題)|(?<=[这這此，,；;])[说說]明|表明|因此|所以|[问問][题題](?:是|在)"
-    r"|(?:修[复復]|解[决決])[了好完]|已[经經將将]?(?:成功)?(?:完成|实现|實現|修改|修[复復]|解[决決]|更新|预订|預訂|取消|添加|新增|[删刪]除)|成功",
+_DECIDES = re.compile(
+    r"\b(?:decided|chose|settled on|we(?:['’]ll| will)? (?:use|go with)|(?:root|the) cause|culprit|caused by|the (?:issue|problem|bug|reason|fix|solution) (?:is|was))\b"
+    r"|(?:^|[我们們已终終经經方致，。；：,:])(?:决定|決定)(?![了是的于於性因、])|改用|[采採]用|[選选](?:定|用了|择了|擇了)|根因|根源|(?:根本|真正|主要)原因|原因(?:就?是|在[于於]?|[：:])|[问問][题題](?:就?是|出?在)",
     re.IGNORECASE,
 )
+"""Chooses a way, or names a cause."""
+_REASONS = re.compile(
+    r"\b(?:because|therefore|turns out|found that|(?:this|that|which) (?:means|shows|proves))\b"
+    r"|因为|因為|由于|由於|因此|所以|(?:^|[这這此，,；;。])(?:[说說]明|表明)|不支持",
+    re.IGNORECASE,
+)
+"""Gives a reason, of what it names."""
 _CODE = re.compile(r"`[^`\n]{1,80}`")
 _KANA = re.compile(r"[\u3041-\u30fa]")
 """Only Japanese has these: there the Chinese cues are parts of words that conclude nothing."""
@@ -295,15 +298,13 @@ _GOES_ON = re.compile(r"[；;]\Z|(?:^|[\s:：])\d{1,2}\.\Z")
 _COMMENT = re.compile(r"\s{0,40}(?://|/\*|\*/|<!--|#(?:!|\s{0,8}(?:TODO|FIXME|NOTE)\b))")
 _NO_RULE = re.compile(
     r"\A(?:and |but |so )?(?:why|how|who|where)\b(?! (?:you|we)\b)[^:：]*+\Z"
-    r"|\A(?:那|可是|但)?(?:为什么|為什麼|为何|為何|怎么|怎麼)[^:：]*+\Z|[吗嗎?？][。！!]?\Z"
+    r"|\A(?:那|可是|但)?(?:为什么|為什麼|为何|為何|怎么|怎麼)[^:：]*+\Z|[吗嗎么麼?？][。！!]?\Z"
     r"|(?:error|exception|failed): ",
     re.IGNORECASE,
 )
 """A question, of which many leave out the mark; an error that a program reports."""
-_CLAUSE_ENDS = re.compile(r"[,;:，；：—–(（]")
-_OF_OTHERS = re.compile(
-    r"\s*(?:(?:I|we|it|he|she|they|that|this|there)\b|[我他她它])", re.IGNORECASE
-)
+_DATA = re.compile(r"\s{0,40}(?:[\w ]{1,30}: ?)?[\[{]{1,9}\s?\"")
+"""How a line of JSON begins, behind a label or by itself."""
 _OPTION = re.compile(
     r"\W{0,6}(?:(?:option|approach|variante?|opci[oó]n|opção|вариант|방안|案|方案|选项|選項)\s?)?"
     r"(?:[A-E]|[1-9](?=[)）])|(?<=[案项項])[1-9一二三四五甲乙丙])\W{0,3}[)）.:：—–]",
@@ -311,8 +312,8 @@ _OPTION = re.compile(
 )
 """How one of several ways begins: `A) `, `Option B: `, `方案一：`."""
 _GUESS = re.compile(
-    r"\b(?:maybe|perhaps|probably|possibly|might|may be|could be|I (?:think|guess|suspect|assume)|seems?|looks? like|likely|my guess)\b"
-    r"|可能|也许|也許|大概|似乎|好像|怀疑|懷疑|估计|估計|猜",
+    r"\A(?:wait|hm+|anyway|actually|no),|\b(?:maybe|perhaps|probably|possibly|might|may be|could be|I (?:think|guess|suspect|assume)|seems?|looks? like|likely|my guess|potential|possible (?:causes?|reasons?))\b"
+    r"|可能|也许|也許|大概|似乎|好像|怀疑|懷疑|估计|估計|猜|潜在|潛在",
     re.IGNORECASE,
 )
 _VOID = re.compile(
@@ -447,6 +448,7 @@ def find_constraints(text: str) -> Iterator[str]:
             len(words.encode("utf-8", "replace")) >= MIN_SENTENCE
             and statement.kind not in ("code", "columns")
             and not statement.is_head
+            and not _DATA.match(statement.line)
             and (statement.is_led or (not _NO_RULE.search(own) and is_binding(own)))
         ):
             yield one_line(place + words, MAX_SENTENCE)
@@ -457,13 +459,6 @@ def is_binding(text: str) -> bool:
     return BINDING.is_in(text[: 2 * MAX_SENTENCE])
 
 
-def is_demand(rule: str) -> bool:
-    """Does a clause of a rule open with its words? Who tells of a dog says `always`, too."""
-    clauses = _CLAUSE_ENDS.split(rule)
-    to_you = (BINDING.is_opening(text) and not _OF_OTHERS.match(text) for text in clauses)
-    return not is_binding(rule) or any(to_you)
-
-
 def _iter_prose(text: str) -> Iterator[Statement]:
     """Yield the sentences of a model's text but for code, comments and headings."""
     for statement in iter_statements(text):
@@ -471,20 +466,20 @@ def _iter_prose(text: str) -> Iterator[Statement]:
             yield statement
 
 
-def find_conclusions(text: str, *, final: bool) -> Iterator[tuple[float, str]]:
+def find_conclusions(text: str, *, final: bool, worked: bool = True) -> Iterator[tuple[float, str]]:
     """Yield the sentences of an assistant's text that decide or conclude, each with its weight; in
     a *final* text, one that ends a turn, they weigh 1 more; beside a call half as much if
     they name nothing: most of these think aloud. A question is none, nor is what is left open or
-    quoted; what is said to be agreed weighs `SETTLED` more."""
+    quoted, a report of what was done, or, if nothing was (*worked*), a reason: it explains. What is
+    said to be agreed weighs `SETTLED` more."""
     for statement in _iter_prose(text):
         sentence = statement.words
         is_open = sentence.rstrip("*_ ").endswith(("?", "？", ":", "："))
         if len(sentence.encode("utf-8", "replace")) >= 12 and not is_open:
             is_settled = _is_settled(statement)
-            is_quoted = statement.line.lstrip()[:1] == ">"
-            is_void = not is_settled and (is_quoted or _is_offer(statement))
-            is_void |= bool(_VOID.match(sentence))
-            points = 0.0 if is_void else max(0.0, weigh_conclusion(sentence)) + is_settled * SETTLED
+            is_void = _VOID.match(sentence) or (not is_settled and _is_offer(statement))
+            weight = weigh_conclusion(statement.text, lead=statement.lead, worked=worked)
+            points = 0.0 if is_void else max(0.0, weight) + is_settled * SETTLED
             if points > 0:
                 share = 1.0 if final or _ENTITY.search(sentence) else 0.5
                 yield points * share + final, one_line(sentence, MAX_SENTENCE)
@@ -500,7 +495,11 @@ def _is_settled(statement: Statement) -> bool:
 
 
 def _settles(head: Row) -> bool:
-    return SETTLING.is_in(head.text) and not head.text.rstrip(":： ").endswith(("?", "？"))
+    """Does a line, or a cell of it, begin or end with what says that something is agreed?"""
+    text = _STRESS.sub("", head.text).rstrip(":：。. ")
+    cells = [cell.strip() for cell in _CODE.sub("", text).split("|")]
+    ends = any(SETTLING.is_opening(cell) or SETTLING.is_closing(cell) for cell in cells)
+    return ends and not text.endswith(("?", "？"))
 
 
 def _is_offer(statement: Statement) -> bool:
@@ -509,6 +508,7 @@ def _is_offer(statement: Statement) -> bool:
     heads = (head.text.rstrip(":：*_ ") for head in statement.above)
     return (
         statement.kind == "row"
+        or statement.line.lstrip()[:1] == ">"
         or bool(_OPTION.match(statement.line))
         or OFFERING.is_in(statement.text)
         or (statement.text.endswith(("!", "！")) and not _ENTITY.search(statement.text))
@@ -528,17 +528,17 @@ def find_notes(text: str) -> Iterator[str]:
             yield one_line(sentence, MAX_SENTENCE)
 
 
-def weigh_conclusion(sentence: str) -> float:
-    """Return how much a sentence decides: a point for each different cue, half a point for each of
-    at most three entities (paths, names, numbers, quotes), less 2 if it only announces the next
-    step or guesses. Without a cue 0."""
+def weigh_conclusion(sentence: str, *, lead: str = "", worked: bool = True) -> float:
+    """Return how much a sentence concludes: a point for each different cue that decides, or, where
+    the model *worked*, gives a reason for what it names; half a point for each of at most three
+    entities (paths, names, numbers, quotes), less 2 if it only announces the next step or, with the
+    *lead* above it, guesses. Without a cue 0. In Japanese the Chinese cues conclude nothing."""
     head = _QUOTATION.sub("", sentence[: 2 * MAX_SENTENCE])
-    is_japanese = bool(_KANA.search(head))
-    words = _CODE.sub("", head)  # a value in code concludes nothing: set it to `已完成`
-    cues = len({c.lower() for c in _CONCLUDES.findall(words) if c.isascii() or not is_japanese})
-    return cues and cues + min(3, len(_ENTITY.findall(head))) / 2 - 2 * bool(
-        _PLAN.match(head) or _GUESS.search(head)
-    )
+    words, entities = _STRESS.sub("", _CODE.sub("", head)), len(_ENTITY.findall(head))
+    matches = _DECIDES.findall(words) + (_REASONS.findall(words) if worked and entities else [])
+    cues = {cue.lower() for cue in matches if cue.isascii() or not _KANA.search(lead + head)}
+    is_open = _PLAN.match(head) or _GUESS.search(lead + head)
+    return len(cues) and len(cues) + min(3, entities) / 2 - 2 * bool(is_open)
 
 
 def strongest(weighed: Iterable[tuple[float, str]], most: int) -> tuple[str, ...]:

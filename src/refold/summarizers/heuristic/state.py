@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from heapq import nlargest
 from typing import NamedTuple
 
+from refold.speakers.carriers import REJECTED
 from refold.speakers.segments import is_fragment
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import (
@@ -20,13 +21,23 @@ from refold.summarizers.heuristic.calls import (
     iter_patch,
     read_boxes,
 )
-from refold.summarizers.heuristic.excerpts import find_announced, find_corrections, find_question
+from refold.summarizers.heuristic.excerpts import (
+    AGREEMENT,
+    COMMIT,
+    COMMITTED,
+    denies,
+    find_announced,
+    find_corrections,
+    find_outcome_line,
+    find_question,
+    is_demand,
+    write_outcome,
+)
 from refold.summarizers.heuristic.lexicon import (
     FAULTING,
     SETTLING,
     find_conclusions,
     find_constraints,
-    is_demand,
 )
 from refold.summarizers.heuristic.shell import ALL, state_after
 from refold.summarizers.heuristic.shell_words import (
@@ -49,10 +60,8 @@ from refold.text.failures import (
     find_figures,
     has_failed,
     is_failure,
-    is_markup,
     looks_failed,
 )
-from refold.text.json_values import iter_json_lines, parse_or_none
 from refold.text.plain import folders_of, split_path
 
 LONGEST_COMMAND = 110
@@ -72,10 +81,8 @@ MOST_QUESTIONS = 3
 MOST_DECIDED = 2
 """Conclusions that are taken of what a model thinks before one call."""
 
-_COMMIT = re.compile(r"\bgit\s+(?:-\S+\s+\S+\s+)?commit\b")
 _MESSAGE = re.compile(r"\s-[a-z]{0,5}m\s{0,9}(['\"])((?!\$\()[^\n]*?)\1")
 """A commit's message in its command."""
-_COMMITTED = re.compile(r"^\[[^\]\n]{1,100}\s([0-9a-f]{6,40})\]\s(.*)$", re.MULTILINE)
 _RETURNS = frozenset({"restored", "stashed", "unstashed", "changed"})
 _EXIT_CODE = re.compile(r"\A(?:Error: )?Exit code:? -?\d{1,10}\n?")
 _NO_COMMIT = re.compile(r"^(?:nothing (?:added )?|no changes added )to commit\b", re.MULTILINE)
@@ -130,6 +137,8 @@ class State:
     """What the person asked, word for word, and how often, in the order of the latest time."""
     media: dict[str, str] = field(default_factory=dict)
     """What stood beside the words of some: `[image] `."""
+    templates: set[str] = field(default_factory=set)
+    """Those in whose place a client put the text of a command or skill."""
     is_latest_current: bool = True
     """Is the latest of them what the model works on, nothing newer asked behind it?"""
     in_sight: frozenset[str] = frozenset()
@@ -151,6 +160,8 @@ class State:
     looks: dict[str, int] = field(default_factory=dict)
     """How often each tool or program was called that only looks, but at files."""
     todos: tuple[Todo, ...] = ()
+    plan_age: int = 0
+    """How often a turn has ended, and something else was asked, since this plan was changed."""
     error: str = ""
     """The last failure that nothing mended yet."""
     failed: str = ""
@@ -178,48 +189,44 @@ class State:
 
 def read_state(steps: Iterable[Step], todos: tuple[Todo, ...] = ()) -> State:
     """Read where the work stands after *steps*, in one pass; *todos* is the plan before them."""
-    state, answers, is_done = State(todos=todos), list[Step](), False
+    state, announcing, is_done, worked, answers = State(todos=todos), "", False, False, 0
     for step in steps:
         match step.kind:
             case "request":
                 _note_request(state, step)
-                state.media[step.text] = step.media
+                state.media[step.text], announcing, worked = step.media, "", False
             case "call" if step.effect.todos is not None:
-                state.todos = step.effect.todos
+                state.todos, state.plan_age = step.effect.todos, 0
             case "result" if step.is_template:
                 _lend_rules(state, step.text)
             case "result" if step.effect.changed_todos is not None and not step.is_error:
-                state.todos = change_todos(state.todos, step.effect, step.text)
+                changed = change_todos(state.todos, step.effect, step.text)
+                state.todos, state.plan_age = changed, 0
             case "result":
                 _note_result(state, step)
                 _drop_mended(state, step)
-                is_done |= step.has_effect and any(map(_is_work_on, step.effect.files))
+                is_done |= step.has_effect and any(
+                    now in shell.CHANGES and not (is_outside(path) or path.endswith(".log"))
+                    for path, now in step.effect.files
+                )
+                worked |= not is_look(step.effect)
             case "answer":
-                _note_answer(state, step.text, is_final=step.is_final)
-                answers.append(step)
-                is_done, state.answer = False, step.text if step.is_final else ""
-    if len(answers) >= TALK and not (state.files or state.actions or state.looks or state.checks):
+                _note_answer(state, step, worked=worked or not step.is_final)
+                announcing, state.answer = ("", step.text) if step.is_final else (step.text, "")
+                is_done, answers = False, answers + 1
+    if answers >= TALK and not (state.files or state.actions or state.looks or state.checks):
         state.constraints = dict.fromkeys(filter(is_demand, state.constraints))
     state.files = _without_deleted_folders(state.files)
     state.error = find_error_line(state.error)
-    if answers and not (is_done or answers[-1].is_final):
-        state.next_step = find_announced(answers[-1].text)
+    state.next_step = "" if is_done else find_announced(announcing)
     return state
-
-
-def _is_work_on(file: tuple[str, str]) -> bool:
-    """Is this a change of a project's file, rather than of a log or elsewhere?"""
-    path, now = file
-    return now in shell.CHANGES and not is_outside(path) and not path.endswith(".log")
 
 
 def drop_superseded(state: State, after: Sequence[Step]) -> None:
     """Take out of *state* what steps that stay behind the summary tell anew: the todos, the outcome
     of a check, a failure that is mended, the next step; rules of commands that are done."""
     later, listed = read_state(after, state.todos), {todo.id for todo in state.todos} - {""}
-    if later.todos is not state.todos:  # others stand behind the summary
-        state.todos = tuple(todo for todo in later.todos if todo.id in listed)
-    if any(step.kind == "answer" for step in after):
+    if any(step.kind in ("answer", "request") for step in after):
         state.next_step = ""
     for step in (step for step in after if step.kind == "request"):
         state.questions.pop(step.text, None)  # what this one answers stands behind the summary
@@ -227,11 +234,14 @@ def drop_superseded(state: State, after: Sequence[Step]) -> None:
         _note_question(state, after[0])
     for step in after:
         if step.kind == "request":
-            _end_commands(state)
+            _end_turn(state, step.text)
         elif step.kind == "answer":
             state.answer = step.text if step.is_final else ""
         elif step.kind == "result":
             _drop_mended(state, step)
+    if later.todos is not state.todos:  # others stand behind the summary
+        state.todos = tuple(todo for todo in later.todos if todo.id in listed)
+        state.plan_age = 0
     if state.failed and any(_is_about_failure(state, step) for step in after):
         state.failed = state.error = ""
     for name, outcome in later.checks.items():
@@ -249,8 +259,9 @@ def _note_request(state: State, step: Step) -> None:
     state.requests[words] = state.requests.pop(words, 0) + 1
     state.changed = set()
     _note_question(state, step)
-    _end_commands(state)
+    _end_turn(state, words)
     if step.is_template:
+        state.templates.add(words)
         _lend_rules(state, words)
         return
     # A rule does not stand without what takes it back.
@@ -276,21 +287,31 @@ def _lend_rules(state: State, text: str) -> None:
     state.constraints |= dict.fromkeys(rules)
 
 
-def _end_commands(state: State) -> None:
-    """Take out the rules of commands, of which the model has ended the turn, at a request."""
+def _end_turn(state: State, request: str) -> None:
+    """Note what a turn that has ended leaves when a *request* follows: no rules of commands, and,
+    if that answers nothing, a plan older by one, no failure behind which work went on, and nothing
+    that the request denies."""
     if state.answer:
         state.ended |= state.lent
         for rule in state.lent:
             del state.constraints[rule]
         state.lent = {}
+    is_short = len(request.encode("utf-8", "replace")) < AGREEMENT
+    if state.answer and not (is_short or find_question(state.answer, request)):
+        state.plan_age += 1
+        if state.since_failed:
+            state.failed = state.error = ""
+        state.since_failed += 1
+        if denies(request):
+            _drop_decisions(state, (text for _, text in find_conclusions(state.answer, final=True)))
     state.answer = ""
 
 
-def _note_answer(state: State, text: str, *, is_final: bool) -> None:
-    if not any(todo.id for todo in state.todos):
-        state.todos = read_boxes(text) or state.todos
-    weighed = list(find_conclusions(text, final=is_final))
-    if not is_final:
+def _note_answer(state: State, step: Step, *, worked: bool) -> None:
+    if not any(todo.id for todo in state.todos) and (boxes := read_boxes(step.text)):
+        state.todos, state.plan_age = boxes, 0
+    weighed = list(find_conclusions(step.text, final=step.is_final, worked=worked))
+    if not step.is_final:
         heaviest = nlargest(MOST_DECIDED, weighed)
         weighed = [pair for pair in weighed if pair in heaviest]
     for weight, sentence in weighed:
@@ -310,9 +331,13 @@ def _drop_mended(state: State, step: Step) -> None:
     replaced = [old for old, _ in iter_changes(step.arguments) if old]
     replaced += ["\n".join(hunk.old) for hunk in iter_patch(step.effect, step.arguments)]
     names = {split_path(path)[1] for path in paths} | set(_NAMED.findall("\n".join(replaced)))
-    for sentence in (text for name in names for text in state.faults.pop(name, ())):
-        state.decisions.pop(sentence, None)
+    _drop_decisions(state, (text for name in names for text in state.faults.pop(name, ())))
     state.changed |= names
+
+
+def _drop_decisions(state: State, sentences: Iterable[str]) -> None:
+    for sentence in sentences:
+        state.decisions.pop(sentence, None)
 
 
 def _note_result(state: State, step: Step) -> None:
@@ -330,7 +355,7 @@ def _note_result(state: State, step: Step) -> None:
     if step.has_effect:
         _note_files(state, step)
     if effect.command or (effect.todos is None and not effect.files):
-        is_told = bool(check or effect.files or _COMMIT.search(command))
+        is_told = bool(check or effect.files or COMMIT.search(command))
         _note_action(state, step, outcome, is_told=is_told)
     if is_stub(text) and not (step.is_error or step.exit_code):
         return  # nobody says what came of it
@@ -340,24 +365,26 @@ def _note_result(state: State, step: Step) -> None:
             return
         if not has_own_code or (figures and not shell.ends_with_check(effect.command)):
             outcome = ""
-    is_commit = bool(_COMMIT.search(command)) and not _has_committed_nothing(step)
+    is_commit = bool(COMMIT.search(command)) and not _has_committed_nothing(step)
     for name in filter(None, (check, "git commit" if is_commit else "")):
         listed = one_line(name, LONGEST_COMMAND)
         state.checks.pop(listed, None)
         subject = _MESSAGE.search(effect.command[:2_000]) if name != check else None
-        state.checks[listed] = _outcome_line(name, text, outcome, subject[2] if subject else "")
+        printed = "" if outcome == RUNNING else text
+        state.checks[listed] = write_outcome(name, printed, outcome, subject[2] if subject else "")
         if outcome == "ok":  # `pytest` tells of `pytest tests/test_a.py` too
             checks = _take_compared(state, state.checks)
             parts = [check for check in checks if check.startswith(f"{listed} ")]
             for part in filter(lambda part: has_failed(state.checks[part]), parts):
                 del state.checks[part]
-    if (outcome == "ok" and not _has_committed_nothing(step)) or _COMMITTED.search(text):
+    if (outcome == "ok" and not _has_committed_nothing(step)) or COMMITTED.search(text):
         _note_git(state, step)
     if check and outcome not in _NOT_RUN:
         for file in state.files.values():
             file.is_checked |= file.state != "read"
     name = name_step(step)
-    if outcome not in ("", "ok", RUNNING) and (is_work or not (effect.command or is_look(effect))):
+    is_error = outcome not in ("", "ok", RUNNING) and not text.startswith(REJECTED)
+    if is_error and (is_work or not (effect.command or is_look(effect))):
         state.failed, state.error = name, text  # its line is looked for if nothing mends it
         state.since_failed, state.failed_files = 0, frozenset(path for path, _ in effect.files)
     elif outcome == "ok" and state.failed:
@@ -386,28 +413,13 @@ def _note_action(state: State, step: Step, outcome: str, *, is_told: bool) -> No
         return
     call = one_line(name_command(deeds.text) or write_call(step), LONGEST_COMMAND)
     is_own = outcome != RUNNING and (not deeds.text or deeds.is_last or outcome != "ok")
-    answer = one_line(_read_outcome(step), LONGEST_OUTCOME) if is_own else ""
+    has_failed_step, is_output = step.outcome not in ("ok", RUNNING), bool(effect.command)
+    line = find_outcome_line(step.text, failed=has_failed_step, printed=is_output) if is_own else ""
+    answer = one_line(line, LONGEST_OUTCOME)
     result = ": ".join(filter(None, ("" if outcome == "ok" else outcome, answer)))
     times = state.actions.pop(call, Action("", 0)).times
     fails = outcome not in ("ok", RUNNING) or (not effect.command and is_failure(answer))
     state.actions[call] = Action(result or outcome, times + 1, 1 if fails else deeds.rank or 2)
-
-
-def _read_outcome(step: Step) -> str:
-    """Return the line that says what came of a call: of JSON its first fields, of a failure its
-    error, of a command's output the last line, of a tool's answer the first."""
-    text = step.text
-    value = parse_or_none(text) if text[:1] in "{[" else None
-    if isinstance(value, dict | list):
-        return next(("".join(line) for line in iter_json_lines(value)), "")
-    if step.outcome not in ("ok", RUNNING):
-        return find_error_line(text)
-    part = text[-2_000:] if step.effect.command else text[:2_000]
-    lines = (row.strip() for row in part.splitlines())
-    rows = [row for row in lines if any(map(str.isalnum, row)) and not is_markup(row)] or [""]
-    if step.effect.command:
-        return rows[-1]
-    return next((row for row in rows if not row.endswith((":", "："))), rows[0])
 
 
 def _note_files(state: State, step: Step) -> None:
@@ -484,7 +496,7 @@ def _without_deleted_folders(files: dict[str, FileState]) -> dict[str, FileState
 
 def _has_committed_nothing(step: Step) -> bool:
     """Does git say so? Behind a pipe its code is another's; `git status` says it after commits."""
-    has_none = _NO_COMMIT.search(step.text) and not _COMMITTED.search(step.text)
+    has_none = _NO_COMMIT.search(step.text) and not COMMITTED.search(step.text)
     return bool(has_none) and "status" not in step.effect.command
 
 
@@ -506,7 +518,7 @@ def _note_git(state: State, step: Step) -> None:
                     file.is_staged = False
             case _:
                 staged = {path: file for path, file in files.items() if file.is_staged or names}
-                listed = {path: _is_listed(file) for path, file in staged.items()}
+                listed = {p: f.is_new or f.state == "deleted" for p, f in staged.items()}
                 for path in find_committed(listed, step.text if is_single else ""):
                     staged[path].is_committed, staged[path].is_new = True, False
                     staged[path].in_commit = staged[path].state.replace("deleted", "")
@@ -514,11 +526,6 @@ def _note_git(state: State, step: Step) -> None:
                     file.is_new |= file.state == "deleted" and not file.is_committed
                 for file in files.values():
                     file.is_staged = False
-
-
-def _is_listed(file: FileState) -> bool:
-    """Does git name this file when it commits it?"""
-    return file.is_new or file.state == "deleted"
 
 
 def _find_open(state: State, names: Sequence[str]) -> dict[str, FileState]:
@@ -533,18 +540,3 @@ def _stage(files: Mapping[str, FileState], names: Sequence[str], *, with_new: bo
     for path, file in files.items():
         if (with_new or not file.is_new) and (names or not is_ignored(path)):
             file.is_staged = True
-
-
-def _outcome_line(command: str, text: str, outcome: str, subject: str = "") -> str:
-    """Return the line with the figures of a test run; of a commit its hash and subject, or if it
-    prints nothing the *subject* that it was given."""
-    if outcome == RUNNING:
-        return outcome
-    if _COMMIT.search(command) and (match := _COMMITTED.search(text)):  # a push behind it may fail
-        return f"{match[1]} {one_line(match[2], 100)}"
-    if outcome == "ok" and subject:
-        return f"ok: {one_line(subject, 100)}"
-    line = find_figures(text)
-    if outcome != "ok" and not line:
-        line = find_error_line(text)
-    return ": ".join(filter(None, (outcome, line)))

@@ -1,0 +1,182 @@
+"""What a summary says is decided, wanted and open is what is: no report, no offer, no plan that
+something else has overtaken."""
+
+import json
+
+import pytest
+
+from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.speakers import request_text
+from refold.summarizers.heuristic.current_files import read_files
+from refold.summarizers.heuristic.excerpts import find_question
+from refold.summarizers.heuristic.layout import render_state
+from refold.summarizers.heuristic.lexicon import find_conclusions, find_constraints
+from refold.summarizers.heuristic.source import read_steps
+from refold.summarizers.heuristic.state import drop_superseded
+from refold.text.failures import find_error_line
+from tests.support.summaries import collect
+
+
+def says(text):
+    return Message("assistant", (Text(text),))
+
+
+def call(name, result="ok", *, say="", is_error=False, **arguments):
+    """Return a call, with what the model says beside it, and its result."""
+    beside = (Text(say),) if say else ()
+    return [
+        Message("assistant", (*beside, ToolCall("c1", name, json.dumps(arguments)))),
+        Message("tool", (ToolResult("c1", (Text(result),), is_error),)),
+    ]
+
+
+def opened(messages):
+    """Return what a summary lists as open."""
+    text = render_state(collect(messages), 500)
+    return text.partition("## Open\n")[2].partition("\n## ")[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    """\
+Fixed the leak in `pool_a` successfully.
+`pool_a` is now defined in `src/pool.py`.
+Implemented `pool_a` and renamed `pool_b`.
+已成功修改 `pool_a`，`pool_b` 已完成。
+确认 `pool_a` 的状态正常，注意 `pool_b`。
+最终由 `pool_a` 决定是按名字匹配。
+潜在原因：`pool_a` 被锁。
+Possible cause: the problem is `pool_a`.
+Wait, the root cause is not `pool_a`.""".splitlines(),
+)
+def test_a_report_or_a_guess_is_no_decision(text):
+    assert not list(find_conclusions(text, final=True))
+
+
+def test_a_reason_counts_where_the_model_worked():
+    reason = "`pool_a` is slow because `pool_b` holds its lock."
+    asked = [user("How does it work?")]
+    assert not collect([*asked, says(reason)]).decisions
+    assert reason in collect([*asked, *call("bash", command="make"), says(reason)]).decisions
+
+
+@pytest.mark.parametrize(
+    "head", ["决策路径", "How the decision tree works", "選ぶ解決策", "Conclusion", "由谁决定"]
+)
+def test_a_heading_that_only_holds_the_word_settles_nothing(head):
+    text = f"## {head}\n\n- `pool_a` stays in memory"
+    assert not list(find_conclusions(text, final=True))
+    settled = text.replace(head, "Decisions made")
+    assert list(find_conclusions(settled, final=True))
+
+
+def test_what_the_next_request_denies_is_not_decided():
+    cause = "The problem is the desktop program."
+    told = [user("Why?"), says(cause)]
+    assert cause in collect([*told, user("Then mend that in the program, please.")]).decisions
+    assert not collect([*told, user("There is no desktop program, I said that before.")]).decisions
+    assert collect([*told, user("Do not touch the desktop program any more.")]).decisions
+
+
+def test_a_plan_says_how_many_turns_ago_it_was_made_and_ends():
+    plan = call("TodoWrite", todos=[{"content": "Write it up", "status": "pending"}])
+    made = [user("Do it."), *plan, says("I have read all of it. Shall I go on?")]
+    assert opened([*made, user("yes")]) == "- [ ] Write it up"
+    later = [*made, user("Now tell me in detail how the other command walks the heap.")]
+    assert opened(later) == "- turns since this plan: 1\n- [ ] Write it up"
+    for n in range(3):
+        later += [says("So."), user(f"And what does the command number {n} of the list do?")]
+    assert not opened(later)
+
+
+def test_an_error_behind_which_work_went_on_ends_with_the_turn():
+    failed = [user("Go."), *call("bash", "error: no way\nExit code: 1", command="install x")]
+    other = user("Now tell me in detail what the other program does.")
+    assert "no way" in opened([*failed, says("It fails."), other])
+    assert "no way" in opened([*failed, *call("bash", command="make y")])
+    assert "no way" not in opened([*failed, *call("bash", command="make y"), says("Well."), other])
+    rejected = "The user doesn't want to proceed with this tool use. It was rejected."
+    assert not opened([user("Go."), *call("bash", rejected, is_error=True, command="make")])
+
+
+def test_what_was_announced_before_a_later_request_is_not_open():
+    said = [user("Go."), *call("Read", say="Let me read the pool.", file_path="/a/pool.py")]
+    assert "announced last: Let me read the pool." in opened(said)
+    assert not opened([*said, user("Stop, do something else with the other file.")])
+    state = collect(said)
+    drop_superseded(state, read_steps([user("Stop, do something else with the other file.")]))
+    assert not state.next_step
+
+
+def test_an_error_is_a_line_that_says_something():
+    output = 'it broke in the pool\n    at drain (pool.js:1:2)\n  File "pool.py", line 3\n  ^^^\n}'
+    assert find_error_line(output) == "it broke in the pool"
+
+
+def test_a_reply_stands_with_its_question_before_a_list_and_with_all_that_it_names():
+    ways = "".join(f"- way number {n} of the pool\n" for n in range(9))
+    assert (
+        find_question(f"I read it.\n\nWhich do you want?\n\n{ways}", "ok") == "Which do you want?"
+    )
+    text = "1. Write it\n2. Test it\n3. Ship it\nWhat next?"
+    assert find_question(text, "1,3") == "1. Write it; 3. Ship it"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[Telegram Al (@al) id:2 +41m 2026-02-08 16:05 GMT+8] Look.",
+        "[Sun 2026-03-15 19:59 GMT+8] Look.",
+        "[media attached 1/2: a.jpg (image/jpeg)]\n[media attached 2/2: b.jpg]\nTo send an image back, never use paths.\nLook.",
+        'Note: Reference memory below; avoid others.\n\nSender (untrusted metadata):\n```json\n{"a": 1}\n```\n\nLook.',
+    ],
+)
+def test_what_a_bridge_of_chats_puts_before_a_message_is_no_request(text):
+    assert request_text(user(text)) == "Look."
+    assert not collect([user(text)]).constraints
+
+
+def test_a_line_of_a_log_keeps_its_date():
+    text = "[2026-02-08 16:05:11] it stopped"
+    assert request_text(user(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<file name="a.csv" mime="text/csv"> 1,"Never use it."\nYou must not. </file>',
+        'Required shape:\n{"reply": "never"}',
+        'Input JSON: {"message": "you must not use it"}',
+        "405 Method Not Allowed",
+        "Install the required packages.",
+        "这些文件不应该放在这里么",
+    ],
+)
+def test_data_and_questions_are_no_rules(text):
+    assert not list(find_constraints(text))
+
+
+def test_a_rule_may_begin_with_a_mark_or_stand_behind_do():
+    for rule in ("-never push to main", "Do/don't: touch main", "X is required for each call."):
+        assert list(find_constraints(rule)), rule
+    for text in ("See docs/never of it.", "find . -not of x", "git push --only x"):
+        assert not list(find_constraints(text)), text
+
+
+def test_of_a_commands_text_before_the_latest_only_the_ends_are_shown():
+    template = "Pre-compaction memory flush. " + "Store what matters in the memory. " * 40
+    said = [user("Go."), says("Yes."), user(template), says("NO_REPLY"), user("Next."), says("So.")]
+    text = render_state(collect(said), 2_000)
+    assert "characters …]" in text and text.count("Store what matters") < 12
+    rule = user("Pre-compaction memory flush. Never overwrite it.")
+    assert collect([rule]).constraints
+    assert not collect([rule, says("NO_REPLY"), user("Next.")]).constraints
+
+
+def test_what_an_agent_that_explores_names_has_not_changed():
+    read = call("Read", "     1\tlimit = 3", file_path="/a/pool.py")
+    for kind, is_stale in (("Explore", False), ("general-purpose", True)):
+        task = call("Task", "/a/pool.py holds it", subagent_type=kind, prompt="See /a/pool.py")
+        assert (
+            read_files(read_steps([user("Go."), *read, *task]))["/a/pool.py"].is_stale is is_stale
+        )
