@@ -9,7 +9,7 @@ from refold.cli.drafts import summaries
 from refold.codecs.repair import RepairResult
 from refold.compactor.late_edits import list_settled
 from refold.core.view import View
-from refold.core.view_lines import savings_by_strategy, tokens_saved
+from refold.core.view_lines import savings_by_strategy, select_items, tokens_saved
 from refold.edits import Edit
 from refold.gateway.ledger.accounting import read_bill
 from refold.messages import Message
@@ -144,8 +144,7 @@ def view(edited: EditedSession, only: int | None = None) -> Document:
             "tokens": item.tokens,
             "shown": [_message(message) for message in item.messages],
         }
-        for item in edited.view.iter_items()
-        if only is None or item.start <= only < item.stop
+        for item in select_items(edited.view, only)
     ]
     return {**session(edited), "tokens": edited.view.tokens, "items": items}
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from difflib import unified_diff
 from html import escape
 from itertools import accumulate, groupby
+from math import inf
 from typing import TYPE_CHECKING, Literal, NamedTuple
 from unicodedata import east_asian_width
 
@@ -164,6 +165,12 @@ def _arguments(text: str) -> str:
 # --- views and differences ------------------------------------------------------------------------
 
 
+def select_items(view: "View", only: int | None) -> Iterator["ViewItem"]:
+    """Yield the items of a view; with *only* the one that stands for that message."""
+    items = view.iter_items()
+    return (item for item in items if only is None or item.start <= only < item.stop)
+
+
 def view_lines(
     view: "View", most: int | None = None, only: int | None = None
 ) -> Iterator[ViewLine]:
@@ -173,9 +180,7 @@ def view_lines(
     if view.profile.fixed_tokens and only is None:
         fixed = view.count_part(view.profile.fixed_tokens)
         yield ViewLine(f"system prompt and tools · {fixed:,} tokens", "system")
-    for item in view.iter_items():
-        if only is not None and not item.start <= only < item.stop:
-            continue
+    for item in select_items(view, only):
         yield ViewLine("")
         if item.edit:
             yield ViewLine(edit_title(view, item), "edit")
@@ -210,8 +215,8 @@ def diff_lines(view: "View", only: int | None = None, width: int = 130) -> Itera
     """Yield what the model would see against what was said, edit by edit; with *only* the edit that
     hides that message. A message that is hidden is a line of at most *width* cells."""
     messages, at, titles = view.transcript.messages, 0, call_titles(view)
-    for item in view.iter_items():
-        if item.edit is None or (only is not None and not item.start <= only < item.stop):
+    for item in select_items(view, only):
+        if item.edit is None:
             continue
         if item.start > at and only is None:
             yield ViewLine(f"   {span_text(at, item.start)} as said", "note")
@@ -346,33 +351,33 @@ def html_page(view: "View", title: str = "", *, diff: bool = False, only: int | 
 
 def _body(view: "View", most: int | None, only: int | None = None) -> Iterator[str]:
     titles, messages = call_titles(view), view.transcript.messages
-    room = None if most is None else 10 * most
+    room = inf if most is None else 10 * most
     yield f"<p>{escape(next(report_lines(view)))} · {len(view.transcript):,} messages</p>"
     if view.profile.fixed_tokens:
         fixed = view.count_part(view.profile.fixed_tokens)
         yield f"<p><small>system prompt and tools · {fixed:,} tokens</small></p>"
-    for item in view.iter_items():
-        if only is not None and not item.start <= only < item.stop:
-            continue
-        if room is not None and room <= 0:
+    for item in select_items(view, only):
+        if room <= 0:
             rest = len(view.transcript) - item.start
             yield f"<p>… and {rest:,} more messages: refold.core.view_lines.html_page shows all</p>"
             return
         answered = titles(item.start, item.stop)
-        shown = [_message(view, message, answered, most, is_open=True) for message in item.messages]
         if item.edit is None:
             place = span_text(item.start, item.stop)
             pieces = [
                 _message(view, message, answered, most, place=place) for message in item.messages
             ]
         else:
+            shown = [
+                _message(view, message, answered, most, is_open=True) for message in item.messages
+            ]
             hidden = [
                 _message(view, messages[at], titles(at, at + 1), most, place=f"#{at}")
                 for at in range(item.start, item.stop)
             ]
             pieces = [_fold(edit_title(view, item), shown, hidden)]
         piece = "".join(pieces)
-        room = None if room is None else room - len(piece)
+        room -= len(piece)
         yield piece
 
 
