@@ -38,9 +38,6 @@ TAIL = 4_000_000
 """Bytes of the transcript in which an earlier result is looked for."""
 KEPT_SECONDS = 90 * 86_400
 """How long a session is kept that its client compacted."""
-Slots = Iterator[tuple[Any, Any, float]]
-"""Object and key where a text of a result stands, and the share of it that is kept from its
-start."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -86,8 +83,9 @@ def answer_tool_use(event: Mapping[str, Any]) -> None:
     sys.stdout.write(json.dumps({"hookSpecificOutput": shown}) + "\n")
 
 
-def _find_slots(tool: str, result: Any) -> Slots:
-    """Yield the texts of a result, by the shape that the tool's have; none of any other."""
+def _find_slots(tool: str, result: Any) -> Iterator[tuple[Any, Any, float]]:
+    """Yield object and key of each text of a result, and the share of it that is kept from its
+    start; none of a result whose shape is not the tool's."""
     match tool, result:
         case "Bash", {"stdout": str(), "stderr": str()}:
             if not (result.get("isImage") or result.get("persistedOutputPath")):

@@ -7,9 +7,8 @@ from typing import Any, Literal, NamedTuple
 
 Headers = tuple[tuple[str, str], ...]
 RawHeaders = tuple[tuple[bytes, bytes], ...]
-Api = Literal["anthropic", "openai_chat", "openai_responses", "gemini", ""]
-"""The wire format of a request; empty for any other path, which is passed through."""
 APIS = ("anthropic", "openai_chat", "openai_responses", "gemini")
+"""The wire formats of requests."""
 _AUXILIARY_PATHS = ("count_tokens", ":countTokens", "/responses/compact", "/input_tokens")
 """Ends of paths that carry a conversation and ask something else."""
 
@@ -98,7 +97,7 @@ class Incoming:
     """One request as a client sent it."""
 
     api: str
-    """An `Api`."""
+    """One of `APIS`; empty for any other path, which is passed through."""
     upstream: str
     """Name of the configured upstream that it goes to."""
     path: str

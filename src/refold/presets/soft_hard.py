@@ -14,7 +14,7 @@ from functools import partial
 from threading import Lock
 from typing import Any, Literal, TypedDict
 
-from refold.budget.budget import Budget
+from refold.budget.budget import Budget, Level
 from refold.budget.triggers import Never
 from refold.codecs.codec import Codec
 from refold.compactor.by_hand import Preview
@@ -138,9 +138,6 @@ def clamp_config(config: CompactionConfig, window: int | None) -> CompactionConf
 # --- messages, checks and results -----------------------------------------------------------------
 
 
-Urgency = Literal["none", "soft", "hard"]
-
-
 class CompactableMessage(TypedDict, total=False):
     """A message of Chat Completions (S2-22). Any other field goes through untouched."""
 
@@ -159,7 +156,7 @@ class CompactionCheck:
     current_tokens: int
     threshold: int
     """The threshold that was crossed; of none the soft one."""
-    urgency: Urgency
+    urgency: Level
 
 
 @dataclass(frozen=True, slots=True)

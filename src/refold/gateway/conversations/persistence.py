@@ -29,8 +29,6 @@ RETRY_SECONDS = 1.0
 DECIDED = "decided"
 """What the name of a re-made edit's maker begins with."""
 
-Identified = ToolCall | ToolResult
-
 
 def save_edits(conversation: Conversation, view: View, store: Store) -> None:
     """Keep new edits in memory and, as far as the compactor has not saved them, in *store*. Raises
@@ -199,7 +197,7 @@ def _decisions(tenant: str, view: View, edit: Edit) -> Iterator[Edit]:
 
 
 def _has_id(part: Part) -> bool:
-    return isinstance(part, Identified) and bool(part.id)
+    return isinstance(part, ToolCall | ToolResult) and bool(part.id)
 
 
 def _result_tip(tenant: str, part: Part) -> str:
