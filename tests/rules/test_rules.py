@@ -107,11 +107,10 @@ def test_every_pair_is_on_one_side_of_every_cut(rules: Rules, messages: list[Mes
 @given(CONVERSATIONS)
 def test_every_call_and_result_has_one_place(messages: list[Message]) -> None:
     pairing = pair_calls(messages)
-    assert (
-        len(set(pairing.spots))
-        == len(pairing.spots)
-        == sum(len(m.calls) + len(m.results) for m in messages)
-    )
+    spots = [spot for pair in pairing.pairs for spot in pair]
+    spots += (pair.result for pair in pairing.again)
+    spots += (*pairing.orphans, *pairing.unanswered, *pairing.pending)
+    assert len(set(spots)) == len(spots) == sum(len(m.calls) + len(m.results) for m in messages)
 
 
 @given(CONVERSATIONS)

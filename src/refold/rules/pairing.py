@@ -40,12 +40,6 @@ class Pairing:
     length: int
 
     @property
-    def spots(self) -> list[Spot]:
-        """Every call and every result, in order."""
-        paired = chain(chain.from_iterable(self.pairs), (pair.result for pair in self.again))
-        return sorted(chain(paired, self.orphans, self.unanswered, self.pending))
-
-    @property
     def inseparable(self) -> tuple[tuple[int, int], ...]:
         """Messages that stay together: each call with all its results, a pending one with the
         end."""

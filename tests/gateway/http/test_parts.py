@@ -13,7 +13,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.gateway.exchange import HTTPException, RequestHead, error_response
+from refold.gateway.exchange import APIS, HTTPException, RequestHead, error_response
 from refold.gateway.http.client import Response as Answer
 from refold.gateway.http.decoding import (
     MAX_EVENT_BYTES,
@@ -38,7 +38,7 @@ from refold.gateway.http.response import (
 )
 from refold.gateway.logs import AccessLogEntry
 from refold.gateway.metrics import Counters, render
-from refold.gateway.settings import APIS, Limits
+from refold.gateway.settings import Limits
 from refold.gateway.tenants import TenantResolver, redact_keys
 from refold.testing.scripted_provider import Reply
 from refold.testing.scripted_replies import encode_reply, events

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.gateway.config import Config
-from refold.gateway.exchange import HTTPException, RequestHead
+from refold.gateway.exchange import APIS, HTTPException, RequestHead
 from refold.gateway.http.request import candidate_apis, generation_api
-from refold.gateway.settings import APIS, Limits, Upstream, choose_upstream
+from refold.gateway.settings import Limits, Upstream, choose_upstream
 from refold.gateway.tenants import has_key
 from refold.testing.scripted_gateway import serving
 from refold.testing.scripted_provider import ScriptedProvider
