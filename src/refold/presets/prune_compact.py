@@ -124,11 +124,10 @@ def tool_compact(
     limits: Limits = Limits(),
     *,
     count: Counter = count_message,
-    format: str | Codec | None = None,
 ) -> View:
     """Prune *messages* in place, once. Their number stays (S4-04). The view that is returned has
     the originals (`unfold`, `revert().payload`). Raises `FormatError`."""
-    view = Compactor([prune(limits)], EVERY_ROUND, count=count, format=format)(messages)
+    view = Compactor([prune(limits)], EVERY_ROUND, count=count)(messages)
     messages[:] = view.payload
     return view
 
@@ -159,24 +158,21 @@ def generate_summary(
     model: Asker,
     max_tokens: int = 4_000,
     *,
-    format: str | Codec | None = None,
     prompt: Prompt | str = SUMMARY_SYSTEM_PROMPT,
     instruction: Prompt | str = SUMMARY_CLOSING,
 ) -> str:
     """Return the summary of *messages* by *model*, or by rules if it gives none; empty if there is
     nothing to tell. The history goes out as a record within the model's window (C4-9, C4-10)."""
-    view = Compactor([], EVERY_ROUND, format=format).show(messages)
+    view = Compactor([], EVERY_ROUND).show(messages)
     writer = ModelSummary(prompt=prompt, closing=instruction, headings=())
     return drive(writer(view, 0, len(view.transcript), max_tokens), model).text
 
 
-def rebuild_messages(
-    messages: list[Any], summary: str, *, format: str | Codec | None = None
-) -> list[Any]:
+def rebuild_messages(messages: list[Any], summary: str) -> list[Any]:
     """Return system messages, the question, *summary*, and what the model has not answered yet
     (S4-13); *messages* as they are if that would not be shorter."""
     strategy = compaction(summarizer=FixedSummary(summary))
-    return list(Compactor([strategy], EVERY_ROUND, format=format)(messages).payload)
+    return list(Compactor([strategy], EVERY_ROUND)(messages).payload)
 
 
 @dataclass(frozen=True)

@@ -446,10 +446,10 @@ class SoftHardCompactor:
         )
 
 
-def extract_memories(messages: Any, *, format: str | Codec | None = None) -> Sequence[Memory]:
+def extract_memories(messages: Any) -> Sequence[Memory]:
     """Return the memories in *messages*, for who stores them by hand (S2-40); what `compact` does
     by itself."""
-    view = Compactor([], Budget(Never(), 0), format=format)(messages)
+    view = Compactor([], Budget(Never(), 0))(messages)
     return drive(RuleExtractor()(view, range(len(view.transcript)))).memories
 
 

@@ -466,14 +466,12 @@ class ContextCompactor:
         return Instructions(f"当前用户问题：{in_tags('request', question)}")
 
 
-def estimate_tokens(
-    messages: Any, count: Counter = count_message, format: str | Codec | None = None
-) -> int:
+def estimate_tokens(messages: Any, count: Counter = count_message) -> int:
     """Return tokens of *messages*, all roles, calls with name and arguments (S1-14, S1-16); 0 for
     none. Rounds up (C1-12). Raises `FormatError`."""
     if not messages:
         return 0
-    view = Compactor([], EVERY_ROUND, count=count, format=format).show(messages)
+    view = Compactor([], EVERY_ROUND, count=count).show(messages)
     return view.tokens_uncalibrated
 
 
