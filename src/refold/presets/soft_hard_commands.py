@@ -19,7 +19,6 @@ from refold.memory import MemorySink
 from refold.presets.measures import rather_over
 from refold.presets.soft_hard import (
     CompactionCheck,
-    CompactionConfig,
     CompactionResult,
     Overrides,
     PreviewResult,
@@ -140,7 +139,7 @@ class Dispatcher:
             return _error("store_failed", str(error))
         except (ValueError, TypeError, RefoldError) as error:
             return _error("bad_arguments", str(error))
-        return {"result": _plain_result(result)}
+        return {"result": _plain(result)}
 
     def _preview(
         self,
@@ -223,10 +222,14 @@ def _arguments(command: Callable[..., Any], given: Any) -> dict[str, Any]:
     return named
 
 
-def _plain_result(result: Any) -> Any:
-    if isinstance(result, list | tuple):
-        return [_plain_result(item) for item in result]
-    return asdict(result) if is_dataclass(result) else result  # type: ignore[arg-type]
+def _plain(value: Any) -> Any:
+    """Return an argument or a result as JSON has it."""
+    if is_dataclass(value):
+        return asdict(value)  # type: ignore[arg-type]
+    if isinstance(value, Mapping):
+        return dict(value)
+    is_list = isinstance(value, Sequence) and not isinstance(value, str)
+    return [_plain(item) for item in value] if is_list else value
 
 
 def _error(code: str, message: str) -> Wire:
@@ -331,20 +334,12 @@ class CompactorClient:
         return list(await self._call("compactor_revert", messages=messages, edits=edits, **whose))
 
     async def _call(self, command: str, **arguments: Any) -> Any:
-        plain = {name: _plain_argument(value) for name, value in arguments.items()}
+        plain = {name: _plain(value) for name, value in arguments.items()}
         response = self.transport({"command": command, "arguments": plain})
         answer = await response if isawaitable(response) else response
         if "error" in answer:
             raise CommandError(answer["error"]["code"], answer["error"]["message"])
         return answer["result"]
-
-
-def _plain_argument(argument: Any) -> Any:
-    if isinstance(argument, CompactionConfig):
-        return asdict(argument)
-    if isinstance(argument, Mapping):
-        return dict(argument)
-    return argument if argument is None or isinstance(argument, str) else list(argument)
 
 
 # --- a chat ---------------------------------------------------------------------------------------
