@@ -336,13 +336,12 @@ GIVEN: dict[str, Any] = {
     "name": "state_snapshot", "names": ("goal", "state_snapshot"), "before": re.compile("<goal>"), "said": ("never delete it",),
     "user_words": "never delete it", "quote": re.compile(r"\"([^\"\n]+)\""), "titles": ("Open work", "Notes"), "title": "Notes", "arguments": {},
     "folders": set(), "lines": ["a"], "after": "", "status": 400, "api": "openai_chat", "role": "user", "encoding": "gzip",
-    "problems": [], "asked": {"a", "error"}, "kinds": ("log", "json"), "cut": Gap(10, 20), "fields": {"a": 1}, "cap": Cap(("max_tokens",), 5), "patterns": ("a*",), "message": "", "param": "",
+    "problems": [], "asked": {"a", "error"}, "kinds": ("log", "json"), "cut": Gap(10, 20), "fields": {"a": 1}, "caps": (Cap(("max_tokens",), 5),), "patterns": ("a*",), "message": "", "param": "",
     "signature": "", "concept": "a", "kind": "said", "tag": "record", "model": "m", "upstream": "u", "by": "rule", "id": "1", "finish": "stop", "method": "POST",
     "bad": True, "record": "r", "server": "s", "sent": 0, "token": "t", "other": "", "text": "a",
 }  # fmt: skip
 """What functions are given beside the text, by the parameters' names."""
 BESIDE: dict[str, dict[str, Any]] = {
-    "refold.speakers.segments._trailing_elements": {"at": 0},
     "refold.summarizers.heuristic.blocks._kind_of": {"command": "ls"},
     "refold.summarizers.heuristic.excerpts.find_question": {"reply": "C"},
     "refold.summarizers.heuristic.shell_words.has_command": {"failed": "git push"},
@@ -358,8 +357,7 @@ TEXTS = {
 PLAIN = {str, bytes, int, float, bool, "str", "bytes", "int", "float", "bool"}
 SKIPPED: dict[str, str] = {
     "refold.summarizers.heuristic.identifiers._compile": "makes patterns of our own",
-    "refold.summarizers.heuristic.lexicon._lower_pattern": "likewise",
-    "refold.speakers.segments._element_end": "a part of `_pieces`",
+    "refold.speakers.segments._element_end": "a part of `_split_text`",
     "refold.speakers.segments._make_segment": "likewise",
     "refold.gateway.pipeline.upstream_errors._sentences_of_text": "a part of `error_sentences`",
 }

@@ -55,30 +55,31 @@ IN_RESULT = "[at the end of a tool's result] "
 NAME = 64
 """Characters of a tag's name, at most."""
 
-_OPEN = re.compile(rf"<([A-Za-z_][\w.:-]{{0,{NAME}}})(\s[^<>\n]{{0,500}})?(/?)>")
-_PLAIN = {"system", "error", "output", "returncode", "env", "feedback", "notification"}
+_OPENING_TAG = re.compile(rf"<([A-Za-z_][\w.:-]{{0,{NAME}}})(\s[^<>\n]{{0,500}})?(/?)>")
+_COMMON_TAGS = {"system", "error", "output", "returncode", "env", "feedback", "notification"}
 """Tags that a person may write, too: with other text around them, all of it is the person's."""
-_MARKS = TAGS.keys() - _PLAIN
+_CLIENT_TAGS = TAGS.keys() - _COMMON_TAGS
 _FIRST_TAG = re.compile(
     rf"^[ \t]{{0,40}}<([A-Za-z_][\w.:-]{{0,{NAME}}})(?:\s[^<>\n]{{0,500}})?>", re.MULTILINE
 )
 """Of a line. It takes any name: a pattern of all known ones takes long to compile."""
-_LAST = re.compile(rf"</([A-Za-z_][\w.:-]{{0,{NAME}}})>\s{{0,40}}\Z")
+_CLOSING_TAG_AT_END = re.compile(rf"</([A-Za-z_][\w.:-]{{0,{NAME}}})>\s{{0,40}}\Z")
 _NUMBER = re.compile(r"(?<![\w/.\\-])\d[\d.,:-]{0,40}(?![\w/\\])")
 
-_BARE, _INSIDE = dict(TEXT_PREFIXES), dict((*TEXT_PREFIXES, *INSIDE_PREFIXES))
+_TEXT_CARRIERS, _INNER_CARRIERS = dict(TEXT_PREFIXES), dict((*TEXT_PREFIXES, *INSIDE_PREFIXES))
+"""Carriers by the first words of a whole text, and of what stands inside an element."""
 _FIRST_WORDS = re.compile(
-    f"^(?:{'|'.join(map(re.escape, (*_INSIDE, STEERING_LINE)))})", re.MULTILINE
+    f"^(?:{'|'.join(map(re.escape, (*_INNER_CARRIERS, STEERING_LINE)))})", re.MULTILINE
 )
 """Of a text, of an element or of a line."""
-_FRAGMENT = re.compile(r"/[\w:-]*")
-_PROMPT = re.compile(
+_COMMAND_FRAGMENT = re.compile(r"/[\w:-]*")
+_SHELL_PROMPT = re.compile(
     r"\s*+\[?[\w.-]{1,40}@[\w.-]{1,80}[: ][^\s#$]{0,200}[#$](?: |\Z)|PS [A-Z]:\\[^>\n]{0,200}>(?: |\Z)"
 )
-_STOPS = frozenset(".!?:;。！？：；")
-_IMAGE = re.compile(r"</?image\b[^<>\n]{0,500}>")
+_SENTENCE_ENDS = frozenset(".!?:;。！？：；")
+_IMAGE_TAG = re.compile(r"</?image\b[^<>\n]{0,500}>")
 """In a text of its own before and behind a picture (Codex)."""
-_ARGUMENTS = re.compile(r"<command-args>\s*([^<\s][^<]*)</command-args>")
+_COMMAND_ARGUMENTS = re.compile(r"<command-args>\s*([^<\s][^<]*)</command-args>")
 _HEADING = 120
 """Characters of a first line that tell kinds apart."""
 
@@ -147,15 +148,15 @@ def own_words(segment: Segment) -> str:
 
 
 def _without_wrapper(text: str) -> str:
-    if arguments := _ARGUMENTS.search(text):
+    if arguments := _COMMAND_ARGUMENTS.search(text):
         return arguments[1].strip()
     text = text.partition(REMINDER)[0].rstrip() if REMINDER in text else text
     before, _, last = text.rpartition("\n")
     text = before.rstrip() if STAMP.fullmatch(last) else text
     text = text[heading.end() :].strip() if (heading := REQUEST_HEADING.match(text)) else text
-    match = _OPEN.match(text)
-    closes = match is not None and text.endswith(f"</{match[1]}>")
-    text = text[match.end() : -len(match[1]) - 3].strip() if match and closes else text
+    match = _OPENING_TAG.match(text)
+    if match and text.endswith(f"</{match[1]}>"):
+        text = text[match.end() : -len(match[1]) - 3].strip()
     words, explained, _ = text.partition(STEERING_END)
     first, _, rest = words.partition("\n")
     return rest.strip() if explained and is_steering(first) else text
@@ -186,7 +187,7 @@ def _make_segment(text: str, carrier: Carrier, role: str, at: int) -> Segment:
 def _kind_by_heading(text: str) -> str:
     """Name a kind by the tag and the first line inside, without digits."""
     text = text.strip()
-    opened = _OPEN.match(text)
+    opened = _OPENING_TAG.match(text)
     line = next(filter(str.strip, _element_body(text)[: 4 * _HEADING].splitlines()), "")
     return without_numbers(f"{opened[1] if opened else ''}: {line.strip()[:_HEADING]}")
 
@@ -224,8 +225,8 @@ def _split_text(text: str, role: str) -> Iterator[tuple[str, Carrier]]:
 def _carrier_of_text(bare: str, role: str) -> Carrier | None:
     """Return what a text is if its first words decide it as a whole."""
     if bare.startswith(("<command-name>", "<command-message>")):
-        return PERSON if _ARGUMENTS.search(bare) else ASIDE
-    if _IMAGE.fullmatch(bare):
+        return PERSON if _COMMAND_ARGUMENTS.search(bare) else ASIDE
+    if _IMAGE_TAG.fullmatch(bare):
         return ASIDE
     if role != "user":
         return None
@@ -233,7 +234,7 @@ def _carrier_of_text(bare: str, role: str) -> Carrier | None:
         return TOOL
     if bare.startswith(RETRY_MARKS[0]) and RETRY_MARKS[1] in bare:
         return PERSON if NEW_TASK in bare else TOOL
-    if carrier := _BARE.get(_first_words(bare)):
+    if carrier := _TEXT_CARRIERS.get(_first_words(bare)):
         return PERSON if carrier is TOOL and NEW_TASK in bare else carrier
     return SUMMARY if bare == SUMMARY_QUESTION or RESUME_LINE in bare[-400:] else None
 
@@ -254,7 +255,7 @@ def _split_outside_elements(text: str, role: str) -> Iterator[tuple[str, Carrier
 
 def _carrier_of_element(text: str) -> Carrier:
     """Return what an element is: its body decides, then its tag; an unknown one is context."""
-    match = _OPEN.search(text)
+    match = _OPENING_TAG.search(text)
     carrier = carrier_of_tag(match[1]) if match else NOTE
     return (
         carrier if carrier.voice == "person" else _carrier_by_prefix(_element_body(text)) or carrier
@@ -264,7 +265,7 @@ def _carrier_of_element(text: str) -> Carrier:
 def _carrier_by_prefix(text: str) -> Carrier | None:
     """Return what a text is by its first words; None if these are unknown."""
     text = text.lstrip()
-    return PERSON if is_steering(text) else _INSIDE.get(_first_words(text))
+    return PERSON if is_steering(text) else _INNER_CARRIERS.get(_first_words(text))
 
 
 def _first_words(text: str) -> str:
@@ -276,7 +277,7 @@ def _first_words(text: str) -> str:
 def is_steering(text: str) -> bool:
     """Does a client say here that a person spoke while the model worked?"""
     text = text.lstrip()
-    if carrier := _INSIDE.get(_first_words(text)):
+    if carrier := _INNER_CARRIERS.get(_first_words(text)):
         return carrier.voice == "person"
     head = text[:STEERING_CHARS]
     return bool(STEERING_WORDS.search(head)) and not SUMMARY_WORDS.search(head)
@@ -285,7 +286,7 @@ def is_steering(text: str) -> bool:
 def _element_body(element: str) -> str:
     """Return the body of an element; any other text as it is."""
     text = element.strip()
-    match = _OPEN.match(text)
+    match = _OPENING_TAG.match(text)
     end = text.rfind(f"</{match[1]}") if match else -1
     return text[match.end() : end].strip() if match and end >= match.end() else text
 
@@ -296,7 +297,7 @@ def _spans_if_only_elements(text: str) -> list[tuple[int, int]]:
     while at < end:
         while text[at].isspace():
             at += 1
-        opening = _OPEN.match(text, at)
+        opening = _OPENING_TAG.match(text, at)
         if opening is None or (stop := _element_end(text, opening)) < 0:
             return []
         spans.append((at, stop))
@@ -308,7 +309,7 @@ def _find_marked_elements(text: str) -> Iterator[tuple[int, int]]:
     """Find elements with known tags that begin a line; one that never closes is no element."""
     at, missing = 0, set[str]()
     while opening := _FIRST_TAG.search(text, at):
-        is_mark = opening[1] in _MARKS and opening[1] not in missing
+        is_mark = opening[1] in _CLIENT_TAGS and opening[1] not in missing
         stop = _element_end(text, opening) if is_mark else -1
         if stop < 0:
             missing.add(opening[1])
@@ -320,7 +321,7 @@ def _find_marked_elements(text: str) -> Iterator[tuple[int, int]]:
 
 def _element_end(text: str, opening: "re.Match[str]") -> int:
     """Return where an element ends; -1 if it does not."""
-    if opening.re is _OPEN and opening[3]:
+    if opening.re is _OPENING_TAG and opening[3]:
         return opening.end()
     close = text.find(f"</{opening[1]}", opening.end())
     stop = text.find(">", close, close + NAME + 500) if close >= 0 else -1
@@ -330,7 +331,7 @@ def _element_end(text: str, opening: "re.Match[str]") -> int:
 def trailing_elements(text: str) -> Iterator[tuple[int, str]]:
     """Yield where the elements at the end of a text begin, and these, the last first."""
     end = len(text)
-    while end and (closing := _LAST.search(text, max(0, end - NAME - 40), end)):
+    while end and (closing := _CLOSING_TAG_AT_END.search(text, max(0, end - NAME - 40), end)):
         start = text.rfind(f"<{closing[1]}", 0, closing.start())
         if start < 0:
             return
@@ -341,7 +342,7 @@ def trailing_elements(text: str) -> Iterator[tuple[int, str]]:
 def is_fragment(text: str) -> bool:
     """Is this nothing but a client's command, or its beginning (`/the`)? Nobody asks anything by
     it."""
-    return bool(_FRAGMENT.fullmatch(text))
+    return bool(_COMMAND_FRAGMENT.fullmatch(text))
 
 
 def read_typed(text: str) -> str:
@@ -351,8 +352,8 @@ def read_typed(text: str) -> str:
     orders in those are no rule for this work by themselves."""
     lines = _without_elements(text).splitlines()
     pasted = {at for fence in find_fences(lines) for at in fence}
-    if prompts := [at for at, line in enumerate(lines) if _PROMPT.match(line)]:
-        has_ended = _PROMPT.fullmatch(lines[prompts[-1]])
+    if prompts := [at for at, line in enumerate(lines) if _SHELL_PROMPT.match(line)]:
+        has_ended = _SHELL_PROMPT.fullmatch(lines[prompts[-1]])
         pasted |= {*range(prompts[0], prompts[-1] + 1 if has_ended else len(lines))}
     pasted |= {at for at, line in enumerate(lines) if line.lstrip().startswith(">")}
     typed = ("```\n```" if at in pasted else line for at, line in enumerate(lines))
@@ -362,7 +363,7 @@ def read_typed(text: str) -> str:
 def _without_elements(text: str) -> str:
     """Return a text with an empty block in place of each element that has attributes."""
     pieces, at, missing = list[str](), 0, set[str]()
-    for opening in _OPEN.finditer(text):
+    for opening in _OPENING_TAG.finditer(text):
         if opening.start() < at or "=" not in (opening[2] or "") or opening[1] in missing:
             continue
         if (stop := _element_end(text, opening)) < 0:
@@ -380,5 +381,5 @@ def _unwrap_lines(text: str) -> str:
     for line in text.splitlines():
         begins = line.lstrip()[:1]
         pieces.append(f" {line.strip()}" if is_open and begins.islower() else f"\n{line.rstrip()}")
-        is_open = len(line) >= WRAPPED and line.rstrip()[-1:] not in _STOPS
+        is_open = len(line) >= WRAPPED and line.rstrip()[-1:] not in _SENTENCE_ENDS
     return "".join(pieces)
