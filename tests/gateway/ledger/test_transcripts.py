@@ -231,7 +231,7 @@ def test_what_is_too_large_is_not_kept_and_the_oldest_goes_first(tmp_path, clock
     found.close()
 
 
-def test_a_recorder_that_fails_stops_nobody():
+def test_transcripts_that_fail_stop_nobody():
     class Broken:
         def record(self, call: BilledCall) -> None:
             raise StoreError("the disk is full")
