@@ -1,4 +1,5 @@
-"""What every hook before a call of a model does: compact, or let the request pass as it came."""
+"""What adapters share: a hook before a call of a model, which compacts or lets the request pass as
+it came, and what the formats of several frameworks answer alike."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
