@@ -152,7 +152,7 @@ REQUESTS: dict[str, Callable[[], dict]] = {
         "Mend the tax.", 60, "local", m121=f"{SECRET} 59 {'text ' * 500}\nThe tax is 19 percent."
     ),
     "pi": lambda: request_of(
-        "Find the bug in src/a.py.", m4="I count in whole cents because floats round."
+        "Find the bug in src/a.py.", m4="I decided to count in whole cents: floats round."
     ),
     "alpha": lambda: request_of("Mend src/alpha_only.py. Never touch alpha_ledger."),
     "beta": lambda: request_of("Mend src/beta_only.py. Never touch beta_ledger."),

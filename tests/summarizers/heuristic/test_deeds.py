@@ -95,6 +95,15 @@ def test_what_follows_a_deed_is_not_what_came_of_it():
     assert state.actions["systemctl restart web"].outcome == "ok"
 
 
+def test_the_exit_code_of_what_follows_a_deed_says_nothing_of_it():
+    """A restore whose log said that it had failed stood there as `ok`, the code of a search."""
+    command = "dotnet restore app.sln > restore.log; rg -n error restore.log"
+    (action,) = run((command, "12: error NU1301")).actions.values()
+    assert action.outcome == "ran"
+    (action,) = run(("docker restart app && docker ps", "CONTAINER ID")).actions.values()
+    assert action.outcome == "ok"
+
+
 def test_a_result_of_nobody_knows_what_is_no_deed():
     talk = [user("Go."), user("<local-command-stdout>No servers</local-command-stdout>")]
     assert not collect(talk).actions
@@ -108,6 +117,7 @@ def test_git_restores_what_stands_behind_its_source():
 @pytest.mark.parametrize(("command", "printed", "files"), [
     ("cat a.md 2>/dev/null || echo NO_FILE", "NO_FILE", {}),
     ("cat a.md 2>/dev/null || echo NO_FILE", "text", {"a.md": "read"}),
+    ("tail a.log 2>/dev/null || tail b.log 2>/dev/null || echo NONE", "NONE", {}),
     ("head -5 a.md b.md", "head: cannot open 'a.md' for reading: No such file or directory\nx", {"b.md": "read"}),
     ("cp -r a.d/x.py /mnt/c/y.py", "cp: cannot create regular file '/mnt/c/y.py': No such file or directory", {}),
     ("Get-Content a.md; Get-Content b.md", "Get-Content : Cannot find path 'C:\\w\\a.md' because it does not exist.\nx", {"b.md": "read"}),
@@ -212,6 +222,7 @@ def test_what_a_command_in_the_background_comes_to_is_its_own():
     assert collect([*started, *waited]).actions["npm ci"].outcome == "running"
     state = collect([*started, *waited, *ended])
     assert list(state.actions) == ["npm ci"] and state.actions["npm ci"].outcome == "added 7"
+    assert state.actions["npm ci"].times == 1, "who asks how it goes does not run it again"
     polled = [
         *call(
             "exec",

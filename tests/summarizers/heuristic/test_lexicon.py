@@ -388,6 +388,23 @@ def test_what_a_model_quotes_is_no_conclusion_of_its_own():
     assert list(find_conclusions(quoted.replace("> ", ""), final=True))
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        "I need your decision:",
+        "Preciso da sua decisão:",
+        "Necesito tu decisión:",
+        "Ich brauche deine Entscheidung:",
+        "J'attends votre décision :",
+    ],
+)
+def test_what_somebody_else_shall_decide_is_not_agreed(head):
+    """The way that a user had turned down stood under Decisions."""
+    assert not list(
+        find_conclusions(f"{head}\n- `head_only` is read\n- `as_it_is` is read", final=True)
+    )
+
+
 def test_what_stands_under_the_words_that_settle_it_is_agreed():
     quoted = "好，问题 1 敲定：\n\n> **`pool_a` 只保留一份。**\n\n---\n\n## 问题 2：改名"
     (_, first), *_ = find_conclusions(quoted, final=True)

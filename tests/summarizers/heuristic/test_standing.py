@@ -78,7 +78,7 @@ def test_what_the_next_request_denies_is_not_decided():
     assert collect([*told, user("Do not touch the desktop program any more.")]).decisions
 
 
-def test_a_plan_says_how_many_turns_ago_it_was_made_and_ends():
+def test_a_plan_says_how_many_turns_ago_it_was_made():
     plan = call("TodoWrite", todos=[{"content": "Write it up", "status": "pending"}])
     made = [user("Do it."), *plan, says("I have read all of it. Shall I go on?")]
     assert opened([*made, user("yes")]) == "- [ ] Write it up"
@@ -86,7 +86,7 @@ def test_a_plan_says_how_many_turns_ago_it_was_made_and_ends():
     assert opened(later) == "- turns since this plan: 1\n- [ ] Write it up"
     for n in range(3):
         later += [says("So."), user(f"And what does the command number {n} of the list do?")]
-    assert not opened(later)
+    assert opened(later) == "- turns since this plan: 4\n- [ ] Write it up"
 
 
 def test_an_error_behind_which_work_went_on_ends_with_the_turn():
@@ -120,6 +120,7 @@ def test_a_reply_stands_with_its_question_before_a_list_and_with_all_that_it_nam
     )
     text = "1. Write it\n2. Test it\n3. Ship it\nWhat next?"
     assert find_question(text, "1,3") == "1. Write it; 3. Ship it"
+    assert find_question(text, "1 e faça tudo sem perguntar") == "1. Write it"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Literal, NamedTuple
 
 from refold.summarizers.forms import form, sections
-from refold.summarizers.heuristic.shell import state_after
+from refold.summarizers.heuristic.calls import state_after
 
 ROOT = "state_snapshot"
 FileChange = Literal["created", "read", "modified", "deleted", "noted"]

@@ -93,8 +93,7 @@ _READS = re.compile(r"read|load|\bopen\([^,()\n]{1,300}\)|['\"]r['\"]")
 _QUOTED = re.compile(r"(['\"`])([^'\"`\n]{1,300})\1")
 _STATUS = {
     "completed": "done", "done": "done", "complete": "done", "finished": "done", "cancelled": "done",
-    "in_progress": "active", "in-progress": "active", "active": "active", "doing": "active",
-    "deleted": "deleted",
+    "in_progress": "active", "in-progress": "active", "active": "active", "doing": "active", "deleted": "deleted",
 }  # fmt: skip
 _LOOKS_AT = ("fetch", "search")
 """How names of tools end that are written as one word: `webfetch`."""
@@ -102,7 +101,6 @@ _TASK_TOOL = re.compile(r"task_?(?:create|update|list|get)", re.IGNORECASE)
 """Tools that add to a list of tasks, or change it, item by item (Claude Code)."""
 _TASK_ID = re.compile(r"#([\w-]{1,40})")
 _TASK_ROW = re.compile(r"^#([\w-]{1,40}) \[(\w{1,20})\] (\S.*)$", re.MULTILINE)
-
 _BOX = re.compile(r"^[ \t]*[-*+][ \t]+\[([ xX~/-])\][ \t]+(\S[^\n]{0,300})$", re.MULTILINE)
 _BOXES = {" ": "pending", "x": "done", "X": "done"}
 
@@ -165,6 +163,19 @@ def effect_of_call(call: ToolCall, folder: str = "") -> CallEffect:
     action = arguments.get("action") if isinstance(arguments, Mapping) else ""
     action = action[:50] if isinstance(action, str) else ""
     return CallEffect(call.name, files, command, todos, place, changed, action)
+
+
+def state_after(before: str | None, now: str) -> str:
+    """Return the state of a file that was *before* and to which *now* happened."""
+    match before, now:
+        case "created" | "modified" | "restored" | "stashed", "read":
+            return str(before)
+        case "created", "modified" | "created":
+            return "created"
+        case "read" | "modified" | "deleted" | "restored" | "stashed", "created":
+            return "modified"
+        case _:
+            return now
 
 
 def effect_of_command(command: str, folder: str = "") -> CallEffect:

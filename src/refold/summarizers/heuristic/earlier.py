@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from refold.summarizers.heuristic.blocks import Block
-from refold.summarizers.heuristic.calls import Todo, join_todos
+from refold.summarizers.heuristic.calls import Todo, join_todos, state_after
 from refold.summarizers.heuristic.excerpts import ASKED, CONVERSATION, USER
 from refold.summarizers.heuristic.layout import (
     LONGEST_FOLDER,
@@ -21,7 +21,6 @@ from refold.summarizers.heuristic.layout import (
     split_request,
 )
 from refold.summarizers.heuristic.lexicon import find_constraints
-from refold.summarizers.heuristic.shell import state_after
 from refold.summarizers.heuristic.state import Action, FileState, State
 from refold.text.plain import is_absolute
 from refold.text.summary_wrapper import split_record

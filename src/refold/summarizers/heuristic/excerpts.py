@@ -116,19 +116,18 @@ _LABELS = [
     "d 4 四 fourth 丁",
     "e 5 五 fifth 戊",
 ]
+_AND = "and|y|e|et|und|и"
 _LABEL = r"(?:[a-e](?![\w'’])|[1-5](?!\d)|[一二三四五甲乙丙丁戊])"
 _REPLY = re.compile(
     r"(?:(?:(?:i )?(?:choose|take|pick|want|prefer)|go (?:with|for)|let['’]s (?:do|take)|yes|ok|we take|use|[我就]*(?:选|選|用|要)|切到)[ ,，]*)?"
     rf"(?:(?:the )?(first|second|third|fourth|fifth)\b|第([一二三四五1-5])[个個种種]"
     rf"|(?:(?:option|plan|variant\w*|opci[oó]n|opção|вариант|방안|案|方案|选项|選項) ?)?({_LABEL})"
-    r"(?=\W*\Z|[,.，。;；)）:：]|\s*[吧案를로]|(?:\s+(?:please|then|it|is|but|and)\b)))",
+    rf"(?=\W*\Z|[,.，。;；)）:：]|\s*[吧案를로]|(?:\s+(?:please|then|it|is|but|{_AND})\b)))",
     re.IGNORECASE,
 )
 """A reply that names one of several ways."""
 _ANY_LABEL = re.compile(_LABEL, re.IGNORECASE)
-_LABELS_ONLY = re.compile(
-    rf"(?:{_LABEL}[\W_]{{0,3}}(?:(?:and|y|et|und|и)\s|[和与與跟])?[\W_]{{0,3}})+", re.IGNORECASE
-)
+_LABELS_ONLY = re.compile(rf"(?i)(?:{_LABEL}[\W_]{{0,3}}(?:(?:{_AND})\s|[和与與跟])?[\W_]{{0,3}})+")
 """A reply that names nothing but some of them: `1,3`, `A and C`."""
 _WAY = re.compile(
     rf"[\s>|*_#•(（-]*(?:(?:option|plan|variant\w*|opci[oó]n|opção|вариант|방안|案|方案|选项|選項) ?)?({_LABEL})"

@@ -28,8 +28,6 @@ FAILING_CHECKS = 15
 READ_FILES = 250
 """Tokens of the paths of files that were only read, the last read first to stay."""
 MOST_DONE = 4
-OLDEST_PLAN = 3
-"""How many requests may have been made and answered since a plan was changed."""
 PLANNED = "turns since this plan: "
 """What stands above a plan behind which something else was asked."""
 MOST_ACTIONS = 15
@@ -333,7 +331,7 @@ def _root_of(paths: Sequence[str]) -> str:
 
 
 def _open(state: State, room: int) -> Iterator[str]:
-    todos = [todo for todo in state.todos if todo.text and state.plan_age <= OLDEST_PLAN]
+    todos = [todo for todo in state.todos if todo.text]
     active = [todo for todo in todos if todo.status == "active"]
     pending = [todo for todo in todos if todo.status == "pending"]
     done = [todo for todo in todos if todo.status == "done"][-MOST_DONE:]
@@ -346,14 +344,13 @@ def _open(state: State, room: int) -> Iterator[str]:
         if text in state.in_sight
     )
     if state.next_step:
-        lines.insert(
-            len(active) if not state.plan_age else 0, f"- announced last: {state.next_step}"
-        )
+        at = 0 if state.plan_age else len(active)
+        lines.insert(at, f"- announced last: {state.next_step}")
     if state.error:
         lines.append(f"- last error: {state.error} ({one_line(state.failed, 60)})")
     if (
         active or pending
-    ) and not state.plan_age:  # a plan that is done is not listed again (conformance 42)
+    ) and not state.plan_age:  # one that is done is not listed (conformance 42)
         lines += [_write_todo(todo, 120) for todo in done]
     yield from _fitting(lines, room)
 

@@ -126,7 +126,7 @@ SPANISH = Wording(
     prefers=("prefiero", "preferimos", "me (?:gusta|encanta|gustaría)", "odio", "soy alérgic[oa]"),
     corrects=("^no(?=,)", "^(?:espera|mejor|olvida)", "en (?:vez|lugar) de eso"),
     negates=("no", "nunca", "jamás", "ni", "sin", "salvo", "excepto", "contra", "ning[uú]n[ao]?", "nada", "nadie"),
-    settles=("decisión", "decisiones", "decidido", "acordado", "acuerdos?"),
+    settles=("(?<!tu )(?<!su )decisión", "(?<!tus )(?<!sus )decisiones", "decidido", "acordado", "acuerdos?"),
 )  # fmt: skip
 GERMAN = Wording(
     "de",
@@ -138,7 +138,7 @@ GERMAN = Wording(
     prefers=("bevorzuge", "(?:ich|wir) (?:mag|mögen|hasse|liebe|möchte lieber|würde lieber|nutze lieber|verwende lieber)", "ziehe (?:\\S+ ){1,6}?vor", "allergisch gegen", "am liebsten"),
     corrects=("^(?:nein|halt|moment|stopp)(?=[,. !])", "^(?:doch )?lieber", "stattdessen", "vergiss"),
     negates=("nicht", "nichts", "nie", "niemals", "niemand", "kein(?:e[mnrs]?)?", "ohne", "außer", "weder", "gegen"),
-    settles=("entscheidung(?:en)?", "entschieden", "vereinbart", "beschlossen", "festgelegt"),
+    settles=("(?<!deine )(?<!ihre )entscheidung(?:en)?", "entschieden", "vereinbart", "beschlossen", "festgelegt"),
 )  # fmt: skip
 FRENCH = Wording(
     "fr",
@@ -150,7 +150,7 @@ FRENCH = Wording(
     prefers=("(?:je|nous) (?:préfère|préférons|préférerais|aime|adore|déteste|n['’]aime pas)", "j['’](?:aime|adore)", "allergique"),
     corrects=("^non(?=[ ,])", "^(?:attends|attendez|finalement|oublie|oubliez)", "à la place", "plutôt"),
     negates=("ne", r"n['’]\w+", "non", "pas", "jamais", "rien", "personne", "aucune?", "ni", "sans", "sauf", "contre"),
-    settles=("décisions?", "décidé", "convenu", "d['’]accord"),
+    settles=("(?<!votre )(?<!ta )décisions?", "décidé", "convenu", "d['’]accord"),
 )  # fmt: skip
 RUSSIAN = Wording(
     "ru",
@@ -162,7 +162,7 @@ RUSSIAN = Wording(
     prefers=(r"предпочита\w+", "(?:я|мы) (?:не )?(?:люблю|любим|ненавижу|обожаю)", "мне нравится", r"аллерги\w+"),
     corrects=("^(?:нет|стоп|подожди(?:те)?|лучше)(?=[,. ])", "вместо этого"),
     negates=("не", "нет", "ни", "нельзя", "никогда", "ничего", "никто", "без", "кроме", "против"),
-    settles=("решени[ея]", "решено", "решили", "договорились", "согласовано"),
+    settles=("(?<!ваше )(?<!твое )(?<!твоё )решени[ея]", "решено", "решили", "договорились", "согласовано"),
 )  # fmt: skip
 PORTUGUESE = Wording(
     "pt",
@@ -173,7 +173,7 @@ PORTUGUESE = Wording(
     prefers=("prefiro", "preferimos", "(?:eu )?(?:adoro|odeio|detesto)", "(?:eu )?gosto de", "(?:sou )?alérgic[oa]"),
     corrects=("^não(?=,)", "^(?:espera|espere|melhor|esquece|esqueça)", "em vez disso"),
     negates=("não", "nunca", "jamais", "nem", "sem", "exceto", "salvo", "contra", "nenhuma?", "nada", "ninguém"),
-    settles=("decis(?:ão|ões)", "decidido", "acordado", "combinado"),
+    settles=("(?<!sua )(?<!tua )decis(?:ão|ões)", "decidido", "acordado", "combinado"),
 )  # fmt: skip
 WORDINGS = (CHINESE, ENGLISH, JAPANESE, KOREAN, SPANISH, GERMAN, FRENCH, RUSSIAN, PORTUGUESE)
 """All languages."""

@@ -187,7 +187,7 @@ def find_undone(command: str, place: Place, text: str) -> Iterator[str]:
         if before and program[:1] == ["echo"] and " ".join(program[1:]).strip() in printed:
             yield from before
         behind = inner[stop : stop + 9].lstrip(" )")
-        before = list(map(here.name, paths)) if behind.startswith("||") else []
+        before = [*before, *map(here.name, paths)] if behind.startswith("||") else []
 
 
 def _name_many(path: str, here: Place) -> str:
@@ -226,6 +226,8 @@ class Deeds(NamedTuple):
     """2; 1 for what only prepares work, and for a script of a few lines that says what it read."""
     is_last: bool = False
     """Does nothing follow it but what trims its output?"""
+    has_code: bool = True
+    """Does the exit code of all tell of it: what follows runs only if it succeeds?"""
 
 
 def find_deeds(command: str) -> Deeds:
@@ -240,7 +242,10 @@ def find_deeds(command: str) -> Deeds:
     start, stop = spans[0][0].start(), spans[-1][-1].end()
     deeds = text[start:stop].lstrip("({ \n").rstrip("} \n")
     deeds = deeds if "(" in deeds else deeds.rstrip(")")
-    return Deeds(deeds, rank, bool(TRIMMED.fullmatch(text[stop:].rstrip(" \n;)}"))))
+    rest = text[stop:].rstrip(" \n;)}")
+    is_last = bool(TRIMMED.fullmatch(rest))
+    is_hidden = any(word[3] in BREAKS - {"&&"} for word in WORD.finditer(rest))
+    return Deeds(deeds, rank, is_last, is_last or not is_hidden)
 
 
 def _rank(words: list[str]) -> int:
@@ -433,19 +438,6 @@ def git_steps(command: str, place: Place = SESSION) -> Iterator[tuple[str, Seque
                 yield step, [here.name(path) for path in rest[mark + 1 :]]
             case _:
                 pass
-
-
-def state_after(before: str | None, now: str) -> str:
-    """Return the state of a file that was *before* and to which *now* happened."""
-    match before, now:
-        case "created" | "modified" | "restored" | "stashed", "read":
-            return str(before)
-        case "created", "modified" | "created":
-            return "created"
-        case "read" | "modified" | "restored" | "stashed", "created":
-            return "modified"
-        case _:
-            return now
 
 
 def _is_check(words: list[str]) -> bool:

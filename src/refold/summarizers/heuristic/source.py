@@ -54,7 +54,6 @@ from refold.tokens.count import estimate
 
 # --- what clients report of a command: whether it still runs, and its exit code -------------------
 
-
 _HEADER = re.compile(
     r"\A(?:Chunk ID: |Exit code: |Wall time|Script )[^\n]{0,100}\n(?:[^\n]{0,100}\n){0,7}?Output:\n+"
     r"(?:Warning: truncated output [^\n]{0,99}\n)?(?:Total output lines: \d+\n+)?"
@@ -342,6 +341,8 @@ class Step(NamedTuple):
     """The exit code that the result states, if it states one."""
     is_running: bool = False
     """Of a result: does what was called still run?"""
+    is_later: bool = False
+    """Of a result: does it tell more of a command that an earlier one began to tell of?"""
     is_final: bool = False
     """Does the answer end a turn, no call beside it?"""
     media: str = ""
@@ -444,8 +445,6 @@ def _iter_steps(messages: Sequence[Message], spoken: Segmented, folder: str) -> 
                     yield Step("call", at, part.arguments, effect)
                 case ToolResult():
                     yield _read_result(part, waiting, at)
-                case _:
-                    pass
         media = "".join(f"[{part.kind}] " for part in message.parts if isinstance(part, Media))
         yield from _read_segments(segments, waiting, at, media)
         if message.role == "assistant" and message.text.strip():
@@ -479,6 +478,7 @@ def _read_result(result: ToolResult, waiting: _Open, at: int) -> Step:
     if call and waiting.processes and not process:
         asked = parse_or_none(call.arguments)
         process = str(next(filter(None, (dig(asked, key) for key in _PROCESS_KEYS)), ""))
+    is_later = process in waiting.processes
     effect, call = waiting.processes.get(process, (effect, call))
     if call and report.is_running:
         waiting.processes[process] = effect, call
@@ -493,7 +493,7 @@ def _read_result(result: ToolResult, waiting: _Open, at: int) -> Step:
         effect = effect._replace(files=(*effect.files, *files))
     is_error = result.error or bool(_IS_ERROR.match(output) and not effect.command)
     step = Step("result", at, output, effect, arguments, gist, is_error, report.exit_code)
-    return step._replace(is_running=True) if report.is_running else step
+    return step._replace(is_running=report.is_running, is_later=is_later)
 
 
 def _without_notes(text: str) -> str:

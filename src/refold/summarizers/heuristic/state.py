@@ -20,6 +20,7 @@ from refold.summarizers.heuristic.calls import (
     iter_changes,
     iter_patch,
     read_boxes,
+    state_after,
 )
 from refold.summarizers.heuristic.excerpts import (
     AGREEMENT,
@@ -39,7 +40,7 @@ from refold.summarizers.heuristic.lexicon import (
     find_conclusions,
     find_constraints,
 )
-from refold.summarizers.heuristic.shell import ALL, state_after
+from refold.summarizers.heuristic.shell import ALL
 from refold.summarizers.heuristic.shell_words import (
     has_command,
     has_extension,
@@ -68,6 +69,8 @@ LONGEST_COMMAND = 110
 """Characters of a command."""
 LONGEST_OUTCOME = 100
 """Characters of what came of it."""
+RAN = "ran"
+"""The outcome of a command whose exit code is that of another behind it."""
 LONGEST_FAILURE = 10
 """Changes and commands that worked, after which the work has gone on without mending the last
 failure."""
@@ -411,15 +414,18 @@ def _note_action(state: State, step: Step, outcome: str, *, is_told: bool) -> No
         name = effect.tool if name.startswith("$") else name
         state.looks[name] = state.looks.get(name, 0) + 1
         return
+    if not deeds.has_code and outcome not in (RUNNING, "failed"):
+        outcome = RAN
     call = one_line(name_command(deeds.text) or write_call(step), LONGEST_COMMAND)
-    is_own = outcome != RUNNING and (not deeds.text or deeds.is_last or outcome != "ok")
+    is_own = outcome not in (RUNNING, RAN) and (deeds.is_last or not deeds.text or outcome != "ok")
     has_failed_step, is_output = step.outcome not in ("ok", RUNNING), bool(effect.command)
     line = find_outcome_line(step.text, failed=has_failed_step, printed=is_output) if is_own else ""
     answer = one_line(line, LONGEST_OUTCOME)
     result = ": ".join(filter(None, ("" if outcome == "ok" else outcome, answer)))
     times = state.actions.pop(call, Action("", 0)).times
-    fails = outcome not in ("ok", RUNNING) or (not effect.command and is_failure(answer))
-    state.actions[call] = Action(result or outcome, times + 1, 1 if fails else deeds.rank or 2)
+    fails = outcome not in ("ok", RUNNING, RAN) or (not effect.command and is_failure(answer))
+    rank = 1 if fails else deeds.rank or 2
+    state.actions[call] = Action(result or outcome, max(1, times + (not step.is_later)), rank)
 
 
 def _note_files(state: State, step: Step) -> None:
