@@ -18,6 +18,8 @@ from contextlib import suppress
 from functools import cache
 from itertools import chain, pairwise, product
 from math import log
+from re import _constants as names
+from re import _parser as parser
 from time import thread_time
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -305,6 +307,33 @@ def test_no_pattern_is_worse_than_n_log_n(share: int) -> None:
 def test_the_tool_finds_what_is_worse(source: str, use: str) -> None:
     """Patterns as they were before they were mended."""
     assert worst(re.compile(source), use)[0] > WORST
+
+
+def test_no_pattern_repeats_more_than_a_character_possessively() -> None:
+    """Python before 3.11.5, which Debian 12 has, matches these wrongly: `(?:ab)*+` (gh-106052). `(?>(?:ab)*)` is right."""
+    for found in patterns():
+        tree = parser.parse(found.pattern.pattern, found.pattern.flags)
+        assert not any(map(_is_long, _possessive(tree))), found.where
+
+
+def _possessive(tree: Any) -> Iterator[Any]:
+    """What a parsed pattern repeats possessively."""
+    for operation, value in tree if isinstance(tree, parser.SubPattern) else ():
+        if operation is names.POSSESSIVE_REPEAT:
+            yield value[2]
+        for part in value if isinstance(value, tuple | list) else (value,):
+            for inner in part if isinstance(part, list) else (part,):
+                yield from _possessive(inner)
+
+
+def _is_long(body: parser.SubPattern) -> bool:
+    return len(body) != 1 or body[0][0] not in (
+        names.LITERAL,
+        names.NOT_LITERAL,
+        names.IN,
+        names.ANY,
+        names.GROUPREF,
+    )
 
 
 def test_the_counting_machine_matches_as_re_does() -> None:

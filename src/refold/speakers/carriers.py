@@ -286,8 +286,8 @@ SUMMARY_CHARS = 250
 
 _ENVELOPE = re.compile(
     r"\s*(?:"
-    r"System(?: \(untrusted\))?: \[\d{4}-[^\]\n]{4,40}\] [^\n]*+(?:\n[^\n]++)*+"
-    r"|[A-Z][\w ]{2,60}\(untrusted[^)\n]{0,40}\):\n```json\n(?:(?!```)[^\n]*+\n)*+```"
+    r"System(?: \(untrusted\))?: \[\d{4}-[^\]\n]{4,40}\] [^\n]*+(?>(?:\n[^\n]+)*)"
+    r"|[A-Z][\w ]{2,60}\(untrusted[^)\n]{0,40}\):\n```json\n(?>(?:(?!```)[^\n]*\n)*)```"
     r"|\[message_id: [^\]\n]{1,200}\](?=\n)"
     r"|\[Queued messages while agent was busy\]\n\n---\nQueued #1(?=\n)"
     r"|\[media attached[^:\n]{0,20}: [^\n]*+(?:\nTo send an image back, [^\n]*+)?"

@@ -69,7 +69,7 @@ NONE = re.compile(r"(?:\b0|\bno) $", re.IGNORECASE)
 TRACE = "Traceback (most recent call last):"
 TRACEBACK = re.compile(
     r"Traceback \(most recent call last\):\n"
-    r"(?:[ \t](?![^\n]*Traceback \(most)[^\n]*+\n|\n)*+(\S[^\n]*)"
+    r"(?>(?:[ \t](?![^\n]*Traceback \(most)[^\n]*+\n|\n)*)(\S[^\n]*)"
 )
 """A Python traceback; its last line is the error. Of one within another the inner: no line is read
 for both."""

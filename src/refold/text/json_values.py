@@ -19,7 +19,7 @@ _dump = json.JSONEncoder(
     ensure_ascii=False, check_circular=False, sort_keys=True, separators=(",", ":")
 ).encode
 _PLAIN = frozenset({str, int, bool, type(None)})
-_ONE_FIELD = re.compile(r'(\{"[^"\\\x00-\x1f]*+":) ?("(?:[^"\\\x00-\x1f]++|\\["\\nrtbf])*+"\})')
+_ONE_FIELD = re.compile(r'(\{"[^"\\\x00-\x1f]*+":) ?("(?>(?:[^"\\\x00-\x1f]++|\\["\\nrtbf])*)"\})')
 """An object of one field that holds a string, in canonical form but for a space: the commonest
 arguments."""
 _SHORT = 500

@@ -311,7 +311,7 @@ Measured on 467 thinking blocks of Claude Sonnet 4.5 whose whole text is known (
 BLOB = 512
 """A run of this many base64 characters in a part we do not understand is data, not text."""
 
-_BLOBS = re.compile(r"(?:[A-Za-z0-9+/_-]{60,}+=*+(?:\\[rn])*+)+")
+_BLOBS = re.compile(r"(?:[A-Za-z0-9+/_-]{60,}+=*+(?>(?:\\[rn])*))+")
 
 
 def count_message(message: Message) -> int:

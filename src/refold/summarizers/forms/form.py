@@ -56,8 +56,8 @@ MAX_TRIES = 50
 MAX_DEPTH = 200
 """How deep an object may be nested: no answer is, and each level is looked at again for every brace
 in it."""
-_TRAILING = re.compile(r'("(?:[^"\\]|\\.?)*+"?)|,\s*+(?=[}\]])', re.DOTALL)
-_STRINGS = re.compile(r'"(?:[^"\\]|\\.?)*+"?|[{}\[\]]', re.DOTALL)
+_TRAILING = re.compile(r'("(?>(?:[^"\\]|\\.?)*)"?)|,\s*+(?=[}\]])', re.DOTALL)
+_STRINGS = re.compile(r'"(?>(?:[^"\\]|\\.?)*)"?|[{}\[\]]', re.DOTALL)
 _CLOSES = {"{": "}", "[": "]"}
 
 

@@ -48,7 +48,7 @@ _PLANNED = re.compile(rf"{PLANNED}(\d{{1,3}})")
 _MADE = re.compile(rf"looked: |{PLANNED}|{_ANNOUNCED.pattern}|last error: |\[[ x~]\] |[^\n]* -> ")
 _IN_SIGHT = re.compile(r"the answer \"[^\n]*\" is to: ")
 _CUT = " characters …] "
-_QUOTED = r"\"(?:[^\"\\]|\\.?)*+\"?"
+_QUOTED = r"\"(?>(?:[^\"\\]|\\.?)*)\"?"
 """A JSON string; one that never closes goes to the end, so that no character is looked at again."""
 _GROUP = r"([^\s\"{}]*+)\{([^\s\"{}]*+)\}(?:/(?:\{([^\s\"{}]*+)\}|([^\s\"{}]++)))?"
 """`folder/{a,b}`, `parent/{a,b}/{x,y}` or `parent/{a,b}/x`."""

@@ -97,7 +97,7 @@ _ASCII = re.compile(r"https?://[^\s\"'<>`)\]},;|\\]{3,}|[A-Za-z0-9_$@~./-]{4,}")
 _URL = re.compile(r"https?://[^\s\"'<>`)\]},;|\\、。，；：！？（）「」『』《》【】“”‘’…]{3,}")
 _WIDE = rf"{_URL.pattern}|[\w{_MARKS}{_DENSE}$@~./-]{{4,}}"
 _BACKSLASHES = re.compile(
-    r"(?<![A-Za-z0-9])[A-Za-z]:(?:\\{1,2}[\w$@~.-]++)++"  # a path of Windows: they part its names
+    r"(?<![A-Za-z0-9])[A-Za-z]:(?>(?:\\{1,2}[\w$@~.-]++)+)"  # a path of Windows: they part its names
     r"|\\(?:u[0-9a-fA-F]{4}|[nrt])"  # an escape of JSON: no letter of the word behind it
 )
 _LETTER = rf"[^\W\d_{_DENSE}]"

@@ -66,7 +66,7 @@ _SKILL = re.compile(
 )
 """A file of a skill."""
 _TIMES = re.compile(r" \(×([1-9]\d{0,8})\)\Z")
-_MEDIA = re.compile(r"\A(?:\[(?:image|audio|video|document)\] )++")
+_MEDIA = re.compile(r"\A(?>(?:\[(?:image|audio|video|document)\] )+)")
 """What stands before the words of a request with media."""
 _PLAIN_PATH = re.compile(r"(?:[A-Za-z]:(?=[/\\]))?[^\s\"'{},:]+")
 _SEPARATOR = re.compile(r"[/\\]")

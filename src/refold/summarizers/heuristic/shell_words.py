@@ -84,7 +84,7 @@ _HOME = re.compile(r"\$(?:HOME|\{HOME\}|env:USERPROFILE)(?=[/\\])")
 _EXPANDED = re.compile(r"[$`\\]")
 """What a shell replaces in a heredoc whose mark has no quotes."""
 WORD = re.compile(
-    r"\"((?:[^\"\\]|\\.?)*+)\"?|'([^']*+)'?|(\d?>>?|<+-?|&&|(?<![&<>\d])&(?![&>\d])|\|\|?|;|\n)"
+    r"\"((?>(?:[^\"\\]|\\.?)*))\"?|'([^']*+)'?|(\d?>>?|<+-?|&&|(?<![&<>\d])&(?![&>\d])|\|\|?|;|\n)"
     r"|(?<![^\s;&|(])#[^\n]*+|([^\s\"'<>|;&]+)",
     re.DOTALL,
 )
@@ -95,7 +95,8 @@ PATCH_BEGINS = "*** Begin Patch"
 PATCH_ENDS = "*** End Patch"
 """The first and the last line of such a patch."""
 _LITERAL = re.compile(
-    r"//[^\n]*+|\"((?:[^\"\\]|\\.)*+)\"|'((?:[^'\\]|\\.)*+)'|`((?:[^`\\]|\\.)*+)`", re.DOTALL
+    r"//[^\n]*+|\"((?>(?:[^\"\\]|\\.)*))\"|'((?>(?:[^'\\]|\\.)*))'|`((?>(?:[^`\\]|\\.)*))`",
+    re.DOTALL,
 )
 _LITERAL_KEY = re.compile(r"\b(?:(cmd|command)|workdir|cwd)[\"']?\s{0,9}:\s{0,9}\Z")
 _LITERAL_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
@@ -367,7 +368,7 @@ _FROM = re.compile(r"\+(\d{1,7})")
 _PRINTED = re.compile(r"(\d{1,7})(?:,(?:\d{1,7}|\$))?p")
 """The lines that `sed -n` prints."""
 _TRIMS = re.compile(r"\|&?\s*+(?:tail|head|cat|tee)\b[^|&;]*+")
-TRIMMED = re.compile(r"(?:\s++|2>&1|\|&?\s*+(?:tail|head|cat|tee)\b[^|&;\n]*+)*+")
+TRIMMED = re.compile(r"(?>(?:\s++|2>&1|\|&?\s*+(?:tail|head|cat|tee)\b[^|&;\n]*+)*)")
 _BOTH = "2>&1"
 _SETUP = re.compile(
     r"\s*(?:cd\s+[^\s&;|]+\s*(?:&&|;)\s*|source\s+\S+\s*(?:&&|;)\s*|export\s+\S+\s*(?:&&|;)\s*"
