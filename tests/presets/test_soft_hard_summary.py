@@ -121,6 +121,13 @@ def test_empty_sections_are_left_out():
     )
 
 
+@pytest.mark.parametrize("text", ["I fixed the `load_pool` hang.", "问题已经处理，脚本可以运行。"])
+def test_reports_of_what_was_done_are_conclusions(text):
+    """S2-28"""
+    (sentence,) = extract_conclusions([assistant(text)])
+    assert sentence == text.rstrip("。.")
+
+
 def test_preferences_changed_files_and_tools_are_kept_too():
     """S2-02 S2-29 S2-30: what the user wants, and what work was done."""
     call = ToolCall("c1", "write", '{"content":"x","path":"src/app.py"}')

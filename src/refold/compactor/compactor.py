@@ -167,8 +167,9 @@ class Compactor:
         return len(cached.entries) if cached else 0
 
     @property
-    def known_size(self) -> int:
-        """About half of the bytes that the conversations which it knows take."""
+    def cached_bytes(self) -> int:
+        """Bytes of the JSON texts of the conversations that are remembered, which take about twice
+        as many in memory."""
         return self._cache.size
 
     def report(self, view: View, usage: Any) -> None:

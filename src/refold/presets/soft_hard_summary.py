@@ -80,9 +80,9 @@ WORDS: dict[Language, Words] = {
         ),
     ),
 }
-_ADVISES = re.compile(
-    r"建议|推荐|考虑|使用|采用|应该|应当|需要|必须|最好|不要|已[经經]|\b(?:use|should|recommend\w*|consider|must|need to|prefer\w*|enable|avoid)\b",
-    re.IGNORECASE,
+_ADVISES_OR_REPORTS = re.compile(
+    r"(?i)建议|推荐|考虑|使用|采用|应该|应当|需要|必须|最好|不要|已[经經]|成功"
+    r"|\b(?:use|should|recommend\w*|consider|must|need to|prefer\w*|enable|avoid|fixed|resolved|implemented|successfully)\b"
 )
 _SMALL_TALK = re.compile(
     r"(?:好的?|好吧|谢谢你?|多谢|继续|嗯+|可以|行|对|是的?|不用|明白了?|知道了?|收到|没问题|你好|您好|"
@@ -202,11 +202,11 @@ def extract_topics(messages: Iterable[Message]) -> Iterator[str]:
 
 
 def extract_conclusions(messages: Iterable[Message]) -> tuple[str, ...]:
-    """Return sentences of the assistant's that advise, decide or conclude, the weightiest, in order
-    (S2-28)."""
+    """Return sentences of the assistant's that advise, decide, conclude or report, the weightiest,
+    in order (S2-28)."""
     weighed = (
         (
-            float(bool(_ADVISES.search(sentence)) + weigh_conclusion(sentence)),
+            float(bool(_ADVISES_OR_REPORTS.search(sentence)) + weigh_conclusion(sentence)),
             one_line(sentence.rstrip("。."), SENTENCE),
         )
         for message in messages

@@ -294,7 +294,7 @@ class Conversations:
         it is not known. It counts for all histories that its compactor knows, forks and others."""
         with self._lock:
             conversation = self._by_name.get(name) or create()
-            conversation.size_bytes = max(size_bytes, conversation.compactor.known_size)
+            conversation.size_bytes = max(size_bytes, conversation.compactor.cached_bytes)
             self._by_name[name] = conversation
             self._by_name.move_to_end(name)
             excess = sum(each.size_bytes for each in self._by_name.values()) - self._known_bytes
