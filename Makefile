@@ -59,7 +59,7 @@ release: .venv/dev .release/installed  ## wheel and sdist, built, checked and in
 container-check: .venv/dev .release/installed  ## the Containerfile and compose.yaml linted, and their commands run without a container engine
 	$(BIN)/python -m release container
 
-engines: .venv/dev  ## the blocks of docs/engines.md on Ray, Spark and the others, in environments of their own: .engines; NAMES='ray spark' for some
+engines: .venv/dev  ## the blocks of docs/corpus.md on Ray, Spark and the others, in environments of their own: .engines; NAMES='ray spark' for some
 	$(BIN)/python -m engines $(NAMES)
 
 mutants: .venv/dev  ## mutation run over the core: which changes would no test notice? PRESETS=1: over each row of docs/seeds.md

@@ -1,1 +1,1 @@
-"""The blocks of docs/engines.md on the engines themselves: `make engines`."""
+"""The blocks of docs/corpus.md on the engines themselves: `make engines`."""

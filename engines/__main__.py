@@ -1,4 +1,4 @@
-"""Run the blocks of docs/engines.md on the engines, all or some: `python -m engines ray polars`.
+"""Run the blocks of docs/corpus.md on the engines, all or some: `python -m engines ray polars`.
 
 Each makes `segments.jsonl` of `sessions.jsonl` in a directory of its own, which must hold what one
 process makes of it. Environments are in .engines or the directory in REFOLD_ENGINES. Exit code 1
@@ -25,7 +25,7 @@ from benchmarks.table import table
 
 from engines.sessions import BROKEN, in_order, read_rows, unroll_here, write_sessions
 
-PAGE = ROOT / "docs" / "engines.md"
+PAGE = ROOT / "docs" / "corpus.md"
 SESSIONS, MESSAGES = 48, 61
 ENGINES = {
     "datasets": ("all", "datasets"),

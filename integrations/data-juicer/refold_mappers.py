@@ -1,4 +1,4 @@
-"""The functions of `refold.corpus` as operators of Data-Juicer (docs/engines.md).
+"""The functions of `refold.corpus` as operators of Data-Juicer (docs/corpus.md).
 
 Name this file below `custom_operator_paths` in a recipe.
 """
