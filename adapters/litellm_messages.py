@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import litellm
+from litellm import anthropic_interface
 
 from adapters.framework import Job, Regression, Talk, Timing
 from adapters.litellm import TOOLS as CHAT_TOOLS
@@ -46,9 +47,9 @@ def talk(job: Job) -> Talk:
 
 async def _hold(url: str, turn: Turn, messages: list[Any], deltas: list[str]) -> None:
     messages.append({"role": "user", "content": _blocks(turn)})
-    calls = True
+    calls: Any = True
     while calls:
-        answer = await litellm.anthropic.messages.acreate(
+        answer = await anthropic_interface.messages.acreate(
             model="anthropic/claude-opus-5-5",
             api_base=url,
             api_key="none",

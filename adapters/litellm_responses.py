@@ -39,7 +39,7 @@ async def _hold(
     url: str, turn: Turn, items: list[Any], deltas: list[str], sync: RefoldLogger | None
 ) -> None:
     items.append({"role": "user", "content": _parts(turn)})
-    calls = True
+    calls: Any = True
     while calls:
         request = {
             "model": f"openai/{MODEL}",

@@ -190,13 +190,14 @@ def main() -> None:
     found: dict[str, dict[tuple[str, str, float], Score]] = {CHOSEN: {}, OTHER: {}}
     with ProcessPoolExecutor(2) as pool:
         for job, rows in zip(todo, pool.map(measure, todo), strict=True):
-            half = found[job.half]
+            scores = found[job.half]
             for (order, room), row in rows.items():
-                half[job.dataset, order, room] = half.get((job.dataset, order, room), Score()).plus(
-                    row
-                )
-    for half, rows in found.items():
-        print(f"\n{report(half, rows)}" if rows else f"\n{half}: not there, skipped", flush=True)
+                key = job.dataset, order, room
+                scores[key] = scores.get(key, Score()).plus(row)
+    for half, scores in found.items():
+        print(
+            f"\n{report(half, scores)}" if scores else f"\n{half}: not there, skipped", flush=True
+        )
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -275,8 +276,9 @@ def watched(pid: int, until: float) -> list[tuple[float, int, int]]:
 def main(seconds: float, agents: int) -> int:
     """Run, print what was seen, and say whether it was right."""
     judge = Judge(random.Random(1))
-    with tempfile.TemporaryDirectory() as folder, ScriptedProvider(forgetful(judge)) as upstream:
-        judge.upstream = upstream
+    received = list[Received]()
+    provider = ScriptedProvider(forgetful(judge, received), received=received)
+    with tempfile.TemporaryDirectory() as folder, provider as upstream:
         process, url = gateway(Path(folder), upstream.url)
         until = time.monotonic() + seconds
         with ThreadPoolExecutor(agents) as pool:
@@ -289,11 +291,11 @@ def main(seconds: float, agents: int) -> int:
     return report(seconds, judge, told, seen, metrics, ended)
 
 
-def forgetful(judge: Judge):
+def forgetful(judge: Judge, received: list[Received]) -> Callable[[Received], Reply]:
     """The judge as a script for an upstream that keeps nothing."""
 
     def play(asked: Received) -> Reply:
-        judge.upstream.received.clear()
+        received.clear()
         return judge(asked)
 
     return play

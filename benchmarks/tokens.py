@@ -113,5 +113,5 @@ def seconds(count: Callable[[str], int], texts: list[str]) -> float:
 
 if __name__ == "__main__":
     shared = Path(os.environ.get("REFOLD_SHARED", ROOT.parent / "shared")) / "datasets"
-    arguments = [Path(argument) for argument in sys.argv[1:]]
-    main(*(arguments or [shared])[:1], arguments[1] if len(arguments) > 1 else None)
+    datasets, texts = (*map(Path, sys.argv[1:]), None, None)[:2]
+    main(datasets or shared, texts)

@@ -30,7 +30,7 @@ def main(datasets: Path) -> None:
         if len(errors) >= 20:
             errors.sort()
             learned = ", ".join(
-                f"{model} {ratio:.2f}" for model, (ratio, _) in ratios.known.items()
+                f"{model} {ratio:.2f}" for model, (ratio, _) in ratios.by_model.items()
             )
             mean, high = sum(errors) / len(errors), errors[int(len(errors) * 0.95)]
             print(f"| {path.stem} | {len(errors)} | {mean:.2%} | {high:.2%} | {learned} |")

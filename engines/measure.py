@@ -15,8 +15,8 @@ from typing import NamedTuple
 from benchmarks.table import table
 
 from engines.sessions import make_session
+from refold.codecs.json_text import dump
 from refold.corpus import compact, stats, unroll
-from refold.corpus.rows import dump
 
 FUNCTIONS = {"unroll": unroll, "compact": compact}
 WORKERS = (1, 2)

@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 
 from benchmarks.billing import common
 from benchmarks.evidence.names import percent
-from benchmarks.evidence.policies import counted
 from benchmarks.evidence.replay import replay
 from benchmarks.evidence.sessions import Session, load_sessions
 from benchmarks.evidence.traces import Trace, load_traces
-from benchmarks.evidence.visible import Score
+from benchmarks.evidence.visible import Score, counted
 from benchmarks.table import table
 from refold.budget.budget import Budget, count_refetched, read_figures
 from refold.budget.planner import GOAL, Figures, find_plan
@@ -240,7 +239,9 @@ class Compacted:
         figures = replace(read_figures(view, self.floor), refetched=count_refetched(view))
         goal = self.decide(figures, self.rates)
         if goal is not None and goal < view.tokens:
-            self.compactor = self.compactor.with_strategies(strategies_of(self.decide, goal))
+            self.compactor = self.compactor.with_settings(
+                strategies=strategies_of(self.decide, goal)
+            )
             before, view = view, self.compactor.compact_now(body, to=goal)
             self.floor = view.tokens
             self.compactions += view.tokens < before.tokens
@@ -259,10 +260,10 @@ class Compacted:
         return self.session.fixed + sum(map(counted, messages))
 
 
-def strategies_of(decide: Decide, goal: int) -> Sequence[Strategy]:
+def strategies_of(decide: Decide, goal: int) -> tuple[Strategy, ...]:
     """Version 0.1 cleared; all others summarise by default strategies."""
     if decide is first_version:
-        return [ClearThinking(keep=2), ClearToolResults(keep=3), ClearToolInputs(keep=3)]
+        return ClearThinking(keep=2), ClearToolResults(keep=3), ClearToolInputs(keep=3)
     return default_strategies(goal)
 
 

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from benchmarks.evidence.equal import send_as_many
 from benchmarks.evidence.items import COUNTED, LABELLED, Items, plain, read_items
-from benchmarks.evidence.needs import iter_blocks, iter_strings, read_arguments
+from benchmarks.evidence.needs import iter_blocks, read_arguments
 from benchmarks.evidence.peers import all_policies
 from benchmarks.evidence.policies import REFERENCE, MakePolicy
 from benchmarks.evidence.replay import count_sent
 from benchmarks.evidence.sessions import Session, load_sessions
 from benchmarks.evidence.visible import counted
-from benchmarks.replay import expand_groups
+from benchmarks.replay import expand_groups, iter_strings
 from benchmarks.table import table
 from refold.messages import Message, ToolCall
 

@@ -19,7 +19,7 @@ try:
 except ImportError:  # without the extra `zst` such bodies pass through unread
     zstandard = None  # type: ignore[assignment]
 try:
-    import brotli  # type: ignore[import-untyped]
+    import brotli
 except ImportError:  # without the extra `br`, too
     brotli = None
 
