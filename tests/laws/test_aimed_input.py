@@ -376,6 +376,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "refold.summarizers.heuristic.shell_words.has_command": {"failed": "git push"},
     "refold.summarizers.heuristic.excerpts.find_outcome_line": {"failed": False, "printed": False},
     "refold.summarizers.heuristic.excerpts.write_outcome": {"outcome": "ok"},
+    "refold.text.plain.count_columns": {"most": 40},
 }
 """Those of one function alone."""
 TEXTS = {

@@ -17,7 +17,7 @@ from refold.compactor.run import compact_if_due
 from refold.core.profile import Profile
 from refold.core.strategy import Ask, Summary
 from refold.core.view import View
-from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.messages import Message, Text, Thinking, ToolCall, ToolResult, user
 from refold.models.driver import drive
 from refold.rules import anthropic, openai_chat
 from refold.rules.rule import Rules
@@ -273,10 +273,51 @@ def test_without_a_budget_it_shows_half_of_the_request():
 def test_a_last_exchange_that_fills_it_alone_leaves_a_small_summary():
     """Without one nothing would tell what came before."""
     last = user("A long last request. " * 400)
-    view = View.of([*chat(30), Message("assistant", (Text("Yes."),)), last])
+    answer = Message("assistant", (Text("Yes."),))
+    view = View.of([*chat(30), answer, last])
     after = drive(compact_if_due(view, [SummarizeTo(500)], Budget(500, 500))).view
-    assert after.messages[1:] == (last,)
+    assert after.messages[1:] == (answer, last)
     assert after.profile.count(after.messages[0]) <= 500
+
+
+def reading(count: int) -> list[Message]:
+    """Read so many files."""
+    return [
+        message
+        for n in range(count)
+        for message in (
+            Message("assistant", (ToolCall(f"r{n}", "read", json.dumps({"path": f"f{n}.py"})),)),
+            Message("user", (ToolResult(f"r{n}", (Text(f"value_{n} = {n}\n" * 60),)),)),
+        )
+    ]
+
+
+FINDINGS = "\n".join(f"{n}. `part_{n}.py` leaks handle {n}: close it." for n in range(1, 31))
+
+
+@pytest.mark.parametrize("asked", ["Go on, mend them.", "继续，开始修正"])
+def test_the_answer_that_a_bare_go_on_follows_stays_word_for_word(asked: str):
+    """ "Go on" stood alone, and the list of what was to be mended was a few quoted lines."""
+    answer = Message("assistant", (Thinking("Hm."), Text(FINDINGS)))
+    view = View.of([*chat(10), user("Look for leaks."), answer, user(asked), *reading(60)])
+    after = drive(compact_if_due(view, [SummarizeTo(8_000)], Budget(8_000, 8_000))).view
+    assert after.messages[1:3] == (Message("assistant", (Text(FINDINGS),)), user(asked))
+    assert "leaks handle 7" not in after.messages[0].text
+    over = drive(compact_if_due(view.extend([answer]), [SummarizeTo(8_000)], Budget(8_000, 8_000)))
+    assert answer not in over.view.messages[:-1], "nothing follows it any more"
+
+
+def test_of_a_long_answer_both_ends_stay():
+    """Behind a request that says by itself what it wants, less of it."""
+    answer = Message("assistant", (Text(f"FIRST {FINDINGS * 20} LAST"),))
+    sizes = list[int]()
+    for asked in ("Go on.", "Write a page about the parser, with an example of each rule."):
+        view = View.of([user("Look for leaks."), answer, user(asked), *reading(60)])
+        after = drive(compact_if_due(view, [SummarizeTo(12_000)], Budget(12_000, 12_000))).view
+        text = after.messages[1].text
+        assert text.startswith("FIRST ") and text.endswith(" LAST") and " characters …]" in text
+        sizes.append(after.profile.count(after.messages[1]))
+    assert sizes[1] <= 400 and 2 * sizes[1] < sizes[0] <= 1_500
 
 
 @pytest.mark.parametrize(

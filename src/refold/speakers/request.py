@@ -2,7 +2,7 @@
 when a part of it is hidden."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -32,6 +32,8 @@ from refold.speakers.segments import (
     segments,
     without_numbers,
 )
+from refold.text.clip import gap
+from refold.text.plain import count_columns
 from refold.text.summary_wrapper import CONTINUE, QUESTION, belongs_to_summary, without_summary
 from refold.tokens.count import Counter as TokenCounter
 
@@ -303,6 +305,13 @@ def _ends_turn(messages: Sequence[Message], at: int) -> bool:
 
 UNKNOWN_SHARE = 5
 """Context of unknown kinds may take one part in so many of the room, the newest first."""
+SHORT = 40
+"""Columns of a request that may say nothing without the answer that it follows: `go on`."""
+ANSWER, LONG_ANSWER = (8, 400), (2, 1_500)
+"""That answer may take one part in so many of the room, and so many tokens at most: behind it a
+short request, the latter."""
+LEAST_ANSWER = 60
+"""Tokens below which it is left out rather than cut."""
 EXAMPLE = "example"
 """The kind of orders in the form of a dialogue: the answers belong to them."""
 
@@ -315,16 +324,19 @@ class Verbatim(NamedTuple):
     dialogue: tuple[tuple[int, Message], ...] = ()
     """Orders in the form of a dialogue, with the answers: they are shown before a summary."""
     request: frozenset[int] = frozenset()
-    """Positions of the words of the current request."""
+    """Positions of the words of the current request, and of the answer that it follows."""
     omitted: int = 0
     """Segments that found no room: steering after the task, or context of unknown kinds."""
 
 
-def find_verbatim(view: View, stop: int, room: int | None = None) -> Verbatim:
+def find_verbatim(
+    view: View, stop: int, room: int | None = None, *, with_answer: bool = False
+) -> Verbatim:
     """Find what of `messages[:stop]` stays word for word when it is hidden.
 
-    That is the current request, every order, and the newest context of each kind. If the request
-    was made in many messages, those between the task (the first) and the newest take at most *room*
+    That is the current request, every order, and the newest context of each kind; *with_answer*
+    also the answer that an open request follows, of a long one the two ends. If the request was
+    made in many messages, those between the task (the first) and the newest take at most *room*
     tokens (by default half of what the view shows), the newest first; what the person's editor
     showed beside it takes what they leave, and context of unknown kinds at most a fifth of the
     room. What a person or client says that finds no room is counted.
@@ -358,7 +370,40 @@ def find_verbatim(view: View, stop: int, room: int | None = None) -> Verbatim:
     answers = (at + 1 for at in examples if at + 1 < stop)
     dialogue += [(at, messages[at]) for at in answers if _is_answer(messages[at])]
     request = frozenset(asked) & chosen.keys()
+    is_open = with_answer and not _is_answer(messages[-1])
+    at = _find_answer(messages, min(asked, default=0)) if is_open else -1
+    if 0 <= at < stop and (answer := _cut_answer(messages[at], asked, room, view.profile.count)):
+        beside = tuple(sorted((*beside, (at, answer)), key=itemgetter(0)))
+        request |= {at}
     return Verbatim(beside, tuple(sorted(dialogue, key=itemgetter(0))), request, omitted)
+
+
+def _find_answer(messages: Sequence[Message], at: int) -> int:
+    """Return where the answer stands that a request at *at* follows; -1 if there is none."""
+    at -= 1
+    while at >= 0 and messages[at].role != "assistant":
+        at -= 1
+    return at if at >= 0 and _ends_turn(messages, at) else -1
+
+
+def _cut_answer(
+    message: Message, asked: Mapping[int, Sequence[Segment]], room: int, count: TokenCounter
+) -> Message | None:
+    """Return the text of the answer that the request *asked* follows, its middle left out if it is
+    longer than its share of *room* tokens; None if it says nothing, or little of it fits."""
+    words = "\n".join(own_words(segment) for own in asked.values() for segment in own)
+    parts, most = LONG_ANSWER if count_columns(words, SHORT) < SHORT else ANSWER
+    most = min(most, room // parts)
+    text = message.text.strip()
+    answer = Message("assistant", (Text(text),))
+    tokens = count(answer)
+    if not text or (tokens > most and most < LEAST_ANSWER):
+        return None
+    if tokens <= most:
+        return answer
+    start, stop = gap(text, len(text) * most // tokens)
+    mark = f"\n[… {stop - start} characters …]\n"
+    return Message("assistant", (Text(text[:start] + mark + text[stop:]),))
 
 
 @dataclass(slots=True)

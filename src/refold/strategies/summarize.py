@@ -92,12 +92,11 @@ class Summarize:
         return result.ending
 
     def surround(self, view: View, stop: int, room: int | None = None) -> Surroundings:
-        """Return what stays around the summary of everything before *stop*, in about *room*
-        tokens."""
+        """Return what stays around the summary of everything before *stop*; if that may take about
+        *room* tokens, with the answer that the current request follows."""
         placement = PLACEMENTS[self.place] if isinstance(self.place, str) else self.place
-        return keep_behind(
-            view, stop, placement, self._find_pinned(view, stop), find_verbatim(view, stop, room)
-        )
+        stays = find_verbatim(view, stop, room, with_answer=room is not None)
+        return keep_behind(view, stop, placement, self._find_pinned(view, stop), stays)
 
     def _find_pinned(self, view: View, stop: int) -> Sequence[int]:
         """Return positions before *stop* that stay, each with what it cannot be parted from: what

@@ -296,6 +296,12 @@ class Run(NamedTuple):
     """Of a script without spaces between words."""
 
 
+def count_columns(text: str, most: int) -> int:
+    """Return how wide the first *most* characters of a text are: of Chinese, Japanese and Korean
+    each counts twice."""
+    return sum(1 + (unicodedata.east_asian_width(letter) in "WF") for letter in text[:most])
+
+
 def fold(text: str) -> str:
     """Return *text* in one spelling for full and half width, upper and lower case."""
     return text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()

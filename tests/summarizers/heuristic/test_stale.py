@@ -418,10 +418,10 @@ def test_the_task_is_what_people_name_not_a_page_that_was_edited_nor_a_skills():
     )
     asked = user("Go on with 'Port the importer'.")
     assert task_of([asked, *chosen, *other]).startswith("/w/.impl/plan.md\n")
-    assert task_of([user("Go on."), *chosen, *other, *read, *change, *skill]).startswith(
-        "/w/roadmap.md\n"
-    )
+    asked = user("Go on with the roadmap.")
+    assert task_of([asked, *chosen, *other, *read, *change, *skill]).startswith("/w/roadmap.md\n")
     assert not task_of([user("Go on."), *skill])
+    assert not task_of([user("Draw the folders."), *other]), "it was read on the way"
 
 
 def test_the_task_is_whole_though_a_part_of_it_was_read_again():

@@ -10,7 +10,7 @@ from itertools import groupby, islice
 from math import log
 from operator import add
 from typing import NamedTuple
-from unicodedata import east_asian_width, normalize
+from unicodedata import normalize
 
 from refold.speakers.segments import read_typed, split_place
 from refold.summarizers.heuristic.blocks import LONGEST_HEADING, Block, Kind, Line, Work
@@ -32,7 +32,7 @@ from refold.summarizers.heuristic.shell_words import name_command
 from refold.text.clip import clip_scanned, one_line, without_mark
 from refold.text.failures import find_error_line, find_figures, is_markup
 from refold.text.json_values import iter_json_lines, parse_or_none
-from refold.text.plain import terms
+from refold.text.plain import count_columns, terms
 from refold.tokens.count import estimate
 
 WEIGHTS: dict[Kind, float] = {
@@ -391,7 +391,7 @@ def find_question(text: str, reply: str) -> str:
     the reply names, else, if it is short, the question at its end, else, if it is a word or two,
     what was stated last; empty if the reply says by itself what it is about."""
     reply = normalize("NFKC", reply)
-    width = sum(1 + (east_asian_width(letter) in "WF") for letter in reply[:REPLY])
+    width = count_columns(reply, REPLY)
     if not text or width >= REPLY or "\n" in reply or reply.endswith(("?", "？")):
         return ""
     lines = clip_scanned(text).split("\n")

@@ -8,12 +8,19 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple
 
 from refold.summarizers.heuristic.blocks import Block, Line, Work, iter_lines
 from refold.summarizers.heuristic.calls import Todo
 from refold.summarizers.heuristic.current_files import CurrentFile
-from refold.summarizers.heuristic.excerpts import ANSWERS, cut_middle, find_corrections, quote
+from refold.summarizers.heuristic.excerpts import (
+    ANSWERS,
+    cut_middle,
+    find_corrections,
+    quote,
+    split_words,
+)
 from refold.summarizers.heuristic.identifiers import iter_identifiers
 from refold.summarizers.heuristic.lexicon import find_constraints, find_leads
 from refold.summarizers.heuristic.state import FileState, State
@@ -445,8 +452,10 @@ class Task(NamedTuple):
 
 def read_task(work: Work, files: Mapping[str, CurrentFile], named: str, asked: str) -> Task:
     """Return the text that people name last in what they *asked*; else the newest that nobody
-    edited, first one that describes what is *named*. A skill's is none."""
+    edited, first one that describes what is *named*. A skill's is none, nor a file's of which
+    neither people nor the latest answers speak."""
     wanted = {name for name, _ in iter_identifiers(named)}
+    spoken = split_words(f"{named}\n{asked}")
     newest = {_source_of(block): at for at, block in enumerate(work.blocks) if block.kind == "task"}
     lines_at = work.read_lines(
         at for at, block in enumerate(work.blocks) if _source_of(block) in newest
@@ -466,6 +475,10 @@ def read_task(work: Work, files: Mapping[str, CurrentFile], named: str, asked: s
             history = work.files.get(block.path)
             is_original = history is None or history.changed_at < 0
             place = _find_named(source, lines[0].text, asked)
+            stem = split_path(block.path)[1].partition(".")[0]
+            is_spoken_of = max(place, _find_named(source, lines[0].text, named)) >= 0
+            if not (is_spoken_of or spoken.issuperset(split_words(stem))):
+                continue
             rank = (place, is_original, any(name in wanted for name in names), at)
             ranked.append((rank, Task(block.heading, lines)))
     return max(ranked, key=lambda row: row[0], default=(None, Task()))[1]
@@ -489,9 +502,18 @@ def render_task(task: Task, room: int) -> str:
     """Write the text of the task in its own lines, as far as it fits."""
     lines, title = list[str](), f"## Task, as in: {quote(task.heading)}"
     room -= estimate(title)
-    for line in task.lines:
-        room -= estimate(line.words) + 1
-        if room < 0:
+    for lead, group in groupby(task.lines, key=attrgetter("lead")):
+        run = list(group)
+        head = quote(lead.rstrip()) if lead and len(run) > 1 else ""  # once, above its lines
+        rows = (
+            [list_item(quote(without_mark(line.text))) for line in run]
+            if head
+            else [quote(line.words) for line in run]
+        )
+        fitting = _fitting(rows, room - (estimate(head) + 1 if head else 0))
+        lines += [head] if head and fitting else []
+        lines += fitting
+        room -= sum(estimate(line) + 1 for line in (head, *fitting))
+        if len(fitting) < len(rows):
             break
-        lines.append(quote(line.words))
     return "\n".join((title, *lines)) if lines else ""
