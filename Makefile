@@ -32,7 +32,7 @@ bits: .venv/dev .bench-evidence/installed .bench-bits/installed  ## how well a s
 soak: .venv/dev  ## ten minutes of random faults behind a gateway: no invalid request, no lost edit, no leak
 	$(BIN)/python -m benchmarks.soak
 
-scale: .venv/dev  ## how large a gateway may grow: a real PostgreSQL, some minutes; SESSIONS=1000000 for docs/benchmarks.md's figures (8 GB)
+scale: .venv/dev  ## how large a gateway may grow: a real PostgreSQL, some minutes; SESSIONS=1000000 for the figures of docs/decisions/0034-sizing.md (8 GB)
 	$(BIN)/python -m benchmarks.scale --sessions $(or $(SESSIONS),20000)
 	$(BIN)/python -m benchmarks.scale_fleet
 
