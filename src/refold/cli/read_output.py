@@ -42,9 +42,9 @@ from refold.retrieval import Hit
 from refold.retrieval.search import word_pattern
 from refold.rules.rule import Violation
 from refold.session_files import Session
-from refold.session_files.edited import EditedSession
+from refold.session_files.edited import EditedSession, opening_words
 from refold.session_files.source import NAMES
-from refold.speakers import first_request, segment_messages
+from refold.speakers import segment_messages
 from refold.stores.store import LedgerRow
 from refold.tokens.count import part_counter
 
@@ -55,8 +55,7 @@ def name_of(edited: EditedSession) -> str:
     """Return what a session is called: its title, else the words that it begins with, else its
     file."""
     session = edited.session
-    words = session.title or first_request(session.opening, session.format)
-    return short(words, 60) or short_path(edited.name)
+    return short(session.title or opening_words(session), 60) or short_path(edited.name)
 
 
 def argument_of(edited: EditedSession) -> str:

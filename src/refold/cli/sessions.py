@@ -26,7 +26,7 @@ from refold.gateway.ledger.sessions import Sessions
 from refold.gateway.ledger.transcripts import RecordedTranscript
 from refold.gateway.ledger.writer import has_ledger, open_ledger_database, open_transcripts
 from refold.session_files import FoundSession, Session
-from refold.session_files.edited import NEVER, EditedSession, open_read_only
+from refold.session_files.edited import NEVER, EditedSession, opening_words, open_read_only
 from refold.session_files.source import (
     LEAST_ID,
     NAMES,
@@ -35,7 +35,6 @@ from refold.session_files.source import (
     cwd_under,
     short_id,
 )
-from refold.speakers import first_request
 from refold.stores import file_path, open_store
 from refold.text.plain import split_path
 from refold.tokens.count import Counter, count_message
@@ -107,9 +106,8 @@ def list_files(on_error: OnError = str) -> list[FoundSession]:
 
 
 def _begins_with(session: FoundSession, name: str) -> bool:
-    stem = session.id or session.path.name.partition(".")[0]
     # A file's name may have a time before the id.
-    ids = short_id(session), stem.rpartition("_")[2], stem[-36:]
+    ids = short_id(session), session.name.rpartition("_")[2], session.name[-36:]
     return any(id.startswith(name) for id in ids)
 
 
@@ -242,15 +240,14 @@ def read_listed(
 def _read_file(file: FoundSession) -> Listed:
     session = session_files.read(file.path, file.id)
     bill = read_bill(session)
-    title = file.title or session.title or first_request(session.opening, session.format)
+    title = file.title or session.title or opening_words(session)
     size = bill.context or Compactor((), NEVER).show(session.payload).tokens
     return Listed(file, size, bill.dollars, title)
 
 
 def _read_recorded(file: FoundSession, store: str) -> Listed:
     edited = open_recorded(store, file.id, count_message, read_only=True)
-    words = first_request(edited.session.opening, edited.session.format)
-    return Listed(file, edited.view.tokens, None, words)
+    return Listed(file, edited.view.tokens, None, opening_words(edited.session))
 
 
 ORDERS: dict[str, Callable[[Listed], float]] = {

@@ -113,16 +113,15 @@ def read_value(value: Any, name: str = "record", format: str = "") -> list[Sessi
 
 def _load(source: Source, format: str) -> Iterator[Session]:
     """Yield the sessions of a source that is in a format, by name or of any."""
-    readers = READERS if not format else [each for each in READERS if each.client == format]
-    if format in FIELDS:
-        readers = [plain.READER]
+    is_wire_format = format in FIELDS
+    client = plain.CLIENT if is_wire_format else format
+    readers = [reader for reader in READERS if client in ("", reader.client)]
     if not readers:
         names = ", ".join((*FIELDS, *(reader.client for reader in READERS)))
         raise FormatError(f"no format is called {format!r}; there are {names}")
     for stored in _list_sessions(source, readers):
         session = stored.load()
-        is_named = format in FIELDS
-        yield replace(session, format=cast("Format", format)) if is_named else session
+        yield replace(session, format=cast("Format", format)) if is_wire_format else session
 
 
 def has_session(path: Path, sample: Sequence[tuple[int, Any]]) -> bool:

@@ -21,7 +21,7 @@ from refold.session_files.reader import (
     Tree,
     single,
 )
-from refold.session_files.source import ClientFiles, Problem, Source, cwd_under
+from refold.session_files.source import ClientFiles, Source, cwd_under
 from refold.text.json_values import JsonObject, Record, dig, list_at, object_at, objects_at, text_at
 from refold.text.left_out import LeftOut, find_origin, read_left_out
 
@@ -127,7 +127,7 @@ def _note_facts(session: SessionBuilder, log: _Log, record: Record) -> None:
 
 def _add_node(log: _Log, line: int, uuid: str, record: Record) -> None:
     is_part = _is_message(record) or is_boundary(record)
-    log.tree.add(line, uuid, _parent(log, record), record if is_part else None)
+    log.tree.add(line, uuid, _parent(log, record), record if is_part else {})
     if record.get("isMeta") is True and CAVEAT in str(dig(record, "message", "content")):
         log.caveats.add(uuid)
     if is_part:
@@ -160,7 +160,7 @@ def _active_nodes(log: _Log, session: SessionBuilder) -> list[Node]:
     tree, leaf = log.tree, log.leaf
     if leaf not in tree.nodes or any(node.id == leaf for node in tree.branch(tree.last)):
         leaf = tree.last
-    path = [node for node in session.branch(tree, leaf) if node.record is not None]
+    path = [node for node in session.branch(tree, leaf) if node.record]
     return _insert_cuts(tree, path)
 
 
@@ -172,10 +172,10 @@ def _insert_cuts(tree: Tree, path: list[Node]) -> list[Node]:
     ids = {node.id for node in path}
     tails, summaries = dict[str, list[Node]](), dict[str, list[Node]]()
     for node in tree.nodes.values():
-        if is_summary(node.record or {}):
+        if is_summary(node.record):
             summaries.setdefault(node.parent, []).append(node)
     for node in tree.nodes.values():
-        tail = text_at(metadata(node.record or {}), "preservedSegment", "tailUuid")
+        tail = text_at(metadata(node.record), "preservedSegment", "tailUuid")
         if node.id not in ids and tail in ids:
             tails.setdefault(tail, []).extend([node, *summaries.get(node.id, ())])
     return [line for node in path for line in (node, *tails.get(node.id, ()))]
@@ -235,7 +235,7 @@ def add_messages(session: SessionBuilder, nodes: Sequence[Node], path: Sequence[
     """
     answers, results = _answer_lines(nodes), _first_results((*path, *nodes))
     for at, node in enumerate(path):
-        record = node.record or {}
+        record = node.record
         if is_boundary(record):
             _add_compaction(session, node, path[at + 1 :])
         elif record.get("type") == "assistant":
@@ -253,7 +253,7 @@ def _is_left(session: SessionBuilder, nodes: Sequence[Node]) -> bool:
 
 
 def _is_cut(node: Node) -> bool:
-    return is_boundary(node.record or {}) or is_summary(node.record or {})
+    return is_boundary(node.record) or is_summary(node.record)
 
 
 def _message_id(record: Record) -> str:
@@ -273,7 +273,7 @@ def _answer_lines(nodes: Iterable[Node]) -> dict[str, list[Node]]:
     """Return the lines of each of the model's messages, side branches included, in order."""
     lines = dict[str, list[Node]]()
     for node in nodes:
-        if node.record is not None and _is_model(node.record):
+        if _is_model(node.record):
             lines.setdefault(_message_id(node.record), []).append(node)
     return lines
 
@@ -366,7 +366,7 @@ CLEARED_RESULT = "[Old tool result content cleared]"
 
 def _add_compaction(session: SessionBuilder, node: Node, after: Sequence[Node]) -> None:
     """Add a boundary, and the summaries right after it."""
-    summaries = takewhile(lambda line: is_summary(line.record or {}), after)
+    summaries = takewhile(lambda line: is_summary(line.record), after)
     contents = [dig(line.record, "message", "content") for line in summaries]
     insert = [
         {"role": "user", "content": content}
@@ -374,10 +374,9 @@ def _add_compaction(session: SessionBuilder, node: Node, after: Sequence[Node]) 
         if content and isinstance(content, str | list)
     ]
     if not insert:
-        problem = Problem(node.line, "a compaction without a summary; passed over")
-        session.problems.append(problem)
+        session.note("a compaction without a summary; passed over", node.line)
         return
-    meta = metadata(node.record or {})
+    meta = metadata(node.record)
     stop, tail = _find_tail(session, object_at(meta, "preservedSegment"))
     now, trigger = len(session.messages), text_at(meta, "trigger")
     session.compactions.append(Compaction(0, stop, (*insert, *tail), trigger, meta, now))
@@ -411,11 +410,7 @@ def microcompactions(records: Iterable[Record], messages: Sequence[Entry]) -> It
     }
     cleared = set[str]()
     for record in records:
-        meta = (
-            object_at(record, "microcompactMetadata")
-            or object_at(record, "compactMetadata")
-            or record
-        )
+        meta = object_at(record, "microcompactMetadata") or metadata(record) or record
         ids = {id for id in list_at(meta, "compactedToolIds") if isinstance(id, str)}
         cleared |= ids
         for at in sorted({holders[id] for id in ids if id in holders}):

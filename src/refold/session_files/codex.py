@@ -17,7 +17,7 @@ from refold.session_files.reader import (
     SessionBuilder,
     single,
 )
-from refold.session_files.source import ClientFiles, Problem, Source, cwd_under
+from refold.session_files.source import ClientFiles, Source, cwd_under
 from refold.text.json_values import (
     Record,
     int_at,
@@ -92,7 +92,7 @@ KEPT_CHARACTERS = 80_000
 
 def mismatch(source: Source) -> str:
     """Return why this is no Codex rollout; empty if it is one."""
-    if object_at(source.document, "session") and isinstance(source.document.get("items"), list):
+    if _is_document(source.document):
         return ""
     first = source.objects()[:8]
     if any(text_at(record, "type") in LINES and "payload" in record for record in first):
@@ -148,10 +148,15 @@ class _Log:
     when nothing was asked since."""
 
 
+def _is_document(value: Any) -> bool:
+    """Is it the oldest form, one object with everything?"""
+    return bool(object_at(value, "session")) and isinstance(value.get("items"), list)
+
+
 def _lines(session: SessionBuilder) -> Iterator[tuple[int, Record]]:
     """Yield every line in today's form."""
     document = session.source.document
-    if object_at(document, "session") and isinstance(document.get("items"), list):
+    if _is_document(document):
         yield 1, {"type": "session_meta", "payload": document["session"]}
         for item in objects_at(document, "items"):
             yield 1, {"type": "response_item", "payload": item}
@@ -191,7 +196,7 @@ def _add_record(log: _Log, line: int, record: Record, session: SessionBuilder) -
         case "event_msg", "thread_rolled_back":
             log.entries = _roll_back(log.entries, int_at(payload, "num_turns"))
         case "response_item", "":
-            session.problems.append(Problem(line, "an item without a type"))
+            session.note("an item without a type", line)
         case "response_item", kind if kind not in OWN_ITEMS:
             session.unknown[kind] += 1
         case kind, _ if kind not in LINES and kind not in OWN_LINES:
@@ -207,7 +212,7 @@ def _replacement(log: _Log, payload: Record) -> tuple[Entry, ...]:
         return tuple(objects_at(payload, "replacement_history"))
     newest, room = list[Entry](), KEPT_CHARACTERS
     for entry in reversed(log.entries):
-        words = _item_text(entry.wire) if _is_turn(entry) and entry.kind == "item" else ""
+        words = _item_text(entry.wire) if _is_turn(entry) else ""
         if words and room > 0:
             newest.append(_message(words[:room]))
             room -= len(words)

@@ -26,13 +26,16 @@ from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import EditError, FormatError
 from refold.models.driver import Asker
-from refold.session_files import Compaction, Problem, Session
+from refold.session_files import FIELDS, Compaction, Problem, Session
+from refold.speakers import first_request
 from refold.stores import MemoryStore, SidecarStore
 from refold.stores.store import Action, LedgerRow, Store, as_ledger_store, list_problems
 from refold.tokens.count import Counter, count_message
 
 NEVER = Budget(sys.maxsize, 0)
 """The budget of a compactor that makes no edits."""
+OPENING = 12
+"""Entries of a session that say what it is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +122,12 @@ def save_first_sight(edited: EditedSession) -> None:
         saved = {edit.id for edit in edited.store.load(edited.view.transcript.tips)}
         if new := [edit for edit in edits if edit.id not in saved]:
             edited.store.save(new)
+
+
+def opening_words(session: Session) -> str:
+    """Return what is asked for first in a session."""
+    opening = {**session.body, FIELDS[session.format]: session.messages[:OPENING]}
+    return first_request(opening, session.format)
 
 
 def make_edits(view: View, compactions: Iterable[Compaction], by: str) -> Iterator[Edit]:

@@ -104,25 +104,20 @@ def _load(session: SessionBuilder) -> tuple[JsonObject, dict[str, JsonObject]]:
     """Return what is known of the session, and its messages by id."""
     meta, messages = JsonObject(), dict[str, JsonObject]()
     for line, record in session.records():
-        if "$rewindTo" in record:
-            messages = _rewind(messages, text_at(record, "$rewindTo"))
+        if "$rewindTo" in record:  # that message and all that follow go; all if it is unknown
+            ids, to = list(messages), text_at(record, "$rewindTo")
+            messages = {id: messages[id] for id in ids[: ids.index(to)]} if to in messages else {}
         elif "type" in record and "$set" not in record and "sessionId" not in record:
             messages[text_at(record, "id") or f"line {line}"] = record
         else:
             facts = object_at(record, "$set") if "$set" in record else record
             meta |= facts
-            messages = _replace_messages(facts, messages)
+            if isinstance(facts.get("messages"), list):  # they replace all before
+                messages = {
+                    text_at(message, "id") or f"message {at}": message
+                    for at, message in enumerate(objects_at(facts, "messages"))
+                }
     return meta, messages
-
-
-def _replace_messages(record: Record, messages: dict[str, JsonObject]) -> dict[str, JsonObject]:
-    """Return the messages of *record*, which replace all before; without any, *messages*."""
-    if not isinstance(record.get("messages"), list):
-        return messages
-    return {
-        text_at(message, "id") or f"message {at}": message
-        for at, message in enumerate(objects_at(record, "messages"))
-    }
 
 
 def _count_unread(meta: Record) -> dict[str, int]:
@@ -132,12 +127,6 @@ def _count_unread(meta: Record) -> dict[str, int]:
         for name, value in meta.items()
         if isinstance(value, list | dict) and value and name not in FACTS
     }
-
-
-def _rewind(messages: dict[str, JsonObject], to: str) -> dict[str, JsonObject]:
-    """Drop the message *to* and all that follow; all of them if it is unknown."""
-    ids = list(messages)
-    return {id: messages[id] for id in ids[: ids.index(to)]} if to in messages else {}
 
 
 # --- messages --------------------------------------------------------------------------------
@@ -232,14 +221,19 @@ def read_qwen(source: Source) -> Session:
     records = _active_records(session)
     for record in records:
         session.note_time(record.get("timestamp"))
-        if (kind := text_at(record, "type")) not in MESSAGE_TYPES | {"system"}:
-            session.unknown[kind] += 1
-        if record.get("subtype") == "chat_compression":
-            session.compactions += _compaction(record, len(session.messages))
-        if entry := _qwen_entry(record):
-            session.add(entry, is_result=record.get("type") == "tool_result")
+        kind, now = text_at(record, "type"), len(session.messages)
+        parts = list(objects_at(record, "message", "parts"))
+        history = tuple(objects_at(record, "systemPayload", "compressedHistory"))
+        if record.get("subtype") == "chat_compression" and history:
+            info = object_at(record, "systemPayload", "info")
+            session.compactions.append(Compaction(0, now, history, "compression", info, now))
+        if kind in MESSAGE_TYPES and parts:
+            role = "model" if kind == "assistant" else "user"
+            session.add({"role": role, "parts": parts}, is_result=kind == "tool_result")
             if usage := object_at(record, "usageMetadata"):
                 session.add_usage(usage)
+        elif kind not in MESSAGE_TYPES and kind != "system":
+            session.unknown[kind] += 1
     records.reverse()
     session.id = first_text(records, "sessionId")
     session.model = first_text(records, "model")
@@ -254,14 +248,11 @@ def _active_records(session: SessionBuilder) -> list[Record]:
         uuid = text_at(record, "uuid")
         if uuid in tree.nodes:
             node = tree.nodes[uuid]
-            node.record, tree.last = _merge(node.record or {}, record), uuid
+            node.record, tree.last = _merge(node.record, record), uuid
         elif uuid:
             tree.add(line, uuid, text_at(record, "parentUuid"), record)
-    return [node.record for node in session.branch(tree, is_answer=_is_answer) if node.record]
-
-
-def _is_answer(record: Record) -> bool:
-    return record.get("type") == "assistant"
+    branch = session.branch(tree, is_answer=lambda record: record.get("type") == "assistant")
+    return [node.record for node in branch]
 
 
 def _merge(record: Record, later: Record) -> Record:
@@ -278,19 +269,6 @@ def _merge(record: Record, later: Record) -> Record:
         "message": {**role, "parts": parts},
         **({"model": model} if model else {}),
     }
-
-
-def _qwen_entry(record: Record) -> Entry | None:
-    parts = list(objects_at(record, "message", "parts"))
-    if text_at(record, "type") not in MESSAGE_TYPES or not parts:
-        return None
-    return {"role": "model" if record.get("type") == "assistant" else "user", "parts": parts}
-
-
-def _compaction(record: Record, now: int) -> list[Compaction]:
-    history = tuple(objects_at(record, "systemPayload", "compressedHistory"))
-    info = object_at(record, "systemPayload", "info")
-    return [Compaction(0, now, history, "compression", info, now)] if history else []
 
 
 QWEN_READER = Reader(QWEN, qwen_mismatch, single(read_qwen), QWEN_FILES.find)

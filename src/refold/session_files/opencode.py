@@ -25,11 +25,11 @@ from refold.session_files.reader import (
     Session,
     SessionBuilder,
     StoredSession,
+    single,
 )
 from refold.session_files.source import (
     FoundSession,
     OnError,
-    Problem,
     Source,
     files_below,
     look_at,
@@ -328,27 +328,27 @@ def read_database(source: Source, id: str) -> Session:
     """Read one session of a database. Raises `FormatError`."""
     session = SessionBuilder(source, CLIENT, "anthropic")
     row = query(source, "SELECT * FROM session WHERE id = ?", id)[0]
-    revert = _parse_object(row.get("revert") or "{}", id, session.problems)
-    messages = list(_messages(source, id, session.problems))
+    revert = _parse_object(row.get("revert") or "{}", id, session)
+    messages = list(_messages(session, id))
     return build_session(session, {**row, "revert": revert}, messages)
 
 
-def _messages(source: Source, id: str, problems: list[Problem]) -> Iterator[StoredMessage]:
+def _messages(session: SessionBuilder, id: str) -> Iterator[StoredMessage]:
     parts = dict[str, list[Record]]()
-    for row in query(source, PARTS, id):
-        part = _parse_object(row["data"], row["id"], problems)
+    for row in query(session.source, PARTS, id):
+        part = _parse_object(row["data"], row["id"], session)
         parts.setdefault(row["message_id"], []).append({**part, "id": row["id"]})
-    for row in query(source, MESSAGES, id):
-        data = _parse_object(row["data"], row["id"], problems)
+    for row in query(session.source, MESSAGES, id):
+        data = _parse_object(row["data"], row["id"], session)
         yield StoredMessage(text_at(row, "id"), data, parts.get(row["id"], []))
 
 
-def _parse_object(text: Any, name: str, problems: list[Problem]) -> Record:
+def _parse_object(text: Any, name: str, session: SessionBuilder) -> Record:
     """Return a JSON object; an empty one for anything else. Text that is no JSON is a problem."""
     try:
         return object_at(json.loads(text, strict=False))
     except (TypeError, ValueError, RecursionError) as error:
-        problems.append(Problem(0, f"{name}: its data are no JSON ({error})"))
+        session.note(f"{name}: its data are no JSON ({error})")
         return {}
 
 
@@ -366,19 +366,12 @@ def file_mismatch(source: Source) -> str:
     return "no session with an id, a version and times"
 
 
-def file_sessions(source: Source) -> Sequence[StoredSession]:
-    """Return the one session of a file."""
-    return [StoredSession(_session_id(source), partial(read_file, source))]
-
-
 def read_file(source: Source) -> Session:
     """Read a session file and the files of its messages, or an export."""
     session = SessionBuilder(source, CLIENT, "anthropic")
     info = object_at(source.document, "info") or source.document
     messages = (
-        _export_messages(source.document)
-        if "info" in source.document
-        else _file_messages(source, session.problems)
+        _export_messages(source.document) if "info" in source.document else _file_messages(session)
     )
     created, updated = (object_at(info, "time").get(key) for key in ("created", "updated"))
     times = {"time_created": created, "time_updated": updated}
@@ -414,10 +407,11 @@ def _export_messages(document: Record) -> Iterator[StoredMessage]:
         yield StoredMessage(text_at(info, "id"), info, _sort_parts(objects_at(item, "parts")))
 
 
-def _file_messages(source: Source, problems: list[Problem]) -> Iterator[StoredMessage]:
-    folder = _storage(source.path)
-    for path, data in _read_objects(folder / source.path.stem, problems):
-        parts = _read_objects(folder.parent / "part" / path.stem, problems)
+def _file_messages(session: SessionBuilder) -> Iterator[StoredMessage]:
+    place = session.source.path
+    folder = _storage(place)
+    for path, data in _read_objects(folder / place.stem, session):
+        parts = _read_objects(folder.parent / "part" / path.stem, session)
         yield StoredMessage(
             path.stem, data, _sort_parts({**part, "id": at.stem} for at, part in parts)
         )
@@ -427,18 +421,18 @@ def _sort_parts(parts: Iterator[JsonObject]) -> list[JsonObject]:
     return sorted(parts, key=lambda part: text_at(part, "id"))
 
 
-def _read_objects(folder: Path, problems: list[Problem]) -> Iterator[tuple[Path, JsonObject]]:
+def _read_objects(folder: Path, session: SessionBuilder) -> Iterator[tuple[Path, JsonObject]]:
     """Yield the JSON objects in the files of a folder; other files are problems."""
     for path in sorted(folder.glob("*.json")):
         try:
             value = json.loads(path.read_bytes().decode("utf-8", "replace"), strict=False)
         except (OSError, ValueError, RecursionError) as error:
-            problems.append(Problem(0, f"{path.name}: {error}"))
+            session.note(f"{path.name}: {error}")
             continue
         if isinstance(value, dict):
             yield path, value
         else:
-            problems.append(Problem(0, f"{path.name}: a JSON object was expected"))
+            session.note(f"{path.name}: a JSON object was expected")
 
 
 # --- places of sessions ---------------------------------------------------------------------------
@@ -498,4 +492,4 @@ def _modification_time(path: Path) -> datetime:
 
 
 DATABASE_READER = Reader(CLIENT, database_mismatch, database_sessions, find)
-FILE_READER = Reader(CLIENT, file_mismatch, file_sessions)
+FILE_READER = Reader(CLIENT, file_mismatch, single(read_file, _session_id))

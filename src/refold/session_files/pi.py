@@ -18,7 +18,7 @@ from refold.session_files.reader import (
     Tree,
     single,
 )
-from refold.session_files.source import ClientFiles, Problem, Source, cwd_under
+from refold.session_files.source import ClientFiles, Source, cwd_under
 from refold.text.json_values import (
     JsonObject,
     Record,
@@ -114,14 +114,14 @@ def _active_records(session: SessionBuilder) -> tuple[Record, dict[str, Record]]
         if record.get("type") == "session":
             if not header and (version := int_at(record, "version")) > VERSION:
                 text = f"version {version} of pi's format; Refold knows those up to {VERSION}"
-                session.problems.append(Problem(line, text))
+                session.note(text, line)
             header = header or record
             continue
         session.unknown.update(_unknown_kinds(record))
         parent = text_at(record, "parentId") if "parentId" in record else tree.last
         tree.add(line, text_at(record, "id") or f"line {line}", parent, record)
     branch = session.branch(tree, is_answer=_is_answer)
-    return header, {node.id: node.record for node in branch if node.record is not None}
+    return header, {node.id: node.record for node in branch}
 
 
 def _is_answer(record: Record) -> bool:

@@ -26,12 +26,14 @@ from refold.session_files.reader import (
     Session,
     SessionBuilder,
     StoredSession,
+    single,
 )
 from refold.session_files.source import ClientFiles, FoundSession, OnError, Problem, Source
 from refold.text.json_values import (
     Record,
     object_at,
     objects_at,
+    objects_in,
     parse_or_none,
     text_at,
     without_keys,
@@ -82,11 +84,10 @@ def sessions(source: Source) -> Sequence[StoredSession]:
                 requests.append((record.get("kind", "main") == "main", str(line), request))
             elif _is_entry(record):
                 entries.append(record)
-    if not requests:
-        return [StoredSession("", partial(_read, source, "", {}, "", entries, problems))]
+    requests = requests or [(True, "", {"messages": entries})]
     requests.sort(key=lambda request: request[0])
     return [
-        StoredSession(line, partial(_read_request, source, line, request, problems))
+        StoredSession(line, partial(_read, source, line, request, problems))
         for _, line, request in requests
     ]
 
@@ -110,31 +111,16 @@ def _request(record: Record) -> Record | None:
     return None
 
 
-def _read_request(
-    source: Source, line: str, request: Record, problems: Sequence[Problem]
-) -> Session:
+def _read(source: Source, line: str, request: Record, problems: Sequence[Problem]) -> Session:
     field = next(name for name in FIELDS.values() if isinstance(request.get(name), list | str))
-    value = request[field]
+    value, body = request[field], without_keys(request, field)
     items = [{"role": "user", "content": value}] if isinstance(value, str) else value
-    id = line if source.document is None else ""
-    return _read(source, id, without_keys(request, field), field, items, problems)
-
-
-def _read(
-    source: Source,
-    id: str,
-    body: Record,
-    field: str,
-    items: Sequence[Entry],
-    problems: Sequence[Problem],
-) -> Session:
-    entries = [item for item in items if isinstance(item, dict)]
-    format = guess_format(body, entries, field)
+    entries = list(objects_in(items))
+    format, id = guess_format(body, entries, field), line if source.document is None else ""
     session = SessionBuilder(source, CLIENT, format, id, body=body, messages=entries)
     session.problems += problems
     if len(entries) < len(items):
-        text = f"{len(items) - len(entries)} entries are no JSON objects"
-        session.problems.append(Problem(0, text))
+        session.note(f"{len(items) - len(entries)} entries are no JSON objects")
     return session.build()
 
 
@@ -203,7 +189,7 @@ def kimi_mismatch(source: Source) -> str:
 
 def read_kimi(source: Source) -> Session:
     """Read a context. Thoughts go back to the model in a field of their own."""
-    session = SessionBuilder(source, KIMI, "openai_chat", source.path.absolute().parent.name)
+    session = SessionBuilder(source, KIMI, "openai_chat", _kimi_id(source))
     for _, record in session.records():
         role, content = text_at(record, "role"), record.get("content")
         if role == "_system_prompt":
@@ -220,8 +206,8 @@ def read_kimi(source: Source) -> Session:
     return session.build()
 
 
-def _kimi_sessions(source: Source) -> Sequence[StoredSession]:
-    return [StoredSession(source.path.absolute().parent.name, partial(read_kimi, source))]
+def _kimi_id(source: Source) -> str:
+    return source.path.absolute().parent.name
 
 
 def _find_kimi(home: Path, env: Mapping[str, str], on_error: OnError) -> Iterator[FoundSession]:
@@ -229,7 +215,7 @@ def _find_kimi(home: Path, env: Mapping[str, str], on_error: OnError) -> Iterato
         yield replace(session, id=session.path.parent.name)
 
 
-KIMI_READER = Reader(KIMI, kimi_mismatch, _kimi_sessions, _find_kimi)
+KIMI_READER = Reader(KIMI, kimi_mismatch, single(read_kimi, _kimi_id), _find_kimi)
 
 
 # --- a chat made of a record ---------------------------------------------------------------------

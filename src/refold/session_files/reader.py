@@ -31,8 +31,6 @@ FIELDS: Mapping[Format, str] = {
     "bedrock": "messages",
 }
 """The request field that holds the conversation, by format."""
-OPENING = 12
-"""Entries of a session that say what it is about."""
 SHOWN_KINDS = 4
 """How many unknown kinds a message names."""
 NEWER = "A newer version of its client may have written it. Nothing was changed."
@@ -83,11 +81,6 @@ class Session:
     def payload(self) -> JsonObject:
         """A request body with the full transcript."""
         return {**self.body, FIELDS[self.format]: self.messages}
-
-    @property
-    def opening(self) -> JsonObject:
-        """A request body with the first entries alone."""
-        return {**self.body, FIELDS[self.format]: self.messages[:OPENING]}
 
     @property
     def effective(self) -> list[Entry]:
@@ -143,9 +136,12 @@ class Reader:
     """None if the files are wherever their user puts them."""
 
 
-def single(read: Callable[[Source], Session]) -> Callable[[Source], Sequence[StoredSession]]:
-    """Return the sessions of a file that always holds one, which *read* reads."""
-    return lambda source: [StoredSession("", partial(read, source))]
+def single(
+    read: Callable[[Source], Session], find_id: Callable[[Source], str] = lambda _: ""
+) -> Callable[[Source], Sequence[StoredSession]]:
+    """Return the sessions of a file that always holds one, which *read* reads. *find_id* returns
+    its id, if that can be asked for."""
+    return lambda source: [StoredSession(find_id(source), partial(read, source))]
 
 
 @dataclass(slots=True)
@@ -158,8 +154,8 @@ class Node:
     """The id of the record before it on its branch."""
     previous: str
     """The id of the record before it in the file that is part of the conversation."""
-    record: Record | None
-    """None if it only joins others: it is not part of the conversation."""
+    record: Record
+    """Empty if it only joins others: it is not part of the conversation."""
 
 
 @dataclass(slots=True)
@@ -170,12 +166,12 @@ class Tree:
     last: str = ""
     """The latest record of the conversation."""
 
-    def add(self, line: int, id: str, parent: str, record: Record | None) -> None:
+    def add(self, line: int, id: str, parent: str, record: Record) -> None:
         """Add a record; of several with one id the first counts."""
         if id in self.nodes:
             return
         self.nodes[id] = Node(line, id, parent, self.last, record)
-        if record is not None:
+        if record:
             self.last = id
 
     def branch(self, leaf: str) -> list[Node]:
@@ -244,6 +240,10 @@ class SessionBuilder:
         """Yield line number and record of every line; what is none becomes a problem."""
         return self.source.records(self.problems)
 
+    def note(self, text: str, line: int = 0) -> None:
+        """Note a problem of a line, or of the file as a whole."""
+        self.problems.append(Problem(line, text))
+
     def add(self, entry: Entry, *, is_result: bool = False) -> None:
         """Add an entry; results that follow one another become one entry, as they are sent."""
         if is_result and self.is_after_result:
@@ -274,14 +274,13 @@ class SessionBuilder:
         self.problems += tree.breaks(branch)
         if is_answer is not None:
             ids = tree.nodes.keys() - {node.id for node in branch}
-            self.note_other_branches(sum(is_answer(tree.nodes[id].record or {}) for id in ids))
+            self.note_other_branches(sum(is_answer(tree.nodes[id].record) for id in ids))
         return branch
 
     def note_other_branches(self, answers: int) -> None:
         """Say how many answers of the model are in the file, but not on the active branch."""
         if answers:
-            text = f"left out, as it is on other branches: answers of the model ({answers:,})"
-            self.problems.append(Problem(0, text))
+            self.note(f"left out, as it is on other branches: answers of the model ({answers:,})")
 
     def build(self) -> Session:
         """Return the session. Raises `FormatError` if its client wrote all of it in new kinds."""
@@ -295,9 +294,9 @@ class SessionBuilder:
                     f"{self.source.path.name}: no message in it has a form that Refold knows; it has"
                     f" {kinds}. {NEWER}"
                 )
-            self.problems.append(Problem(0, f"left out, as Refold does not know it: {kinds}"))
+            self.note(f"left out, as Refold does not know it: {kinds}")
         if not self.messages:
-            self.problems.append(Problem(0, "the session has no messages"))
+            self.note("the session has no messages")
         return Session(
             path=self.source.path,
             client=self.client,

@@ -13,14 +13,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from functools import partial
 from io import BufferedReader, BytesIO, RawIOBase
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from refold.errors import FormatError
-from refold.text.json_values import JsonObject, parse_or_none, text_at
+from refold.text.json_values import JsonObject, first_text, parse_or_none
 
 SAMPLE = 64
 """Lines that show which client a file is from."""
@@ -102,36 +101,22 @@ def _open_text(path: Path, reopen: Callable[[], BinaryIO]) -> Source:
     if len(sample) == 1 and not problems:
         return Source(path, reopen, sample, sample[0][1])
     if problems and problems[0].line == 1:
-        document, notes, broken = _parse_document(reopen)
-        if document is not None:
-            return Source(path, reopen, ((1, document),), document, notes)
-        if broken and not any(isinstance(value, dict) for _, value in sample):
-            raise FormatError(f"{path.name}: broken JSON ({broken})")
+        notes = list[Problem]()
+        with reopen() as stream:
+            whole = _decode(stream.read().removeprefix(BOM), 0, notes)
+        try:
+            document = _parse_json(whole)
+            return Source(path, reopen, ((1, document),), document, tuple(notes))
+        except json.JSONDecodeError as error:
+            if error.lineno > 1 and not any(isinstance(value, dict) for _, value in sample):
+                place = f"line {error.lineno:,}, column {error.colno:,}"
+                raise FormatError(f"{path.name}: broken JSON ({place}: {error.msg})") from error
+        except (ValueError, RecursionError):
+            pass
     if not sample:
         why = f"neither JSON nor lines of JSON ({problems[0]})" if problems else "the file is empty"
         raise FormatError(f"{path.name}: {why}")
     return Source(path, reopen, sample)
-
-
-def _parse_document(reopen: Callable[[], BinaryIO]) -> tuple[Any, tuple[Problem, ...], str]:
-    """Parse the whole file as one JSON value.
-
-    Returns the value and its problems, or where it is broken if that is behind its first line.
-    """
-    notes = list[Problem]()
-    with reopen() as stream:
-        raw = stream.read().removeprefix(BOM)
-    try:
-        return _parse_json(_decode(raw, 0, notes)), tuple(notes), ""
-    except json.JSONDecodeError as error:
-        reason = (
-            f"line {error.lineno:,}, column {error.colno:,}: {error.msg}"
-            if error.lineno > 1
-            else ""
-        )
-        return None, (), reason
-    except (ValueError, RecursionError):
-        return None, (), ""
 
 
 def _only_objects(
@@ -293,21 +278,26 @@ class FoundSession:
     cwd: str = ""
     title: str = ""
 
+    @property
+    def name(self) -> str:
+        """Its id, else its file's name without endings."""
+        return self.id or self.path.name.partition(".")[0]
+
 
 def full_id(session: FoundSession) -> str:
     """Return what its client calls a session: its id, else the one that its file's name ends with,
     else that name."""
-    stem = session.id or session.path.name.partition(".")[0]
-    return stem[-36:] if _UUID.fullmatch(stem[-36:]) else stem
+    name = session.name
+    return name[-36:] if _UUID.fullmatch(name[-36:]) else name
 
 
 def short_id(session: FoundSession) -> str:
     """Return what names a session on the command line: the beginning of its id."""
-    stem = session.id or session.path.name.partition(".")[0]
-    if match := _UUID.fullmatch(stem[-36:]):
+    name = session.name
+    if match := _UUID.fullmatch(name[-36:]):
         return match[1]
-    last = stem.replace("_", "-").rpartition("-")[2]
-    return last[-12:] if len(last) >= LEAST_ID else stem
+    last = name.replace("_", "-").rpartition("-")[2]
+    return last[-12:] if len(last) >= LEAST_ID else name
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,20 +340,14 @@ def files_below(root: Path, pattern: str, on_error: OnError) -> Iterator[Path]:
     deep = pattern.startswith("**/")
     first, _, rest = pattern.removeprefix("**/").partition("/")
     for entry in _entries(root, on_error):
-        if deep and entry.is_dir(follow_symlinks=False):
-            yield from files_below(Path(entry.path), pattern, on_error)
-        if fnmatchcase(entry.name, first):
-            yield from _match_rest(Path(entry.path), rest, on_error)
-
-
-def _match_rest(path: Path, rest: str, on_error: OnError) -> Iterator[Path]:
-    try:
-        if rest and path.is_dir():
-            yield from files_below(path, rest, on_error)
-        elif not rest and path.is_file():
-            yield path
-    except OSError as error:
-        on_error(error)
+        path = Path(entry.path)
+        try:
+            if deep and entry.is_dir(follow_symlinks=False):
+                yield from files_below(path, pattern, on_error)
+            if fnmatchcase(entry.name, first) and (path.is_dir() if rest else path.is_file()):
+                yield from files_below(path, rest, on_error) if rest else [path]
+        except OSError as error:
+            on_error(error)
 
 
 def _entries(directory: Path, on_error: OnError) -> list[os.DirEntry[str]]:
@@ -392,17 +376,15 @@ def look_at(
 
 def cwd_under(*keys: str) -> Callable[[Path], str]:
     """Return a function that reads the first working directory under *keys* of a line."""
-    return partial(_find_cwd, keys)
 
+    def find_cwd(path: Path) -> str:
+        with path.open("rb") as stream:
+            head = b""
+            for size in HEADS:
+                head += stream.read(size - len(head))
+                lines = islice(head.split(b"\n"), SAMPLE)
+                if cwd := first_text(map(parse_or_none, lines), *keys):
+                    return cwd
+        return ""
 
-def _find_cwd(keys: tuple[str, ...], path: Path) -> str:
-    with path.open("rb") as stream:
-        head = b""
-        for size in HEADS:
-            head += stream.read(size - len(head))
-            lines = islice(head.split(b"\n"), 64)
-            if cwd := next(
-                filter(None, (text_at(parse_or_none(line), *keys) for line in lines)), ""
-            ):
-                return cwd
-    return ""
+    return find_cwd

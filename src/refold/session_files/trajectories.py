@@ -12,8 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from refold.session_files.plain import IDS, ChatBuilder, write_call
 from refold.session_files.reader import (
@@ -24,7 +23,7 @@ from refold.session_files.reader import (
     StoredSession,
     single,
 )
-from refold.session_files.source import Problem, Source
+from refold.session_files.source import Source
 from refold.text.json_values import (
     Record,
     int_at,
@@ -70,17 +69,15 @@ def trajectory_mismatch(source: Source) -> str:
 
 
 def read_trajectory(source: Source) -> Session:
-    """Read a trajectory."""
-    swe = "history" in source.document and "trajectory_format" not in source.document
-    return _read_swe_agent(source) if swe else _read_mini_swe(source)
-
-
-def _read_mini_swe(source: Source) -> Session:
-    document = source.document
-    session = SessionBuilder(source, MINI_SWE, "openai_chat", text_at(document, "instance_id"))
+    """Read a trajectory, whose format only mini-swe-agent names."""
+    document, client, field = source.document, MINI_SWE, "messages"
+    name = text_at(document, "instance_id")
+    if "history" in document and "trajectory_format" not in document:
+        client, field, name = "swe_agent", "history", source.path.name.removesuffix(".traj")
+    session = SessionBuilder(source, client, "openai_chat", name)
     session.model = text_at(document, "info", "config", "model", "model_name")
     session.cwd = text_at(document, "info", "config", "environment", "cwd")
-    for at, message in enumerate(objects_at(document, "messages"), 1):
+    for at, message in enumerate(objects_at(document, field), 1):
         role, response = text_at(message, "role"), object_at(message, "extra", "response")
         if role in ROLES:
             session.add(_strip_bookkeeping(message))
@@ -88,17 +85,9 @@ def _read_mini_swe(source: Source) -> Session:
                 session.note_time(created)
             if int_at(response, "usage", "prompt_tokens") >= 0:
                 session.add_usage(object_at(response, "usage"))
-        elif role != "exit":  # version 2 ends with one, and may hold Responses objects
-            session.problems.append(Problem(0, f"message {at} has no role that is sent"))
-    return session.build()
-
-
-def _read_swe_agent(source: Source) -> Session:
-    name = source.path.name.removesuffix(".traj")
-    session = SessionBuilder(source, "swe_agent", "openai_chat", name)
-    for message in objects_at(source.document, "history"):
-        if text_at(message, "role") in ROLES:
-            session.add(_strip_bookkeeping(message))
+        elif role != "exit" and client == MINI_SWE:
+            # version 2 ends with an exit, and may hold Responses objects
+            session.note(f"message {at} has no role that is sent")
     return session.build()
 
 
@@ -146,47 +135,32 @@ def _convert_actions(messages: Sequence[Entry]) -> Iterator[Entry]:
         if call_id:
             yield {"role": "tool", "tool_call_id": call_id, "content": message.get("content")}
         elif action:
-            yield _call(message, f"call_{at}", action)
+            text, command = action
+            call = write_call(f"call_{at}", "bash", {"command": command})
+            yield {**message, "content": text, "tool_calls": [call]}
         else:
             yield message
         call_id = f"call_{at}" if action else ""
 
 
-class _Block(NamedTuple):
-    """A block of shell commands; the next message of the user is their output."""
-
-    opens: int
-    start: int
-    """Where the commands start."""
-    stop: int
-    closes: int
-
-
-def _find_action(message: Entry) -> _Block | None:
-    """Return the one block in an assistant's text; None if there is none, or more than one."""
+def _find_action(message: Entry) -> tuple[str, str] | None:
+    """Return an assistant's text without the one block of shell commands in it, and these; None if
+    there is none, or more than one. The next message of the user is their output."""
     if text_at(message, "role") != "assistant" or message.get("tool_calls"):
         return None
-    blocks = list(islice(_blocks(text_at(message, "content")), 2))
-    return blocks[0] if len(blocks) == 1 else None
+    before, command, after = _split_block(text_at(message, "content"))
+    if command is None or _split_block(after)[1] is not None:
+        return None
+    return (before + after).rstrip(), command
 
 
-def _blocks(content: str) -> Iterator[_Block]:
-    """Yield the blocks of a text, in time linear in its length."""
-    at = 0
-    while (opening := _OPENING.search(content, at)) and (
-        stop := content.find(_CLOSING, opening.end())
-    ) >= 0:
-        at = stop + len(_CLOSING)
-        yield _Block(opening.start(), opening.end(), stop, at)
-
-
-def _call(message: Entry, id: str, action: _Block) -> Entry:
-    content = message["content"]
-    return {
-        **message,
-        "content": (content[: action.opens] + content[action.closes :]).rstrip(),
-        "tool_calls": [write_call(id, "bash", {"command": content[action.start : action.stop]})],
-    }
+def _split_block(text: str) -> tuple[str, str | None, str]:
+    """Return what stands before the first block, its commands, and what stands behind it."""
+    if opening := _OPENING.search(text):
+        command, closing, rest = text[opening.end() :].partition(_CLOSING)
+        if closing:
+            return text[: opening.start()], command, rest
+    return text, None, ""
 
 
 # --- tau-bench and tau2-bench ---------------------------------------------------------------------
@@ -237,17 +211,13 @@ def _read_tau2(source: Source, run: Record, info: Record) -> Session:
     session.note_time(run.get("end_time"))
     if policy := text_at(info, "environment_info", "policy"):
         session.add({"role": "system", "content": policy})
-    for message in _flatten(objects_at(run, "messages")):
-        session.messages += _entries(message)
+    for message in objects_at(run, "messages"):
+        parts = objects_at(message, "tool_messages") if "tool_messages" in message else [message]
+        for part in parts:
+            session.messages += _entries(part)
         if message.get("role") == "assistant" and int_at(message, "usage", "prompt_tokens") >= 0:
             session.add_usage(object_at(message, "usage"))
     return session.build()
-
-
-def _flatten(messages: Iterator[Record]) -> Iterator[Record]:
-    """Yield several results in one message one by one."""
-    for message in messages:
-        yield from objects_at(message, "tool_messages") if "tool_messages" in message else [message]
 
 
 def _entries(message: Record) -> list[Entry]:

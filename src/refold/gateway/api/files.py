@@ -21,9 +21,8 @@ from refold.gateway.ledger.sessions import ShownEdit, describe_edit
 from refold.gateway.ledger.transcripts import Transcripts
 from refold.messages import Message
 from refold.session_files import discover, read, read_bytes
-from refold.session_files.edited import EditedSession, open_edited
+from refold.session_files.edited import EditedSession, opening_words, open_edited
 from refold.session_files.source import NAMES, FoundSession, full_id, short_id
-from refold.speakers import first_request
 from refold.stores import SidecarStore
 
 RELOAD_SECONDS = 10.0
@@ -96,9 +95,8 @@ class OpenedFile:
     def figures(self) -> FileFigures:
         """What it says in figures."""
         session, view, bill = self.edited.session, self.edited.view, read_bill(self.edited.session)
-        words = session.title or first_request(session.opening, session.format)
         return FileFigures(
-            title=" ".join(words.split())[:200],
+            title=_shorten(session.title or opening_words(session)),
             model=view.profile.model,
             began=session.started.timestamp() if session.started else None,
             calls=bill.calls,
@@ -267,9 +265,12 @@ def _read_title(source: FoundSession) -> str:
     with suppress(OSError, FormatError), source.path.open("rb") as stream:
         head = stream.read(HEAD)
         whole = head if len(head) < HEAD else head[: head.rfind(b"\n") + 1]
-        session = read_bytes(whole, source.path.name)
-        return " ".join(first_request(session.opening, session.format).split())[:200]
+        return _shorten(opening_words(read_bytes(whole, source.path.name)))
     return ""
+
+
+def _shorten(title: str) -> str:
+    return " ".join(title.split())[:200]
 
 
 def drop_recorded(
