@@ -25,7 +25,7 @@ from refold.cli import (
 from refold.cli.gateway_commands import report as report_command
 from refold.cli.inputs import reason
 from refold.cli.mcp_server import mcp as mcp_command
-from refold.cli.options import JSON, start_of
+from refold.cli.options import JSON, flag, option, start_of
 from refold.cli.places import find_store
 from refold.cli.run import run as run_command
 from refold.cli.unroll import unroll as unroll_command
@@ -81,14 +81,8 @@ class _Commands(click.Group):
     "- for standard input. Session files are only ever read.",
 )
 @click.version_option(version("refold"), prog_name="refold", message="%(prog)s %(version)s")
-@click.option("--all", "every", is_flag=True, help="All sessions, not the newest twenty.")
-@click.option(
-    "--since",
-    default="",
-    callback=start_of,
-    metavar="TIME",
-    help="Those of the last 1d, 12h ... only.",
-)
+@flag("--all every", "All sessions, not the newest twenty.")
+@option("--since", "TIME", "Those of the last 1d, 12h ... only.", default="", callback=start_of)
 @click.option(
     "--sort",
     type=click.Choice(list(sessions.ORDERS)),

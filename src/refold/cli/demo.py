@@ -13,7 +13,7 @@ from rich.rule import Rule
 
 from refold.budget.budget import Budget
 from refold.cli import terminal
-from refold.cli.options import JSON
+from refold.cli.options import JSON, option
 from refold.cli.terminal import Line, clean, short, style_lines, tokens
 from refold.cli.write_commands import strategy_table
 from refold.codecs.repair import check
@@ -58,12 +58,7 @@ refold revert SESSION                   and back"""
 
 @click.command()
 @JSON
-@click.option(
-    "--turns",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Only the first N answers of the model.",
-)
+@option("--turns", "N", "Only the first N answers of the model.", type=click.IntRange(min=1))
 def demo(as_json: bool, turns: int | None) -> int:
     """Compact a long session, and prove that nothing is lost.
 

@@ -16,7 +16,7 @@ from click.core import ParameterSource
 
 from refold import gateway
 from refold.cli import terminal
-from refold.cli.options import GATEWAY_STORE, JSON, start_of
+from refold.cli.options import GATEWAY_STORE, JSON, flag, option, start_of
 from refold.cli.places import PLACE, STORE, data_directory, find_store
 from refold.cli.terminal import Line, clean, plural, table, tokens
 from refold.gateway.ledger.entry import (
@@ -44,63 +44,37 @@ SHARE = click.FloatRange(0, 1, min_open=True)
 
 
 @click.command()
-@click.option(
-    "--config",
-    "path",
-    type=PLACE,
-    metavar="FILE",
-    help="Read settings from this TOML file; flags win.",
-)
-@click.option(
-    "--upstream",
-    "upstreams",
-    multiple=True,
-    metavar="URL",
-    help="Send requests here: an address, a provider's name (openai, anthropic, gemini ...), "
+@option("--config path", "FILE", "Read settings from this TOML file; flags win.", type=PLACE)
+@option(
+    "--upstream upstreams",
+    "URL",
+    "Send requests here: an address, a provider's name (openai, anthropic, gemini ...), "
     "or NAME=URL for what comes below /NAME. Several are chosen by API.",
+    multiple=True,
 )
-@click.option("--host", metavar="ADDRESS", help="Listen here. Default: 127.0.0.1.")
-@click.option("--port", type=click.IntRange(0, 65_535), metavar="N", help="Default: 8484.")
-@click.option(
+@option("--host", "ADDRESS", "Listen here. Default: 127.0.0.1.")
+@option("--port", "N", "Default: 8484.", type=click.IntRange(0, 65_535))
+@option(
     "--store",
-    type=PLACE,
-    metavar="PLACE",
-    help="Keep edits here: an SQLite file, postgresql://... Default: refold.db in the user's data "
+    "PLACE",
+    "Keep edits here: an SQLite file, postgresql://... Default: refold.db in the user's data "
     "folder, or here if a gateway was started here before.",
+    type=PLACE,
 )
-@click.option(
-    "--workers", type=click.IntRange(1), metavar="N", help="Answer with N processes. Default: 1."
-)
-@click.option(
+@option("--workers", "N", "Answer with N processes. Default: 1.", type=click.IntRange(1))
+@option(
     "--record",
-    metavar="TIME",
-    help="Keep transcripts for this long after they grew last: 7d, 12h. Default: none.",
+    "TIME",
+    "Keep transcripts for this long after they grew last: 7d, 12h. Default: none.",
 )
-@click.option(
-    "--soft",
-    type=SHARE,
-    metavar="SHARE",
-    help="Prepare summaries from this share of the window on.",
+@option("--soft", "SHARE", "Prepare summaries from this share of the window on.", type=SHARE)
+@option("--hard", "SHARE", "Compact from this share of the window on.", type=SHARE)
+@option("--target", "SHARE", "Compact down to this share of the window.", type=SHARE)
+@option(
+    "--allow-host allowed_hosts", "NAME", "Clients may call it by this name too.", multiple=True
 )
-@click.option(
-    "--hard", type=SHARE, metavar="SHARE", help="Compact from this share of the window on."
-)
-@click.option(
-    "--target", type=SHARE, metavar="SHARE", help="Compact down to this share of the window."
-)
-@click.option(
-    "--allow-host",
-    "allowed_hosts",
-    multiple=True,
-    metavar="NAME",
-    help="Clients may call it by this name too.",
-)
-@click.option(
-    "--allow-origin",
-    "allowed_origins",
-    multiple=True,
-    metavar="ORIGIN",
-    help="Pages of this site may use it too.",
+@option(
+    "--allow-origin allowed_origins", "ORIGIN", "Pages of this site may use it too.", multiple=True
 )
 @click.option(
     "--no-headers",
@@ -120,8 +94,8 @@ SHARE = click.FloatRange(0, 1, min_open=True)
     default=None,
     help="Change nothing: only note what would have been done, for refold report.",
 )
-@click.option("--log", metavar="LEVEL", help="debug, info, warning or error.")
-@click.option("--check", is_flag=True, help="Only say what would be served.")
+@option("--log", "LEVEL", "debug, info, warning or error.")
+@flag("--check", "Only say what would be served.")
 def serve(path: str | None, check: bool, **options: Any) -> int:
     """Run the gateway, which agents have as their base URL.
 
@@ -240,9 +214,7 @@ def _load_config(path: str | None, options: Mapping[str, Any]) -> "Config":
 
 @click.command()
 @GATEWAY_STORE
-@click.option(
-    "--older", required=True, metavar="TIME", help="What was not used for so long: 90d, 2w ..."
-)
+@option("--older", "TIME", "What was not used for so long: 90d, 2w ...", required=True)
 @JSON
 def prune(store: str, older: str, as_json: bool) -> int:
     """Delete what no session has used for a time.
@@ -270,12 +242,12 @@ def prune(store: str, older: str, as_json: bool) -> int:
 
 @click.command()
 @GATEWAY_STORE
-@click.option(
+@option(
     "--since",
+    "TIME",
+    "Only the last 7d, 12h ..., from a full hour on.",
     default="",
     callback=start_of,
-    metavar="TIME",
-    help="Only the last 7d, 12h ..., from a full hour on.",
 )
 @click.option(
     "--by",

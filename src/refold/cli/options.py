@@ -166,15 +166,28 @@ def write_output(output: str, data: bytes) -> None:
 # --- options and arguments ------------------------------------------------------------------------
 
 Command = Callable[..., int | None]
+Option = Callable[[Command], Command]
 
-GATEWAY_STORE = click.option(
+
+def option(names: str, metavar: str, help: str, **settings: Any) -> Option:
+    """Return an option: its *names* and perhaps that of its parameter, what its value is called,
+    and what it does."""
+    return click.option(*names.split(), metavar=metavar, help=help, **settings)
+
+
+def flag(names: str, help: str) -> Option:
+    """Return an option without a value."""
+    return click.option(*names.split(), is_flag=True, help=help)
+
+
+GATEWAY_STORE = option(
     "--store",
+    "PLACE",
+    f"The gateway's store. Default: ${STORE}, else refold.db here, else that of refold run.",
     type=PLACE,
     default=find_store,
-    metavar="PLACE",
-    help=f"The gateway's store. Default: ${STORE}, else refold.db here, else that of refold run.",
 )
-JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+JSON = flag("--json as_json", "Print one JSON document.")
 
 
 def complete_session(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
@@ -203,46 +216,30 @@ class OfOneSession(click.Command):
         return super().parse_args(ctx, args)
 
 
-EDIT = click.option("--edit", is_flag=True, help="Open the summary in $VISUAL or $EDITOR first.")
-ACTOR = click.option(
-    "--actor",
-    metavar="NAME",
-    default=user,
-    help="Who wants it; refold history shows it. Default: your login.",
+EDIT = flag("--edit", "Open the summary in $VISUAL or $EDITOR first.")
+ACTOR = option(
+    "--actor", "NAME", "Who wants it; refold history shows it. Default: your login.", default=user
 )
 _SESSION_OPTIONS = (
-    click.option(
+    option(
         "--store",
+        "PLACE",
+        "Keep edits here (SQLite; FILE.refold as text; postgresql://...), not beside the session.",
         type=PLACE,
-        metavar="PLACE",
-        help="Keep edits here (SQLite; FILE.refold as text; postgresql://...), "
-        "not beside the session.",
     ),
-    click.option(
-        "--session",
-        "id",
-        default="",
-        metavar="ID",
-        help="Which session of a file with several; else the latest.",
+    option(
+        "--session id", "ID", "Which session of a file with several; else the latest.", default=""
     ),
-    click.option(
-        "--last", is_flag=True, help="The latest session on this machine, or of --project."
-    ),
-    click.option(
-        "--project", metavar="DIR", help="The sessions of this directory and those below it."
-    ),
-    click.option("--all", "every", is_flag=True, help="Every session of each file."),
+    flag("--last", "The latest session on this machine, or of --project."),
+    option("--project", "DIR", "The sessions of this directory and those below it."),
+    flag("--all every", "Every session of each file."),
     click.option(
         "--format",
         type=click.Choice([codec.NAME for codec in CODECS]),
         help="The wire format, if its shape misleads.",
     ),
-    click.option(
-        "--exact",
-        is_flag=True,
-        help="Count with o200k_base instead of estimating (extra `exact`).",
-    ),
-    click.option("--why", is_flag=True, help="Say of a file that is no session what was tried."),
+    flag("--exact", "Count with o200k_base instead of estimating (extra `exact`)."),
+    flag("--why", "Say of a file that is no session what was tried."),
     JSON,
 )
 
@@ -379,44 +376,37 @@ def _with_status(model: Asker, name: str) -> Asker:
 # --- options of the model -------------------------------------------------------------------------
 
 _MODEL_OPTIONS = (
-    click.option(
-        "--instructions", default="", metavar="TEXT", help="Further instructions for the summary."
-    ),
-    click.option(
-        "--model-price",
-        "prices",
+    option("--instructions", "TEXT", "Further instructions for the summary.", default=""),
+    option(
+        "--model-price prices",
+        "IN,OUT",
+        "What it costs, in US dollars per million tokens of input and output.",
         type=model_price,
-        metavar="IN,OUT",
-        help="What it costs, in US dollars per million tokens of input and output.",
     ),
-    click.option(
-        "--model-window",
-        "window",
+    option(
+        "--model-window window",
+        "TOKENS",
+        "The most that one request to it may have. Default: 100k.",
         type=token_count,
-        metavar="TOKENS",
-        help="The most that one request to it may have. Default: 100k.",
     ),
-    click.option(
-        "--model-key-env",
-        "key_env",
+    option(
+        "--model-key-env key_env",
+        "NAME",
+        "The environment variable that holds its key.",
         default="",
-        metavar="NAME",
-        help="The environment variable that holds its key.",
     ),
-    click.option(
-        "--model-url",
-        "url",
+    option(
+        "--model-url url",
+        "URL",
+        "Its address up to the version, e.g. http://localhost:11434/v1.",
         default="",
-        metavar="URL",
-        help="Its address up to the version, e.g. http://localhost:11434/v1.",
     ),
-    click.option(
-        "--model",
-        "name",
-        default="",
-        metavar="NAME",
-        help="Have a model summarise: a name with --model-url, or openai:NAME, anthropic:NAME, "
+    option(
+        "--model name",
+        "NAME",
+        "Have a model summarise: a name with --model-url, or openai:NAME, anthropic:NAME, "
         "litellm:NAME.",
+        default="",
     ),
 )
 

@@ -14,6 +14,8 @@ from refold.cli.options import (
     SESSIONS,
     OfOneSession,
     check_output,
+    flag,
+    option,
     protect_edits,
     session_options,
     write_output,
@@ -41,13 +43,13 @@ from refold.stores import MemoryStore
 @click.command(epilog="Example: refold stats ~/.claude/projects")
 @SESSIONS
 @session_options("read")
-@click.option(
+@option(
     "--largest",
+    "N",
+    "How many of the largest messages to show.",
     type=click.IntRange(min=0),
     default=5,
     show_default=True,
-    metavar="N",
-    help="How many of the largest messages to show.",
 )
 def stats(inputs: Inputs, largest: int) -> None:
     """Show where the tokens are, and what they cost.
@@ -62,36 +64,22 @@ def stats(inputs: Inputs, largest: int) -> None:
     inputs.print_answer(starmap(json_output.stats, rows), read_output.show_stats(rows))
 
 
-MESSAGE = click.option(
-    "--message", "only", type=click.IntRange(min=0), metavar="N", help="Of message #N alone."
+MESSAGE = option("--message only", "N", "Of message #N alone.", type=click.IntRange(min=0))
+REQUEST = option(
+    "--request", "N", "As it was sent in request N of the session.", type=click.IntRange(min=1)
 )
-REQUEST = click.option(
-    "--request",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="As it was sent in request N of the session.",
-)
-HTML = click.option(
-    "--html",
-    type=PLACE,
-    metavar="PATH",
-    help="Write it as a page that stands alone; - is standard output.",
+HTML = option(
+    "--html", "PATH", "Write it as a page that stands alone; - is standard output.", type=PLACE
 )
 
 
 @click.command(epilog="Example: refold view session.jsonl --lines 3")
 @SESSIONS
 @session_options("read")
-@click.option("--original", is_flag=True, help="What was said, without any edit.")
-@click.option("--payload", is_flag=True, help="The request itself, as JSON.")
-@click.option(
-    "--effective",
-    is_flag=True,
-    help="What the client's own recorded compactions left, instead of our edits.",
-)
-@click.option(
-    "--lines", type=click.IntRange(min=0), metavar="N", help="At most N lines of each message."
-)
+@flag("--original", "What was said, without any edit.")
+@flag("--payload", "The request itself, as JSON.")
+@flag("--effective", "What the client's own recorded compactions left, instead of our edits.")
+@option("--lines", "N", "At most N lines of each message.", type=click.IntRange(min=0))
 @MESSAGE
 @REQUEST
 @HTML
@@ -188,8 +176,14 @@ def unfold(inputs: Inputs, edit: str) -> None:
 @SESSION
 @click.argument("query", nargs=-1, required=True, metavar="QUERY...")
 @session_options("read")
-@click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, metavar="N",
-              help="How many messages to show of each session, the best first.")  # fmt: skip
+@option(
+    "--limit",
+    "N",
+    "How many messages to show of each session, the best first.",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+)
 def recall(inputs: Inputs, query: tuple[str, ...], limit: int) -> int:
     """Search what edits and the client's own compactions hide.
 
@@ -232,25 +226,15 @@ def history(inputs: Inputs) -> None:
 @click.command(epilog="Example: refold check request.json --repair -o mended.json")
 @SESSIONS
 @session_options("read")
-@click.option("--sent", is_flag=True, help="Check what the edits show instead of what was said.")
-@click.option(
+@flag("--sent", "Check what the edits show instead of what was said.")
+@option(
     "--before",
+    "EARLIER",
+    "The request that was sent before: what had to be kept of it, too.",
     type=PLACE,
-    metavar="EARLIER",
-    help="The request that was sent before: what had to be kept of it, too.",
 )
-@click.option(
-    "--repair",
-    is_flag=True,
-    help="Mend what can be mended without inventing content; needs --output.",
-)
-@click.option(
-    "-o",
-    "--output",
-    type=PLACE,
-    metavar="PATH",
-    help="Where the mended request goes (- for standard output).",
-)
+@flag("--repair", "Mend what can be mended without inventing content; needs --output.")
+@option("-o --output", "PATH", "Where the mended request goes (- for standard output).", type=PLACE)
 def check(inputs: Inputs, sent: bool, before: str | None, repair: bool, output: str | None) -> int:
     """List what the provider's API would refuse.
 

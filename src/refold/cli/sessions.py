@@ -26,7 +26,7 @@ from refold.gateway.ledger.sessions import Sessions
 from refold.gateway.ledger.transcripts import RecordedTranscript
 from refold.gateway.ledger.writer import has_ledger, open_ledger_database, open_transcripts
 from refold.session_files import FoundSession, Session
-from refold.session_files.edited import NEVER, EditedSession, opening_words, open_read_only
+from refold.session_files.edited import NEVER, EditedSession, open_read_only, opening_words
 from refold.session_files.source import (
     LEAST_ID,
     NAMES,

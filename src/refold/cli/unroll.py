@@ -12,7 +12,7 @@ import click
 from rich import progress
 
 from refold.cli import terminal
-from refold.cli.options import JSON, token_count
+from refold.cli.options import JSON, flag, option, token_count
 from refold.cli.terminal import Line, plural, short_path, table
 from refold.corpus.inputs import list_inputs
 from refold.corpus.output import Output, lock
@@ -28,36 +28,36 @@ FORMATS = tuple(dict.fromkeys((*FIELDS, *(reader.client for reader in READERS)))
 
 @click.command(epilog="Example: refold unroll sessions --to 32k -o traces.jsonl")
 @click.argument("paths", nargs=-1, required=True, metavar="IN...")
-@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="PATH",
-              help="The file to write: .jsonl, .jsonl.gz, .jsonl.zst or .parquet.")  # fmt: skip
-@click.option(
-    "--to", type=token_count, default="32k", metavar="N", help="The agent's window. Default: 32k."
+@option(
+    "-o --output",
+    "PATH",
+    "The file to write: .jsonl, .jsonl.gz, .jsonl.zst or .parquet.",
+    required=True,
+    type=click.Path(path_type=Path),
 )
-@click.option(
-    "--target",
-    type=token_count,
-    metavar="N",
-    help="Compact down to N tokens. Default: half of --to.",
+@option("--to", "N", "The agent's window. Default: 32k.", type=token_count, default="32k")
+@option("--target", "N", "Compact down to N tokens. Default: half of --to.", type=token_count)
+@option("--reserve", "N", "Keep N tokens for an answer. Default: an eighth.", type=token_count)
+@option(
+    "--strategy strategies",
+    "NAME",
+    "A strategy by name, as in compact; may be repeated. Default: the default ones.",
+    multiple=True,
 )
-@click.option(
-    "--reserve",
-    type=token_count,
-    metavar="N",
-    help="Keep N tokens for an answer. Default: an eighth.",
+@option(
+    "--format",
+    "NAME",
+    "The form of the records, if its shape misleads.",
+    default="",
+    type=click.Choice(["", *FORMATS]),
 )
-@click.option("--strategy", "strategies", multiple=True, metavar="NAME",
-              help="A strategy by name, as in compact; may be repeated. Default: the default ones.")  # fmt: skip
-@click.option("--format", default="", type=click.Choice(["", *FORMATS]), metavar="NAME",
-              help="The form of the records, if its shape misleads.")  # fmt: skip
-@click.option("--model", default="", metavar="NAME", help="The model of records that name none.")
-@click.option("--vocabulary", default="", metavar="NAME",
-              help="Count with this tokenizer, such as qwen3 (extra `exact`).")  # fmt: skip
-@click.option(
-    "--jobs", type=click.IntRange(min=1), metavar="N", help="Processes. Default: one a core."
+@option("--model", "NAME", "The model of records that name none.", default="")
+@option(
+    "--vocabulary", "NAME", "Count with this tokenizer, such as qwen3 (extra `exact`).", default=""
 )
-@click.option("--overwrite", is_flag=True, help="Write over a file that is there.")
-@click.option("--report", "page", type=click.Path(path_type=Path), metavar="FILE",
-              help="Write a page with plots.")  # fmt: skip
+@option("--jobs", "N", "Processes. Default: one a core.", type=click.IntRange(min=1))
+@flag("--overwrite", "Write over a file that is there.")
+@option("--report page", "FILE", "Write a page with plots.", type=click.Path(path_type=Path))
 @JSON
 def unroll(
     paths: tuple[str, ...],
@@ -75,9 +75,9 @@ def unroll(
     PATH.bad.jsonl. The same command goes on with a run that was stopped.
     """
     settings = UnrollSettings(**{**options, "strategies": options["strategies"] or None})
-    for option, path in (("--output", output), ("--report", page)):
+    for name, path in (("--output", output), ("--report", page)):
         if path and not path.parent.is_dir():
-            raise click.UsageError(f"{option} {path}: there is no directory {path.parent}")
+            raise click.UsageError(f"{name} {path}: there is no directory {path.parent}")
     with _with_standard_input(paths, output) as names, catch_warnings():
         simplefilter("ignore", ModelNotNamed)  # what is trained on is sent to no provider
         files = list_inputs(names)

@@ -31,7 +31,9 @@ from refold.cli.options import (
     OfOneSession,
     check_output,
     dollars_per_million,
+    flag,
     model_options,
+    option,
     protect_edits,
     session_options,
     strategy_named,
@@ -77,18 +79,17 @@ ABORTED = "the summary was left empty: nothing was kept; the draft is as it was"
 @SESSIONS
 @session_options("change")
 @model_options
-@click.option(
+@option(
     "--to",
+    "TOKENS",
+    "How large it may be: 60000, 60k, 1.5M. Default: half of the model's window.",
     type=token_count,
-    metavar="TOKENS",
-    help="How large it may be: 60000, 60k, 1.5M. Default: half of the model's window.",
 )
-@click.option(
-    "--pin",
-    "pins",
+@option(
+    "--pin pins",
+    "TEXT",
+    "Messages that say this stay in sight, in later compactions too. May be repeated.",
     multiple=True,
-    metavar="TEXT",
-    help="Messages that say this stay in sight, in later compactions too. May be repeated.",
 )
 @click.option(
     "--detail",
@@ -96,43 +97,34 @@ ABORTED = "the summary was left empty: nothing was kept; the draft is as it was"
     default="normal",
     help="How long a summary is.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Show all strategies, with their settings.")
-@click.option(
-    "--strategy",
-    "strategies",
+@flag("-v --verbose", "Show all strategies, with their settings.")
+@option(
+    "--strategy strategies",
+    "NAME",
+    "What may be done, gentlest first, e.g. 'ClearToolResults(keep=3)'. May be repeated.",
     multiple=True,
     type=strategy_named,
-    metavar="NAME",
-    help="What may be done, gentlest first, e.g. 'ClearToolResults(keep=3)'. May be repeated.",
 )
-@click.option(
-    "--preview",
-    is_flag=True,
-    help="Keep a draft, to look at, edit and accept; models are asked once.",
-)
+@flag("--preview", "Keep a draft, to look at, edit and accept; models are asked once.")
 @EDIT
-@click.option(
+@option(
     "--price",
+    "DOLLARS",
+    "Of a million input tokens of the session's own model: shows what a request costs.",
     type=dollars_per_million,
-    metavar="DOLLARS",
-    help="Of a million input tokens of the session's own model: shows what a request costs.",
 )
-@click.option(
+@flag(
     "--dry-run",
-    is_flag=True,
-    help="Show what it would do; write nothing but, with -o -, the request on standard output.",
+    "Show what it would do; write nothing but, with -o -, the request on standard output.",
 )
-@click.option(
-    "-o",
-    "--output",
+@option(
+    "-o --output",
+    "PATH",
+    "Write the compacted request as JSON (- for standard output).",
     type=PLACE,
-    metavar="PATH",
-    help="Write the compacted request as JSON (- for standard output).",
 )
-@click.option(
-    "--resume",
-    is_flag=True,
-    help="Write it to a new file, too, that its client goes on with, as refold export does.",
+@flag(
+    "--resume", "Write it to a new file, too, that its client goes on with, as refold export does."
 )
 @ACTOR
 def compact(inputs: Inputs, model: ModelOptions, **flags: Any) -> int:
@@ -246,13 +238,8 @@ def discard(inputs: Inputs) -> None:
 @SESSION
 @click.argument("edits", nargs=-1, metavar="[EDIT]...")
 @session_options("change")
-@click.option(
-    "--before",
-    default="",
-    metavar="EDIT",
-    help="Go back to before this edit: it and all made after it go.",
-)
-@click.option("--newest", is_flag=True, help="Take back what the newest compaction made.")
+@option("--before", "EDIT", "Go back to before this edit: it and all made after it go.", default="")
+@flag("--newest", "Take back what the newest compaction made.")
 @ACTOR
 def revert(inputs: Inputs, edits: tuple[str, ...], before: str, newest: bool, actor: str) -> None:
     """Take edits back: those named, or all of them. The session shows what was said again.

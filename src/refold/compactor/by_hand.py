@@ -196,8 +196,7 @@ def revert(
         edits = view.find_all(ids)
     else:
         edits = [edit for edit in view.edits if not edit.by.startswith(ORIGINAL)]
-    reverted = {edit.id for edit in edits}
-    edits += [edit for edit in find_thinking_copies(view, edits) if edit.id not in reverted]
+    edits += find_thinking_copies(view, edits)
     store.remove(edit.id for edit in edits)
     messages = view.transcript.messages
     store.save(

@@ -220,10 +220,11 @@ def list_settled(view: View) -> list[Edit]:
 
 
 def find_thinking_copies(view: View, gone: Sequence[Edit]) -> list[Edit]:
-    """Return the edits that show what edits of *gone* show, without its thinking: if those are
-    reverted, these must be too."""
-    spans = {(edit.start, edit.stop) for edit in gone}
-    return [edit for edit in view.edits if edit.by == BY and (edit.start, edit.stop) in spans]
+    """Return the edits besides *gone* that show what edits of it show, without its thinking: if
+    those are reverted, these must be too."""
+    spans, ids = {(edit.start, edit.stop) for edit in gone}, {edit.id for edit in gone}
+    late = (edit for edit in view.edits if edit.by == BY and edit.id not in ids)
+    return [edit for edit in late if (edit.start, edit.stop) in spans]
 
 
 def strip_signed_thinking(view: View, first: int, stop: int | None = None) -> Iterator[Edit]:

@@ -131,8 +131,7 @@ def revert(context: ApiContext, arguments: RevertArguments) -> RevertAnswer:
         edits = find_edits(before, arguments.edits)
         if arguments.since:
             edits += _find_later(context, before, edits)
-        named = {edit.id for edit in edits}
-        edits += [edit for edit in find_thinking_copies(before, edits) if edit.id not in named]
+        edits += find_thinking_copies(before, edits)
         result_edits = find_result_edits(conversation.tenant, before, edits)
         ids = [edit.id for edit in edits]
         after = conversation.compactor.revert(turn.payload, *ids, actor=arguments.actor)
@@ -144,22 +143,15 @@ def revert(context: ApiContext, arguments: RevertArguments) -> RevertAnswer:
     _save_session(context)
     staying = {edit.id for edit in after.edits}  # what takes out thinking does (AN-7)
     hard, estimate = turn.levels.hard, after.tokens_uncalibrated + located.unseen_tokens
+    preview = Preview(after, before, tuple(edits))
+    redo = located.offer(preview, is_readable=located.is_sent_along)
     return RevertAnswer(
         session=conversation.name,
         reverted=[id for id in ids if id not in staying],
-        tokens_before=located.count(before),
-        tokens_after=located.count(after),
+        tokens_before=redo.count(before),
+        tokens_after=redo.count(after),
         fits=hard is None or after.profile.calibrate(estimate) < hard,
-        redo=context.add_preview(
-            PendingPreview(
-                conversation,
-                Preview(after, before, tuple(edits)),
-                located.unseen_tokens,
-                located.is_sent_along,
-                turn.model,
-                ratio=located.ratio,
-            )
-        ),
+        redo=context.add_preview(redo),
     )
 
 
@@ -198,7 +190,7 @@ def restore(context: ApiContext, arguments: RestoreArguments) -> RestoreAnswer:
     """Have a hidden message sent again: take back the edit that hides nothing else, else show the
     message's words behind those that stand there instead. Raises as `revert`."""
     located = locate(context, ConversationArguments(session=arguments.session))
-    conversation, view, at = located.conversation, located.view, arguments.message
+    view, at = located.view, arguments.message
     placed = [edit for edit, _ in view.visible_edits if edit.start <= at < edit.stop]
     if not placed:
         raise Problem(409, "not_hidden", "This message is sent as it is.")
@@ -215,12 +207,8 @@ def restore(context: ApiContext, arguments: RestoreArguments) -> RestoreAnswer:
             409, "no_place", "Nothing that stands there may carry the message: undo the edit."
         )
     added = view.fold(edit.start, edit.stop, *longer.insert, by=f"Restore({at})")
-    pending = PendingPreview(
-        conversation,
-        Preview(view, view.apply(added), (added,)),
-        located.unseen_tokens,
-        ratio=located.ratio,
-    )
+    preview = Preview(view, view.apply(added), (added,))
+    pending = located.offer(preview, is_readable=False)
     done = _accept(context, pending, arguments.actor)
     return RestoreAnswer(arguments.session, added.id, [], done.tokens_after, None)
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Struct
 
-from refold.gateway.api.arguments import Count, EditId, Name, SessionId, about
+from refold.gateway.api.arguments import Count, EditId, Name, NextOffset, SessionId, about
 from refold.gateway.api.files import FileFigures, FileRow
 from refold.presets.soft_hard import CompactionCheck, CompactionResult
 from refold.stores.store import Grade, LedgerRow
@@ -225,7 +225,7 @@ class EditTextAnswer(Answer):
     of: str
     text: str
     total: Annotated[int, about("Characters in all.", ge=0)]
-    next: Annotated[Count | None, about("The `offset` of what follows; null at the end.")]
+    next: NextOffset
 
 
 class AcceptAnswer(Answer):

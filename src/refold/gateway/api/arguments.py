@@ -42,6 +42,8 @@ Target = Annotated[
 ]
 Offset = Annotated[int, Meta(ge=0, le=1_000_000)]
 Limit = Annotated[int, Meta(ge=1, le=1_000)]
+TextOffset = Annotated[int, about("Characters before the part.", ge=0, le=2**40)]
+NextOffset = Annotated[Count | None, about("The `offset` of what follows; null at the end.")]
 CallNumber = Annotated[int, about("As it was sent in this call, from 1 on.", ge=1, le=2**31)]
 ClientHeaders = Annotated[
     dict[str, Annotated[str, Meta(max_length=8_192)]] | UnsetType,
@@ -148,7 +150,7 @@ class EditTextArguments(Arguments):
     preview: PreviewName | UnsetType = UNSET
     call: CallNumber | UnsetType = UNSET
     of: Literal["text", "hidden"] = "text"
-    offset: Annotated[int, about("Characters before the part.", ge=0, le=2**40)] = 0
+    offset: TextOffset = 0
     limit: Annotated[int, Meta(ge=1, le=1_000_000)] = PART
 
 

@@ -3,7 +3,7 @@
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +21,7 @@ from refold.gateway.ledger.sessions import ShownEdit, describe_edit
 from refold.gateway.ledger.transcripts import Transcripts
 from refold.messages import Message
 from refold.session_files import discover, read, read_bytes
-from refold.session_files.edited import EditedSession, opening_words, open_edited
+from refold.session_files.edited import EditedSession, open_edited, opening_words
 from refold.session_files.source import NAMES, FoundSession, full_id, short_id
 from refold.stores import SidecarStore
 
@@ -166,11 +166,21 @@ class ClientSessions:
                 if self.figures(row)[1]:
                     continue
                 state = _read_listed_state(row)
-                figures = _read_figures(self._read, row)
-                put_latest(self._figures, row.id, (state, figures), MOST_FIGURES)
+                put_latest(self._figures, row.id, (state, self._read_figures(row)), MOST_FIGURES)
             if time.monotonic() > until:
                 break
         return rows
+
+    def _read_figures(self, row: FileRow) -> FileFigures:
+        """Return the figures of a session; of a large one, or one that cannot be read, its
+        title."""
+        title = row.source.title or _read_title(row.source)
+        if row.source.size_bytes > FIGURES_BYTES:
+            return FileFigures(title)
+        try:
+            return self._read(row).figures
+        except RefoldError:
+            return FileFigures(title or "(cannot be read)")
 
     def figures(self, row: FileRow) -> tuple[FileFigures, bool]:
         """Return what the session's file said when it was last read, its title at least as far as
@@ -246,18 +256,6 @@ def _read_listed_state(row: FileRow) -> object:
         edits = SidecarStore.beside(row.source.path).path.stat()
         return row.source, edits.st_ino, edits.st_mtime_ns, edits.st_size
     return row.source
-
-
-def _read_figures(read_file: Callable[[FileRow], OpenedFile], row: FileRow) -> FileFigures:
-    """Return the figures of a session; of a large one, or one that cannot be read, its
-    title."""
-    title = row.source.title or _read_title(row.source)
-    if row.source.size_bytes > FIGURES_BYTES:
-        return FileFigures(title)
-    try:
-        return read_file(row).figures
-    except RefoldError:
-        return FileFigures(title or "(cannot be read)")
 
 
 def _read_title(source: FoundSession) -> str:

@@ -10,12 +10,13 @@ from msgspec import UNSET, UnsetType
 
 from refold.codecs.codec import Payload
 from refold.codecs.detect import CODECS, open_payload
+from refold.compactor.by_hand import Preview
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import EditError, FormatError
 from refold.gateway.api.answers import SessionEdit
 from refold.gateway.api.arguments import ConversationArguments, RequestArguments
-from refold.gateway.api.context import PART, ApiContext, Problem
+from refold.gateway.api.context import PART, ApiContext, PendingPreview, Problem
 from refold.gateway.api.files import OpenedFile
 from refold.gateway.conversations.conversations import Conversation, LatestRequest, compute_ratio
 from refold.gateway.exchange import Incoming, RequestHead
@@ -47,9 +48,13 @@ class LocatedSession(NamedTuple):
     ratio: float
     """Expected tokens for each estimated one, as of the session's latest request."""
 
-    def count(self, view: View) -> int:
-        """Return the expected tokens of the request that *view*, one of this history, makes."""
-        return round(self.ratio * (view.tokens_uncalibrated + self.unseen_tokens))
+    def offer(self, preview: Preview, *, is_readable: bool) -> PendingPreview:
+        """Return a preview of this history, to be accepted; what it hides may be read if it
+        *is_readable*."""
+        model = self.turn.model
+        return PendingPreview(
+            self.conversation, preview, self.unseen_tokens, is_readable, model, ratio=self.ratio
+        )
 
     @property
     def conversation(self) -> Conversation:

@@ -13,7 +13,9 @@ from refold.gateway.api.arguments import (
     EditId,
     Limit,
     Name,
+    NextOffset,
     SessionId,
+    TextOffset,
     about,
 )
 from refold.gateway.api.context import PART
@@ -44,7 +46,7 @@ class TextArguments(Arguments):
 
     session: SessionId
     message: Place
-    offset: Annotated[int, about("Characters before the part.", ge=0, le=2**40)] = 0
+    offset: TextOffset = 0
     line: Annotated[
         Annotated[int, Meta(ge=1)] | UnsetType, about("Begin with this line instead, from 1 on.")
     ] = UNSET
@@ -189,7 +191,7 @@ class TextAnswer(Answer):
     line: Annotated[int, about("Number of its first line, from 1 on.")]
     lines: Annotated[int, about("Of the whole text.")]
     total: Annotated[int, about("Characters of the whole text.")]
-    next: Annotated[Count | None, about("The `offset` of what follows; null at the end.")]
+    next: NextOffset
 
 
 class Find(Answer):

@@ -61,15 +61,7 @@ def preview(context: ApiContext, arguments: PreviewArguments) -> PreviewAnswer:
     is_readable = located.is_sent_along or context.transcripts.is_recorded(
         located.conversation.tenant, located.conversation.name
     )
-    pending = PendingPreview(
-        located.conversation,
-        result,
-        located.unseen_tokens,
-        is_readable,
-        located.turn.model,
-        ratio=located.ratio,
-    )
-    answer = _offer(context, pending)
+    answer = _offer(context, located.offer(result, is_readable=is_readable))
     if located.is_sent_along:
         answer.request = json.loads(result.view.encode(located.turn.payload))
     return answer
