@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from refold import Budget, Compactor, SidecarStore
-from refold.cli.drafts import read_drafts
+from refold.cli.compaction import read_drafts
 from refold.edits import Edit
 from refold.errors import StoreError
 from refold.session_files import demo_session

@@ -355,7 +355,7 @@ ELSEWHERE = (
     "refold.gateway.api", "refold.gateway.ledger", "refold.gateway.config", "refold.gateway.config", "refold.gateway.serve",
     "refold.gateway.settings", "refold.gateway.settings", "refold.gateway.metrics",
     "refold.gateway.exchange", "refold.gateway.logs", "refold.compactor.settings", "refold.models.model",
-    "refold.rules", "refold.errors", "refold.errors", "refold.cli.drafts", "refold.summarizers.placement", "refold.tokens.model_table", "refold.session_files.source", "refold.budget.triggers",
+    "refold.rules", "refold.errors", "refold.errors", "refold.summarizers.placement", "refold.tokens.model_table", "refold.session_files.source", "refold.budget.triggers",
 )  # fmt: skip
 """Modules whose texts are the operator's: commands, paths, addresses, settings, names of models and of rules."""
 

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from refold.cli.compaction import Acceptance, CompactedSession
-from refold.cli.drafts import summaries
+from refold.cli.compaction import Acceptance, CompactedSession, summaries
 from refold.codecs.repair import RepairResult
 from refold.compactor.late_edits import list_settled
 from refold.core.view import View

@@ -19,7 +19,6 @@ from click.shell_completion import CompletionItem
 
 from refold import models
 from refold.cli import terminal
-from refold.cli.drafts import draft_path
 from refold.cli.inputs import Inputs, Use
 from refold.cli.places import PLACE, STORE, find_store
 from refold.cli.sessions import ids_on_machine
@@ -30,7 +29,6 @@ from refold.core.strategy import Answer, Ask, Strategy
 from refold.gateway.settings import parse_duration
 from refold.models.driver import Asker
 from refold.models.model import Price
-from refold.session_files.edited import EditedSession
 from refold.session_files.source import LEAST_ID
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.model import ModelSummary
@@ -124,16 +122,6 @@ def check_output(output: str | None, inputs: Inputs, option: str = "--output") -
         raise click.UsageError(f"{option} {output}: there is no directory {path.parent}")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise click.UsageError(f"{option} {output}: it may not be written")
-
-
-def protect_edits(output: str | None, sessions: Iterable[EditedSession]) -> None:
-    """Refuse to write a request over edits or drafts. Raises `click.UsageError`."""
-    if not output or output == "-":
-        return
-    target = Path(output).resolve()
-    for edited in sessions:
-        if target in {path.resolve() for path in (edited.place, draft_path(edited)) if path}:
-            raise click.UsageError(f"{output} is where edits or drafts are kept")
 
 
 def write_request(output: str, payload: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from refold.cli import json_output, read_output, terminal
+from refold.cli.compaction import protect_edits
 from refold.cli.inputs import Inputs
 from refold.cli.options import (
     SESSION,
@@ -16,7 +17,6 @@ from refold.cli.options import (
     check_output,
     flag,
     option,
-    protect_edits,
     session_options,
     write_output,
     write_request,

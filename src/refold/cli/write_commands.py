@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from refold.cli import drafts, json_output, terminal
+from refold.cli import json_output, terminal
 from refold.cli.compaction import (
     DETAIL,
     WINDOW_SHARE,
@@ -20,6 +20,10 @@ from refold.cli.compaction import (
     CompactOptions,
     accept_draft,
     compact_session,
+    delete_draft,
+    find_drafts,
+    protect_edits,
+    summaries,
 )
 from refold.cli.inputs import Inputs
 from refold.cli.options import (
@@ -34,7 +38,6 @@ from refold.cli.options import (
     flag,
     model_options,
     option,
-    protect_edits,
     session_options,
     strategy_named,
     token_count,
@@ -209,7 +212,7 @@ def accept(inputs: Inputs, edit: bool, actor: str) -> int:
     kept and the exit code is 1. A draft is refused if the session's history or its edits are others
     now; that the session has grown does not matter.
     """
-    ready = drafts.find_drafts(list(inputs.sessions()))
+    ready = find_drafts(list(inputs.sessions()))
     results = [accept_draft(*draft, edit=edit, actor=actor) for draft in ready]
     acceptances = [result for result in results if result]
     inputs.print_answer(
@@ -227,7 +230,7 @@ def accept(inputs: Inputs, edit: bool, actor: str) -> int:
 @session_options("read")
 def discard(inputs: Inputs) -> None:
     """Drop the draft that `refold compact --preview` made."""
-    rows = [(edited, drafts.delete_draft(edited)) for edited in inputs.sessions()]
+    rows = [(edited, delete_draft(edited)) for edited in inputs.sessions()]
     inputs.print_answer(starmap(json_output.discard, rows), show_discards(rows))
 
 
@@ -450,7 +453,7 @@ def _preview(preview: Preview) -> Iterator[Line]:
     runs = (attempt.edits_applied - counts[attempt.by] for attempt in preview.attempts)
     if dropped := sum(count for count in runs if count > 0):
         yield Line(f"… {dropped:,} more, in what these hide, are not kept", "dim")
-    for id, text in drafts.summaries(preview).items():
+    for id, text in summaries(preview).items():
         yield Line()
         yield Line(f"the summary that edit {id[:8]} shows", "bold")
         for line in clean(text).split("\n"):

@@ -10,13 +10,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from refold.gateway.api import OPERATIONS, document
-from refold.gateway.api.arguments import (
-    ConfigOverrides,
-    ConversationArguments,
-    check,
-    read_arguments,
-    read_query,
-)
+from refold.gateway.api.api_types import ConfigOverrides, ConversationArguments
+from refold.gateway.api.app import check, read_arguments, read_query
 from refold.gateway.api.context import Problem
 from refold.gateway.exchange import APIS
 from refold.presets.soft_hard import CompactionConfig

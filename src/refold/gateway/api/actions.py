@@ -19,9 +19,10 @@ from refold.compactor.pins import WHOLE, Pins, add_words
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import EditError, StoreError
-from refold.gateway.api.answers import AcceptAnswer, Answer, RevertAnswer, Tokens
-from refold.gateway.api.arguments import (
+from refold.gateway.api.api_types import (
+    AcceptAnswer,
     AcceptArguments,
+    Answer,
     Arguments,
     ConversationArguments,
     Count,
@@ -29,8 +30,10 @@ from refold.gateway.api.arguments import (
     Offset,
     RequestArguments,
     RestoreArguments,
+    RevertAnswer,
     RevertArguments,
     SessionId,
+    Tokens,
     about,
 )
 from refold.gateway.api.context import ApiContext, PendingPreview, Problem

@@ -5,21 +5,23 @@ everybody."""
 import asyncio
 import json
 import logging
+import re
+import typing
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cache, partial
 from hashlib import sha256
 from importlib.resources import files
 from time import monotonic
-from typing import Any
+from typing import Any, Literal, NoReturn, TypeVar
+from urllib.parse import parse_qsl
 
-from msgspec import to_builtins
+from msgspec import ValidationError, convert, to_builtins
 from msgspec.json import schema_components
 
 import refold
 from refold.errors import StoreError
-from refold.gateway.api.answers import Error
-from refold.gateway.api.arguments import Arguments, read_arguments, read_query
+from refold.gateway.api.api_types import Arguments, Error
 from refold.gateway.api.context import ApiContext, Problem, as_problem
 from refold.gateway.api.operations import OPERATIONS, Operation
 from refold.gateway.api.queries import EventsArguments, events
@@ -34,6 +36,8 @@ from refold.gateway.http.response import (
 )
 from refold.gateway.logs import AccessLogEntry, describe_fault, error_fields, log
 from refold.gateway.settings import Limits
+
+A = TypeVar("A", bound=Arguments)
 
 # --- requests -------------------------------------------------------------------------------------
 
@@ -221,6 +225,83 @@ async def _send_json(
         ("cache-control", "no-store"),
     )
     await writer.respond(status, (*fixed, *headers), body)
+
+
+# --- out of a request -------------------------------------------------------------------------
+
+
+def read_query(query: bytes, type: type[A]) -> A:
+    """Return the arguments of a GET. Raises `Problem` 400."""
+    try:
+        pairs = parse_qsl(
+            query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=50
+        )
+    except ValueError as error:
+        raise _bad_request("the query cannot be read") from error
+    if len({name for name, _ in pairs}) < len(pairs):
+        raise _bad_request("a parameter is given twice")
+    return check(dict(pairs), type, strict=False)
+
+
+def read_arguments(body: bytes, type: type[A]) -> A:
+    """Return the arguments of a POST. Raises `Problem` 400."""
+    try:
+        # Not msgspec's own parser: transcripts hold lone surrogates, which it refuses.
+        arguments = json.loads(body, parse_constant=_refuse_constant)
+    except ValueError as error:
+        raise _bad_request("the body is not JSON") from error
+    except RecursionError as error:
+        raise _bad_request("the body is too deep") from error
+    return check(arguments, type)
+
+
+def check(arguments: Any, type: type[A], *, strict: bool = True) -> A:
+    """Return *arguments* as *type*; with *strict* off numbers may be spelt as text. Raises
+    `Problem` 400."""
+    try:
+        return convert(_with_whole_numbers(arguments), type, strict=strict)
+    except ValidationError as error:
+        message, _, place = str(error).partition(" - at `$.")
+        if "unknown field" in message and not place:
+            message += f"; there are {', '.join(type.__struct_encode_fields__)}"
+        if message.startswith("Invalid enum"):
+            choices = _list_choices(typing.get_type_hints(type).get(re.split(r"\W", place)[0]))
+            message += f"; there are {', '.join(filter(None, choices))}"
+        message = f"{place.removesuffix('`')}: {message}" if place else message
+        raise _bad_request(message) from error
+    except UnicodeEncodeError as error:  # msgspec looks into a text where another type belongs
+        raise _bad_request("half a surrogate pair where no text belongs") from error
+    except RecursionError as error:
+        raise _bad_request("the body is too deep") from error
+
+
+def _list_choices(hint: Any) -> list[str]:
+    """Return the words that a field of this type may be."""
+    if typing.get_origin(hint) is Literal:
+        return list(typing.get_args(hint))
+    return [choice for part in typing.get_args(hint) for choice in _list_choices(part)]
+
+
+def _with_whole_numbers(arguments: Any) -> Any:
+    """Return *arguments* with 7.0 as 7, which to JSON Schema is the same. No argument is a
+    fraction."""
+    if not isinstance(arguments, dict):
+        return arguments
+    whole = {
+        name: int(value)
+        for name, value in arguments.items()
+        if isinstance(value, float) and value.is_integer()
+    }
+    config = {"config": _with_whole_numbers(arguments["config"])} if "config" in arguments else {}
+    return arguments | whole | config
+
+
+def _bad_request(message: str) -> Problem:
+    return Problem(400, "bad_request", message[:500])
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
 
 
 # --- the OpenAPI document -------------------------------------------------------------------------

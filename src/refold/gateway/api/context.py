@@ -32,8 +32,6 @@ from refold.presets.soft_hard_commands import Dispatcher
 from refold.session_files.edited import EditedSession
 
 T = TypeVar("T")
-PART = 20_000
-"""Characters of a text that an answer holds, unless another number is asked for."""
 PENDING_PREVIEWS = 16
 """Previews that wait to be accepted; of more the oldest is forgotten. Each holds a conversation."""
 

@@ -12,8 +12,11 @@ from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from refold.compactor.conversations import put_latest
 from refold.errors import FormatError, RefoldError
+from refold.gateway.api.api_types import ListRow
 from refold.gateway.ledger.accounting import read_bill
 from refold.gateway.ledger.calls import CallLog, Filters
 from refold.gateway.ledger.rows import MessageBrief, describe_message, hash_client_name
@@ -58,23 +61,27 @@ class FileRow(NamedTuple):
     client_name: str = ""
     """`hash_client_name` of what the client calls it."""
 
-
-class FileFigures(NamedTuple):
-    """What a session in a file says when it is read."""
-
-    title: str
-    """The words that it begins with."""
-    model: str = ""
-    began: float | None = None
-    """Seconds since 1970."""
-    calls: int = 0
-    """Whose usage the file has."""
-    original: int = 0
-    """Tokens by our count, without edits."""
-    sent: int = 0
-    """With the edits that stand beside it."""
-    spent: float | None = None
-    """US dollars."""
+    def describe(self, title: str) -> ListRow:
+        """Return its row in a list, unread but for its *title*."""
+        return ListRow(
+            id=self.id,
+            file=self.name,
+            title=title,
+            client=self.client,
+            project=self.project,
+            model="",
+            began=self.latest,
+            latest=self.latest,
+            calls=0,
+            failed=0,
+            original=0,
+            sent=0,
+            spent=None,
+            saved=None,
+            is_recorded=False,
+            is_shadow=False,
+            is_read=False,
+        )
 
 
 @dataclass(eq=False)
@@ -92,17 +99,19 @@ class OpenedFile:
         return self.edited.view.transcript.messages
 
     @cached_property
-    def figures(self) -> FileFigures:
-        """What it says in figures."""
+    def listed(self) -> ListRow:
+        """Its row in a list."""
         session, view, bill = self.edited.session, self.edited.view, read_bill(self.edited.session)
-        return FileFigures(
-            title=_shorten(session.title or opening_words(session)),
+        row = self.row.describe(_shorten(session.title or opening_words(session)))
+        return replace(
+            row,
             model=view.profile.model,
-            began=session.started.timestamp() if session.started else None,
+            began=session.started.timestamp() if session.started else row.began,
             calls=bill.calls,
             original=view.tokens_unedited,
             sent=view.tokens,
             spent=bill.dollars,
+            is_read=True,
         )
 
     @cached_property
@@ -129,7 +138,7 @@ class ClientSessions:
         self._rows: Sequence[FileRow] = ()
         self._titles = dict[str, str]()
         self._reading, self._opened = Lock(), OrderedDict[str, OpenedFile]()
-        self._figures = OrderedDict[str, tuple[object, FileFigures]]()
+        self._listed = OrderedDict[str, tuple[object, ListRow]]()
 
     def open(self, id: str) -> OpenedFile | None:
         """Return the session of this id as its file and its edits are now; None if there is none.
@@ -155,39 +164,45 @@ class ClientSessions:
         except OSError as error:
             raise FormatError(f"{row.name}: its file cannot be read: {error.strerror}") from error
 
-    def read_figures(self, ids: Sequence[str]) -> list[FileRow]:
-        """Read what the files of these sessions say, one of them at least and as many as can be
-        read in `FIGURES_SECONDS`; what was read before is not read again until it changes. Return
-        the rows of those that there are, for `figures`."""
+    def read_figures(self, ids: Sequence[str]) -> list[ListRow]:
+        """Return the rows of these sessions, as far as there are such, and read what their files
+        say: of one of them at least and as many as can be read in `FIGURES_SECONDS`; what was read
+        before is not read again until it changes."""
         rows = [row for row in self._load() if row.id in ids]
         until = time.monotonic() + FIGURES_SECONDS
         for row in rows:
             with self._reading:  # a file at a time, so that one may be opened in between
-                if self.figures(row)[1]:
+                if self._describe(row).is_read:
                     continue
                 state = _read_listed_state(row)
-                put_latest(self._figures, row.id, (state, self._read_figures(row)), MOST_FIGURES)
+                put_latest(self._listed, row.id, (state, self._read_row(row)), MOST_FIGURES)
             if time.monotonic() > until:
                 break
-        return rows
+        return self.list_rows(rows)
 
-    def _read_figures(self, row: FileRow) -> FileFigures:
-        """Return the figures of a session; of a large one, or one that cannot be read, its
+    def _read_row(self, row: FileRow) -> ListRow:
+        """Return what a session's file says; of a large one, or one that cannot be read, its
         title."""
         title = row.source.title or _read_title(row.source)
         if row.source.size_bytes > FIGURES_BYTES:
-            return FileFigures(title)
+            return row.describe(title)
         try:
-            return self._read(row).figures
+            return self._read(row).listed
         except RefoldError:
-            return FileFigures(title or "(cannot be read)")
+            return row.describe(title or "(cannot be read)")
 
-    def figures(self, row: FileRow) -> tuple[FileFigures, bool]:
-        """Return what the session's file said when it was last read, its title at least as far as
+    def list_rows(self, rows: Sequence[FileRow]) -> list[ListRow]:
+        """Return the rows of sessions in a list, with what is known of them by now."""
+        self.read_titles(rows)
+        return list(map(self._describe, rows))
+
+    def _describe(self, row: FileRow) -> ListRow:
+        """Return what a session's file said when it was last read, its title at least as far as
         that is known, and whether it says so still."""
-        state, figures = self._figures.get(row.id, (None, FileFigures("")))
-        title = figures.title or self._title(row)
-        return figures._replace(title=title), state == _read_listed_state(row)
+        state, listed = self._listed.get(row.id, (None, row.describe("")))
+        is_read = state == _read_listed_state(row)
+        title = listed.title or self._title(row)
+        return replace(listed, title=title, latest=row.latest, is_read=is_read)
 
     def find(self, filters: Filters) -> list[FileRow]:
         """Return those that *filters* let through, the latest first. None has a model. Words are
@@ -217,8 +232,8 @@ class ClientSessions:
                 self._titles[row.id] = _read_title(row.source)
 
     def _title(self, row: FileRow) -> str:
-        _, figures = self._figures.get(row.id, (None, None))
-        return row.source.title or (figures and figures.title) or self._titles.get(row.id, "")
+        _, listed = self._listed.get(row.id, (None, None))
+        return row.source.title or (listed and listed.title) or self._titles.get(row.id, "")
 
     def _load(self) -> Sequence[FileRow]:
         with self._lock:

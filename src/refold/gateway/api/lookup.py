@@ -14,9 +14,13 @@ from refold.compactor.by_hand import Preview
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import EditError, FormatError
-from refold.gateway.api.answers import SessionEdit
-from refold.gateway.api.arguments import ConversationArguments, RequestArguments
-from refold.gateway.api.context import PART, ApiContext, PendingPreview, Problem
+from refold.gateway.api.api_types import (
+    PART,
+    ConversationArguments,
+    RequestArguments,
+    SessionEdit,
+)
+from refold.gateway.api.context import ApiContext, PendingPreview, Problem
 from refold.gateway.api.files import OpenedFile
 from refold.gateway.conversations.conversations import Conversation, LatestRequest, compute_ratio
 from refold.gateway.exchange import Incoming, RequestHead

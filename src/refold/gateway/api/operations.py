@@ -10,14 +10,13 @@ from msgspec import to_builtins
 from refold.errors import StoreError
 from refold.gateway.api import (
     actions,
-    answers,
-    arguments,
+    api_types,
     overview,
     previews,
     queries,
     session_view,
 )
-from refold.gateway.api.arguments import Arguments
+from refold.gateway.api.api_types import Arguments
 from refold.gateway.api.context import ApiContext, Problem
 
 _CHAT = [
@@ -81,8 +80,8 @@ OPERATIONS: tuple[Operation, ...] = (
         "estimate_tokens",
         "POST",
         "Tokens of a text, rather over than under.",
-        arguments.EstimateTokensArguments,
-        answers.EstimateAnswer,
+        api_types.EstimateTokensArguments,
+        api_types.EstimateAnswer,
         partial(run_command, "estimate_tokens"),
         {"text": "你好, world"},
     ),
@@ -90,8 +89,8 @@ OPERATIONS: tuple[Operation, ...] = (
         "estimate_messages_tokens",
         "POST",
         "Tokens of messages with what each costs besides its text.",
-        arguments.EstimateMessagesTokensArguments,
-        answers.EstimateAnswer,
+        api_types.EstimateMessagesTokensArguments,
+        api_types.EstimateAnswer,
         partial(run_command, "estimate_messages_tokens"),
         {"messages": _CHAT},
     ),
@@ -99,8 +98,8 @@ OPERATIONS: tuple[Operation, ...] = (
         "check_threshold",
         "POST",
         "What is due for messages: nothing, soft or hard.",
-        arguments.CheckThresholdArguments,
-        answers.CheckThresholdAnswer,
+        api_types.CheckThresholdArguments,
+        api_types.CheckThresholdAnswer,
         partial(run_command, "check_threshold"),
         {"messages": _CHAT, "config": {"soft_threshold_tokens": 10, "hard_threshold_tokens": 20}},
     ),
@@ -108,8 +107,8 @@ OPERATIONS: tuple[Operation, ...] = (
         "compact",
         "POST",
         "Messages, compacted.",
-        arguments.CompactArguments,
-        answers.CompactAnswer,
+        api_types.CompactArguments,
+        api_types.CompactAnswer,
         partial(run_command, "compact"),
         {
             "messages": _CHAT,

@@ -7,11 +7,10 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, UnsetType
 
-from refold.gateway.api.answers import Answer, ListRow, Tokens
-from refold.gateway.api.arguments import Arguments, Limit, Offset, about
+from refold.gateway.api.api_types import Answer, Arguments, Limit, ListRow, Offset, Tokens, about
 from refold.gateway.api.context import ApiContext
 from refold.gateway.api.files import FileRow, drop_recorded
-from refold.gateway.api.queries import describe_files, list_page, read_cursor
+from refold.gateway.api.queries import list_page, read_cursor
 from refold.gateway.ledger.calls import DAY, CallLog, Filters
 from refold.gateway.ledger.entry import DOLLAR
 from refold.gateway.ledger.rows import ListedSession
@@ -176,7 +175,9 @@ def _list_all(context: ApiContext, rows: Sequence[ListedSession | FileRow]) -> l
     """Return the rows of a page."""
     files = [row for row in rows if isinstance(row, FileRow)]
     listed = [row for row in rows if isinstance(row, ListedSession)]
-    described = (*describe_files(context, files), *list_rows(context, listed))
+    described = list_rows(context, listed)
+    if context.files is not None:
+        described += context.files.list_rows(files)
     by_id = {row.id: row for row in described}
     return [by_id[row.id if isinstance(row, FileRow) else row.session] for row in rows]
 

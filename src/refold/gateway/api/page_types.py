@@ -5,20 +5,24 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, UnsetType
 
 from refold.edits import LossKind, Outcome
-from refold.gateway.api.answers import Answer, FileFacts, ListRow, SessionEdit, Tokens
-from refold.gateway.api.arguments import (
+from refold.gateway.api.api_types import (
+    PART,
+    Answer,
     Arguments,
     CallNumber,
     Count,
     EditId,
+    FileFacts,
     Limit,
+    ListRow,
     Name,
     NextOffset,
+    SessionEdit,
     SessionId,
     TextOffset,
+    Tokens,
     about,
 )
-from refold.gateway.api.context import PART
 from refold.stores.store import Grade
 
 # --- one session ------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from refold.compactor.run import add_instructions
 from refold.core.strategy import Steps, Strategy, Wrapped, change_edits, is_local
 from refold.core.view import View
 from refold.edits import Attempt, Edit
-from refold.gateway.api.arguments import PartsArguments, PreviewArguments, PreviewPartsArguments
+from refold.gateway.api.api_types import PartsArguments, PreviewArguments, PreviewPartsArguments
 from refold.gateway.api.context import ApiContext, PendingPreview, Problem
 from refold.gateway.api.files import OpenedFile
 from refold.gateway.api.lookup import (

@@ -9,21 +9,18 @@ from typing import Annotated, NamedTuple
 from msgspec import UNSET, Meta, ValidationError, convert
 from msgspec.structs import replace
 
-from refold.gateway.api.answers import (
+from refold.gateway.api.api_types import (
     Answer,
+    Arguments,
     HistoryAnswer,
+    HistoryArguments,
     Hit,
     ListRow,
     RecallAnswer,
-    Session,
-    SessionsAnswer,
-    describe_file,
-)
-from refold.gateway.api.arguments import (
-    Arguments,
-    HistoryArguments,
     RecallArguments,
+    Session,
     SessionId,
+    SessionsAnswer,
     SessionsArguments,
     about,
 )
@@ -270,19 +267,5 @@ class FileRowsAnswer(Answer):
 
 def file_rows(context: ApiContext, arguments: FileRowsArguments) -> FileRowsAnswer:
     """Return the rows of sessions in files, some of which are read for it."""
-    if context.files is None:
-        return FileRowsAnswer([])
-    rows = context.files.read_figures(arguments.sessions.split(","))
-    return FileRowsAnswer(describe_files(context, rows))
-
-
-def describe_files(context: ApiContext, rows: Sequence[FileRow]) -> list[ListRow]:
-    """Return the rows of files in a list, with what is known of them by now."""
-    if context.files is None:
-        return []
-    context.files.read_titles(rows)
-    return [
-        describe_file(row, figures, is_read=is_read)
-        for row in rows
-        for figures, is_read in (context.files.figures(row),)
-    ]
+    ids = arguments.sessions.split(",")
+    return FileRowsAnswer(context.files.read_figures(ids) if context.files else [])

@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from refold.compactor.pins import Pins
 from refold.edits import Edit
 from refold.gateway.api.actions import describe_pins
-from refold.gateway.api.answers import EditTextAnswer, FileFacts, ListRow, describe_file
-from refold.gateway.api.arguments import EditTextArguments
+from refold.gateway.api.api_types import EditTextAnswer, EditTextArguments, FileFacts, ListRow
 from refold.gateway.api.context import ApiContext, Problem
 from refold.gateway.api.files import OpenedFile
 from refold.gateway.api.lookup import (
@@ -127,9 +127,8 @@ def _load_briefs(
 def _describe_file(context: ApiContext, file: OpenedFile) -> SessionAnswer:
     """Return a session in a client's file: its own figures are those of the file."""
     edited, session = file.edited, file.edited.session
-    row = describe_file(file.row, file.figures, is_read=True)
-    if session.updated:
-        row.latest = session.updated.timestamp()
+    latest = session.updated.timestamp() if session.updated else file.row.latest
+    row = replace(file.listed, latest=latest)
     incoming, ledger = Incoming(edited.format, "", "/", (), b""), edited_rows(edited)
     answer = _describe(context, row, incoming, file.visible_edits, ledger, file.briefs)
     answer.original, answer.sent = row.original, row.sent

@@ -1,0 +1,466 @@
+"""Arguments and answers of the operations as types, of which checks and the document are made."""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from refold.presets.soft_hard import CompactionCheck, CompactionResult
+from refold.stores.store import Grade, LedgerRow
+
+PART = 20_000
+"""Characters of a text that an answer holds, unless another number is asked for."""
+MOST_EDITS = 100_000
+"""Edits that are named at once: a long session has one for each result that was cleared."""
+
+
+class Arguments(Struct, forbid_unknown_fields=True):
+    """The arguments of an operation: the query of a GET, the body of a POST."""
+
+    any_of: ClassVar[tuple[str, ...]] = ()
+    """Fields of which at least one must be there."""
+
+    def __post_init__(self) -> None:
+        if self.any_of and all(getattr(self, name) is UNSET for name in self.any_of):
+            raise ValueError(f"{' or '.join(self.any_of)} is missing")
+
+
+def about(description: str, **limits: Any) -> Meta:
+    """Return what the document says about a field besides its type."""
+    return Meta(description=description, **limits)
+
+
+Count = Annotated[int, Meta(ge=0)]
+Tokens = Annotated[int, about("Tokens, as the provider is expected to count them.", ge=0)]
+Name = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
+SessionId = Annotated[Name, about("A session's id, as `sessions` lists it.")]
+EditId = Annotated[str, Meta(pattern="^[0-9a-f]{4,16}$")]
+PreviewName = Annotated[Name, about("A preview's name, as `preview` gave it.")]
+ModelName = Annotated[str, about("The model, if `request` does not name it.", max_length=200)]
+Target = Annotated[
+    int, about("Tokens to come down to; else as the gateway would, and by 5 % at least.", ge=0)
+]
+Offset = Annotated[int, Meta(ge=0, le=1_000_000)]
+Limit = Annotated[int, Meta(ge=1, le=1_000)]
+TextOffset = Annotated[int, about("Characters before the part.", ge=0, le=2**40)]
+NextOffset = Annotated[Count | None, about("The `offset` of what follows; null at the end.")]
+CallNumber = Annotated[int, about("As it was sent in this call, from 1 on.", ge=1, le=2**31)]
+ClientHeaders = Annotated[
+    dict[str, Annotated[str, Meta(max_length=8_192)]] | UnsetType,
+    about("The client's headers with its key: they tell the conversation. They are not kept."),
+]
+ApiName = Annotated[
+    Literal["anthropic", "openai_chat", "openai_responses", "gemini"] | UnsetType,
+    about("The format of `request`, if its shape should not decide."),
+]
+Actor = Annotated[str, about("Who wants it; `history` shows it.", min_length=1, max_length=100)]
+
+# --- the soft/hard preset ---------------------------------------------------------------------
+
+Messages = Annotated[list[dict[str, Any]], about("Messages of Chat Completions.")]
+
+
+class ConfigOverrides(Struct, forbid_unknown_fields=True):
+    """Settings in place of the preset's own: any field of its `CompactionConfig`."""
+
+    soft_threshold_tokens: Count | UnsetType = UNSET
+    hard_threshold_tokens: Count | UnsetType = UNSET
+    reserve_tokens: Count | UnsetType = UNSET
+    memory_flush_enabled: bool | UnsetType = UNSET
+    keep_recent_messages: Count | UnsetType = UNSET
+    summary_max_tokens: Count | UnsetType = UNSET
+    use_llm: bool | UnsetType = UNSET
+    llm_fallback_to_rules: bool | UnsetType = UNSET
+
+
+class EstimateTokensArguments(Arguments):
+    """A text."""
+
+    text: str
+
+
+class EstimateMessagesTokensArguments(Arguments):
+    """Messages."""
+
+    messages: Messages
+
+
+class CheckThresholdArguments(EstimateMessagesTokensArguments):
+    """Messages, and the thresholds that they are compared with."""
+
+    config: ConfigOverrides | None = None
+
+
+class CompactArguments(CheckThresholdArguments):
+    """Messages to compact, and whose they are, as Python or JavaScript spells it."""
+
+    any_of = ("agent_id", "agentId")
+    agent_id: str | UnsetType = UNSET
+    agentId: str | UnsetType = UNSET  # noqa: N815 - JavaScript's spelling
+    conversation_id: str | UnsetType | None = UNSET
+    conversationId: str | UnsetType | None = UNSET  # noqa: N815 - JavaScript's spelling
+
+
+# --- conversations ----------------------------------------------------------------------------
+
+
+class RequestArguments(Arguments, kw_only=True):
+    """What a request body does not say of itself."""
+
+    headers: ClientHeaders = UNSET
+    api: ApiName = UNSET
+    model: ModelName | UnsetType = UNSET
+
+
+class ConversationArguments(RequestArguments, kw_only=True):
+    """Which conversation is meant, and its history."""
+
+    any_of = ("session", "request")
+    session: SessionId | UnsetType = UNSET
+    request: Annotated[
+        dict[str, Any] | UnsetType,
+        about("A whole request body of any of the four APIs, as a client would send it."),
+    ] = UNSET
+
+
+class SessionsArguments(Arguments):
+    """Which sessions."""
+
+    limit: Limit = 100
+    offset: Offset = 0
+    scope: Annotated[
+        Literal["all", "remembered"],
+        about("All that are booked or remembered, or only those whose latest request is known."),
+    ] = "all"
+
+
+class HistoryArguments(Arguments):
+    """A session, and which of its attempts, counted from the latest."""
+
+    session: SessionId
+    limit: Limit = 100
+    offset: Offset = 0
+
+
+class EditTextArguments(Arguments):
+    """An edit, and which part of its words."""
+
+    session: SessionId
+    edit: EditId
+    preview: PreviewName | UnsetType = UNSET
+    call: CallNumber | UnsetType = UNSET
+    of: Literal["text", "hidden"] = "text"
+    offset: TextOffset = 0
+    limit: Annotated[int, Meta(ge=1, le=1_000_000)] = PART
+
+
+class PreviewArguments(ConversationArguments, kw_only=True):
+    """A conversation, and how small it should become."""
+
+    to: Target | UnsetType = UNSET
+    start: Annotated[Offset | UnsetType, about("Only messages from this number on.")] = UNSET
+    stop: Annotated[Offset | UnsetType, about("Only messages before this number.")] = UNSET
+    strategies: Annotated[
+        list[Literal["thinking", "results", "summary"]] | UnsetType,
+        about("What may be done: clear thinking, clear calls and their results, summarise."),
+    ] = UNSET
+    summary: Annotated[
+        Literal["default", "rules"],
+        about("Who writes it: the gateway's model if it has one, or rules."),
+    ] = "default"
+    summary_model: Annotated[
+        str,
+        about("Another model of the server that the gateway asks for summaries.", max_length=200),
+    ] = ""
+    instructions: Annotated[str, about("Added to the summary's prompt.", max_length=2_000)] = ""
+    actor: Actor = "api"
+
+
+class PartsArguments(Arguments, kw_only=True):
+    """A preview, and which parts of it with which words."""
+
+    preview: PreviewName
+    amend: Annotated[
+        dict[str, Annotated[str, Meta(max_length=200_000)]] | UnsetType,
+        about("Other texts for summaries, by edit."),
+    ] = UNSET
+    edits: Annotated[
+        Annotated[list[EditId], Meta(max_length=MOST_EDITS)] | UnsetType,
+        about("Only these of its edits; else all."),
+    ] = UNSET
+
+
+class PreviewPartsArguments(PartsArguments, kw_only=True):
+    """A preview of a session, and which parts of it with which words."""
+
+    session: SessionId
+
+
+class AcceptArguments(PartsArguments, kw_only=True):
+    """A preview, and what to change in it."""
+
+    actor: Actor = "api"
+
+
+class RevertArguments(ConversationArguments, kw_only=True):
+    """A conversation, and which of its edits to take back."""
+
+    edits: Annotated[list[EditId], Meta(min_length=1, max_length=MOST_EDITS)]
+    since: Annotated[bool, about("Also all that were made after the first of these.")] = False
+    actor: Actor = "api"
+
+
+class RestoreArguments(Arguments):
+    """A session, and the hidden message that should be sent again."""
+
+    session: SessionId
+    message: Offset
+    actor: Actor = "api"
+
+
+class RecallArguments(ConversationArguments, kw_only=True):
+    """A conversation, and what to search for in what its edits hide."""
+
+    query: Annotated[str, Meta(min_length=1, max_length=2_000)]
+    limit: Annotated[int, Meta(ge=1, le=100)] = 10
+
+
+# --- rows of lists -----------------------------------------------------------------------------
+
+
+class Answer(Struct, forbid_unknown_fields=True):
+    """The body of a 200, or a part of it."""
+
+
+class ListRow(Answer, kw_only=True):
+    """One session in a list."""
+
+    id: SessionId
+    file: Annotated[
+        str,
+        about(
+            "Names a session in a client's file on the command line: `refold stats NAME`; then "
+            "there is no call here. Empty for the gateway's."
+        ),
+    ] = ""
+    title: Annotated[
+        str,
+        about(
+            "The first request's words; empty unless transcripts are recorded, or a file says it."
+        ),
+    ]
+    client: str
+    project: str
+    model: str
+    began: float
+    latest: float
+    calls: int
+    failed: Annotated[int, about("Calls that the upstream answered with an error.")]
+    original: Annotated[Tokens, about("Of the latest call, as it came.")]
+    sent: Annotated[Tokens, about("Of the latest call, as it was sent.")]
+    spent: Annotated[float | None, about("US dollars, summaries included; null without a price.")]
+    saved: Annotated[float | None, about("US dollars, net.")]
+    would_send: Annotated[
+        Tokens | None, about("Of the latest call, had it not been in shadow; null if it was not.")
+    ] = None
+    is_recorded: Annotated[bool, about("Is its text kept?")]
+    is_shadow: Annotated[
+        bool, about("Was it sent as it came? Then `saved` says what would have been saved.")
+    ]
+    is_read: Annotated[
+        bool,
+        about("Of a file: was it read since it changed? `file_rows` reads it, and says the rest."),
+    ] = True
+
+
+class FileFacts(Answer):
+    """Where the session in a client's file is, and what it says besides."""
+
+    path: str
+    edits: Annotated[str, about("The file that its edits are kept in.")]
+    compactions: Annotated[Count, about("Those of the client itself.")]
+    resumes: Annotated[bool, about("Can `refold export` write it for its client, with the edits?")]
+
+
+# --- answers of the soft/hard preset ------------------------------------------------------------
+
+
+class EstimateAnswer(Answer):
+    """An estimate."""
+
+    result: Tokens
+
+
+class CheckThresholdAnswer(Answer):
+    """What is due."""
+
+    result: CompactionCheck
+
+
+class CompactAnswer(Answer):
+    """What was done."""
+
+    result: CompactionResult
+
+
+# --- parts of answers -------------------------------------------------------------------------
+
+
+class Session(Answer, kw_only=True):
+    """One conversation in figures."""
+
+    id: SessionId
+    remembered: Annotated[
+        bool,
+        about(
+            "Is its latest request known? If not, since it is more than a week ago, "
+            "only what is booked is."
+        ),
+    ]
+    last_seen: Annotated[
+        float, about("Seconds since 1970; of a session that is only booked, the hour.")
+    ]
+    model: Annotated[str, about("Of the latest request; empty if unknown.")] = ""
+    api: str | None = None
+    upstream: str | None = None
+    messages: Count | None = None
+    tokens_before: Annotated[
+        Count | None, about("Tokens of the latest request as it came, as its provider counts.")
+    ] = None
+    tokens_after: Annotated[
+        Count | None,
+        about("Tokens of the latest request with the edits that show now, as its provider counts."),
+    ] = None
+    edits: Annotated[Count | None, about("How many edits show.")] = None
+    requests: Annotated[
+        Count | None,
+        about("Requests that were answered, by the net ledger. Null while that cannot be read."),
+    ] = None
+    saved_tokens: Annotated[
+        int | None,
+        about(
+            "Tokens that those were smaller by, as billed, by the net ledger; "
+            "estimated if no usage was reported."
+        ),
+    ] = None
+    saved_dollars: Annotated[
+        float | None,
+        about(
+            "Saved net, by the net ledger: after what caching, summaries and refetches cost, in US "
+            "dollars. Negative if it cost more, null if no price is known."
+        ),
+    ] = None
+
+
+class SessionEdit(Answer):
+    """One edit of a conversation."""
+
+    id: EditId
+    by: Annotated[str, about("The strategy that made it.")]
+    start: Annotated[int, about("Position of the first message that it stands for.", ge=0)]
+    stop: Annotated[int, about("Position behind the last.", ge=0)]
+    tokens_before: Tokens
+    tokens_after: Tokens
+    grade: Grade
+    text: Annotated[
+        str, about("Our words that are sent instead, or their beginning; not what they hide.")
+    ]
+    text_more: Annotated[int, about("Characters behind those, for `edit_text`.", ge=0)]
+    hidden: Annotated[
+        str | None,
+        about(
+            "What it hides, or the beginning of it, if `request` was sent along or the transcript "
+            "is recorded; else null."
+        ),
+    ]
+    hidden_more: Annotated[int, about("Characters behind those, for `edit_text`.", ge=0)]
+    when: Annotated[float | None, about("Seconds since 1970; null for local edits.")]
+    actor: str
+    cost: Annotated[float, about("US dollars that making it cost.")]
+
+
+class Hit(Answer):
+    """A place in what the edits hide."""
+
+    edit: EditId
+    position: Count
+    role: str
+    snippet: str
+    score: float
+
+
+# --- answers about conversations ----------------------------------------------------------------------------------
+
+
+class SessionsAnswer(Answer):
+    """A page of sessions, the latest first."""
+
+    sessions: list[Session]
+    total: Count
+
+
+class HistoryAnswer(Answer):
+    """What was done to a session."""
+
+    session: Session
+    edits: list[SessionEdit]
+    attempts: list[LedgerRow]
+    attempts_total: Annotated[
+        int, about("How many attempts there are; `offset` and `limit` reach all.", ge=0)
+    ]
+
+
+class EditTextAnswer(Answer):
+    """A part of the words of an edit."""
+
+    session: SessionId
+    edit: EditId
+    of: str
+    text: str
+    total: Annotated[int, about("Characters in all.", ge=0)]
+    next: NextOffset
+
+
+class AcceptAnswer(Answer):
+    """Which edits show from now on."""
+
+    session: SessionId
+    edits: list[EditId]
+    tokens_after: Tokens
+
+
+class RevertAnswer(Answer):
+    """Which edits show no more."""
+
+    session: SessionId
+    reverted: list[EditId]
+    tokens_before: Tokens
+    tokens_after: Annotated[int, about("Tokens without the edits.", ge=0)]
+    fits: Annotated[
+        bool,
+        about(
+            "Is that below the hard level, so that it is sent? If not, "
+            "the next request is compacted again."
+        ),
+    ]
+    redo: Annotated[Name, about("A preview whose `accept` makes these edits show again.")]
+
+
+class RecallAnswer(Answer):
+    """Where the edits hide what was searched for."""
+
+    session: SessionId
+    hits: list[Hit]
+    has_more: Annotated[bool, about("Does more match than `limit` hits?")]
+
+
+class ErrorDetail(Struct):
+    """What went wrong: a word for programs and a sentence for people."""
+
+    code: str | None
+    message: str
+
+
+class Error(Struct, forbid_unknown_fields=True):
+    """The body of every answer other than 200."""
+
+    error: ErrorDetail
