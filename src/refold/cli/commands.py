@@ -18,6 +18,7 @@ from refold.cli import (
     hook,
     json_output,
     read_commands,
+    read_output,
     sessions,
     terminal,
     write_commands,
@@ -120,9 +121,9 @@ def refold(
     rows.sort(key=sessions.ORDERS[sort])
     width = terminal.width()
     if by:
-        terminal.page(sessions.show_projects(rows, width))
+        terminal.page(read_output.show_projects(rows, width))
     else:
-        terminal.page(sessions.show_listed(rows, len(files), width))
+        terminal.page(read_output.show_listed(rows, len(files), width))
 
 
 @click.command()
@@ -134,7 +135,7 @@ def pick() -> int:
     newest = files[: 5 * sessions.NEWEST]
     rows = list(sessions.read_listed(newest, sessions.READ_SECONDS, find_store()))
     if not rows:
-        terminal.print_lines(sessions.show_listed((), 0, None))
+        terminal.print_lines(read_output.show_listed((), 0, None))
         return 0
     choice = _pick_session(rows)
     if choice is None:
@@ -182,7 +183,7 @@ def _pick_session(rows: Sequence[sessions.Listed]) -> tuple[tuple[str, ...], Fou
 
 
 def _picture(rows: Sequence[sessions.Listed], at: int, width: int, height: int) -> Group:
-    heading, *lines = sessions.session_table(rows, width - 2)
+    heading, *lines = read_output.session_table(rows, width - 2)
     room = max(1, height - 3)
     first = max(0, min(at - room // 2, len(lines) - room))
     shown = [

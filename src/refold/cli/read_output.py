@@ -1,14 +1,17 @@
 """What the commands that only read print for people: `view`, `diff`, `unfold`, `recall`, `check`,
-`history` and `stats`."""
+`history`, `stats` and the list of sessions."""
 
 from collections import Counter as Tally
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import groupby, pairwise
 from typing import Any
 
+from rich.console import RenderableType
+
 from refold.cli import terminal
+from refold.cli.sessions import Listed
 from refold.cli.terminal import (
     Line,
     bar,
@@ -43,7 +46,7 @@ from refold.retrieval.search import word_pattern
 from refold.rules.rule import Violation
 from refold.session_files import Session
 from refold.session_files.edited import EditedSession, opening_words
-from refold.session_files.source import NAMES
+from refold.session_files.source import NAMES, short_id
 from refold.speakers import segment_messages
 from refold.stores.store import LedgerRow
 from refold.tokens.count import part_counter
@@ -421,4 +424,70 @@ def _sums(views: Sequence[View]) -> tuple[str, ...]:
         tokens(sum(view.tokens_unedited for view in views)),
         tokens(sum(view.tokens for view in views)),
         f"{sum(len(view.edits) for view in views):,}",
+    )
+
+
+# --- refold, refold pick --------------------------------------------------------------------------
+
+
+def show_listed(rows: Sequence[Listed], count: int, width: int | None) -> Iterator[RenderableType]:
+    """Show sessions, *count* of them in all, in lines of at most *width* cells."""
+    if not count:
+        yield "No sessions of a client that Refold knows (Claude Code, Codex ...) were found."
+        yield "Name a file (refold stats FILE), or see what Refold does: refold demo"
+        return
+    yield from session_table(rows, width)
+    shown = f"{len(rows):,} of {plural(count, 'session')}"
+    yield Line(f"\n{shown}; refold --all shows all, refold pick lets you choose", "dim")
+    if not all(row.is_read for row in rows):
+        yield Line("what has no tokens here was not read: refold --all takes its time", "dim")
+    example = short_id(rows[0].file) if rows else "ID"
+    yield Line(f"refold stats {example}     where its tokens and its money are", "dim")
+    yield Line(f"refold compact {example}   make it smaller; refold diff shows what changed", "dim")
+
+
+def session_table(rows: Sequence[Listed], width: int | None) -> Iterator[Line]:
+    """Return the lines of sessions under their headings."""
+    names = ("id", "agent", "project", "age>", "tokens>", "cost>", "title")
+    return table(names, list(map(_row, rows)), width=width)
+
+
+def _row(listed: Listed) -> tuple[str, ...]:
+    file = listed.file
+    return (
+        short(short_id(file), 12),
+        NAMES.get(file.client, file.client),
+        short(listed.project, 24),
+        _age(file.modified),
+        "" if listed.tokens is None else tokens(listed.tokens),
+        "" if listed.dollars is None else dollars(listed.dollars),
+        short(listed.title, 400),
+    )
+
+
+def _age(moment: datetime) -> str:
+    minutes = (datetime.now(UTC) - moment).total_seconds() / 60
+    if minutes < 60:
+        return f"{max(0, minutes):.0f} min"
+    return f"{minutes / 60:.0f} h" if minutes < 48 * 60 else f"{minutes / 1440:.0f} d"
+
+
+def show_projects(rows: Sequence[Listed], width: int | None) -> Iterator[Line]:
+    """Show what the sessions of each project cost, the most expensive first."""
+    ordered = sorted(rows, key=lambda row: row.file.cwd)
+    groups = [(cwd, list(group)) for cwd, group in groupby(ordered, lambda row: row.file.cwd)]
+    groups.sort(key=lambda item: -sum(row.dollars or 0 for row in item[1]))
+    lines = [_project_row(cwd, group) for cwd, group in groups]
+    names = ("sessions>", "tokens>", "cost>", "project")
+    yield from table(names, lines, _project_row("all", rows), width=width)
+    yield Line("tokens: of the last request of each session", "dim")
+
+
+def _project_row(name: str, rows: Sequence[Listed]) -> tuple[str, ...]:
+    priced = [row.dollars for row in rows if row.dollars is not None]
+    return (
+        f"{len(rows):,}",
+        tokens(sum(row.tokens or 0 for row in rows)),
+        dollars(sum(priced)) if priced else "",
+        terminal.short_path(name) if name else "(none)",
     )

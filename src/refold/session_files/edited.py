@@ -1,7 +1,6 @@
 """Session files with their edits, which stand beside them or in a store.
 
-A session file is only ever read. Its edits are found again by what was said, not by the file's
-name.
+A session file is only ever read. Its edits are found again by what was said, not by its name.
 """
 
 import sys
@@ -34,8 +33,6 @@ from refold.tokens.count import Counter, count_message
 
 NEVER = Budget(sys.maxsize, 0)
 """The budget of a compactor that makes no edits."""
-OPENING = 12
-"""Entries of a session that say what it is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +58,7 @@ class EditedSession:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What cannot be read in the session's file, and in that of its edits. Raises
-        `StoreError`."""
+        """What cannot be read in its file, and in that of its edits. Raises `StoreError`."""
         of_edits = (Problem(0, f"{self.place}: {text}") for text in list_problems(self.store))
         return (*self.session.problems, *of_edits)
 
@@ -118,15 +114,15 @@ def _show_first_sight(edited: EditedSession) -> EditedSession:
 def save_first_sight(edited: EditedSession) -> None:
     """Save these edits, so that they can be taken back as any other. Raises `StoreError`."""
     if edited.session.first_sight:
-        edits = [edit for edit in edited.view.edits if edit.by == BY_HOOK]
         saved = {edit.id for edit in edited.store.load(edited.view.transcript.tips)}
-        if new := [edit for edit in edits if edit.id not in saved]:
-            edited.store.save(new)
+        edits = [edit for edit in edited.view.edits if edit.by == BY_HOOK and edit.id not in saved]
+        if edits:
+            edited.store.save(edits)
 
 
 def opening_words(session: Session) -> str:
-    """Return what is asked for first in a session."""
-    opening = {**session.body, FIELDS[session.format]: session.messages[:OPENING]}
+    """Return what is asked for first in a session, by its first twelve entries."""
+    opening = {**session.body, FIELDS[session.format]: session.messages[:12]}
     return first_request(opening, session.format)
 
 
@@ -150,9 +146,8 @@ def read_only_compactor(edited: EditedSession) -> Compactor:
 
 def open_read_only(store: Store, format: str | Codec, count: Counter, salt: str = "") -> Compactor:
     """Return a compactor over the edits in *store* that makes none itself."""
-    return Compactor(
-        (), NEVER, store, format=format, count=count, reports=Reports(no_prior), salt=salt
-    )
+    reports = Reports(no_prior)
+    return Compactor((), NEVER, store, format=format, count=count, reports=reports, salt=salt)
 
 
 def ledger_rows(edited: EditedSession) -> tuple[LedgerRow, ...]:

@@ -84,28 +84,21 @@ class Session:
 
     @property
     def effective(self) -> list[Entry]:
-        """The entries that the client's own model saw last: every compaction applied."""
+        """The entries that the client's own model saw last: every compaction applied, of nested
+        ones the outer, of two on one span the later."""
         out, at = list[Entry](), 0
-        for compaction in _outermost((*self.first_sight, *self.compactions)):
-            out += [*self.messages[at : compaction.start], *compaction.insert]
-            at = compaction.stop
+        compactions = (*self.first_sight, *self.compactions)
+        by_span = {(shown.start, -shown.stop): shown for shown in compactions}
+        for (start, _), shown in sorted(by_span.items()):
+            if start >= at:
+                out += [*self.messages[at:start], *shown.insert]
+                at = shown.stop
         return out + self.messages[at:]
 
     @property
     def effective_payload(self) -> JsonObject:
         """A request body with the effective context."""
         return {**self.body, FIELDS[self.format]: self.effective}
-
-
-def _outermost(compactions: Sequence[Compaction]) -> list[Compaction]:
-    """Those that show: of nested ones the outer, of two on one span the later."""
-    top = list[Compaction]()
-    for compaction in sorted(compactions, key=lambda each: (each.start, -each.stop)):
-        if top and (top[-1].start, top[-1].stop) == (compaction.start, compaction.stop):
-            top[-1] = compaction
-        elif not top or compaction.start >= top[-1].stop:
-            top.append(compaction)
-    return top
 
 
 # --- a reader ----------------------------------------------------------------------------------

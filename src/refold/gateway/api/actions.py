@@ -29,6 +29,7 @@ from refold.gateway.api.api_types import (
     EditId,
     Offset,
     RequestArguments,
+    RestoreAnswer,
     RestoreArguments,
     RevertAnswer,
     RevertArguments,
@@ -39,14 +40,13 @@ from refold.gateway.api.api_types import (
 from refold.gateway.api.context import ApiContext, PendingPreview, Problem
 from refold.gateway.api.lookup import (
     find_edits,
-    find_named_file,
     find_session,
     ledger_rows,
     locate,
     read_request,
     rows_by_edit,
 )
-from refold.gateway.api.page_types import Pin, RestoreAnswer
+from refold.gateway.api.page_types import Pin
 from refold.gateway.api.previews import choose_parts, make_pending
 from refold.gateway.conversations.conversations import Conversation, count_unedited
 from refold.gateway.conversations.persistence import find_result_edits, save_edits
@@ -125,7 +125,7 @@ def _drop_late_thinking(
 def revert(context: ApiContext, arguments: RevertArguments) -> RevertAnswer:
     """Take edits back. Raises `Problem`, `FormatError`, `EditError`, `StoreError`,
     `ConversationBusy`."""
-    if file := find_named_file(context, arguments):
+    if file := context.find_named_file(arguments):
         return _revert_in_file(context, file.edited, arguments)
     located, store = locate(context, arguments), context.pipeline.resources.store
     conversation, turn = located.conversation, located.turn

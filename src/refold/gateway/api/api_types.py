@@ -445,6 +445,16 @@ class RevertAnswer(Answer):
     redo: Annotated[Name, about("A preview whose `accept` makes these edits show again.")]
 
 
+class RestoreAnswer(Answer):
+    """What makes a hidden message be sent again."""
+
+    session: SessionId
+    edit: Annotated[EditId | None, about("That adds it; null if the edit that hid it is gone.")]
+    reverted: list[EditId]
+    tokens_after: Tokens
+    redo: Annotated[Name | None, about("A preview whose `accept` hides it again, without `edit`.")]
+
+
 class RecallAnswer(Answer):
     """Where the edits hide what was searched for."""
 

@@ -10,10 +10,13 @@ from secrets import token_hex
 from threading import Lock
 from typing import NamedTuple, TypeVar
 
+from msgspec import UNSET
+
 from refold.compactor.by_hand import Preview
 from refold.compactor.conversations import put_latest
 from refold.core.view import View
 from refold.errors import EditError, FormatError, RefoldError, StoreError
+from refold.gateway.api.api_types import ConversationArguments
 from refold.gateway.api.files import ClientSessions, OpenedFile
 from refold.gateway.config import Config
 from refold.gateway.conversations.conversations import Conversation, ConversationBusy
@@ -170,6 +173,13 @@ class ApiContext:
         if self.files is None or self.call_log.find(session) or self.sessions.find(session):
             return None
         return self.files.open(session)
+
+    def find_named_file(self, arguments: ConversationArguments) -> OpenedFile | None:
+        """Return the one that `session` names, if no history is sent along. Raises as
+        `find_file`."""
+        if not arguments.session or arguments.request is not UNSET:
+            return None
+        return self.find_file(arguments.session)
 
     @property
     def transcripts(self) -> Transcripts:

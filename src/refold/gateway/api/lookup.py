@@ -21,7 +21,6 @@ from refold.gateway.api.api_types import (
     SessionEdit,
 )
 from refold.gateway.api.context import ApiContext, PendingPreview, Problem
-from refold.gateway.api.files import OpenedFile
 from refold.gateway.conversations.conversations import Conversation, LatestRequest, compute_ratio
 from refold.gateway.exchange import Incoming, RequestHead
 from refold.gateway.ledger.calls import PastCall
@@ -73,14 +72,6 @@ def find_session(context: ApiContext, session: str | UnsetType) -> SessionRow:
     if row is None:
         raise Problem(404, "no_session", NO_SESSION)
     return row
-
-
-def find_named_file(context: ApiContext, arguments: ConversationArguments) -> OpenedFile | None:
-    """Return the session in a client's file that `session` names, if no history is sent along.
-    Raises as `ApiContext.find_file`."""
-    if not arguments.session or arguments.request is not UNSET:
-        return None
-    return context.find_file(arguments.session)
 
 
 def locate(context: ApiContext, arguments: ConversationArguments) -> LocatedSession:

@@ -293,13 +293,3 @@ class PreviewAnswer(Answer):
         dict[str, Any] | None,
         about("The request as it would be sent, if it was sent along; else null."),
     ]
-
-
-class RestoreAnswer(Answer):
-    """What makes a hidden message be sent again."""
-
-    session: SessionId
-    edit: Annotated[EditId | None, about("That adds it; null if the edit that hid it is gone.")]
-    reverted: list[EditId]
-    tokens_after: Tokens
-    redo: Annotated[Name | None, about("A preview whose `accept` hides it again, without `edit`.")]

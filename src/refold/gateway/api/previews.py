@@ -22,7 +22,6 @@ from refold.gateway.api.files import OpenedFile
 from refold.gateway.api.lookup import (
     LocatedSession,
     describe_edit,
-    find_named_file,
     locate,
 )
 from refold.gateway.api.page_types import (
@@ -54,7 +53,7 @@ from refold.tokens.model_table import Rates, find_rates
 def preview(context: ApiContext, arguments: PreviewArguments) -> PreviewAnswer:
     """Return what a compaction would do. Only the ledger's rows are kept, and the preview for
     `accept`. Raises `Problem`, `FormatError`, `StoreError`, `ConversationBusy`."""
-    if file := find_named_file(context, arguments):
+    if file := context.find_named_file(arguments):
         return _preview_file(context, arguments, file)
     located = locate(context, arguments)
     result = _run(context, arguments, located)
