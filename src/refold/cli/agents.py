@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from refold.text.json_values import dig, first_text, object_at, objects_at, text_at
+from refold.text.json_values import JsonObject, dig, first_text, object_at, objects_at, text_at
 
 # --- base URLs of providers -----------------------------------------------------------------------
 
@@ -124,19 +124,19 @@ class Overlay:
 _COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*"?)|//[^\n]*')
 
 
-def objects(value: Any) -> Iterable[tuple[str, dict[str, Any]]]:
+def objects(value: Any) -> Iterable[tuple[str, JsonObject]]:
     """Return the members of a JSON object that are objects."""
     members = value.items() if isinstance(value, dict) else ()
     return [(name, member) for name, member in members if isinstance(member, dict)]
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> JsonObject:
     """Return the JSON object in a file, which may have `//` comments; empty if there is no file.
     Raises ValueError."""
     return parse_json(path.read_text(encoding="utf-8"), str(path)) if path.is_file() else {}
 
 
-def parse_json(text: str, name: str) -> dict[str, Any]:
+def parse_json(text: str, name: str) -> JsonObject:
     """Return the JSON object in a text, which *name* calls in errors. Raises ValueError."""
     try:
         value = json.loads(_COMMENT.sub(lambda found: found[1] or "", text))
@@ -145,7 +145,7 @@ def parse_json(text: str, name: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def read_toml(path: Path) -> dict[str, Any]:
+def read_toml(path: Path) -> JsonObject:
     """Return what is in a TOML file; empty if there is none. Raises ValueError."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
@@ -335,7 +335,7 @@ def _prepare_vibe(start: Start) -> Overlay:
     own = parse_json(f'{{"providers": {start.environment.get(name) or "[]"}}}', name)
     home = start.place("VIBE_HOME", ".vibe")
     files = (home / "config.toml", start.directory / ".vibe/config.toml")
-    providers: dict[Any, dict[str, Any]] = {"mistral": VIBE}
+    providers: dict[Any, JsonObject] = {"mistral": VIBE}
     for document in (*map(read_toml, files), own):
         for provider in objects_at(document, "providers"):
             if isinstance(provider.get("api_base"), str):

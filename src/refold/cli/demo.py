@@ -31,6 +31,7 @@ from refold.edits import Edit
 from refold.session_files import demo_session
 from refold.speakers import is_request
 from refold.stores import SQLiteStore
+from refold.text.json_values import JsonObject
 from refold.text.summary_wrapper import summary_in
 
 TRIGGER, TARGET = 80_000, 30_000
@@ -263,7 +264,7 @@ def _edit(view: View, edit: Edit, most: int) -> Iterator[RenderableType]:
     yield Line(f"view.unfold({edit.id[:8]!r}) brings it back", "dim")
 
 
-def json_answer(result: Replay) -> dict[str, Any]:
+def json_answer(result: Replay) -> JsonObject:
     """Return what `refold demo --json` prints."""
     unedited, sent, breaks = result.sums
     return {

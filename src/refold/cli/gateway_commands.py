@@ -3,7 +3,7 @@
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ from refold import gateway
 from refold.cli import terminal
 from refold.cli.options import GATEWAY_STORE, JSON, flag, option, start_of
 from refold.cli.places import PLACE, STORE, data_directory, find_store
-from refold.cli.terminal import Line, clean, plural, table, tokens
+from refold.cli.terminal import Line, Lines, Row, clean, plural, table, tokens
 from refold.gateway.ledger.entry import (
     DOLLAR,
     Grouping,
@@ -34,6 +34,7 @@ from refold.gateway.ledger.writer import has_ledger, open_ledger
 from refold.gateway.settings import is_loopback, parse_duration
 from refold.gateway.tenants import HEADER
 from refold.stores import file_path, is_server, open_store, require_file
+from refold.text.json_values import Record
 
 if TYPE_CHECKING:
     from refold.gateway import Config
@@ -160,7 +161,7 @@ CLIENTS = (
 """What each kind of client is told, by the API that it speaks."""
 
 
-def banner(config: "Config") -> Iterator[Line]:
+def banner(config: "Config") -> Lines:
     """Yield what somebody who started the gateway does next."""
     base, store = _base(config), config.store
     yield Line(f"Refold listens on {base}. Ctrl-C stops it; streams are finished first.", "bold")
@@ -193,7 +194,7 @@ def _place_of(store: str) -> str:
     )
 
 
-def _load_config(path: str | None, options: Mapping[str, Any]) -> "Config":
+def _load_config(path: str | None, options: Record) -> "Config":
     """Return the file's settings, with the flags over them. Raises ValueError, ImportError."""
     changes = {name: value for name, value in options.items() if value not in (None, ())}
     names = ("soft", "hard", "target", "shadow")
@@ -287,7 +288,7 @@ def _read_report(store: str, by: Grouping, first: int) -> Report:
         return build_report(ledger.entries(first), by, first)
 
 
-def _report_lines(report: Report) -> Iterator[Line]:
+def _report_lines(report: Report) -> Lines:
     if not report.lines:
         yield Line("no calls were booked" + " in this time" * bool(report.since))
         return
@@ -305,7 +306,7 @@ def _report_lines(report: Report) -> Iterator[Line]:
     yield from map(Line, _notes(report.total))
 
 
-def _shadow_lines(report: Report) -> Iterator[Line]:
+def _shadow_lines(report: Report) -> Lines:
     """Yield what calls in shadow were, and what they would have been."""
     lines = [line for line in report.lines if line.shadow.calls]
     if lines:
@@ -314,7 +315,7 @@ def _shadow_lines(report: Report) -> Iterator[Line]:
         yield from table(names, list(map(_shadow_row, lines)), _shadow_row(report.total))
 
 
-def _shadow_row(line: ReportLine) -> tuple[str, ...]:
+def _shadow_row(line: ReportLine) -> Row:
     sums = line.shadow
     money = sums.unpriced < sums.calls
     return (
@@ -328,7 +329,7 @@ def _shadow_row(line: ReportLine) -> tuple[str, ...]:
     )
 
 
-def _row(line: ReportLine) -> tuple[str, ...]:
+def _row(line: ReportLine) -> Row:
     sums, hits = line.sums, line.hit_rate
     priced = _is_priced(sums)
     money = (sums.cost, sums.would_cost, sums.summary_cost)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import click
 from rich.console import Console
@@ -21,6 +21,7 @@ from refold.session_files.edited import EditedSession, open_edited, save_first_s
 from refold.session_files.source import NAMES, OnError, files_below
 from refold.stores import MemoryStore, file_path, open_store, require_file
 from refold.stores.store import Store, list_problems
+from refold.text.json_values import JsonObject
 from refold.tokens.count import Counter, count_message, counter, exact
 
 ENCODING = "o200k_base"
@@ -139,7 +140,7 @@ class Inputs:
 
     def print_answer(
         self,
-        documents: Iterable[dict[str, Any]],
+        documents: Iterable[JsonObject],
         lines: Iterable[Line],
         console: Console | None = None,
         *,

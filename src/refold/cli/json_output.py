@@ -1,8 +1,7 @@
 """What `--json` prints. The keys are part of the interface (docs/cli.md)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import Any
 
 from refold.cli.compaction import Acceptance, CompactedSession, summaries
 from refold.codecs.repair import RepairResult
@@ -18,11 +17,10 @@ from refold.session_files import FoundSession
 from refold.session_files.edited import EditedSession
 from refold.session_files.export import Exported
 from refold.stores.store import LedgerRow
+from refold.text.json_values import JsonObject, Record
 
-Document = dict[str, Any]
 
-
-def session(edited: EditedSession) -> Document:
+def session(edited: EditedSession) -> JsonObject:
     """Return which session it is."""
     session = edited.session
     return {
@@ -37,13 +35,13 @@ def session(edited: EditedSession) -> Document:
     }
 
 
-def _edit(view: View, edit: Edit) -> Document:
+def _edit(view: View, edit: Edit) -> JsonObject:
     """Return an edit, without what it shows."""
     saved = tokens_saved(view, edit)
     return {"id": edit.id, "start": edit.start, "stop": edit.stop, "by": edit.by, "saved": saved}
 
 
-def stats(edited: EditedSession, shares: Mapping[str, Any], effective: int | None) -> Document:
+def stats(edited: EditedSession, shares: Record, effective: int | None) -> JsonObject:
     """Return the answer of `refold stats` for one session."""
     view = edited.view
     tokens = {"unedited": view.tokens_unedited, "sent": view.tokens, "effective": effective}
@@ -67,7 +65,7 @@ def stats(edited: EditedSession, shares: Mapping[str, Any], effective: int | Non
     }
 
 
-def compaction(result: CompactedSession) -> Document:
+def compaction(result: CompactedSession) -> JsonObject:
     """Return the answer of `refold compact` for one session."""
     before, after = result.edited.view, result.preview.view
     tokens = {"unedited": before.tokens_unedited, "before": before.tokens, "after": after.tokens}
@@ -86,7 +84,7 @@ def compaction(result: CompactedSession) -> Document:
     return {**document, **export(result.exported)} if result.exported else document
 
 
-def _preview(result: CompactedSession) -> Document:
+def _preview(result: CompactedSession) -> JsonObject:
     """Return what `--preview` adds."""
     preview, prices = result.preview, result.prices
     return {
@@ -98,13 +96,13 @@ def _preview(result: CompactedSession) -> Document:
     }
 
 
-def export(exported: Exported) -> Document:
+def export(exported: Exported) -> JsonObject:
     """Return what is said of a session that was written to a new file."""
     names = {"file": str(exported.path), "new_id": exported.id, "command": exported.command}
     return {"export": {**names, "move_to": exported.move_to and str(exported.move_to)}}
 
 
-def acceptance(result: Acceptance, actor: str) -> Document:
+def acceptance(result: Acceptance, actor: str) -> JsonObject:
     """Return the answer of `refold accept` for one session."""
     view = result.after.view
     return {
@@ -117,23 +115,23 @@ def acceptance(result: Acceptance, actor: str) -> Document:
     }
 
 
-def discard(edited: EditedSession, existed: bool) -> Document:
+def discard(edited: EditedSession, existed: bool) -> JsonObject:
     """Return the answer of `refold discard` for one session."""
     return {**session(edited), "discarded": existed}
 
 
-def history(edited: EditedSession, rows: Iterable[LedgerRow]) -> Document:
+def history(edited: EditedSession, rows: Iterable[LedgerRow]) -> JsonObject:
     """Return the answer of `refold history` for one session: the ledger's rows, all fields."""
     return {**session(edited), "rows": [asdict(row) for row in rows]}
 
 
-def hits(edited: EditedSession, hits: Sequence[Hit], limit: int) -> Document:
+def hits(edited: EditedSession, hits: Sequence[Hit], limit: int) -> JsonObject:
     """Return the answer of `refold recall` for one session."""
     shown = [hit._asdict() for hit in hits[:limit]]
     return {**session(edited), "hits": shown, "has_more": len(hits) > limit}
 
 
-def view(edited: EditedSession, only: int | None = None) -> Document:
+def view(edited: EditedSession, only: int | None = None) -> JsonObject:
     """Return the answer of `refold view` for one session, or for the message at *only*."""
     items = [
         {
@@ -148,18 +146,18 @@ def view(edited: EditedSession, only: int | None = None) -> Document:
     return {**session(edited), "tokens": edited.view.tokens, "items": items}
 
 
-def _message(message: Message) -> Document:
+def _message(message: Message) -> JsonObject:
     parts = [{"type": type(part).__name__, **asdict(part)} for part in message.parts]
     return {"role": message.role, "parts": parts}
 
 
-def unfold(edited: EditedSession, edit: Edit) -> Document:
+def unfold(edited: EditedSession, edit: Edit) -> JsonObject:
     """Return the answer of `refold unfold`: the entries in their wire form."""
     entries = edited.view.unfold(edit.id)
     return {**session(edited), "edit": _edit(edited.view, edit), "entries": entries}
 
 
-def revert(before: EditedSession, edits: Sequence[Edit], after: EditedSession) -> Document:
+def revert(before: EditedSession, edits: Sequence[Edit], after: EditedSession) -> JsonObject:
     """Return the answer of `refold revert` for one session."""
     tokens = {"before": before.view.tokens, "after": after.view.tokens}
     reverted = [_edit(before.view, edit) for edit in edits]
@@ -169,7 +167,7 @@ def revert(before: EditedSession, edits: Sequence[Edit], after: EditedSession) -
 
 def check(
     edited: EditedSession, violations: Sequence[Violation], repaired: RepairResult | None
-) -> Document:
+) -> JsonObject:
     """Return the answer of `refold check` for one session."""
     document = {**session(edited), "violations": list(map(_violation, violations))}
     if repaired is not None:
@@ -178,13 +176,13 @@ def check(
     return document
 
 
-def _violation(violation: Violation) -> Document:
+def _violation(violation: Violation) -> JsonObject:
     """Return a violation, with the reason why it was not repaired if there is one."""
     fields = asdict(violation).items()
     return {key: value for key, value in fields if key != "unmended" or value}
 
 
-def session_on_disk(session: FoundSession) -> Document:
+def session_on_disk(session: FoundSession) -> JsonObject:
     """Return a session on this machine."""
     return {
         "client": session.client,

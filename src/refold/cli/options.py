@@ -32,6 +32,7 @@ from refold.models.model import Price
 from refold.session_files.source import LEAST_ID
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.model import ModelSummary
+from refold.text.json_values import JsonObject
 
 # --- values ---------------------------------------------------------------------------------------
 
@@ -319,7 +320,7 @@ class ModelOptions:
         name = self.name.partition(":")[2]
         # An SDK takes what is not set from environment variables.
         options = {"api_key": self.key, "base_url": self.url}
-        settings: dict[str, Any] = {option: value for option, value in options.items() if value}
+        settings: JsonObject = {option: value for option, value in options.items() if value}
         if self.sdk == "litellm":
             return models.LiteLLMModel(model=name, options=settings, price=self.prices)
         kind = models.OpenAIModel if self.sdk == "openai" else models.AnthropicModel
@@ -339,7 +340,7 @@ class ModelOptions:
 
 def with_summarizer(strategy: Strategy, summary: ModelSummary) -> Strategy:
     """Return the strategy with *summary* in place of summaries by rules."""
-    changes: dict[str, Any] = {}
+    changes: JsonObject = {}
     if isinstance(getattr(strategy, "summarizer", None), RuleSummary):
         changes["summarizer"] = summary
     inner = getattr(strategy, "strategy", None)

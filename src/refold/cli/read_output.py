@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import groupby, pairwise
-from typing import Any
 
 from rich.console import RenderableType
 
@@ -14,6 +13,8 @@ from refold.cli import terminal
 from refold.cli.sessions import Listed
 from refold.cli.terminal import (
     Line,
+    Lines,
+    Row,
     bar,
     clean,
     dollars,
@@ -49,6 +50,7 @@ from refold.session_files.edited import EditedSession, opening_words
 from refold.session_files.source import NAMES, short_id
 from refold.speakers import segment_messages
 from refold.stores.store import LedgerRow
+from refold.text.json_values import JsonObject, Record
 from refold.tokens.count import part_counter
 
 # --- names of sessions ----------------------------------------------------------------------------
@@ -88,7 +90,7 @@ def show_views(
     most: int | None,
     only: int | None,
     request: int | None,
-) -> Iterator[Line]:
+) -> Lines:
     """Show what a model would see; with *diff*, what is different in it; with *only*, of that
     message alone. *request*: as which of its requests the session is shown."""
     width = terminal.width()
@@ -109,7 +111,7 @@ def show_views(
             yield from style_lines(lines)
 
 
-def show_hidden(view: View, edit: Edit) -> Iterator[Line]:
+def show_hidden(view: View, edit: Edit) -> Lines:
     """Show the messages that an edit hides."""
     titles = call_titles(view)
     for at in range(edit.start, edit.stop):
@@ -122,9 +124,7 @@ def show_hidden(view: View, edit: Edit) -> Iterator[Line]:
 # --- refold recall, refold check ------------------------------------------------------------------
 
 
-def show_hits(
-    rows: Sequence[tuple[EditedSession, Sequence[Hit]]], limit: int, query: str
-) -> Iterator[Line]:
+def show_hits(rows: Sequence[tuple[EditedSession, Sequence[Hit]]], limit: int, query: str) -> Lines:
     """Show *limit* hits of each session, the words of *query* marked."""
     pattern = word_pattern(query)
     for edited, hits in rows:
@@ -152,7 +152,7 @@ Check = tuple[EditedSession, Sequence[Violation], RepairResult | None]
 """A session, what a provider would refuse of it, and its repair if that is wanted."""
 
 
-def show_violations(rows: Iterable[Check]) -> Iterator[Line]:
+def show_violations(rows: Iterable[Check]) -> Lines:
     """Show what a provider would refuse, and what was repaired."""
     for edited, violations, repaired in rows:
         name = argument_of(edited)
@@ -181,7 +181,7 @@ STYLES = {
 }
 
 
-def show_histories(rows: Iterable[tuple[EditedSession, Sequence[LedgerRow]]]) -> Iterator[Line]:
+def show_histories(rows: Iterable[tuple[EditedSession, Sequence[LedgerRow]]]) -> Lines:
     """Show every attempt at each session, oldest first.
 
     Rows that differ in nothing but the edit are one attempt.
@@ -199,7 +199,7 @@ def show_histories(rows: Iterable[tuple[EditedSession, Sequence[LedgerRow]]]) ->
             runs.add(attempt[0].run)
 
 
-def _already_less(view: View, row: LedgerRow) -> Iterator[Line]:
+def _already_less(view: View, row: LedgerRow) -> Lines:
     """Say by how much the history was less than said when the first attempt of a run began."""
     with suppress(ValueError):  # this session no longer has that history
         size = view.profile.fixed_tokens + view.base.tokens(0, view.transcript.tips.index(row.tip))
@@ -214,7 +214,7 @@ def _attempt_key(row: LedgerRow) -> tuple[object, ...]:
     return row.when, row.run, row.action, row.outcome, row.by, row.actor, row.grade
 
 
-def _attempt(rows: Sequence[LedgerRow]) -> Iterator[Line]:
+def _attempt(rows: Sequence[LedgerRow]) -> Lines:
     row = rows[0]
     when = datetime.fromtimestamp(row.when).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     actor = row.actor and f"by {clean(row.actor)}"
@@ -271,10 +271,10 @@ VOICES = {
 }
 
 
-def token_shares(view: View, largest: int) -> dict[str, Any]:
+def token_shares(view: View, largest: int) -> JsonObject:
     """Return a view's tokens by role, tool and kind of part, and its *largest* messages."""
 
-    def rows(counts: Mapping[str, int]) -> list[dict[str, Any]]:
+    def rows(counts: Mapping[str, int]) -> list[JsonObject]:
         return [{"name": name, "tokens": tokens} for name, tokens in counts.items()]
 
     shares = break_down(view)
@@ -308,11 +308,11 @@ def _count_speakers(view: View, shares: Breakdown) -> dict[str, int]:
     return {name: count for name, count in counts.most_common() if count}
 
 
-Stats = tuple[EditedSession, Mapping[str, Any], int | None]
+Stats = tuple[EditedSession, Record, int | None]
 """A session, its token shares, and its tokens after the client's own compactions."""
 
 
-def show_stats(rows: Sequence[Stats]) -> Iterator[Line]:
+def show_stats(rows: Sequence[Stats]) -> Lines:
     """Show where the tokens of one session are; several as one line each, and their total."""
     if len(rows) == 1:
         return _session_stats(*rows[0])
@@ -322,9 +322,7 @@ def show_stats(rows: Sequence[Stats]) -> Iterator[Line]:
     return table(names, list(map(_stats_row, sessions)), total)
 
 
-def _session_stats(
-    edited: EditedSession, shares: Mapping[str, Any], effective: int | None
-) -> Iterator[Line]:
+def _session_stats(edited: EditedSession, shares: Record, effective: int | None) -> Lines:
     view, width = edited.view, terminal.out().width
     yield Line(title(edited), "bold")
     if about := _about(edited.session, view):
@@ -365,7 +363,7 @@ def _about(session: Session, view: View) -> str:
     return " · ".join(filter(None, (model, folder, when)))
 
 
-def _size_rows(edited: EditedSession, effective: int | None) -> Iterator[tuple[str, ...]]:
+def _size_rows(edited: EditedSession, effective: int | None) -> Iterator[Row]:
     view = edited.view
     yield f"{view.tokens_unedited:,}", "whole session", "our estimate"
     if view.edits:
@@ -378,7 +376,7 @@ def _size_rows(edited: EditedSession, effective: int | None) -> Iterator[tuple[s
         yield "?", "system prompt and tools", "not in the file, so in no estimate"
 
 
-def _bill_lines(session: Session) -> Iterator[Line]:
+def _bill_lines(session: Session) -> Lines:
     """Show what the provider billed, by the file."""
     bill, model = read_bill(session), str(session.body.get("model", ""))
     if not bill.calls:
@@ -406,18 +404,18 @@ def _bill_lines(session: Session) -> Iterator[Line]:
         yield Line(f"        {share:.0%} of the input came from the cache", "dim")
 
 
-def _share_row(row: Mapping[str, Any], whole: int, room: int) -> tuple[str, ...]:
+def _share_row(row: Record, whole: int, room: int) -> Row:
     share = row["tokens"] / whole if whole else 0
     return clean(row["name"]), f"{row['tokens']:,}", f"{share:.1%}", bar(share, 1, room)
 
 
-def _stats_row(edited: EditedSession) -> tuple[str, ...]:
+def _stats_row(edited: EditedSession) -> Row:
     id = edited.session.id[:12]
     suffix = f" {id}" if id not in edited.name else ""
     return edited.session.client, *_sums([edited.view]), clean(edited.name) + suffix
 
 
-def _sums(views: Sequence[View]) -> tuple[str, ...]:
+def _sums(views: Sequence[View]) -> Row:
     """Return the messages, tokens unedited, tokens sent and edits of all views."""
     return (
         f"{sum(len(view.transcript) for view in views):,}",
@@ -446,13 +444,13 @@ def show_listed(rows: Sequence[Listed], count: int, width: int | None) -> Iterat
     yield Line(f"refold compact {example}   make it smaller; refold diff shows what changed", "dim")
 
 
-def session_table(rows: Sequence[Listed], width: int | None) -> Iterator[Line]:
+def session_table(rows: Sequence[Listed], width: int | None) -> Lines:
     """Return the lines of sessions under their headings."""
     names = ("id", "agent", "project", "age>", "tokens>", "cost>", "title")
     return table(names, list(map(_row, rows)), width=width)
 
 
-def _row(listed: Listed) -> tuple[str, ...]:
+def _row(listed: Listed) -> Row:
     file = listed.file
     return (
         short(short_id(file), 12),
@@ -472,7 +470,7 @@ def _age(moment: datetime) -> str:
     return f"{minutes / 60:.0f} h" if minutes < 48 * 60 else f"{minutes / 1440:.0f} d"
 
 
-def show_projects(rows: Sequence[Listed], width: int | None) -> Iterator[Line]:
+def show_projects(rows: Sequence[Listed], width: int | None) -> Lines:
     """Show what the sessions of each project cost, the most expensive first."""
     ordered = sorted(rows, key=lambda row: row.file.cwd)
     groups = [(cwd, list(group)) for cwd, group in groupby(ordered, lambda row: row.file.cwd)]
@@ -483,7 +481,7 @@ def show_projects(rows: Sequence[Listed], width: int | None) -> Iterator[Line]:
     yield Line("tokens: of the last request of each session", "dim")
 
 
-def _project_row(name: str, rows: Sequence[Listed]) -> tuple[str, ...]:
+def _project_row(name: str, rows: Sequence[Listed]) -> Row:
     priced = [row.dollars for row in rows if row.dollars is not None]
     return (
         f"{len(rows):,}",

@@ -23,6 +23,9 @@ from refold.errors import FormatError
 T = TypeVar("T")
 Line = Text
 """A line of output, with its styles."""
+Lines = Iterator[Line]
+Row = tuple[str, ...]
+"""The cells of a line of a table."""
 
 STYLES: Mapping[LineKind, str] = {
     "user": "bold green",
@@ -79,7 +82,7 @@ def short_path(path: str | Path, width: int = 60) -> str:
     return text
 
 
-def style_lines(lines: Iterable[ViewLine]) -> Iterator[Line]:
+def style_lines(lines: Iterable[ViewLine]) -> Lines:
     """Return lines of a view as they are printed."""
     return (Line(clean(line.text), STYLES.get(line.kind, "")) for line in lines)
 
@@ -219,7 +222,7 @@ def print_lines(lines: Iterable[RenderableType], console: Console | None = None)
             console.print(piece, soft_wrap=is_line)
 
 
-def _join_lines(lines: Iterator[Any]) -> Iterator[Line]:
+def _join_lines(lines: Iterator[Any]) -> Lines:
     """Join many lines to a few, as each that is printed costs a time of its own."""
     while batch := list(islice(lines, 200)):
         yield Line("\n").join(batch)
@@ -251,11 +254,11 @@ LEAST = 8
 
 def table(
     names: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    total: Sequence[str] = (),
+    rows: Sequence[Row],
+    total: Row = (),
     style: str = "",
     width: int | None = None,
-) -> Iterator[Line]:
+) -> Lines:
     """Yield *rows* under *names*, without lines; a column whose name ends in `>` is flush right.
 
     *style* is that of the last column. If there is a *width*, columns that are flush left are cut

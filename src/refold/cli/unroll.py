@@ -13,7 +13,7 @@ from rich import progress
 
 from refold.cli import terminal
 from refold.cli.options import JSON, flag, option, token_count
-from refold.cli.terminal import Line, plural, short_path, table
+from refold.cli.terminal import Line, Lines, plural, short_path, table
 from refold.corpus.inputs import list_inputs
 from refold.corpus.output import Output, lock
 from refold.corpus.run import Progress, list_cuts, report_page, summarize, unroll_files
@@ -112,7 +112,7 @@ def unroll(
     return int(not done.tally["sessions"])
 
 
-def _lines(done: Output) -> Iterator[Line]:
+def _lines(done: Output) -> Lines:
     figures = summarize(done.tally)
     names = [f"{name.replace('_', ' ')}>" for name in figures]
     yield from table((*names, ""), [(*(f"{value:,}" for value in figures.values()), "")])

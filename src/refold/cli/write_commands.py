@@ -45,16 +45,7 @@ from refold.cli.options import (
 )
 from refold.cli.places import PLACE
 from refold.cli.read_output import argument_of, title
-from refold.cli.terminal import (
-    Line,
-    bar,
-    clean,
-    dollars,
-    plural,
-    short,
-    table,
-    tokens,
-)
+from refold.cli.terminal import Line, Lines, Row, bar, clean, dollars, plural, short, table, tokens
 from refold.compactor.by_hand import Preview
 from refold.compactor.late_edits import list_settled
 from refold.core.view import View
@@ -318,7 +309,7 @@ MOST = 10
 """Things of a kind that are listed one by one."""
 
 
-def show_compactions(compactions: Sequence[CompactedSession]) -> Iterator[Line]:
+def show_compactions(compactions: Sequence[CompactedSession]) -> Lines:
     """Show the outcome of each compaction."""
     if len(compactions) == 1:
         yield from _compaction(compactions[0])
@@ -334,7 +325,7 @@ def show_compactions(compactions: Sequence[CompactedSession]) -> Iterator[Line]:
             yield from show_export(compaction.exported)
 
 
-def _compaction(compaction: CompactedSession) -> Iterator[Line]:
+def _compaction(compaction: CompactedSession) -> Lines:
     before, after = compaction.edited.view, compaction.preview.view
     yield Line(title(compaction.edited), "bold")
     room = max(10, min(40, terminal.out().width - 24))
@@ -359,7 +350,7 @@ def _compaction(compaction: CompactedSession) -> Iterator[Line]:
         yield Line(f"refold export {name}    writes a session that its client goes on with")
 
 
-def show_export(exported: Exported) -> Iterator[Line]:
+def show_export(exported: Exported) -> Lines:
     """Show where a session was written, and how to go on with it."""
     yield Line(f"written to {terminal.argument(str(exported.path))}")
     if exported.move_to is None:
@@ -416,7 +407,7 @@ def _outcome(compaction: CompactedSession) -> str:
     return f"{before:,} → {after:,} tokens{less}: {result}"
 
 
-def strategy_table(savings: Sequence[Saving], *, verbose: bool = False) -> Iterator[Line]:
+def strategy_table(savings: Sequence[Saving], *, verbose: bool = False) -> Lines:
     """Show in words what each strategy did; if *verbose* all of them, with their settings."""
     rows = [
         _saving_row(saving, verbose=verbose)
@@ -426,7 +417,7 @@ def strategy_table(savings: Sequence[Saving], *, verbose: bool = False) -> Itera
     return table(("edits>", "saved>", "what"), rows)
 
 
-def _saving_row(saving: Saving, *, verbose: bool) -> tuple[str, ...]:
+def _saving_row(saving: Saving, *, verbose: bool) -> Row:
     outcome = "" if saving.outcome == "applied" else saving.outcome
     if saving.outcome == "no_headroom":
         return "", "", clean(f"all together: {saving.reason}")
@@ -440,7 +431,7 @@ def _saving_row(saving: Saving, *, verbose: bool) -> tuple[str, ...]:
 # --- output of previews ---------------------------------------------------------------------------
 
 
-def _preview(preview: Preview) -> Iterator[Line]:
+def _preview(preview: Preview) -> Lines:
     """Show each edit, each summary in full, and the losses."""
     shown = [placed.edit for placed in preview.view.visible_edits if placed.edit in preview.edits]
     if shown:
@@ -468,7 +459,7 @@ def _edit_line(view: View, edit: Edit) -> str:
     return f"{edit.id[:8]} {place} {hidden:,} → {shown:,} tokens  {by}"
 
 
-def loss_lines(losses: Losses) -> Iterator[Line]:
+def loss_lines(losses: Losses) -> Lines:
     """Show what no longer appears, by kind, with message and line."""
     for kind, items in groupby(losses.items, lambda loss: loss.kind):
         texts = list(items)
@@ -484,7 +475,7 @@ def loss_lines(losses: Losses) -> Iterator[Line]:
 # --- output of accept, discard and revert ---------------------------------------------------------
 
 
-def show_acceptances(acceptances: Iterable[Acceptance], actor: str) -> Iterator[Line]:
+def show_acceptances(acceptances: Iterable[Acceptance], actor: str) -> Lines:
     """Show which edits are kept, and who accepted them."""
     for acceptance in acceptances:
         step = _step(acceptance.before, acceptance.after)
@@ -496,7 +487,7 @@ def show_acceptances(acceptances: Iterable[Acceptance], actor: str) -> Iterator[
         yield Line(f"edits are in {terminal.argument(acceptance.file)}", "dim")
 
 
-def show_discards(rows: Iterable[tuple[EditedSession, bool]]) -> Iterator[Line]:
+def show_discards(rows: Iterable[tuple[EditedSession, bool]]) -> Lines:
     """Show whose drafts are gone."""
     for edited, existed in rows:
         result = "the draft is discarded" if existed else "no draft to discard"
@@ -505,7 +496,7 @@ def show_discards(rows: Iterable[tuple[EditedSession, bool]]) -> Iterator[Line]:
 
 def show_reverts(
     rows: Iterable[tuple[EditedSession, Sequence[Edit], EditedSession]],
-) -> Iterator[Line]:
+) -> Lines:
     """Show which edits were taken back."""
     for before, edits, after in rows:
         for edit in edits[:MOST]:

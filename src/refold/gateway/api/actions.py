@@ -69,6 +69,7 @@ from refold.session_files.edited import (
     subtract_edits,
     undo_edits,
 )
+from refold.text.json_values import JsonObject
 from refold.text.plain import readable_text
 from refold.tokens.model_table import find_rates
 from refold.tokens.usage import MOST_TOKENS, read_usage
@@ -335,14 +336,14 @@ class ReportUsageArguments(RequestArguments, kw_only=True):
     ]
     agent_id: Annotated[str, about("Which program; lists name it as client.", max_length=100)] = ""
     request: Annotated[
-        dict[str, Any], about("A whole request body of any of the four APIs, as it was sent.")
+        JsonObject, about("A whole request body of any of the four APIs, as it was sent.")
     ]
     history: Annotated[
-        list[dict[str, Any]] | UnsetType,
+        list[JsonObject] | UnsetType,
         about("The messages that `request` stands for, if it was compacted: all, in its format."),
     ] = UNSET
     usage: Annotated[
-        dict[str, Any],
+        JsonObject,
         about("The usage object of the answer, of any provider, with the fields as it has them."),
     ]
 

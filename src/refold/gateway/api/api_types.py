@@ -6,6 +6,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from refold.presets.soft_hard import CompactionCheck, CompactionResult
 from refold.stores.store import Grade, LedgerRow
+from refold.text.json_values import JsonObject
 
 PART = 20_000
 """Characters of a text that an answer holds, unless another number is asked for."""
@@ -56,7 +57,7 @@ Actor = Annotated[str, about("Who wants it; `history` shows it.", min_length=1, 
 
 # --- the soft/hard preset ---------------------------------------------------------------------
 
-Messages = Annotated[list[dict[str, Any]], about("Messages of Chat Completions.")]
+Messages = Annotated[list[JsonObject], about("Messages of Chat Completions.")]
 
 
 class ConfigOverrides(Struct, forbid_unknown_fields=True):
@@ -117,7 +118,7 @@ class ConversationArguments(RequestArguments, kw_only=True):
     any_of = ("session", "request")
     session: SessionId | UnsetType = UNSET
     request: Annotated[
-        dict[str, Any] | UnsetType,
+        JsonObject | UnsetType,
         about("A whole request body of any of the four APIs, as a client would send it."),
     ] = UNSET
 

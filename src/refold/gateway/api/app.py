@@ -36,6 +36,7 @@ from refold.gateway.http.response import (
 )
 from refold.gateway.logs import AccessLogEntry, describe_fault, error_fields, log
 from refold.gateway.settings import Limits
+from refold.text.json_values import JsonObject, Record
 
 A = TypeVar("A", bound=Arguments)
 
@@ -65,7 +66,7 @@ class Api:
         self._routes = {operation.path: operation for operation in OPERATIONS}
         self._document = json.dumps(document(OPERATIONS)).encode()
 
-    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Record, receive: Receive, send: Send) -> None:
         """Answer one request."""
         path = scope["path"]
         headers = {bytes(name).lower(): bytes(value) for name, value in scope["headers"]}
@@ -87,7 +88,7 @@ class Api:
     async def _answer(
         self,
         path: str,
-        scope: Mapping[str, Any],
+        scope: Record,
         headers: Mapping[bytes, bytes],
         receive: Receive,
     ) -> bytes:
@@ -133,9 +134,7 @@ class Api:
 
     # --- server-sent events -----------------------------------------------------------------------
 
-    async def _send_events(
-        self, scope: Mapping[str, Any], receive: Receive, writer: ResponseWriter
-    ) -> None:
+    async def _send_events(self, scope: Record, receive: Receive, writer: ResponseWriter) -> None:
         """Send what is new until the client leaves or the gateway stops. Raises `Problem` 503,
         `ClientDisconnected`."""
         if self._open_streams >= MAX_STREAMS:
@@ -306,7 +305,6 @@ def _refuse_constant(name: str) -> NoReturn:
 
 # --- the OpenAPI document -------------------------------------------------------------------------
 
-Json = dict[str, Any]
 ABOUT = (
     "What the gateway knows of its conversations, what it did to them, and how to do and undo that "
     "by hand. Every operation needs the admin token; if none is set, only this machine may ask. "
@@ -330,7 +328,7 @@ STATUSES = {
 """Every status that tells that an operation was not done, and what it means."""
 
 
-def document(operations: Iterable[Operation]) -> Json:
+def document(operations: Iterable[Operation]) -> JsonObject:
     """Return OpenAPI 3.1 of *operations*."""
     operations = tuple(operations)
     schemas = _argument_schemas(operations) | _answer_schemas(operations)
@@ -356,7 +354,7 @@ def document(operations: Iterable[Operation]) -> Json:
     }
 
 
-def _argument_schemas(operations: Iterable[Operation]) -> Json:
+def _argument_schemas(operations: Iterable[Operation]) -> JsonObject:
     types = {operation.arguments.__name__: operation.arguments for operation in operations}
     schemas = _schemas(types.values())
     for name, type in types.items():  # noqa: A001 - the field's word
@@ -365,7 +363,7 @@ def _argument_schemas(operations: Iterable[Operation]) -> Json:
     return schemas
 
 
-def _answer_schemas(operations: Iterable[Operation]) -> Json:
+def _answer_schemas(operations: Iterable[Operation]) -> JsonObject:
     """The schemas of answers. Every field is there, those with a default too."""
     schemas = _schemas([*(operation.answer for operation in operations), Error])
     return {
@@ -373,12 +371,12 @@ def _answer_schemas(operations: Iterable[Operation]) -> Json:
     }
 
 
-def _schemas(types: Iterable[Any]) -> Json:
+def _schemas(types: Iterable[Any]) -> JsonObject:
     return schema_components(types, ref_template="#/components/schemas/{name}")[1]
 
 
-def _operation(operation: Operation, schemas: Mapping[str, Json]) -> Json:
-    described: Json = {"operationId": operation.name, "summary": operation.summary}
+def _operation(operation: Operation, schemas: Mapping[str, JsonObject]) -> JsonObject:
+    described: JsonObject = {"operationId": operation.name, "summary": operation.summary}
     if operation.description:
         described["description"] = operation.description
     if operation.method == "POST":
@@ -391,7 +389,7 @@ def _operation(operation: Operation, schemas: Mapping[str, Json]) -> Json:
     return {**described, "responses": {"200": done, **errors}}
 
 
-def _parameters(operation: Operation, schema: Json) -> list[Json]:
+def _parameters(operation: Operation, schema: JsonObject) -> list[JsonObject]:
     return [
         {
             "name": name,
@@ -404,7 +402,7 @@ def _parameters(operation: Operation, schema: Json) -> list[Json]:
     ]
 
 
-def _content(schema: str, **more: Any) -> Json:
+def _content(schema: str, **more: Any) -> JsonObject:
     return {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}, **more}}
 
 
@@ -437,13 +435,13 @@ _PAGE_HEADERS: Headers = (
 )
 
 
-def is_page(scope: Mapping[str, Any]) -> bool:
+def is_page(scope: Record) -> bool:
     """Is a file of the page asked for?"""
     is_path = scope["path"] in _PAGE or scope["path"] == "/refold"
     return is_path and scope["method"] in {"GET", "HEAD"}
 
 
-async def send_page(scope: Mapping[str, Any], writer: ResponseWriter) -> None:
+async def send_page(scope: Record, writer: ResponseWriter) -> None:
     """Send the file, or the redirect to the page."""
     if scope["path"] == "/refold":
         await writer.respond(308, (("location", "/refold/"), ("content-length", "0")), b"")

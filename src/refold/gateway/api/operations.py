@@ -18,6 +18,7 @@ from refold.gateway.api import (
 )
 from refold.gateway.api.api_types import Arguments
 from refold.gateway.api.context import ApiContext, Problem
+from refold.text.json_values import JsonObject
 
 _CHAT = [
     {"role": "user", "content": "Hello."},
@@ -40,7 +41,7 @@ class Operation:
     """The type of the body of a 200."""
     run: Callable[[ApiContext, Any], Any]
     """Return the answer to arguments, in a thread. Raises what `as_problem` knows."""
-    example: dict[str, Any] = field(default_factory=dict)
+    example: JsonObject = field(default_factory=dict)
     """Arguments that can be sent, for readers."""
     description: str = ""
     """What readers should know besides the summary."""
@@ -66,7 +67,7 @@ def _operation(
     method: Literal["GET", "POST"],
     run: Callable[[ApiContext, Any], Any],
     summary: str,
-    example: dict[str, Any],
+    example: JsonObject,
     description: str = "",
 ) -> Operation:
     """Return the operation that is named as *run* and has the types of its annotations."""

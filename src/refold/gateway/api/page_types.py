@@ -1,6 +1,6 @@
 """Arguments and answers of the operations that the page is made of."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import UNSET, Meta, UnsetType
 
@@ -24,6 +24,7 @@ from refold.gateway.api.api_types import (
     about,
 )
 from refold.stores.store import Grade
+from refold.text.json_values import JsonObject
 
 # --- one session ------------------------------------------------------------------------------
 
@@ -290,6 +291,6 @@ class PreviewAnswer(Answer):
     ]
     effect: Effect
     request: Annotated[
-        dict[str, Any] | None,
+        JsonObject | None,
         about("The request as it would be sent, if it was sent along; else null."),
     ]
