@@ -174,7 +174,6 @@ class Acceptance:
     before: EditedSession
     after: EditedSession
     edits: tuple[Edit, ...]
-    file: str
     grown: int
     """Messages that were said since the preview."""
 
@@ -224,9 +223,8 @@ def accept_draft(
     if amended is None:
         return None
     view = read_only_compactor(before).accept(amended, actor=actor)
-    after = replace(before, view=view)
     delete_draft(before)
-    return Acceptance(before, after, amended.edits, str(before.place or ""), grown)
+    return Acceptance(before, replace(before, view=view), amended.edits, grown)
 
 
 def find_savings(before: View, after: View, strategies: Iterable[Strategy]) -> list[Saving]:
@@ -477,15 +475,12 @@ def edit_summaries(edited: EditedSession, preview: Preview, actor: str) -> Previ
 def amend_summary(preview: Preview, id: str, text: str, actor: str) -> Preview:
     """Return *preview* with another text in a summary, noted in its attempt. Raises `EditError`."""
     amended, edit = preview.amend(id, text), preview.view.find(id)
-    attempts = tuple(
-        _with_amendment(attempt, actor) if attempt.by == edit.by else attempt
-        for attempt in preview.attempts
-    )
-    return replace(amended, view=replace(amended.view, attempts=attempts))
-
-
-def _with_amendment(attempt: Attempt, actor: str) -> Attempt:
-    return replace(attempt, reason="; ".join(filter(None, (attempt.reason, f"amended by {actor}"))))
+    attempts = list(preview.attempts)
+    for at, attempt in enumerate(attempts):
+        if attempt.by == edit.by:
+            reason = "; ".join(filter(None, (attempt.reason, f"amended by {actor}")))
+            attempts[at] = replace(attempt, reason=reason)
+    return replace(amended, view=replace(amended.view, attempts=tuple(attempts)))
 
 
 def _open_editor(path: Path, text: bytes) -> bytes:

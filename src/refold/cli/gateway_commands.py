@@ -4,7 +4,7 @@
 import os
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -267,7 +267,8 @@ def report(context: click.Context, store: str, since: float, by: Grouping, as_js
     is_option = context.get_parameter_source("store") is not ParameterSource.DEFAULT
     is_named = is_option or bool(os.environ.get(STORE))  # a name may be misspelt
     is_used = is_named or has_ledger(store)
-    result = _read_report(store, by, first) if is_used else build_report((), by, first)
+    with closing(open_ledger(store, create=False)) if is_used else nullcontext() as ledger:
+        result = build_report(ledger.entries(first) if ledger else (), by, first)
     if as_json:
         terminal.print_json(report_as_json(result))
     elif is_used:
@@ -281,11 +282,6 @@ def report(context: click.Context, store: str, since: float, by: Grouping, as_js
             ]
         )
     return 0
-
-
-def _read_report(store: str, by: Grouping, first: int) -> Report:
-    with closing(open_ledger(store, create=False)) as ledger:
-        return build_report(ledger.entries(first), by, first)
 
 
 def _report_lines(report: Report) -> Lines:

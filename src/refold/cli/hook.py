@@ -67,7 +67,9 @@ def answer_tool_use(event: Mapping[str, Any]) -> None:
     if length < REPEATED:
         return
     transcript = _find_transcript(event)
-    limit = _read_limit()
+    limit = int(os.environ.get(LIMIT) or DEFAULT_LIMIT)
+    if limit < REPEATED * 2:
+        raise ValueError(f"{LIMIT} must be at least {REPEATED * 2}")
     if tool == "Read":
         limit = max(limit, READ_LIMIT)
     seen = Seen(call, _hash(tool, event["tool_input"], result))
@@ -112,13 +114,6 @@ def _find_transcript(event: Mapping[str, Any]) -> str:
     if not Path(transcript).parent.is_dir():
         raise FileNotFoundError(f"{transcript}: no such session")
     return transcript
-
-
-def _read_limit() -> int:
-    limit = int(os.environ.get(LIMIT) or DEFAULT_LIMIT)
-    if limit < REPEATED * 2:
-        raise ValueError(f"{LIMIT} must be at least {REPEATED * 2}")
-    return limit
 
 
 def _hash(tool: str, arguments: Mapping[str, Any], result: Any) -> str:

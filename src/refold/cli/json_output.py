@@ -109,7 +109,7 @@ def acceptance(result: Acceptance, actor: str) -> JsonObject:
         **session(result.before),
         "tokens": {"before": result.before.view.tokens, "after": view.tokens},
         "edits": [_edit(view, edit) for edit in result.edits],
-        "store": result.file,
+        "store": str(result.before.place or ""),
         "grown": result.grown,
         "actor": actor,
     }

@@ -57,10 +57,10 @@ def stats(inputs: Inputs, largest: int) -> None:
     By role, by tool and by kind of part, with the largest messages. Several files make a table with
     a total.
     """
-    rows = [
-        (edited, read_output.token_shares(edited.view, largest), _effective_tokens(edited))
-        for edited in inputs.sessions()
-    ]
+    rows = list[read_output.Stats]()
+    for edited in inputs.sessions():
+        effective = _as_client(edited).view.tokens if edited.session.compactions else None
+        rows.append((edited, read_output.token_shares(edited.view, largest), effective))
     inputs.print_answer(starmap(json_output.stats, rows), read_output.show_stats(rows))
 
 
@@ -292,8 +292,3 @@ def _as_edited(edited: EditedSession) -> EditedSession:
 def _as_said(edited: EditedSession) -> EditedSession:
     """Return the session without edits."""
     return replace(edited, view=edited.view.revert())
-
-
-def _effective_tokens(edited: EditedSession) -> int | None:
-    """Return the tokens after the client's own compactions, if they are recorded."""
-    return _as_client(edited).view.tokens if edited.session.compactions else None

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
@@ -28,6 +28,7 @@ import click
 from refold import gateway
 from refold.cli.agents import (
     AGENTS,
+    Agent,
     Overlay,
     Routes,
     Start,
@@ -216,16 +217,6 @@ _FORWARDED = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr
 _LEFT_TO_CLIENT = [getattr(signal, name) for name in ("SIGINT", "SIGQUIT") if hasattr(signal, name)]
 
 
-@dataclass(frozen=True, slots=True)
-class Client:
-    """The command that is run."""
-
-    name: str
-    program: str
-    arguments: tuple[str, ...]
-    prepare: Callable[[Start], Overlay]
-
-
 @click.command(
     context_settings={
         "ignore_unknown_options": True,
@@ -259,24 +250,22 @@ def run(command: str, arguments: tuple[str, ...], **options: Any) -> int:
     Google's SDKs in its environment. Nothing of your files is changed; the gateway ends with the
     command, and the exit code is the command's.
     """
-    agent = find_agent(command)
-    name = agent.program if agent and command == agent.name else command
+    agent = find_agent(command) or Agent(command, command, "", prepare_by_variables)
+    name = agent.program if command == agent.name else command
     program = shutil.which(name)
     if program is None and os.sep in name and Path(name).exists():
         _say(f"{name} is no program that can be started")
         return NOT_STARTED
     if program is None:
-        hint = f"; {agent.install} installs it" if agent else ""
+        hint = f"; {agent.install} installs it" if agent.install else ""
         _say(f"{name} is not installed{hint}")
         return NOT_INSTALLED
     chosen = Options(**options)
     chosen.check()
-    client = Client(
-        Path(name).name, program, arguments, agent.prepare if agent else prepare_by_variables
-    )
+    agent = replace(agent, name=Path(name).name, program=program)
     # what an agent leaves running may still write there
     with tempfile.TemporaryDirectory(prefix="refold-run-", ignore_cleanup_errors=True) as folder:
-        return _run(client, chosen, Path(folder))
+        return _run(agent, arguments, chosen, Path(folder))
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -363,7 +352,7 @@ def _check_gateway(url: str) -> None:
         raise click.UsageError(f"no gateway of Refold answers at {url}")
 
 
-def _run(client: Client, options: Options, folder: Path) -> int:
+def _run(agent: Agent, arguments: Sequence[str], options: Options, folder: Path) -> int:
     """Run the command with a gateway beside it, or one that runs; return its exit code."""
     data = data_directory(Path.home())
     data = data if options.url or options.only_print else _make_place(data, folder)
@@ -371,17 +360,17 @@ def _run(client: Client, options: Options, folder: Path) -> int:
     routes = Routes(own.url) if own else Routes((options.url or "").rstrip("/"), is_shared=True)
     with closing(own) if own else nullcontext():
         try:
-            overlay = _prepare(client, routes, folder)
+            overlay = _prepare(agent, routes, folder)
         except (ValueError, OSError) as error:
-            raise click.UsageError(f"{client.name}: {error}") from error
-        words = [client.program, *overlay.arguments, *client.arguments]
+            raise click.UsageError(f"{agent.name}: {error}") from error
+        words = [agent.program, *overlay.arguments, *arguments]
         if options.only_print:
             _print_overlay(overlay, words)
             return 0
         if own:
             own.start(options.order(routes.urls), _say)
         shadow = ", in shadow" if options.shadow else ""
-        _say(f"{client.name} goes through a gateway{shadow}; its page is {routes.gateway}/refold/")
+        _say(f"{agent.name} goes through a gateway{shadow}; its page is {routes.gateway}/refold/")
         since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
         try:
             return _run_client(words, overlay)
@@ -414,9 +403,9 @@ def _listen(data: Path, port: int) -> SessionGateway:
         return SessionGateway(data, 0)
 
 
-def _prepare(client: Client, routes: Routes, folder: Path) -> Overlay:
+def _prepare(agent: Agent, routes: Routes, folder: Path) -> Overlay:
     """Return what the command is given, and write its files. Raises ValueError, OSError."""
-    overlay = client.prepare(Start(os.environ, Path.home(), Path.cwd(), folder, routes))
+    overlay = agent.prepare(Start(os.environ, Path.home(), Path.cwd(), folder, routes))
     for name, content in overlay.files.items():
         (folder / name).write_text(content, encoding="utf-8")
     if overlay.mirrored is not None and overlay.mirrored.is_dir():

@@ -484,7 +484,8 @@ def show_acceptances(acceptances: Iterable[Acceptance], actor: str) -> Lines:
         if acceptance.grown:
             grown = f"{acceptance.grown:,} messages were said since the preview"
             yield Line(f"{grown}; they are shown as they were said", "dim")
-        yield Line(f"edits are in {terminal.argument(acceptance.file)}", "dim")
+        place = terminal.argument(str(acceptance.before.place or ""))
+        yield Line(f"edits are in {place}", "dim")
 
 
 def show_discards(rows: Iterable[tuple[EditedSession, bool]]) -> Lines:

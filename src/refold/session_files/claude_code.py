@@ -81,7 +81,7 @@ def read(source: Source) -> Session:
         uuid = text_at(record, "uuid")
         if uuid and uuid not in log.tree.nodes and (record.get("isSidechain") is True) is side:
             _add_node(log, line, uuid, record)
-            if text_at(object_at(record, "message"), "role") and not _is_message(record):
+            if text_at(record, "message", "role") and not _is_message(record):
                 session.unknown[text_at(record, "type")] += 1
             elif text_at(record, "type") not in RECORDS:
                 notes.append(text_at(record, "type"))

@@ -11,7 +11,7 @@ each with a message in Gemini's form. A compression is recorded with the whole h
 place of everything before it.
 """
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -148,16 +148,14 @@ def _entries(record: Record, sent: Container[str]) -> Iterator[Entry]:
     parts = list(_parts(record.get("content")))
     if record.get("type") == "user" and parts:
         yield {"role": "user", "parts": parts}
-    if record.get("type") == "gemini":
-        yield from _answer_entries(parts, list(objects_at(record, "toolCalls")), sent)
-
-
-def _answer_entries(
-    parts: list[Entry], calls: Sequence[Record], sent: Container[str]
-) -> Iterator[Entry]:
-    ids = {text_at(part, "functionCall", "id") for part in parts if "functionCall" in part}
+    if record.get("type") != "gemini":
+        return
+    calls = list(objects_at(record, "toolCalls"))
+    ids = {text_at(part, "functionCall", "id") for part in parts} - {""}
     parts += [
-        _call(call) for call in calls if not (text_at(call, "id") and text_at(call, "id") in ids)
+        {"functionCall": {**_name(call), "args": dict(object_at(call, "args"))}}
+        for call in calls
+        if text_at(call, "id") not in ids
     ]
     if parts:
         yield {"role": "model", "parts": parts}
@@ -173,10 +171,6 @@ def _parts(content: Any) -> Iterator[Entry]:
             yield {"text": item}
         elif isinstance(item, dict) and item:
             yield item
-
-
-def _call(call: Record) -> Entry:
-    return {"functionCall": {**_name(call), "args": dict(object_at(call, "args"))}}
 
 
 def _name(call: Record) -> dict[str, str]:

@@ -166,26 +166,20 @@ def _compaction(record: Record, session: SessionBuilder, keys: Sequence[str]) ->
 
 def _entry_of_record(entry: Record) -> Entry | None:
     """Return an entry as a message; None for what the model is not shown."""
-    match text_at(entry, "type"):
-        case "message":
-            return _entry_of_message(object_at(entry, "message"))
-        case "custom_message":
-            return _entry("user", entry.get("content"))
-        case "branch_summary" if text_at(entry, "summary"):
-            return _entry("user", BRANCH_TEXT.format(text_at(entry, "summary")))
-    return None
-
-
-def _entry_of_message(message: Record) -> Entry | None:
-    match text_at(message, "role"):
-        case "user" | "custom" | "hookMessage":
+    message = object_at(entry, "message")
+    match text_at(entry, "type"), text_at(message, "role"):
+        case "message", "user" | "custom" | "hookMessage":
             return _entry("user", message.get("content"))
-        case "assistant":
+        case "message", "assistant":
             return _entry("assistant", message.get("content"))
-        case "toolResult":
+        case "message", "toolResult":
             return {"role": "user", "content": [_result(message)]}
-        case "bashExecution" if message.get("excludeFromContext") is not True:
+        case "message", "bashExecution" if message.get("excludeFromContext") is not True:
             return _entry("user", _command_text(message))
+        case "custom_message", _:
+            return _entry("user", entry.get("content"))
+        case "branch_summary", _ if text_at(entry, "summary"):
+            return _entry("user", BRANCH_TEXT.format(text_at(entry, "summary")))
     return None
 
 

@@ -135,31 +135,24 @@ def overview(context: ApiContext, arguments: OverviewArguments) -> OverviewAnswe
         descending=not arguments.ascending,
         place=read_cursor(arguments.after, arguments.sort),
     )
-    rows = _list_all(context, page.rows)
-    answer = OverviewAnswer(
+    rows, is_whole = _list_all(context, page.rows), not arguments.rows_only
+    costs = log.money_by_project(arguments.since) if is_whole else ()
+    today = is_whole and arguments.today
+    calls = log.list_calls(today, filters, MOST_CALLS) if today else ()
+    return OverviewAnswer(
         now=context.pipeline.settings.clock(),
         sessions=rows,
         total=page.total,
         files=len(files),
         next=page.next,
         largest=max((row.original for row in rows), default=0),
-        totals=None,
-        days=[],
-        calls=[],
-        choices=None,
-        projects=[],
+        totals=_totals(log, arguments, filters) if is_whole else None,
+        days=_days(log, arguments, filters) if is_whole else [],
+        calls=[(call.session, call.at, call.original, call.sent) for call in calls],
+        choices=_list_choices(context) if is_whole else None,
+        projects=[(project, cost / DOLLAR) for project, cost in costs],
         recording=context.recording,
     )
-    if not arguments.rows_only:
-        answer.totals = _totals(log, arguments, filters)
-        answer.days = _days(log, arguments, filters)
-        answer.choices = _list_choices(context)
-        costs = log.money_by_project(arguments.since)
-        answer.projects = [(project, cost / DOLLAR) for project, cost in costs]
-        if arguments.today:
-            calls = log.list_calls(arguments.today, filters, MOST_CALLS)
-            answer.calls = [(call.session, call.at, call.original, call.sent) for call in calls]
-    return answer
 
 
 def _list_choices(context: ApiContext) -> Choices:

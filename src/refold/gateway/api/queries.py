@@ -190,8 +190,18 @@ def list_page(
     is_by_time = sort == "latest"
     if is_by_time and not descending:
         files = files[::-1]
+
+    def count_before(at: int) -> int:
+        """Return how many rows stand before a file."""
+        before, latest = filters, files[at].latest
+        if is_by_time and descending:
+            before = filters._replace(since=max(filters.since, latest))
+        elif is_by_time:
+            before = filters._replace(until=min(filters.until, latest))
+        return at + log.count_sessions(before)
+
     if place is None:  # the rows before the page are counted
-        passed = _count_files(log, filters, files, sort, skip, descending=descending)
+        passed = bisect_left(range(min(skip, len(files))), skip, key=count_before)
         after, offset, skip = None, skip - passed, 0
     else:  # those between the place and the page are read
         (after, passed), offset = place, 0
@@ -208,28 +218,6 @@ def list_page(
     following = json.dumps(end) if len(rows) == most else ""
     total = log.count_sessions(filters) + len(files)
     return Page([row for row, _ in rows[skip:]], total, following)
-
-
-def _count_files(
-    log: CallLog,
-    filters: Filters,
-    files: Sequence[FileRow],
-    sort: str,
-    count: int,
-    *,
-    descending: bool,
-) -> int:
-    """Return how many *files* are among the first *count* rows. Raises `StoreError`."""
-
-    def find_place(at: int) -> int:
-        before, latest = filters, files[at].latest
-        if sort == "latest" and descending:
-            before = filters._replace(since=max(filters.since, latest))
-        elif sort == "latest":
-            before = filters._replace(until=min(filters.until, latest))
-        return at + log.count_sessions(before)
-
-    return bisect_left(range(min(count, len(files))), count, key=find_place)
 
 
 def read_cursor(text: str, sort: str) -> Place | None:
