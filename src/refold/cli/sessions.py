@@ -3,7 +3,7 @@ and what each holds and cost."""
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,10 +17,8 @@ from refold.codecs.detect import rebuild_entries
 from refold.compactor.compactor import Compactor
 from refold.errors import FormatError, RefoldError
 from refold.gateway.ledger.accounting import read_bill
-from refold.gateway.ledger.calls import CallLog, Filters, PastCall, show_past_call
-from refold.gateway.ledger.rows import ListedSession
+from refold.gateway.ledger.calls import CallLog, Filters, show_past_call
 from refold.gateway.ledger.sessions import Sessions
-from refold.gateway.ledger.transcripts import RecordedTranscript
 from refold.gateway.ledger.writer import has_ledger, open_ledger_database, open_transcripts
 from refold.session_files import FoundSession, Session
 from refold.session_files.edited import NEVER, EditedSession, open_read_only, opening_words
@@ -148,7 +146,13 @@ def open_recorded(
         calls = CallLog(database)
         listed, times = calls.find(name), [call.at for call in calls.calls_of(name)]
         latest = Sessions(database, time.time).find(name)
-    recorded, past = _load_transcript(store, listed, times, request)
+    recorded = past = None
+    if listed is not None:
+        with closing(open_transcripts(store, None, time.time)) as transcripts:
+            who = listed.tenant, listed.session
+            if request is not None:
+                past = transcripts.past_calls.find_request(*who, times, request)
+            recorded = transcripts.load(*who)
     if listed is None or recorded is None or latest is None:
         raise FormatError(
             f"{name}: the gateway has no messages of this session (record keeps them)"
@@ -179,20 +183,6 @@ def open_recorded(
         salt=latest.salt,
         tenant=listed.tenant,
     )
-
-
-def _load_transcript(
-    store: str, listed: ListedSession | None, times: Sequence[float], request: int | None
-) -> tuple[RecordedTranscript | None, PastCall | None]:
-    """Return what was recorded, and what was sent in the *request* of this number. Raises
-    `FormatError`, `StoreError`."""
-    if listed is None:
-        return None, None
-    who, past = (listed.tenant, listed.session), None
-    with closing(open_transcripts(store, None, time.time)) as transcripts:
-        if request is not None:
-            past = transcripts.past_calls.find_request(*who, times, request)
-        return transcripts.load(*who), past
 
 
 # --- the list ----------------------------------------------------------------------------------

@@ -23,7 +23,6 @@ from refold.session_files.reader import (
 )
 from refold.session_files.source import ClientFiles, Source
 from refold.text.json_values import (
-    JsonObject,
     Record,
     list_at,
     object_at,
@@ -92,14 +91,14 @@ def openhands_mismatch(source: Source) -> str:
 
 def read_openhands(source: Source) -> Session:
     """Read a list of events, or a record that has one. Calls of one response are one answer."""
-    chat, body, responses = ChatBuilder(), JsonObject(), set[str]()
+    chat, responses = ChatBuilder(), set[str]()
     for number, event in enumerate(_events(source.document)):
         read = _read_sdk_event if "kind" in event else _read_event
-        read(chat, body, responses, {"id": number, **event})
-    return chat.build(source, OPENHANDS, body)
+        read(chat, responses, {"id": number, **event})
+    return chat.build(source, OPENHANDS)
 
 
-def _read_event(chat: ChatBuilder, body: JsonObject, responses: set[str], event: Record) -> None:
+def _read_event(chat: ChatBuilder, responses: set[str], event: Record) -> None:
     kind = text_at(event, "action") or text_at(event, "observation")
     arguments, call = object_at(event, "args") or event, object_at(event, "tool_call_metadata")
     if kind in _UNSENT:
@@ -111,11 +110,11 @@ def _read_event(chat: ChatBuilder, body: JsonObject, responses: set[str], event:
         is_answer = text_at(event, "source") == "agent" and kind == "message"
         role = "assistant" if is_answer else "system" if kind == "system" else "user"
         chat.say(role, text_at(arguments, "content") or text_at(event, "message"))
-        body |= {"tools": tools} if (tools := list_at(arguments, "tools")) else {}
+        chat.body |= {"tools": tools} if (tools := list_at(arguments, "tools")) else {}
     elif response := object_at(call, "model_response"):
         if (id := text_at(response, "id")) not in responses:
             responses.add(id)
-            _add_response(chat, body, response)
+            _add_response(chat, response)
     elif text_at(event, "source") != "user":
         fields = without_keys(arguments, *_BOOK_KEEPING, *_CONFIRMATION)
         id = f"call_{event['id']}"
@@ -137,7 +136,7 @@ def _read_observation(event: Record) -> str:
     return "\n".join(filter(None, rows))
 
 
-def _add_response(chat: ChatBuilder, body: JsonObject, response: Record) -> None:
+def _add_response(chat: ChatBuilder, response: Record) -> None:
     """Add an answer as the model gave it."""
     message = next((object_at(choice, "message") for choice in objects_at(response, "choices")), {})
     calls = [
@@ -145,18 +144,16 @@ def _add_response(chat: ChatBuilder, body: JsonObject, response: Record) -> None
         for call in objects_at(message, "tool_calls")
         if text_at(call, "function", "name")
     ]
-    body.setdefault("model", text_at(response, "model"))
+    chat.body.setdefault("model", text_at(response, "model"))
     chat.call(message.get("content"), calls, text_at(message, "reasoning_content"))
 
 
-def _read_sdk_event(
-    chat: ChatBuilder, body: JsonObject, responses: set[str], event: Record
-) -> None:
+def _read_sdk_event(chat: ChatBuilder, responses: set[str], event: Record) -> None:
     id, kind = text_at(event, "tool_call_id"), text_at(event, "kind")
     if kind == "SystemPromptEvent":
         chat.say("system", text_at(event, "system_prompt", "text"))
         tools = [_read_tool(tool) for tool in objects_at(event, "tools")]
-        body |= {"tools": tools} if tools else {}
+        chat.body |= {"tools": tools} if tools else {}
     elif kind == "MessageEvent":
         message = object_at(event, "llm_message")
         content, reasoning = _join(message.get("content")), text_at(message, "reasoning_content")

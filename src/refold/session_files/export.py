@@ -145,22 +145,19 @@ def _claude_lines(
         if entry["role"] != "assistant":
             yield {**line, "type": "user", "message": {**entry, "role": "user"}}
             continue
-        yield {**line, "message": _claude_answer(entry, number, session)}
-
-
-def _claude_answer(entry: Entry, number: int, session: Session) -> Record:
-    blocks = as_blocks(entry["content"])
-    calls = any(block.get("type") == "tool_use" for block in blocks)
-    return {
-        "id": f"msg_refold_{number:05}",
-        "type": "message",
-        "role": "assistant",
-        "model": session.body.get("model", ""),
-        "content": blocks,
-        "stop_reason": "tool_use" if calls else "end_turn",
-        "stop_sequence": None,
-        "usage": {"input_tokens": 0, "output_tokens": 0},
-    }
+        blocks = as_blocks(entry["content"])
+        calls = any(block.get("type") == "tool_use" for block in blocks)
+        message = {
+            "id": f"msg_refold_{number:05}",
+            "type": "message",
+            "role": "assistant",
+            "model": session.body.get("model", ""),
+            "content": blocks,
+            "stop_reason": "tool_use" if calls else "end_turn",
+            "stop_sequence": None,
+            "usage": {"input_tokens": 0, "output_tokens": 0},
+        }
+        yield {**line, "message": message}
 
 
 # --- Codex ----------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from refold.session_files.reader import (
 )
 from refold.session_files.source import ClientFiles, FoundSession, OnError, Problem, Source
 from refold.text.json_values import (
+    JsonObject,
     Record,
     object_at,
     objects_at,
@@ -236,6 +237,8 @@ class ChatBuilder:
 
     def __init__(self) -> None:
         self.entries = list[Entry]()
+        self.body = JsonObject()
+        """The rest of the request."""
         self.open = list[str]()
         """Calls that were not answered yet, oldest first."""
 
@@ -270,11 +273,12 @@ class ChatBuilder:
         self.open = [each for each in self.open if each != id]
         self.entries.append({"role": "tool", "tool_call_id": id, "content": content})
 
-    def build(self, source: Source, client: str, body: Record) -> Session:
+    def build(self, source: Source, client: str) -> Session:
         """Return the session of a record with these entries."""
-        name = record_id(source.document)
-        session = SessionBuilder(source, client, "openai_chat", name, body=dict(body))
-        session.messages = self.entries
+        name, entries = record_id(source.document), self.entries
+        session = SessionBuilder(
+            source, client, "openai_chat", name, body=self.body, messages=entries
+        )
         return session.build()
 
 

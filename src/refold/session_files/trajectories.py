@@ -285,9 +285,9 @@ def read_sharegpt(source: Source) -> Session:
     document, chat = source.document, ChatBuilder()
     field, turns = _turns(document)
     tools = parse_or_none(text_at(document, "tools")) or document.get("tools")
-    body = without_keys(document, field, "system", "tools", *IDS)
+    chat.body = without_keys(document, field, "system", "tools", *IDS)
     if isinstance(tools, list):
-        body["tools"] = tools
+        chat.body["tools"] = tools
     if text := text_at(document, "system"):
         chat.say("system", text)
     for turn in turns:
@@ -305,7 +305,7 @@ def read_sharegpt(source: Source) -> Session:
             chat.answer(text)
         else:
             chat.say("assistant" if role == "call" else role, text)
-    return chat.build(source, SHAREGPT, body)
+    return chat.build(source, SHAREGPT)
 
 
 SHAREGPT_READER = Reader(SHAREGPT, sharegpt_mismatch, single(read_sharegpt))
@@ -346,7 +346,8 @@ def read_adp(source: Source) -> Session:
         else:
             chat.answer(content if isinstance(content, str) else _adp_page(step), id)
         before = kind
-    return chat.build(source, ADP, without_keys(document, "content", "id"))
+    chat.body = without_keys(document, "content", "id")
+    return chat.build(source, ADP)
 
 
 def _adp_call(step: Record) -> tuple[str, Any]:
@@ -407,8 +408,8 @@ def _read_atif(source: Source, id: str) -> Session:
             chat.answer(_atif_text(result.get("content")), text_at(result, "source_call_id"))
     agent = object_at(document, "agent")
     body = {"model": text_at(agent, "model_name"), "tools": list_at(agent, "tool_definitions")}
-    named = replace(source, document={"id": id})
-    return chat.build(named, ATIF, {key: value for key, value in body.items() if value})
+    chat.body = {key: value for key, value in body.items() if value}
+    return chat.build(replace(source, document={"id": id}), ATIF)
 
 
 def _atif_text(content: Any) -> str:

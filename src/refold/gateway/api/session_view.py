@@ -66,6 +66,7 @@ from refold.transcript import Transcript
 
 BEGINNING = 1_240
 """Characters of our words that an edit in `session` holds; `edit_text` has them all."""
+LETTERS = {"you": "y", "assistant": "a", "result": "r"}
 
 
 def session(context: ApiContext, arguments: SessionArguments) -> SessionAnswer:
@@ -167,10 +168,17 @@ def _describe(
         calls=[],
         edits=_describe_edits(shown, ledger),
         pins=[],
-        log=[_log_row(item) for item in ledger if item.edit and item.action != "preview"],
+        log=[
+            LogRow(
+                *(item.when, item.action, item.edit, item.by, item.before, item.after),
+                *(item.actor, _run(item), item.reason),
+            )
+            for item in ledger
+            if item.edit and item.action != "preview"
+        ],
         kept_until=None,
         sizes=[brief.tokens for brief in briefs],
-        speakers="".join(_letter(brief.speaker) for brief in briefs),
+        speakers="".join(LETTERS.get(brief.speaker, "o") for brief in briefs),
         shares=_shares(briefs, shown),
     )
 
@@ -215,24 +223,6 @@ def _describe_edits(shown: Sequence[ShownEdit], rows: Sequence[LedgerRow]) -> li
 def _run(row: LedgerRow | None) -> str:
     """Return what all edits of one compaction have in common; an accepted one has no run."""
     return (row.run or f"{row.when:.6f}") if row is not None else ""
-
-
-def _log_row(row: LedgerRow) -> LogRow:
-    return LogRow(
-        row.when,
-        row.action,
-        row.edit or "",
-        row.by,
-        row.before,
-        row.after,
-        row.actor,
-        _run(row),
-        row.reason,
-    )
-
-
-def _letter(speaker: str) -> str:
-    return speaker[0] if speaker in ("you", "assistant", "result") else "o"
 
 
 def _shares(briefs: Sequence[MessageBrief], shown: Sequence[ShownEdit]) -> list[Share]:
@@ -287,21 +277,18 @@ def messages(context: ApiContext, arguments: MessagesArguments) -> MessagesAnswe
     for brief in briefs:
         tools |= {id: name for name, _, id in brief.calls}  # an id may come again in each turn
         if brief.place >= arguments.start:
-            rows.append(_describe_brief(brief, tools))
+            shown = Brief(
+                number=brief.place,
+                speaker=brief.speaker,
+                tools=[tools.get(id, "") for id in brief.answers],
+                lines=brief.lines,
+                line_count=brief.line_count,
+                calls=[(name, gist) for name, gist, _ in brief.calls],
+                kinds=brief.kinds,
+                tokens=brief.tokens,
+            )
+            rows.append(shown)
     return MessagesAnswer(rows)
-
-
-def _describe_brief(brief: MessageBrief, tools: Mapping[str, str]) -> Brief:
-    return Brief(
-        number=brief.place,
-        speaker=brief.speaker,
-        tools=[tools.get(id, "") for id in brief.answers],
-        lines=brief.lines,
-        line_count=brief.line_count,
-        calls=[(name, gist) for name, gist, _ in brief.calls],
-        kinds=brief.kinds,
-        tokens=brief.tokens,
-    )
 
 
 def _find_recorded(context: ApiContext, session: str) -> tuple[ListedSession, SessionRow | None]:
