@@ -20,20 +20,19 @@ from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import EditError, StoreError
 from refold.gateway.api.api_types import (
+    AboutSession,
     AcceptAnswer,
     AcceptArguments,
-    Answer,
-    Arguments,
     ConversationArguments,
     Count,
     EditId,
     Offset,
+    OfSession,
     RequestArguments,
     RestoreAnswer,
     RestoreArguments,
     RevertAnswer,
     RevertArguments,
-    SessionId,
     Tokens,
     about,
 )
@@ -256,27 +255,24 @@ MOST_PINS = 100
 """Of one session."""
 
 
-class PinArguments(Arguments):
+class PinArguments(OfSession):
     """A session, and what should stay in sight."""
 
-    session: SessionId
     message: Offset
     words: Annotated[
         str, about("Words of that message; the whole message if empty.", max_length=4_000)
     ] = ""
 
 
-class UnpinArguments(Arguments):
+class UnpinArguments(OfSession):
     """A session, and the pin to take back."""
 
-    session: SessionId
     pin: EditId
 
 
-class PinAnswer(Answer):
+class PinAnswer(AboutSession):
     """All that is pinned in a session."""
 
-    session: SessionId
     pins: list[Pin]
 
 
@@ -348,10 +344,9 @@ class ReportUsageArguments(RequestArguments, kw_only=True):
     ]
 
 
-class ReportUsageAnswer(Answer):
+class ReportUsageAnswer(AboutSession):
     """What is booked."""
 
-    session: SessionId
     original: Annotated[Tokens, about("Of the request, had it not been compacted.")]
     sent: Annotated[Tokens, about("Of the request.")]
     input: Annotated[Count, about("Tokens of the request as reported, the cache's included.")]

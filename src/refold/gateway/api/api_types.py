@@ -123,6 +123,12 @@ class ConversationArguments(RequestArguments, kw_only=True):
     ] = UNSET
 
 
+class OfSession(Arguments):
+    """The arguments of an operation on one session."""
+
+    session: SessionId
+
+
 class SessionsArguments(Arguments):
     """Which sessions."""
 
@@ -134,18 +140,16 @@ class SessionsArguments(Arguments):
     ] = "all"
 
 
-class HistoryArguments(Arguments):
+class HistoryArguments(OfSession):
     """A session, and which of its attempts, counted from the latest."""
 
-    session: SessionId
     limit: Limit = 100
     offset: Offset = 0
 
 
-class EditTextArguments(Arguments):
+class EditTextArguments(OfSession):
     """An edit, and which part of its words."""
 
-    session: SessionId
     edit: EditId
     preview: PreviewName | UnsetType = UNSET
     call: CallNumber | UnsetType = UNSET
@@ -210,10 +214,9 @@ class RevertArguments(ConversationArguments, kw_only=True):
     actor: Actor = "api"
 
 
-class RestoreArguments(Arguments):
+class RestoreArguments(OfSession):
     """A session, and the hidden message that should be sent again."""
 
-    session: SessionId
     message: Offset
     actor: Actor = "api"
 
@@ -230,6 +233,12 @@ class RecallArguments(ConversationArguments, kw_only=True):
 
 class Answer(Struct, forbid_unknown_fields=True):
     """The body of a 200, or a part of it."""
+
+
+class AboutSession(Answer):
+    """An answer about one session, or a part of it."""
+
+    session: SessionId
 
 
 class ListRow(Answer, kw_only=True):
@@ -410,10 +419,9 @@ class HistoryAnswer(Answer):
     ]
 
 
-class EditTextAnswer(Answer):
+class EditTextAnswer(AboutSession):
     """A part of the words of an edit."""
 
-    session: SessionId
     edit: EditId
     of: str
     text: str
@@ -421,18 +429,16 @@ class EditTextAnswer(Answer):
     next: NextOffset
 
 
-class AcceptAnswer(Answer):
+class AcceptAnswer(AboutSession):
     """Which edits show from now on."""
 
-    session: SessionId
     edits: list[EditId]
     tokens_after: Tokens
 
 
-class RevertAnswer(Answer):
+class RevertAnswer(AboutSession):
     """Which edits show no more."""
 
-    session: SessionId
     reverted: list[EditId]
     tokens_before: Tokens
     tokens_after: Annotated[int, about("Tokens without the edits.", ge=0)]
@@ -446,20 +452,18 @@ class RevertAnswer(Answer):
     redo: Annotated[Name, about("A preview whose `accept` makes these edits show again.")]
 
 
-class RestoreAnswer(Answer):
+class RestoreAnswer(AboutSession):
     """What makes a hidden message be sent again."""
 
-    session: SessionId
     edit: Annotated[EditId | None, about("That adds it; null if the edit that hid it is gone.")]
     reverted: list[EditId]
     tokens_after: Tokens
     redo: Annotated[Name | None, about("A preview whose `accept` hides it again, without `edit`.")]
 
 
-class RecallAnswer(Answer):
+class RecallAnswer(AboutSession):
     """Where the edits hide what was searched for."""
 
-    session: SessionId
     hits: list[Hit]
     has_more: Annotated[bool, about("Does more match than `limit` hits?")]
 

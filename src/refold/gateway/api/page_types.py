@@ -8,7 +8,6 @@ from refold.edits import LossKind, Outcome
 from refold.gateway.api.api_types import (
     PART,
     Answer,
-    Arguments,
     CallNumber,
     Count,
     EditId,
@@ -17,6 +16,7 @@ from refold.gateway.api.api_types import (
     ListRow,
     Name,
     NextOffset,
+    OfSession,
     SessionEdit,
     SessionId,
     TextOffset,
@@ -31,25 +31,22 @@ from refold.text.json_values import JsonObject
 Place = Annotated[int, about("A message's number, from 0 on.", ge=0, le=2**31)]
 
 
-class SessionArguments(Arguments):
+class SessionArguments(OfSession):
     """Which session."""
 
-    session: SessionId
     call: CallNumber | UnsetType = UNSET
 
 
-class MessagesArguments(Arguments):
+class MessagesArguments(OfSession):
     """A session, and which of its messages."""
 
-    session: SessionId
     start: Place = 0
     count: Limit = 100
 
 
-class TextArguments(Arguments):
+class TextArguments(OfSession):
     """A message, and which part of it."""
 
-    session: SessionId
     message: Place
     offset: TextOffset = 0
     line: Annotated[
@@ -60,10 +57,9 @@ class TextArguments(Arguments):
     ] = PART
 
 
-class SearchArguments(Arguments):
+class SearchArguments(OfSession):
     """A session, and what to look for."""
 
-    session: SessionId
     query: Annotated[str, about("Words.", min_length=1, max_length=500)]
 
 

@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, ValidationError, convert
 from msgspec.structs import replace
 
 from refold.gateway.api.api_types import (
+    AboutSession,
     Answer,
     Arguments,
     HistoryAnswer,
@@ -19,7 +20,6 @@ from refold.gateway.api.api_types import (
     RecallAnswer,
     RecallArguments,
     Session,
-    SessionId,
     SessionsAnswer,
     SessionsArguments,
     about,
@@ -98,10 +98,9 @@ class EventsArguments(Arguments):
     since: Annotated[float, about("In seconds since 1970.", ge=0)] = 0.0
 
 
-class Change(Answer):
+class Change(AboutSession):
     """Something new of a session."""
 
-    session: SessionId
     at: float
     kind: Annotated[str, about("`call`, `compact`, `accept`, `revert` or `fault`.")]
 
