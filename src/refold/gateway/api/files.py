@@ -40,8 +40,6 @@ FIGURES_SECONDS = 0.3
 """Seconds after which an answer reads no further file for its figures."""
 FIGURES_BYTES = 2**24
 """Files of more are read only when they are opened."""
-MOST_FIGURES = 10_000
-"""Sessions whose figures are held, those read last."""
 MOST_OPEN = 4
 """Sessions whose files are held in memory, the latest looked at."""
 
@@ -136,9 +134,9 @@ class ClientSessions:
     def __init__(self) -> None:
         self._lock, self._until = Lock(), 0.0
         self._rows: Sequence[FileRow] = ()
-        self._titles = dict[str, str]()
+        self._listed = dict[str, tuple[object, ListRow]]()
+        """What each file said when it was read, and its state then; None if only its title was."""
         self._reading, self._opened = Lock(), OrderedDict[str, OpenedFile]()
-        self._listed = OrderedDict[str, tuple[object, ListRow]]()
 
     def open(self, id: str) -> OpenedFile | None:
         """Return the session of this id as its file and its edits are now; None if there is none.
@@ -175,7 +173,7 @@ class ClientSessions:
                 if self._describe(row).is_read:
                     continue
                 state = _read_listed_state(row)
-                put_latest(self._listed, row.id, (state, self._read_row(row)), MOST_FIGURES)
+                self._listed[row.id] = state, self._read_row(row)
             if time.monotonic() > until:
                 break
         return self.list_rows(rows)
@@ -201,7 +199,7 @@ class ClientSessions:
         that is known, and whether it says so still."""
         state, listed = self._listed.get(row.id, (None, row.describe("")))
         is_read = state == _read_listed_state(row)
-        title = listed.title or self._title(row)
+        title = listed.title or row.source.title
         return replace(listed, title=title, latest=row.latest, is_read=is_read)
 
     def find(self, filters: Filters) -> list[FileRow]:
@@ -228,12 +226,13 @@ class ClientSessions:
         """Read the first words of sessions, as many as can be read in `TITLE_SECONDS`."""
         until = time.monotonic() + TITLE_SECONDS
         for row in rows:
-            if row.id not in self._titles and not self._title(row) and time.monotonic() < until:
-                self._titles[row.id] = _read_title(row.source)
+            is_named = row.source.title or row.id in self._listed
+            if not is_named and time.monotonic() < until:
+                self._listed[row.id] = None, row.describe(_read_title(row.source))
 
     def _title(self, row: FileRow) -> str:
         _, listed = self._listed.get(row.id, (None, None))
-        return row.source.title or (listed and listed.title) or self._titles.get(row.id, "")
+        return row.source.title or (listed.title if listed else "")
 
     def _load(self) -> Sequence[FileRow]:
         with self._lock:
