@@ -11,9 +11,8 @@ the client begins it anew. The events of `wire.jsonl` beside it are not read.
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from refold.session_files.reader import (
     StoredSession,
     single,
 )
-from refold.session_files.source import ClientFiles, FoundSession, OnError, Problem, Source
+from refold.session_files.source import ClientFiles, Problem, Source
 from refold.text.json_values import (
     JsonObject,
     Record,
@@ -176,7 +175,13 @@ def _find_folder(path: Path) -> str:
     return ""
 
 
-KIMI_FILES = ClientFiles(KIMI, (".kimi",), ("sessions/*/*/context.jsonl",), _find_folder)
+def _kimi_id(path: Path) -> str:
+    return path.absolute().parent.name
+
+
+KIMI_FILES = ClientFiles(
+    KIMI, (".kimi",), ("sessions/*/*/context.jsonl",), _find_folder, find_id=_kimi_id
+)
 
 
 def kimi_mismatch(source: Source) -> str:
@@ -190,7 +195,7 @@ def kimi_mismatch(source: Source) -> str:
 
 def read_kimi(source: Source) -> Session:
     """Read a context. Thoughts go back to the model in a field of their own."""
-    session = SessionBuilder(source, KIMI, "openai_chat", _kimi_id(source))
+    session = SessionBuilder(source, KIMI, "openai_chat", _kimi_id(source.path))
     for _, record in session.records():
         role, content = text_at(record, "role"), record.get("content")
         if role == "_system_prompt":
@@ -207,16 +212,8 @@ def read_kimi(source: Source) -> Session:
     return session.build()
 
 
-def _kimi_id(source: Source) -> str:
-    return source.path.absolute().parent.name
-
-
-def _find_kimi(home: Path, env: Mapping[str, str], on_error: OnError) -> Iterator[FoundSession]:
-    for session in KIMI_FILES.find(home, env, on_error):
-        yield replace(session, id=session.path.parent.name)
-
-
-KIMI_READER = Reader(KIMI, kimi_mismatch, single(read_kimi, _kimi_id), _find_kimi)
+_KIMI_SESSIONS = single(read_kimi, lambda source: _kimi_id(source.path))
+KIMI_READER = Reader(KIMI, kimi_mismatch, _KIMI_SESSIONS, KIMI_FILES.find)
 
 
 # --- a chat made of a record ---------------------------------------------------------------------

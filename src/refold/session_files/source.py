@@ -313,6 +313,8 @@ class ClientFiles:
     """Reads the working directory of a session out of its file."""
     variable: str = ""
     """The environment variable that names the client's home instead."""
+    find_id: Callable[[Path], str] = lambda _: ""
+    """Finds a session's id, if it is not in the name of its file."""
 
     def find(self, home: Path, env: Mapping[str, str], on_error: OnError) -> Iterator[FoundSession]:
         """Find the sessions of the user with this *home* and environment."""
@@ -329,7 +331,8 @@ class ClientFiles:
     def _describe(self, path: Path) -> Iterator[FoundSession]:
         state = path.stat()
         modified = datetime.fromtimestamp(state.st_mtime, UTC)
-        yield FoundSession(self.client, path, state.st_size, modified, cwd=self.read_cwd(path))
+        id, cwd = self.find_id(path), self.read_cwd(path)
+        yield FoundSession(self.client, path, state.st_size, modified, id, cwd)
 
 
 def files_below(root: Path, pattern: str, on_error: OnError) -> Iterator[Path]:
