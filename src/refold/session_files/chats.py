@@ -19,6 +19,7 @@ from refold.session_files.reader import (
     Reader,
     Session,
     SessionBuilder,
+    file_reader,
     single,
 )
 from refold.session_files.source import ClientFiles, Source
@@ -222,19 +223,18 @@ def continue_mismatch(source: Source) -> str:
     return "no sessionId with a history of messages"
 
 
-def read_continue(source: Source) -> Session:
+def read_continue(session: SessionBuilder) -> None:
     """Read a session."""
-    session = SessionBuilder(source, CONTINUE, "openai_chat")
-    for item in objects_at(source.document, "history"):
+    document = session.source.document
+    for item in objects_at(document, "history"):
         place = len(session.messages) + 1
         session.messages += _item_entries(item, object_at(item, "message"))
         if usage := object_at(item, "message", "usage"):
             session.usage.append((place, usage))
             session.model = text_at(usage, "model") or session.model
     session.id, session.title, session.cwd = (
-        text_at(source.document, key) for key in ("sessionId", "title", "workspaceDirectory")
+        text_at(document, key) for key in ("sessionId", "title", "workspaceDirectory")
     )
-    return session.build()
 
 
 def _item_entries(item: Record, message: Record) -> Iterator[Entry]:
@@ -258,4 +258,6 @@ def _item_entries(item: Record, message: Record) -> Iterator[Entry]:
         yield {"role": role, "content": content}
 
 
-CONTINUE_READER = Reader(CONTINUE, continue_mismatch, single(read_continue), CONTINUE_FILES.find)
+CONTINUE_READER = file_reader(
+    CONTINUE, "openai_chat", continue_mismatch, read_continue, CONTINUE_FILES.find
+)

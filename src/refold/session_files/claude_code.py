@@ -11,16 +11,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
 
-from refold.session_files.reader import (
-    Compaction,
-    Entry,
-    Node,
-    Reader,
-    Session,
-    SessionBuilder,
-    Tree,
-    single,
-)
+from refold.session_files.reader import Compaction, Entry, Node, SessionBuilder, Tree, file_reader
 from refold.session_files.source import ClientFiles, Source, cwd_under
 from refold.text.json_values import JsonObject, Record, dig, list_at, object_at, objects_at, text_at
 from refold.text.left_out import LeftOut, find_origin, read_left_out
@@ -72,10 +63,9 @@ def mismatch(source: Source) -> str:
     return "no line has a type and one of " + ", ".join(sorted(SIGNS))
 
 
-def read(source: Source) -> Session:
+def read(session: SessionBuilder) -> None:
     """Read a session."""
-    session, log = SessionBuilder(source, CLIENT, "anthropic"), _Log()
-    side, notes = _is_subagent(source), list[str]()
+    log, side, notes = _Log(), _is_subagent(session.source), list[str]()
     for line, record in session.records():
         _note_facts(session, log, record)
         uuid = text_at(record, "uuid")
@@ -89,11 +79,10 @@ def read(source: Source) -> Session:
     if not session.messages:  # the client often has new kinds of notes beside what was said
         session.unknown.update(notes)
     session.compactions += microcompactions(log.microcompactions, session.messages)
-    put_back(session, read_left_out(str(source.path), log.origins))
+    put_back(session, read_left_out(str(session.source.path), log.origins))
     session.id = (log.facts.get("agentId") if side else None) or log.facts.get("sessionId", "")
     session.title = next((log.facts[kind] for kind in TITLES if kind in log.facts), "")
     session.cwd = log.facts.get("cwd", "")
-    return session.build()
 
 
 # --- the lines of a file --------------------------------------------------------------------------
@@ -473,4 +462,4 @@ def _number(text: str, first: int) -> str:
     return "\n".join(f"{number}\t{line}" for number, line in enumerate(text.split("\n"), first))
 
 
-READER = Reader(CLIENT, mismatch, single(read), FILES.find)
+READER = file_reader(CLIENT, "anthropic", mismatch, read, FILES.find)

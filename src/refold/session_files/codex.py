@@ -9,14 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from refold.session_files.reader import (
-    Compaction,
-    Entry,
-    Reader,
-    Session,
-    SessionBuilder,
-    single,
-)
+from refold.session_files.reader import Compaction, Entry, SessionBuilder, file_reader
 from refold.session_files.source import ClientFiles, Source, cwd_under
 from refold.text.json_values import (
     Record,
@@ -107,9 +100,9 @@ def mismatch(source: Source) -> str:
     return "no line is a " + ", ".join(sorted(LINES))
 
 
-def read(source: Source) -> Session:
+def read(session: SessionBuilder) -> None:
     """Read a rollout."""
-    session, log = SessionBuilder(source, CLIENT, "openai_responses"), _Log()
+    log = _Log()
     for line, record in _lines(session):
         session.note_time(record.get("timestamp"))
         _add_record(log, line, record, session)
@@ -122,7 +115,6 @@ def read(source: Source) -> Session:
     header_time = parse_time(log.meta.get("timestamp"))
     session.started = header_time or session.started
     session.updated = session.updated or header_time
-    return session.build()
 
 
 # --- the lines -------------------------------------------------------------------------------
@@ -285,4 +277,4 @@ def _texts(item: Entry) -> Iterator[str]:
         yield "".join(text_at(part, "text").split())
 
 
-READER = Reader(CLIENT, mismatch, single(read), FILES.find)
+READER = file_reader(CLIENT, "openai_responses", mismatch, read, FILES.find)

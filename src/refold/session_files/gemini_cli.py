@@ -16,16 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from refold.errors import FormatError
-from refold.session_files.reader import (
-    NEWER,
-    Compaction,
-    Entry,
-    Reader,
-    Session,
-    SessionBuilder,
-    Tree,
-    single,
-)
+from refold.session_files.reader import NEWER, Compaction, Entry, SessionBuilder, Tree, file_reader
 from refold.session_files.source import ClientFiles, Source, cwd_under
 from refold.text.json_values import (
     JsonObject,
@@ -72,9 +63,8 @@ def mismatch(source: Source) -> str:
     return "no line has sessionId and projectHash or startTime"
 
 
-def read(source: Source) -> Session:
+def read(session: SessionBuilder) -> None:
     """Read a session. Raises `FormatError` for one of a newer client."""
-    session = SessionBuilder(source, CLIENT, "gemini")
     meta, records = _load(session)
     sent = set(_find_results(records.values()))
     for record in records.values():
@@ -87,14 +77,14 @@ def read(source: Source) -> Session:
             session.usage.append((len(session.messages) - results, usage))
     if not records:
         session.unknown.update(_count_unread(meta))
-        if source.path.suffix == ".json" and "messages" not in meta and not session.unknown:
-            raise FormatError(f"{source.path.name}: it has no field 'messages'. {NEWER}")
+        path = session.source.path
+        if path.suffix == ".json" and "messages" not in meta and not session.unknown:
+            raise FormatError(f"{path.name}: it has no field 'messages'. {NEWER}")
     session.id, session.title = text_at(meta, "sessionId"), text_at(meta, "summary")
     session.model = first_text(reversed(records.values()), "model")
     session.cwd = next((path for path in list_at(meta, "directories") if isinstance(path, str)), "")
     session.started = parse_time(meta.get("startTime")) or session.started
     session.updated = parse_time(meta.get("lastUpdated")) or session.updated
-    return session.build()
 
 
 # --- the lines -------------------------------------------------------------------------------
@@ -187,7 +177,7 @@ def _result(call: Record) -> Iterable[Entry]:
     return list(_parts(result))
 
 
-READER = Reader(CLIENT, mismatch, single(read), FILES.find)
+READER = file_reader(CLIENT, "gemini", mismatch, read, FILES.find)
 
 
 # --- Qwen Code ----------------------------------------------------------------------------------
@@ -209,9 +199,8 @@ def qwen_mismatch(source: Source) -> str:
     return "no line has a uuid, a sessionId and a message with parts"
 
 
-def read_qwen(source: Source) -> Session:
+def read_qwen(session: SessionBuilder) -> None:
     """Read a session."""
-    session = SessionBuilder(source, QWEN, "gemini")
     records = _active_records(session)
     for record in records:
         session.note_time(record.get("timestamp"))
@@ -232,7 +221,6 @@ def read_qwen(source: Source) -> Session:
     session.id = first_text(records, "sessionId")
     session.model = first_text(records, "model")
     session.cwd = first_text(records, "cwd")
-    return session.build()
 
 
 def _active_records(session: SessionBuilder) -> list[Record]:
@@ -265,4 +253,4 @@ def _merge(record: Record, later: Record) -> Record:
     }
 
 
-QWEN_READER = Reader(QWEN, qwen_mismatch, single(read_qwen), QWEN_FILES.find)
+QWEN_READER = file_reader(QWEN, "gemini", qwen_mismatch, read_qwen, QWEN_FILES.find)

@@ -9,15 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from refold.session_files.claude_code import as_blocks, result_block, text_block
-from refold.session_files.reader import (
-    Compaction,
-    Entry,
-    Reader,
-    Session,
-    SessionBuilder,
-    Tree,
-    single,
-)
+from refold.session_files.reader import Compaction, Entry, SessionBuilder, Tree, file_reader
 from refold.session_files.source import ClientFiles, Source, cwd_under
 from refold.text.json_values import (
     JsonObject,
@@ -78,9 +70,8 @@ def mismatch(source: Source) -> str:
     return "no session header with id and cwd, and no message entries"
 
 
-def read(source: Source) -> Session:
+def read(session: SessionBuilder) -> None:
     """Read a session."""
-    session = SessionBuilder(source, CLIENT, "anthropic")
     header, records = _active_records(session)
     for key, record in records.items():
         if record.get("type") == "compaction":
@@ -101,7 +92,6 @@ def read(source: Source) -> Session:
     session.model = first_text(latest, "message", "model") or text_at(header, "modelId")
     session.started = parse_time(header.get("timestamp"))
     session.updated = parse_time(next(stamps, None))
-    return session.build()
 
 
 def _active_records(session: SessionBuilder) -> tuple[Record, dict[str, Record]]:
@@ -239,4 +229,4 @@ def _command_text(message: Record) -> str:
     return lines
 
 
-READER = Reader(CLIENT, mismatch, single(read), FILES.find)
+READER = file_reader(CLIENT, "anthropic", mismatch, read, FILES.find)

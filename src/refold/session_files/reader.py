@@ -306,3 +306,20 @@ class SessionBuilder:
             started=self.started,
             updated=self.updated,
         )
+
+
+def file_reader(
+    client: str,
+    format: Format,
+    mismatch: Callable[[Source], str],
+    read: Callable[[SessionBuilder], object],
+    find: Find | None = None,
+) -> Reader:
+    """Return the reader of files that hold one session each: *read* fills in what it is of."""
+
+    def load(source: Source) -> Session:
+        session = SessionBuilder(source, client, format)
+        read(session)
+        return session.build()
+
+    return Reader(client, mismatch, single(load), find)
