@@ -31,14 +31,14 @@ def about(description: str, **limits: Any) -> Meta:
 
 
 Count = Annotated[int, Meta(ge=0)]
-Tokens = Annotated[int, about("Tokens, as the provider is expected to count them.", ge=0)]
+Tokens = Annotated[Count, about("Tokens, as the provider is expected to count them.")]
 Name = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
 SessionId = Annotated[Name, about("A session's id, as `sessions` lists it.")]
 EditId = Annotated[str, Meta(pattern="^[0-9a-f]{4,16}$")]
 PreviewName = Annotated[Name, about("A preview's name, as `preview` gave it.")]
 ModelName = Annotated[str, about("The model, if `request` does not name it.", max_length=200)]
 Target = Annotated[
-    int, about("Tokens to come down to; else as the gateway would, and by 5 % at least.", ge=0)
+    Count, about("Tokens to come down to; else as the gateway would, and by 5 % at least.")
 ]
 Offset = Annotated[int, Meta(ge=0, le=1_000_000)]
 Limit = Annotated[int, Meta(ge=1, le=1_000)]
@@ -366,15 +366,15 @@ class SessionEdit(Answer):
 
     id: EditId
     by: Annotated[str, about("The strategy that made it.")]
-    start: Annotated[int, about("Position of the first message that it stands for.", ge=0)]
-    stop: Annotated[int, about("Position behind the last.", ge=0)]
+    start: Annotated[Count, about("Position of the first message that it stands for.")]
+    stop: Annotated[Count, about("Position behind the last.")]
     tokens_before: Tokens
     tokens_after: Tokens
     grade: Grade
     text: Annotated[
         str, about("Our words that are sent instead, or their beginning; not what they hide.")
     ]
-    text_more: Annotated[int, about("Characters behind those, for `edit_text`.", ge=0)]
+    text_more: Annotated[Count, about("Characters behind those, for `edit_text`.")]
     hidden: Annotated[
         str | None,
         about(
@@ -382,7 +382,7 @@ class SessionEdit(Answer):
             "is recorded; else null."
         ),
     ]
-    hidden_more: Annotated[int, about("Characters behind those, for `edit_text`.", ge=0)]
+    hidden_more: Annotated[Count, about("Characters behind those, for `edit_text`.")]
     when: Annotated[float | None, about("Seconds since 1970; null for local edits.")]
     actor: str
     cost: Annotated[float, about("US dollars that making it cost.")]
@@ -415,7 +415,7 @@ class HistoryAnswer(Answer):
     edits: list[SessionEdit]
     attempts: list[LedgerRow]
     attempts_total: Annotated[
-        int, about("How many attempts there are; `offset` and `limit` reach all.", ge=0)
+        Count, about("How many attempts there are; `offset` and `limit` reach all.")
     ]
 
 
@@ -425,7 +425,7 @@ class EditTextAnswer(AboutSession):
     edit: EditId
     of: str
     text: str
-    total: Annotated[int, about("Characters in all.", ge=0)]
+    total: Annotated[Count, about("Characters in all.")]
     next: NextOffset
 
 
@@ -441,7 +441,7 @@ class RevertAnswer(AboutSession):
 
     reverted: list[EditId]
     tokens_before: Tokens
-    tokens_after: Annotated[int, about("Tokens without the edits.", ge=0)]
+    tokens_after: Annotated[Count, about("Tokens without the edits.")]
     fits: Annotated[
         bool,
         about(

@@ -275,7 +275,7 @@ class PreviewAnswer(Answer):
     tokens_before: Tokens
     tokens_after: Tokens
     saved_tokens: Annotated[int, about("Tokens that each further request would be smaller by.")]
-    calls: Annotated[int, about("Model calls that the preview took.", ge=0)]
+    calls: Annotated[Count, about("Model calls that the preview took.")]
     cost: Annotated[float, about("US dollars that those cost.")]
     edits: list[SessionEdit]
     summaries: Annotated[dict[str, str], about("Texts for `amend`, by edit.")]

@@ -13,6 +13,7 @@ from refold.gateway.api.api_types import (
     AboutSession,
     Answer,
     Arguments,
+    Count,
     HistoryAnswer,
     HistoryArguments,
     Hit,
@@ -227,7 +228,7 @@ def read_cursor(text: str, sort: str) -> Place | None:
     kind = _STORED_TEXT if sort in ("session", "model") else _STORED_NUMBER
     cursor = tuple[kind, _STORED_NUMBER, _STORED_TEXT] | None  # type: ignore[valid-type]
     try:
-        return convert(parse_or_none(text), tuple[cursor, Annotated[int, Meta(ge=0)]])
+        return convert(parse_or_none(text), tuple[cursor, Count])
     except (ValidationError, UnicodeEncodeError) as error:
         message = "after: it is no `next` of a page in this order"
         raise Problem(422, "bad_cursor", message) from error
