@@ -253,9 +253,19 @@ def group_options(
     return decorate
 
 
-def session_options(use: Use) -> Callable[[Command], Command]:
-    """Give a command the options that say which sessions it works on, as `inputs`."""
-    return group_options("inputs", Inputs, _SESSION_OPTIONS, use=use)
+def sessions_command(
+    use: Use, example: str, *, is_of_one: bool = False
+) -> Callable[[Command], click.Command]:
+    """Make a command of a function: it works on sessions, or on one, and has the options that say
+    which, as `inputs`."""
+    argument, kind = (SESSION, OfOneSession) if is_of_one else (SESSIONS, click.Command)
+    options = group_options("inputs", Inputs, _SESSION_OPTIONS, use=use)
+
+    def decorate(function: Command) -> click.Command:
+        command = click.command(cls=kind, epilog=f"Example: refold {example}")
+        return command(argument(options(function)))
+
+    return decorate
 
 
 # --- the model that summarises --------------------------------------------------------------------

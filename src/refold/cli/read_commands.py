@@ -11,13 +11,10 @@ from refold.cli import json_output, read_output, terminal
 from refold.cli.compaction import protect_edits
 from refold.cli.inputs import Inputs
 from refold.cli.options import (
-    SESSION,
-    SESSIONS,
-    OfOneSession,
     check_output,
     flag,
     option,
-    session_options,
+    sessions_command,
     write_output,
     write_request,
 )
@@ -40,9 +37,7 @@ from refold.session_files.edited import (
 from refold.stores import MemoryStore
 
 
-@click.command(epilog="Example: refold stats ~/.claude/projects")
-@SESSIONS
-@session_options("read")
+@sessions_command("read", "stats ~/.claude/projects")
 @option(
     "--largest",
     "N",
@@ -73,9 +68,7 @@ HTML = option(
 )
 
 
-@click.command(epilog="Example: refold view session.jsonl --lines 3")
-@SESSIONS
-@session_options("read")
+@sessions_command("read", "view session.jsonl --lines 3")
 @flag("--original", "What was said, without any edit.")
 @flag("--payload", "The request itself, as JSON.")
 @flag("--effective", "What the client's own recorded compactions left, instead of our edits.")
@@ -108,9 +101,7 @@ def view(  # noqa: PLR0917 - click gives them by name
         _show(inputs, html, change, lines, only, diff=False)
 
 
-@click.command(epilog="Example: refold diff session.jsonl --html changes.html")
-@SESSIONS
-@session_options("read")
+@sessions_command("read", "diff session.jsonl --html changes.html")
 @MESSAGE
 @REQUEST
 @HTML
@@ -155,10 +146,8 @@ def _check_message(at: int, sessions: Sequence[EditedSession]) -> None:
         raise click.UsageError(f"there is no message #{at}: there are {length:,}, from #0 on")
 
 
-@click.command(cls=OfOneSession, epilog="Example: refold unfold session.jsonl a81c")
-@SESSION
+@sessions_command("read", "unfold session.jsonl a81c", is_of_one=True)
 @click.argument("edit", metavar="EDIT")
-@session_options("read")
 def unfold(inputs: Inputs, edit: str) -> None:
     """Show exactly what an edit hides. EDIT is its id, or as much of it as is unambiguous, or the
     id of a call whose result is hidden.
@@ -172,10 +161,8 @@ def unfold(inputs: Inputs, edit: str) -> None:
     )
 
 
-@click.command(cls=OfOneSession, epilog="Example: refold recall session.jsonl 'timeout 超时'")
-@SESSION
+@sessions_command("read", "recall session.jsonl 'timeout 超时'", is_of_one=True)
 @click.argument("query", nargs=-1, required=True, metavar="QUERY...")
-@session_options("read")
 @option(
     "--limit",
     "N",
@@ -211,9 +198,7 @@ def find_hits(edited: EditedSession, query: str, limit: int) -> tuple[EditedSess
     return whole, [hit._replace(edit=own.get(hit.position, hit.edit)) for hit in hits]
 
 
-@click.command(epilog="Example: refold history session.jsonl")
-@SESSIONS
-@session_options("read")
+@sessions_command("read", "history session.jsonl")
 def history(inputs: Inputs) -> None:
     """List every attempt at a session: outcome, tokens, cost, who.
 
@@ -223,9 +208,7 @@ def history(inputs: Inputs) -> None:
     inputs.print_answer(starmap(json_output.history, rows), read_output.show_histories(rows))
 
 
-@click.command(epilog="Example: refold check request.json --repair -o mended.json")
-@SESSIONS
-@session_options("read")
+@sessions_command("read", "check request.json --repair -o mended.json")
 @flag("--sent", "Check what the edits show instead of what was said.")
 @option(
     "--before",

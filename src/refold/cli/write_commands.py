@@ -29,16 +29,13 @@ from refold.cli.inputs import Inputs
 from refold.cli.options import (
     ACTOR,
     EDIT,
-    SESSION,
-    SESSIONS,
     ModelOptions,
-    OfOneSession,
     check_output,
     dollars_per_million,
     flag,
     model_options,
     option,
-    session_options,
+    sessions_command,
     strategy_named,
     token_count,
     write_request,
@@ -69,9 +66,7 @@ from refold.session_files.export import CLIENTS, Exported, export_session, find_
 ABORTED = "the summary was left empty: nothing was kept; the draft is as it was"
 
 
-@click.command(epilog="Example: refold compact session.jsonl --pin 'Never touch migrations'")
-@SESSIONS
-@session_options("change")
+@sessions_command("change", "compact session.jsonl --pin 'Never touch migrations'")
 @model_options
 @option(
     "--to",
@@ -191,9 +186,7 @@ def _read_sessions(
 # --- refold accept, refold discard ----------------------------------------------------------------
 
 
-@click.command(epilog="Example: refold accept session.jsonl --edit")
-@SESSIONS
-@session_options("change")
+@sessions_command("change", "accept session.jsonl --edit")
 @EDIT
 @ACTOR
 def accept(inputs: Inputs, edit: bool, actor: str) -> int:
@@ -216,9 +209,7 @@ def accept(inputs: Inputs, edit: bool, actor: str) -> int:
     return int(aborted)
 
 
-@click.command(epilog="Example: refold discard session.jsonl")
-@SESSIONS
-@session_options("read")
+@sessions_command("read", "discard session.jsonl")
 def discard(inputs: Inputs) -> None:
     """Drop the draft that `refold compact --preview` made."""
     rows = [(edited, delete_draft(edited)) for edited in inputs.sessions()]
@@ -228,10 +219,8 @@ def discard(inputs: Inputs) -> None:
 # --- refold revert --------------------------------------------------------------------------------
 
 
-@click.command(cls=OfOneSession, epilog="Example: refold revert session.jsonl --before a81c")
-@SESSION
+@sessions_command("change", "revert session.jsonl --before a81c", is_of_one=True)
 @click.argument("edits", nargs=-1, metavar="[EDIT]...")
-@session_options("change")
 @option("--before", "EDIT", "Go back to before this edit: it and all made after it go.", default="")
 @flag("--newest", "Take back what the newest compaction made.")
 @ACTOR
@@ -276,9 +265,7 @@ def first_of_last(edited: EditedSession) -> str:
 # --- refold export --------------------------------------------------------------------------------
 
 
-@click.command(cls=OfOneSession, epilog="Example: refold compact ID --to 60k && refold export ID")
-@SESSION
-@session_options("read")
+@sessions_command("read", "compact ID --to 60k && refold export ID", is_of_one=True)
 def export(inputs: Inputs) -> None:
     """Write a compacted session to a new file that its client resumes.
 

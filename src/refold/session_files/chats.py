@@ -227,7 +227,7 @@ def read_continue(session: SessionBuilder) -> None:
     """Read a session."""
     document = session.source.document
     for item in objects_at(document, "history"):
-        place = len(session.messages) + 1
+        place = session.position + 1
         session.messages += _item_entries(item, object_at(item, "message"))
         if usage := object_at(item, "message", "usage"):
             session.usage.append((place, usage))

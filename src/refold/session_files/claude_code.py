@@ -284,9 +284,9 @@ def _add_answer(session: SessionBuilder, nodes: Iterable[Node], results: Results
     if not blocks:
         return
     for node in nodes:
-        session.index[node.id] = len(session.messages)
+        session.index[node.id] = session.position
         session.model = text_at(node.record, "message", "model") or session.model
-    session.messages.append({"role": "assistant", "content": blocks})
+    session.add({"role": "assistant", "content": blocks})
     if usage := object_at(nodes[-1].record, "message", "usage"):
         session.add_usage(usage)
     calls = [text_at(block, "id") for block in blocks if text_at(block, "type") == "tool_use"]
@@ -317,9 +317,9 @@ def _add_results(session: SessionBuilder, results: Sequence[tuple[Node, Entry]])
     blocks = [block for _, block in results]
     for node in {node.id: node for node, _ in results}.values():
         if node.id not in session.index:
-            session.index[node.id] = len(session.messages)
+            session.index[node.id] = session.position
             blocks += [block for block in _content(node) if block.get("type") != "tool_result"]
-    session.messages.append({"role": "user", "content": blocks})
+    session.add({"role": "user", "content": blocks})
 
 
 def _content(node: Node) -> list[JsonObject]:
@@ -342,8 +342,8 @@ def _add_user(session: SessionBuilder, node: Node, results: Results) -> None:
             )
         ]
     if content and (isinstance(content, list) or (isinstance(content, str) and content.strip())):
-        session.index.setdefault(node.id, len(session.messages))
-        session.messages.append({"role": "user", "content": content})
+        session.index.setdefault(node.id, session.position)
+        session.add({"role": "user", "content": content})
 
 
 # --- compactions ----------------------------------------------------------------------------------
@@ -367,7 +367,7 @@ def _add_compaction(session: SessionBuilder, node: Node, after: Sequence[Node]) 
         return
     meta = metadata(node.record)
     stop, tail = _find_tail(session, object_at(meta, "preservedSegment"))
-    now, trigger = len(session.messages), text_at(meta, "trigger")
+    now, trigger = session.position, text_at(meta, "trigger")
     session.compactions.append(Compaction(0, stop, (*insert, *tail), trigger, meta, now))
 
 
@@ -376,7 +376,7 @@ def _find_tail(session: SessionBuilder, segment: Record) -> tuple[int, Sequence[
 
     A tail at the end of the conversation is just not replaced.
     """
-    now = len(session.messages)
+    now = session.position
     head = session.index.get(text_at(segment, "headUuid"))
     tail = session.index.get(text_at(segment, "tailUuid"))
     if head is None or tail is None or tail < head:

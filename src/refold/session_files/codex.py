@@ -259,11 +259,11 @@ def _add_entries(session: SessionBuilder, entries: Sequence[_Item]) -> None:
     for entry in entries:
         match entry.kind:
             case "item":
-                session.messages.append(entry.wire)
+                session.add(entry.wire)
             case "shown" if (words := "".join(entry.wire.split())) and words not in sent:
-                session.messages.append(_message(entry.wire))
+                session.add(_message(entry.wire))
             case "compacted":
-                now, meta = len(session.messages), without_keys(entry.wire, "replacement_history")
+                now, meta = session.position, without_keys(entry.wire, "replacement_history")
                 session.compactions.append(Compaction(0, now, entry.insert, meta=meta, at=now))
             case "usage":
                 session.add_usage(entry.wire)

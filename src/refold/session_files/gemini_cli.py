@@ -74,7 +74,7 @@ def read(session: SessionBuilder) -> None:
             session.unknown[kind] += 1
         if record.get("type") == "gemini" and (usage := object_at(record, "tokens")):
             results = bool(session.messages) and session.messages[-1]["role"] == "user"
-            session.usage.append((len(session.messages) - results, usage))
+            session.usage.append((session.position - results, usage))
     if not records:
         session.unknown.update(_count_unread(meta))
         path = session.source.path
@@ -204,7 +204,7 @@ def read_qwen(session: SessionBuilder) -> None:
     records = _active_records(session)
     for record in records:
         session.note_time(record.get("timestamp"))
-        kind, now = text_at(record, "type"), len(session.messages)
+        kind, now = text_at(record, "type"), session.position
         parts = list(objects_at(record, "message", "parts"))
         history = tuple(objects_at(record, "systemPayload", "compressedHistory"))
         if record.get("subtype") == "chat_compression" and history:

@@ -124,7 +124,7 @@ def _compaction(
     if summary is None:
         return []
     mark = next(part for part in request.parts if part.get("type") == "compaction")
-    now = len(session.messages)
+    now = session.position
     blocks = [
         block for part in summary.parts if part.get("type") == "text" for block in _blocks(part)
     ]
@@ -149,11 +149,11 @@ KINDS = {"image": "image", "application": "document"}
 
 
 def _add_message(session: SessionBuilder, message: StoredMessage) -> None:
-    session.index[message.id] = len(session.messages)
+    session.index[message.id] = session.position
     if text_at(message.data, "role") == "user":
         blocks = [block for part in message.parts for block in _blocks(part)]
         if blocks:
-            session.messages.append({"role": "user", "content": blocks})
+            session.add({"role": "user", "content": blocks})
     elif text_at(message.data, "role") == "assistant" and not _is_failed(message):
         _add_answer(session, message)
 
@@ -169,12 +169,12 @@ def _is_failed(message: StoredMessage) -> bool:
 
 
 def _add_answer(session: SessionBuilder, message: StoredMessage) -> None:
-    at = len(session.messages)
+    at = session.position
     for step in _steps(message.parts):
         blocks = [block for part in step for block in _blocks(part)]
         if blocks:
-            session.messages.append({"role": "assistant", "content": blocks})
-            at = len(session.messages)
+            session.add({"role": "assistant", "content": blocks})
+            at = session.position
         _add_results(session, [part for part in step if part.get("type") == "tool"])
     if int_at(message.data, "tokens", "input") >= 0 and at > session.index[message.id]:
         cost = {"cost": {"total": message.data["cost"]}} if "cost" in message.data else {}
@@ -195,8 +195,8 @@ def _add_results(session: SessionBuilder, tools: Sequence[Record]) -> None:
     ended = [part for part in tools if text_at(part, "state", "status") in {"completed", "error"}]
     if not ended:
         return
-    at = len(session.messages)
-    session.messages.append({"role": "user", "content": [_result(part) for part in ended]})
+    at = session.position
+    session.add({"role": "user", "content": [_result(part) for part in ended]})
     pruned = [object_at(part, "state", "time").get("compacted") for part in ended]
     if any(pruned):
         shown = [

@@ -78,12 +78,12 @@ def read(session: SessionBuilder) -> None:
             session.compactions.append(_compaction(record, session, list(records)))
         if entry := _entry_of_record(record):
             session.add(entry, is_result=text_at(record, "message", "role") == "toolResult")
-            session.index[key] = len(session.messages) - 1
+            session.index[key] = session.position - 1
             usage = object_at(record, "message", "usage")
             if entry["role"] == "assistant" and _has_usage(usage):
                 session.add_usage(usage)
         else:
-            session.index[key] = len(session.messages)
+            session.index[key] = session.position
     latest = list(reversed(records.values()))
     infos = (record for record in latest if record.get("type") == "session_info")
     stamps = (record["timestamp"] for record in latest if "timestamp" in record)
@@ -146,7 +146,7 @@ def _compaction(record: Record, session: SessionBuilder, keys: Sequence[str]) ->
     text = SUMMARY_TEXT.format(text_at(record, "summary"))
     summary = {"role": "user", "content": [text_block(text)]}
     meta = {key: record[key] for key in record if key in {"tokensBefore", "details", "fromHook"}}
-    now = len(session.messages)
+    now = session.position
     stop = min(session.index.get(first, now), now)
     return Compaction(0, stop, (summary,), "compaction", meta, now)
 

@@ -199,16 +199,16 @@ def read_kimi(source: Source) -> Session:
     for _, record in session.records():
         role, content = text_at(record, "role"), record.get("content")
         if role == "_system_prompt":
-            session.messages.append({"role": "system", "content": content})
+            session.add({"role": "system", "content": content})
         elif role == "assistant" and isinstance(content, list):
             words, thought = (
                 "".join(text_at(part, key) for part in objects_at(record, "content"))
                 for key in ("text", "think")
             )
             thinking = {"reasoning_content": thought} if thought else {}
-            session.messages.append({**record, "content": words, **thinking})
+            session.add({**record, "content": words, **thinking})
         elif role not in _NOTES:
-            session.messages.append(record)
+            session.add(record)
     return session.build()
 
 

@@ -233,6 +233,11 @@ class SessionBuilder:
         """Yield line number and record of every line; what is none becomes a problem."""
         return self.source.records(self.problems)
 
+    @property
+    def position(self) -> int:
+        """The position of the next message: how many there are."""
+        return len(self.messages)
+
     def note(self, text: str, line: int = 0) -> None:
         """Note a problem of a line, or of the file as a whole."""
         self.problems.append(Problem(line, text))
@@ -248,7 +253,7 @@ class SessionBuilder:
 
     def add_usage(self, usage: Record) -> None:
         """Add what the provider reported for the messages so far."""
-        self.usage.append((len(self.messages), usage))
+        self.usage.append((self.position, usage))
 
     def note_time(self, value: Any) -> None:
         """Extend the time of the session by a record's; anything that is no time is passed over."""
