@@ -129,14 +129,17 @@ def serve(path: str | None, check: bool, **options: Any) -> int:
 def _folder_of(store: str) -> Iterator[None]:
     """Have the folder of a store, for its owner alone; one that was made and stays empty goes."""
     file = file_path(store)
-    folder = file.absolute().parent if file else None
-    is_new = folder is not None and not folder.exists()
-    if folder is not None and folder == data_directory(Path.home()):
+    if file is None:
+        yield
+        return
+    folder = file.absolute().parent
+    is_new = not folder.exists()
+    if folder == data_directory(Path.home()):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         yield
     finally:
-        if is_new and folder is not None and folder.exists() and not any(folder.iterdir()):
+        if is_new and folder.exists() and not any(folder.iterdir()):
             folder.rmdir()
 
 
@@ -297,7 +300,7 @@ def _report_lines(report: Report) -> Lines:
         *("without us>", "summaries>", "refetches>", "saved>", report.by),
     )
     if any(line.sums.calls or line.unreported.calls for line in report.lines):
-        yield from table(names, list(map(_row, report.lines)), _row(report.total))
+        yield from table(names, map(_row, report.lines), _row(report.total))
     yield from _shadow_lines(report)
     yield from map(Line, _notes(report.total))
 
@@ -308,7 +311,7 @@ def _shadow_lines(report: Report) -> Lines:
     if lines:
         yield Line("in shadow: nothing was changed", "dim")
         names = ("calls>", "edited>", "input>", "with us>", "billed>", "with us>", report.by)
-        yield from table(names, list(map(_shadow_row, lines)), _shadow_row(report.total))
+        yield from table(names, map(_shadow_row, lines), _shadow_row(report.total))
 
 
 def _shadow_row(line: ReportLine) -> Row:

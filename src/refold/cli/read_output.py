@@ -319,7 +319,7 @@ def show_stats(rows: Sequence[Stats]) -> Lines:
     sessions = [edited for edited, _, _ in rows]
     total = ("", *_sums([edited.view for edited in sessions]), f"{len(sessions):,} sessions")
     names = ("client", "messages>", "unedited>", "sent>", "edits>", "session")
-    return table(names, list(map(_stats_row, sessions)), total)
+    return table(names, map(_stats_row, sessions), total)
 
 
 def _session_stats(edited: EditedSession, shares: Record, effective: int | None) -> Lines:
@@ -328,13 +328,13 @@ def _session_stats(edited: EditedSession, shares: Record, effective: int | None)
     if about := _about(edited.session, view):
         yield Line(about)
     yield Line()
-    yield from table(("tokens>", "", ""), list(_size_rows(edited, effective)), width=width)
+    yield from table(("tokens>", "", ""), _size_rows(edited, effective), width=width)
     yield from _bill_lines(edited.session)
     for heading in ("speaker", "tool", "part"):
         if rows := shares[f"by_{heading}"]:
             yield Line()
             room = max(8, min(30, width - 46))
-            bars = [_share_row(row, view.tokens_uncalibrated, room) for row in rows]
+            bars = (_share_row(row, view.tokens_uncalibrated, room) for row in rows)
             yield from table((heading, "tokens>", "share>", ""), bars, style="cyan", width=width)
     yield Line()
     largest = [
@@ -447,7 +447,7 @@ def show_listed(rows: Sequence[Listed], count: int, width: int | None) -> Iterat
 def session_table(rows: Sequence[Listed], width: int | None) -> Lines:
     """Return the lines of sessions under their headings."""
     names = ("id", "agent", "project", "age>", "tokens>", "cost>", "title")
-    return table(names, list(map(_row, rows)), width=width)
+    return table(names, map(_row, rows), width=width)
 
 
 def _row(listed: Listed) -> Row:

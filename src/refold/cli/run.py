@@ -79,11 +79,11 @@ class SessionGateway:
         self.log = data / "gateway.log"
         self._log_begins = 0
 
-    def start(self, order: Order, warn: Any) -> None:
-        """Start it; *warn* gets a line when it ends by itself. Raises OSError."""
+    def start(self, order: Order) -> None:
+        """Start it, and say so when it ends by itself. Raises OSError."""
         self._log_begins = self.log.stat().st_size if self.log.exists() else 0
         self._process = process = self._spawn(order)
-        threading.Thread(target=self._watch, args=(process, order, warn), daemon=True).start()
+        threading.Thread(target=self._watch, args=(process, order), daemon=True).start()
 
     @property
     def trouble(self) -> str:
@@ -135,16 +135,16 @@ class SessionGateway:
             _await_port(self.port, process)
         return process
 
-    def _watch(self, process: subprocess.Popen[bytes], order: Order, warn: Any) -> None:
+    def _watch(self, process: subprocess.Popen[bytes], order: Order) -> None:
         for _ in range(RESTARTS):
             process.wait()
             if self._is_ending.is_set():
                 return
-            warn(f"the gateway ended, and is started again; {self.log} says why")
+            _say(f"the gateway ended, and is started again; {self.log} says why")
             self._process = process = self._spawn(order)
         process.wait()
         if not self._is_ending.is_set():
-            warn("the gateway ended again: requests fail from now on")
+            _say("the gateway ended again: requests fail from now on")
             self._listening.close()
 
 
@@ -368,7 +368,7 @@ def _run(agent: Agent, arguments: Sequence[str], options: Options, folder: Path)
             _print_overlay(overlay, words)
             return 0
         if own:
-            own.start(options.order(routes.urls), _say)
+            own.start(options.order(routes.urls))
         shadow = ", in shadow" if options.shadow else ""
         _say(f"{agent.name} goes through a gateway{shadow}; its page is {routes.gateway}/refold/")
         since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())

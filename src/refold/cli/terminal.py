@@ -66,7 +66,7 @@ def short(text: str, width: int) -> str:
     return set_cell_size(line, max(0, width - 1)).rstrip() + "…"
 
 
-def argument(path: str) -> str:
+def argument(path: str | Path) -> str:
     """Return a path as one would type it: with `~`, quoted if it has to be."""
     typed = short_path(path, 10_000)
     return typed if typed.startswith("~") and " " not in typed else shlex.quote(typed)
@@ -254,7 +254,7 @@ LEAST = 8
 
 def table(
     names: Sequence[str],
-    rows: Sequence[Row],
+    rows: Iterable[Row],
     total: Row = (),
     style: str = "",
     width: int | None = None,
@@ -264,14 +264,20 @@ def table(
     *style* is that of the last column. If there is a *width*, columns that are flush left are cut
     to fit it, the widest first; numbers never are.
     """
-    cells = [[name.rstrip(">") for name in names], *map(list, rows)]
-    cells += [list(total)] if total else []
+    cells = [tuple(name.rstrip(">") for name in names), *rows]
+    if len(cells) == 1:
+        return
+    cells += [total] if total else []
     widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
     if width:
         texts = [at for at, name in enumerate(names) if not name.endswith(">")]
-        _narrow(widths, texts, sum(widths) + 2 * (len(widths) - 1) - width)
-        cells = [list(map(short, row, widths)) for row in cells]
-    for at, row in enumerate(cells if rows else ()):
+        for _ in range(sum(widths) + 2 * (len(widths) - 1) - width):
+            widest = max(texts, key=widths.__getitem__, default=None)
+            if widest is None or widths[widest] <= LEAST:
+                break
+            widths[widest] -= 1
+        cells = [tuple(map(short, row, widths)) for row in cells]
+    for at, row in enumerate(cells):
         line = Line(style="dim" if at == 0 else "bold" if total and at == len(cells) - 1 else "")
         for name, cell, room in zip(names[:-1], row, widths, strict=False):
             gap = " " * (room - cell_len(cell))
@@ -279,15 +285,6 @@ def table(
         line.append(row[-1], style if at else "")
         line.rstrip()
         yield line
-
-
-def _narrow(widths: list[int], texts: Sequence[int], over: int) -> None:
-    """Take *over* cells from the widest of the columns *texts*, while any is wider than `LEAST`."""
-    for _ in range(over):
-        widest = max(texts, key=widths.__getitem__, default=None)
-        if widest is None or widths[widest] <= LEAST:
-            return
-        widths[widest] -= 1
 
 
 def track(items: Sequence[T], label: str) -> Iterable[T]:

@@ -339,11 +339,11 @@ def _compaction(compaction: CompactedSession) -> Lines:
 
 def show_export(exported: Exported) -> Lines:
     """Show where a session was written, and how to go on with it."""
-    yield Line(f"written to {terminal.argument(str(exported.path))}")
+    yield Line(f"written to {terminal.argument(exported.path)}")
     if exported.move_to is None:
         yield Line(f"go on with: {exported.command}")
         return
-    folder = terminal.argument(str(exported.move_to))
+    folder = terminal.argument(exported.move_to)
     yield Line(f"the client does not look there, but in {folder}", "yellow")
     yield Line(f"move it to that folder; then {exported.command} goes on with it")
 
@@ -408,9 +408,7 @@ def _saving_row(saving: Saving, *, verbose: bool) -> Row:
     outcome = "" if saving.outcome == "applied" else saving.outcome
     if saving.outcome == "no_headroom":
         return "", "", clean(f"all together: {saving.reason}")
-    words = (
-        f"{describe_strategy(saving.by)} [{saving.by}]" if verbose else describe_strategy(saving.by)
-    )
+    words = describe_strategy(saving.by) + f" [{saving.by}]" * verbose
     text = ": ".join(filter(None, (words, outcome, saving.reason)))
     return f"{saving.edits:,}", f"{saving.saved:,}", clean(text)
 
@@ -471,7 +469,7 @@ def show_acceptances(acceptances: Iterable[Acceptance], actor: str) -> Lines:
         if acceptance.grown:
             grown = f"{acceptance.grown:,} messages were said since the preview"
             yield Line(f"{grown}; they are shown as they were said", "dim")
-        place = terminal.argument(str(acceptance.before.place or ""))
+        place = terminal.argument(acceptance.before.place or "")
         yield Line(f"edits are in {place}", "dim")
 
 
