@@ -8,7 +8,7 @@ What `opencode export` prints, one object with everything, is read as well.
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -125,9 +125,7 @@ def _compaction(
         return []
     mark = next(part for part in request.parts if part.get("type") == "compaction")
     now = session.position
-    blocks = [
-        block for part in summary.parts if part.get("type") == "text" for block in _blocks(part)
-    ]
+    blocks = list(_blocks(part for part in summary.parts if part.get("type") == "text"))
     insert = (
         {"role": "user", "content": [text_block(SUMMARY_QUESTION)]},
         {"role": "assistant", "content": blocks},
@@ -151,8 +149,7 @@ KINDS = {"image": "image", "application": "document"}
 def _add_message(session: SessionBuilder, message: StoredMessage) -> None:
     session.index[message.id] = session.position
     if text_at(message.data, "role") == "user":
-        blocks = [block for part in message.parts for block in _blocks(part)]
-        if blocks:
+        if blocks := list(_blocks(message.parts)):
             session.add({"role": "user", "content": blocks})
     elif text_at(message.data, "role") == "assistant" and not _is_failed(message):
         _add_answer(session, message)
@@ -171,8 +168,7 @@ def _is_failed(message: StoredMessage) -> bool:
 def _add_answer(session: SessionBuilder, message: StoredMessage) -> None:
     at = session.position
     for step in _steps(message.parts):
-        blocks = [block for part in step for block in _blocks(part)]
-        if blocks:
+        if blocks := list(_blocks(step)):
             session.add({"role": "assistant", "content": blocks})
             at = session.position
         _add_results(session, [part for part in step if part.get("type") == "tool"])
@@ -207,23 +203,32 @@ def _add_results(session: SessionBuilder, tools: Sequence[Record]) -> None:
         )
 
 
-def _blocks(part: Record) -> Iterator[Entry]:
-    """Yield a part as blocks of its message."""
-    match text_at(part, "type"):
-        case "text" if text_at(part, "text") and part.get("ignored") is not True:
-            yield text_block(text_at(part, "text"))
-        case "reasoning" if text_at(part, "text") or text_at(
-            part, "metadata", "anthropic", "signature"
-        ):
-            signature = text_at(part, "metadata", "anthropic", "signature")
-            yield {"type": "thinking", "thinking": text_at(part, "text"), "signature": signature}
-        case "file":
-            yield from _file(part)
-        case "subtask":
-            yield text_block("The following tool was executed by the user")
-        case "tool":
-            named = {"id": text_at(part, "callID"), "name": text_at(part, "tool")}
-            yield {"type": "tool_use", **named, "input": dict(object_at(part, "state", "input"))}
+def _blocks(parts: Iterable[Record]) -> Iterator[Entry]:
+    """Yield parts as blocks of their message."""
+    for part in parts:
+        match text_at(part, "type"):
+            case "text" if text_at(part, "text") and part.get("ignored") is not True:
+                yield text_block(text_at(part, "text"))
+            case "reasoning" if text_at(part, "text") or text_at(
+                part, "metadata", "anthropic", "signature"
+            ):
+                signature = text_at(part, "metadata", "anthropic", "signature")
+                yield {
+                    "type": "thinking",
+                    "thinking": text_at(part, "text"),
+                    "signature": signature,
+                }
+            case "file":
+                yield from _file(part)
+            case "subtask":
+                yield text_block("The following tool was executed by the user")
+            case "tool":
+                named = {"id": text_at(part, "callID"), "name": text_at(part, "tool")}
+                yield {
+                    "type": "tool_use",
+                    **named,
+                    "input": dict(object_at(part, "state", "input")),
+                }
 
 
 def _file(part: Record) -> Iterator[Entry]:
@@ -476,15 +481,9 @@ def _sessions_in_database(path: Path) -> Iterator[FoundSession]:
     can_size = sqlite3.sqlite_version_info >= (3, 43)
     sizes = {row["id"]: row["size"] for row in query(source, SIZES)} if can_size else {}
     for row in rows:
-        yield FoundSession(
-            client=CLIENT,
-            path=path,
-            size_bytes=sizes.get(row["id"], -1),
-            modified=parse_time(row["time_updated"]) or _modification_time(path),
-            id=text_at(row, "id"),
-            cwd=text_at(row, "directory"),
-            title=text_at(row, "title"),
-        )
+        modified = parse_time(row["time_updated"]) or _modification_time(path)
+        texts = (text_at(row, key) for key in ("id", "directory", "title"))
+        yield FoundSession(CLIENT, path, sizes.get(row["id"], -1), modified, *texts)
 
 
 def _modification_time(path: Path) -> datetime:

@@ -5,7 +5,7 @@ Anthropic blocks, whatever provider the session used. Answers without any conten
 the first word) are left out, as they cannot be sent; calls that were interrupted stay open.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from refold.session_files.claude_code import as_blocks, result_block, text_block
@@ -174,41 +174,42 @@ def _entry_of_record(entry: Record) -> Entry | None:
 
 
 def _entry(role: str, content: Any) -> Entry | None:
-    blocks = [block for part in objects_in(as_blocks(content)) for block in _blocks(part)]
+    blocks = list(_blocks(objects_in(as_blocks(content))))
     return {"role": role, "content": blocks} if blocks else None
 
 
-def _blocks(part: Record) -> Iterator[Entry]:
-    match text_at(part, "type"):
-        case "text" if text_at(part, "text").strip():  # pi sends no blank ones
-            yield text_block(text_at(part, "text"))
-        case "thinking" if part.get("redacted") is True:
-            yield {"type": "redacted_thinking", "data": text_at(part, "thinkingSignature")}
-        case "thinking" if text_at(part, "thinking") or text_at(part, "thinkingSignature"):
-            yield {
-                "type": "thinking",
-                "thinking": text_at(part, "thinking"),
-                "signature": text_at(part, "thinkingSignature"),
-            }
-        case "toolCall":
-            yield {
-                "type": "tool_use",
-                "id": text_at(part, "id"),
-                "name": text_at(part, "name"),
-                "input": dict(object_at(part, "arguments")),
-            }
-        case "image":
-            source = {
-                "type": "base64",
-                "media_type": text_at(part, "mimeType"),
-                "data": text_at(part, "data"),
-            }
-            yield {"type": "image", "source": source}
+def _blocks(parts: Iterable[Record]) -> Iterator[Entry]:
+    for part in parts:
+        match text_at(part, "type"):
+            case "text" if text_at(part, "text").strip():  # pi sends no blank ones
+                yield text_block(text_at(part, "text"))
+            case "thinking" if part.get("redacted") is True:
+                yield {"type": "redacted_thinking", "data": text_at(part, "thinkingSignature")}
+            case "thinking" if text_at(part, "thinking") or text_at(part, "thinkingSignature"):
+                yield {
+                    "type": "thinking",
+                    "thinking": text_at(part, "thinking"),
+                    "signature": text_at(part, "thinkingSignature"),
+                }
+            case "toolCall":
+                yield {
+                    "type": "tool_use",
+                    "id": text_at(part, "id"),
+                    "name": text_at(part, "name"),
+                    "input": dict(object_at(part, "arguments")),
+                }
+            case "image":
+                source = {
+                    "type": "base64",
+                    "media_type": text_at(part, "mimeType"),
+                    "data": text_at(part, "data"),
+                }
+                yield {"type": "image", "source": source}
 
 
 def _result(message: Record) -> Entry:
     content = message.get("content")
-    blocks = [block for part in objects_at(message, "content") for block in _blocks(part)]
+    blocks = list(_blocks(objects_at(message, "content")))
     shown = content if isinstance(content, str) else blocks
     is_error = message.get("isError") is True
     return result_block(text_at(message, "toolCallId"), shown, is_error=is_error)

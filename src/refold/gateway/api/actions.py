@@ -9,8 +9,6 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, UnsetType
 
-from refold.budget.budget import Budget
-from refold.budget.triggers import Never
 from refold.codecs.codec import Payload
 from refold.compactor.by_hand import Preview
 from refold.compactor.compactor import Compactor
@@ -63,6 +61,7 @@ from refold.messages import Message
 from refold.rules.request import common_length
 from refold.scorers.scorer import Says
 from refold.session_files.edited import (
+    NEVER,
     EditedSession,
     save_first_sight,
     subtract_edits,
@@ -92,7 +91,6 @@ def _accept(context: ApiContext, pending: PendingPreview, actor: str) -> AcceptA
     conversation, preview = pending.conversation, pending.preview
     if not preview.edits:
         raise Problem(409, "nothing", "No part of the preview is chosen.")
-    store = context.pipeline.resources.store
     if pending.file is not None:
         save_first_sight(pending.file)
         view = conversation.compactor.accept(preview, actor=actor)
@@ -100,7 +98,7 @@ def _accept(context: ApiContext, pending: PendingPreview, actor: str) -> AcceptA
     with conversation.hold(context.pipeline.settings.decide_timeout_seconds):
         view = conversation.compactor.accept(preview, actor=actor)
         _drop_late_thinking(context, conversation, preview.edits)
-        save_edits(conversation, view, store)
+        save_edits(conversation, view, context.pipeline.store)
         _discard_prepared(conversation, view)
         _update_latest(context, conversation, (), view.edits)
     _save_session(context)
@@ -118,7 +116,7 @@ def _drop_late_thinking(
     if conversation.latest is not None and (
         late := edits_dropping_thinking(conversation.latest.view, edits)
     ):
-        context.pipeline.resources.store.save(late)
+        context.pipeline.store.save(late)
         _update_latest(context, conversation, (), late)
 
 
@@ -127,7 +125,7 @@ def revert(context: ApiContext, arguments: RevertArguments) -> RevertAnswer:
     `ConversationBusy`."""
     if file := context.find_named_file(arguments):
         return _revert_in_file(context, file.edited, arguments)
-    located, store = locate(context, arguments), context.pipeline.resources.store
+    located, store = locate(context, arguments), context.pipeline.store
     conversation, turn = located.conversation, located.turn
     with conversation.hold(context.pipeline.settings.decide_timeout_seconds):
         before = turn.show()
@@ -413,7 +411,7 @@ def _reject_contradiction(usage: Any) -> None:
 
 
 def _show(payload: Payload) -> View:
-    return Compactor([], Budget(Never(), 0), format=payload.codec).show(payload)
+    return Compactor((), NEVER, format=payload.codec).show(payload)
 
 
 def _fold_difference(history: View, sent: Sequence[Message]) -> View:
