@@ -68,13 +68,13 @@ def read(session: SessionBuilder) -> None:
     log, side, notes = _Log(), _is_subagent(session.source), list[str]()
     for line, record in session.records():
         _note_facts(session, log, record)
-        uuid = text_at(record, "uuid")
+        kind, uuid = text_at(record, "type"), text_at(record, "uuid")
         if uuid and uuid not in log.tree.nodes and (record.get("isSidechain") is True) is side:
             _add_node(log, line, uuid, record)
             if text_at(record, "message", "role") and not _is_message(record):
-                session.unknown[text_at(record, "type")] += 1
-            elif text_at(record, "type") not in RECORDS:
-                notes.append(text_at(record, "type"))
+                session.unknown[kind] += 1
+            elif kind not in RECORDS:
+                notes.append(kind)
     add_messages(session, tuple(log.tree.nodes.values()), _active_nodes(log, session))
     if not session.messages:  # the client often has new kinds of notes beside what was said
         session.unknown.update(notes)
@@ -223,6 +223,7 @@ def add_messages(session: SessionBuilder, nodes: Sequence[Node], path: Sequence[
     *nodes* are all lines of the file, since parallel calls and their results are on side branches.
     """
     answers, results = _answer_lines(nodes), _first_results((*path, *nodes))
+    before: Record = {}
     for at, node in enumerate(path):
         record = node.record
         if is_boundary(record):
@@ -231,18 +232,15 @@ def add_messages(session: SessionBuilder, nodes: Sequence[Node], path: Sequence[
             _add_answer(session, answers.get(_message_id(record), ()), results)
         elif not is_summary(record) and record.get("isVisibleInTranscriptOnly") is not True:
             _add_user(session, node, results)
-        elif is_summary(record) and not (at and _is_cut(path[at - 1])):
+        elif is_summary(record) and not (is_boundary(before) or is_summary(before)):
             _add_compaction(session, node, path[at:])
-    session.note_other_branches(sum(_is_left(session, lines) for lines in answers.values()))
-
-
-def _is_left(session: SessionBuilder, nodes: Sequence[Node]) -> bool:
-    """Is this answer not on the active branch?"""
-    return bool(_blocks(nodes)) and all(node.id not in session.index for node in nodes)
-
-
-def _is_cut(node: Node) -> bool:
-    return is_boundary(node.record) or is_summary(node.record)
+        before = record
+    on_others = [
+        lines
+        for lines in answers.values()
+        if _blocks(lines) and all(node.id not in session.index for node in lines)
+    ]
+    session.note_other_branches(len(on_others))
 
 
 def _message_id(record: Record) -> str:

@@ -80,8 +80,13 @@ def export_session(
     ]
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass"))
-    command = form.command.format(id=id, path=shlex.quote(str(path)))
-    return Exported(path, id, command, form.find_folder(path, session, now, home, os.environ))
+    command, move_to = form.command.format(id=id, path=shlex.quote(str(path))), None
+    if form.files is not None:
+        folder, roots = Path(form.folder(session, now)), form.files.list_roots(home, os.environ)
+        tops = ((root / folder.parts[0]).resolve() for root in roots)
+        if not any(map(path.is_relative_to, tops)):  # it is not among the client's sessions
+            move_to = roots[0] / folder
+    return Exported(path, id, command, move_to)
 
 
 def _read_records(session: Session) -> list[Record]:
@@ -103,20 +108,9 @@ class _Form:
     folder: Callable[[Session, datetime], str] = lambda *_: ""
     """Where in the client's home it looks for this session."""
 
-    def find_folder(
-        self, path: Path, session: Session, now: datetime, home: Path, env: Mapping[str, str]
-    ) -> Path | None:
-        """Return the folder in which the client looks for a session that was written to *path*;
-        None if that is among its sessions or needs not be."""
-        if self.files is None:
-            return None
-        folder, roots = Path(self.folder(session, now)), self.files.list_roots(home, env)
-        tops = ((root / folder.parts[0]).resolve() for root in roots)
-        return None if any(map(path.is_relative_to, tops)) else roots[0] / folder
-
 
 def _stamp(now: datetime) -> str:
-    return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{now.microsecond // 1000:03}Z"
+    return now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 # --- Claude Code ----------------------------------------------------------------------------------
