@@ -20,6 +20,7 @@ from refold.session_files.reader import (
     Session,
     SessionBuilder,
     file_reader,
+    join_content,
     single,
 )
 from refold.session_files.source import ClientFiles, Source
@@ -28,7 +29,6 @@ from refold.text.json_values import (
     list_at,
     object_at,
     objects_at,
-    objects_in,
     text_at,
     without_keys,
 )
@@ -111,7 +111,8 @@ def _read_event(chat: ChatBuilder, responses: set[str], event: Record) -> None:
         is_answer = text_at(event, "source") == "agent" and kind == "message"
         role = "assistant" if is_answer else "system" if kind == "system" else "user"
         chat.say(role, text_at(arguments, "content") or text_at(event, "message"))
-        chat.body |= {"tools": tools} if (tools := list_at(arguments, "tools")) else {}
+        if tools := list_at(arguments, "tools"):
+            chat.body["tools"] = tools
     elif response := object_at(call, "model_response"):
         if (id := text_at(response, "id")) not in responses:
             responses.add(id)
@@ -153,12 +154,12 @@ def _read_sdk_event(chat: ChatBuilder, responses: set[str], event: Record) -> No
     id, kind = text_at(event, "tool_call_id"), text_at(event, "kind")
     if kind == "SystemPromptEvent":
         chat.say("system", text_at(event, "system_prompt", "text"))
-        tools = [_read_tool(tool) for tool in objects_at(event, "tools")]
-        chat.body |= {"tools": tools} if tools else {}
+        if tools := [_read_tool(tool) for tool in objects_at(event, "tools")]:
+            chat.body["tools"] = tools
     elif kind == "MessageEvent":
         message = object_at(event, "llm_message")
-        content, reasoning = _join(message.get("content")), text_at(message, "reasoning_content")
-        chat.say(text_at(message, "role") or "user", content, reasoning_content=reasoning)
+        role, content = text_at(message, "role") or "user", join_content(message.get("content"))
+        chat.say(role, content, reasoning_content=text_at(message, "reasoning_content"))
     elif kind == "ActionEvent":
         call, response = object_at(event, "tool_call"), text_at(event, "llm_response_id")
         function = object_at(call, "function") or call
@@ -168,10 +169,11 @@ def _read_sdk_event(chat: ChatBuilder, responses: set[str], event: Record) -> No
             return
         responses.add(response)
         reasoning = text_at(event, "reasoning_content")
-        chat.call(_join(event.get("thought")), [(id, name, function.get("arguments"))], reasoning)
+        calls = [(id, name, function.get("arguments"))]
+        chat.call(join_content(event.get("thought")), calls, reasoning)
     elif id:
         seen = object_at(event, "observation")
-        texts = (_join(seen.get("content")), text_at(seen, "output"), text_at(seen, "error"))
+        texts = (join_content(seen.get("content")), text_at(seen, "output"), text_at(seen, "error"))
         reasons = (text_at(event, "error"), text_at(event, "rejection_reason"))
         chat.answer(next((text for text in (*texts, *reasons) if text), ""), id)
 
@@ -183,13 +185,6 @@ def _read_tool(tool: Record) -> Record:
         return tool
     function = {"name": text_at(tool, "title"), "description": text_at(tool, "description")}
     return {"type": "function", "function": function}
-
-
-def _join(content: Any) -> str:
-    """Return the text of a content, whatever its form."""
-    if isinstance(content, str):
-        return content
-    return "\n".join(text_at(block, "text") for block in objects_in(content))
 
 
 OPENHANDS_READER = Reader(OPENHANDS, openhands_mismatch, single(read_openhands))

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from refold.session_files.reader import Compaction, Entry, SessionBuilder, file_reader
+from refold.session_files.reader import Compaction, Entry, SessionBuilder, file_reader, join_content
 from refold.session_files.source import ClientFiles, Source, cwd_under
 from refold.text.json_values import (
     Record,
@@ -204,7 +204,7 @@ def _replacement(log: _Log, payload: Record) -> tuple[Entry, ...]:
         return tuple(objects_at(payload, "replacement_history"))
     newest, room = list[Entry](), KEPT_CHARACTERS
     for entry in reversed(log.entries):
-        words = _item_text(entry.wire) if _is_turn(entry) else ""
+        words = join_content(entry.wire.get("content")) if _is_turn(entry) else ""
         if words and room > 0:
             newest.append(_message(words[:room]))
             room -= len(words)
@@ -221,16 +221,8 @@ def _is_turn(entry: _Item) -> bool:
 
 
 def _is_user(item: Entry) -> bool:
-    return text_at(item, "role") == "user" and not _item_text(item).lstrip().startswith(CONTEXT)
-
-
-def _item_text(item: Entry) -> str:
-    content = item.get("content")
-    return (
-        content
-        if isinstance(content, str)
-        else "\n".join(text_at(part, "text") for part in objects_at(item, "content"))
-    )
+    words = join_content(item.get("content"))
+    return text_at(item, "role") == "user" and not words.lstrip().startswith(CONTEXT)
 
 
 def _roll_back(entries: list[_Item], turns: int) -> list[_Item]:
@@ -272,7 +264,7 @@ def _add_entries(session: SessionBuilder, entries: Sequence[_Item]) -> None:
 def _texts(item: Entry) -> Iterator[str]:
     """Yield the texts of an item without white space: part by part, and the user's as a whole."""
     if text_at(item, "role") == "user":
-        yield "".join(_item_text(item).split())
+        yield "".join(join_content(item.get("content")).split())
     for part in objects_at(item, "content"):
         yield "".join(text_at(part, "text").split())
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from refold.errors import FormatError
 from refold.session_files import claude_code, codex
-from refold.session_files.claude_code import as_blocks, text_block
+from refold.session_files.claude_code import as_blocks, result_block, text_block
 from refold.session_files.opencode import MESSAGES, query
 from refold.session_files.reader import Entry, Session
 from refold.session_files.source import NAMES, ClientFiles, Problem, open_path
@@ -329,7 +329,7 @@ def opencode_lines(
         parts = [
             part
             for block in as_blocks(entry["content"])
-            for part in _opencode_parts(block, results, at)
+            for part in _opencode_parts(block, results, {"start": at, "end": at})
         ]
         if not parts:  # results stand beside their calls
             continue
@@ -385,9 +385,8 @@ def _opencode_facts(
     return facts["user"], facts["assistant"]
 
 
-def _opencode_parts(block: Record, results: Mapping[str, Record], at: int) -> Iterator[Record]:
+def _opencode_parts(block: Record, results: Mapping[str, Record], time: Record) -> Iterator[Record]:
     """Yield a block as the client's parts; a call with its result."""
-    time = {"start": at, "end": at}
     match block["type"]:
         case "text":
             yield {"type": "text", "text": block["text"], "time": time}
@@ -402,15 +401,13 @@ def _opencode_parts(block: Record, results: Mapping[str, Record], at: int) -> It
                 "type": "tool",
                 "callID": block["id"],
                 "tool": block["name"],
-                "state": _opencode_state(block, results.get(block["id"]), at),
+                "state": _opencode_state(block, results.get(block["id"]), time),
             }
 
 
-def _opencode_state(call: Record, result: Record | None, at: int) -> Record:
-    time = {"start": at, "end": at}
+def _opencode_state(call: Record, result: Record | None, time: Record) -> Record:
     if result is None:
-        error = "The call was interrupted."
-        return {"status": "error", "input": call["input"], "error": error, "time": time}
+        result = result_block(call["id"], "The call was interrupted.", is_error=True)
     blocks = as_blocks(result.get("content") or "")
     text = "\n".join(block["text"] for block in blocks if block["type"] == "text")
     if result.get("is_error"):

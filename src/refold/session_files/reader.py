@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from refold.errors import FormatError
 from refold.session_files.source import FoundSession, OnError, Problem, Source
-from refold.text.json_values import JsonObject, Record, parse_time
+from refold.text.json_values import JsonObject, Record, objects_in, parse_time, text_at
 
 # --- a session: the whole conversation, and its client's compactions ---------------------------
 
@@ -99,6 +99,13 @@ class Session:
     def effective_payload(self) -> JsonObject:
         """A request body with the effective context."""
         return {**self.body, FIELDS[self.format]: self.effective}
+
+
+def join_content(content: Any) -> str:
+    """Return the text of a content, whatever its form."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(text_at(block, "text") for block in objects_in(content))
 
 
 # --- a reader ----------------------------------------------------------------------------------

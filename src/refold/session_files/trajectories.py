@@ -56,14 +56,10 @@ SENT_FIELDS = (
 def trajectory_mismatch(source: Source) -> str:
     """Return why this is no trajectory; empty if it is one."""
     document = source.document
-    if (
-        text_at(document, "trajectory_format").startswith("mini-swe-agent")
-        and "messages" in document
-    ):
+    is_named = text_at(document, "trajectory_format").startswith("mini-swe-agent")
+    if is_named and "messages" in document:
         return ""
-    if isinstance(object_at(document).get("history"), list) and any(
-        "role" in message for message in objects_at(document, "history")
-    ):
+    if any("role" in message for message in objects_at(document, "history")):
         return ""
     return "no trajectory_format mini-swe-agent, and no history of messages"
 
@@ -243,15 +239,14 @@ TAU_READER = Reader(TAU, tau_mismatch, tau_sessions)
 SHAREGPT = "sharegpt"
 TURNS = ("conversations", "conversation", "trajectory")
 """Fields that hold the turns."""
-_SPEAKER_ROLES = {
-    **dict.fromkeys(("system",), "system"),
-    **dict.fromkeys(("human", "user"), "user"),
-    **dict.fromkeys(
-        ("gpt", "assistant", "ai", "model", "bot", "chatgpt", "bing", "bard"), "assistant"
-    ),
-    **dict.fromkeys(("function_call", "tool_call"), "call"),
-    **dict.fromkeys(("observation", "tool", "function", "function_response"), "result"),
+_SPEAKERS = {
+    "system": ("system",),
+    "user": ("human", "user"),
+    "assistant": ("gpt", "assistant", "ai", "model", "bot", "chatgpt", "bing", "bard"),
+    "call": ("function_call", "tool_call"),
+    "result": ("observation", "tool", "function", "function_response"),
 }
+_SPEAKER_ROLES = {name: role for role, names in _SPEAKERS.items() for name in names}
 
 
 def _turns(document: Any) -> tuple[str, Sequence[Record]]:
@@ -333,32 +328,25 @@ def read_adp(source: Source) -> Session:
         thought, reasoning = text_at(step, "description"), text_at(step, "reasoning_content")
         id = text_at(step, "tool_call_id")
         if kind in {"api_action", "code_action"}:
-            name, arguments = _adp_call(step)
+            name, arguments = text_at(step, "function"), object_at(step, "kwargs")
+            if kind == "code_action":
+                name, arguments = text_at(step, "language") or "code", {"code": content}
             if before in {"api_action", "code_action"} and not thought:
                 chat.add_call(id, name, arguments)
             else:
                 chat.call(thought, [(id, name, arguments)], reasoning)
         elif kind == "message_action":
-            text = "\n\n".join(part for part in (thought, text_at(step, "content")) if part)
+            text = "\n\n".join(filter(None, (thought, text_at(step, "content"))))
             chat.say("assistant", text, reasoning_content=reasoning)
         elif kind == "text_observation" and step.get("source") != "environment" and not id:
             chat.say("user", content)
         else:
-            chat.answer(content if isinstance(content, str) else _adp_page(step), id)
+            texts = (text_at(step, key) for key in ("axtree", "html", "url"))
+            page = next(filter(None, texts), f"[{kind}]")
+            chat.answer(content if isinstance(content, str) else page, id)
         before = kind
     chat.body = without_keys(document, "content", "id")
     return chat.build(source, ADP)
-
-
-def _adp_call(step: Record) -> tuple[str, Any]:
-    if step["class_"] == "code_action":
-        return text_at(step, "language") or "code", {"code": step.get("content")}
-    return text_at(step, "function"), object_at(step, "kwargs")
-
-
-def _adp_page(step: Record) -> str:
-    texts = (text_at(step, key) for key in ("axtree", "html", "url"))
-    return next((text for text in texts if text), f"[{text_at(step, 'class_')}]")
 
 
 ADP_READER = Reader(ADP, adp_mismatch, single(read_adp))
