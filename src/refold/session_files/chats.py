@@ -13,16 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from refold.session_files.plain import ChatBuilder
-from refold.session_files.reader import (
-    Entry,
-    Reader,
-    Session,
-    SessionBuilder,
-    file_reader,
-    join_content,
-    single,
-)
+from refold.session_files.plain import record_id
+from refold.session_files.reader import Entry, SessionBuilder, file_reader, join_content
 from refold.session_files.source import ClientFiles, Source
 from refold.text.json_values import (
     Record,
@@ -90,37 +82,37 @@ def openhands_mismatch(source: Source) -> str:
     )
 
 
-def read_openhands(source: Source) -> Session:
+def read_openhands(session: SessionBuilder) -> None:
     """Read a list of events, or a record that has one. Calls of one response are one answer."""
-    chat, responses = ChatBuilder(), set[str]()
-    for number, event in enumerate(_events(source.document)):
+    document, responses = session.source.document, set[str]()
+    session.id = record_id(document)
+    for number, event in enumerate(_events(document)):
         read = _read_sdk_event if "kind" in event else _read_event
-        read(chat, responses, {"id": number, **event})
-    return chat.build(source, OPENHANDS)
+        read(session, responses, {"id": number, **event})
 
 
-def _read_event(chat: ChatBuilder, responses: set[str], event: Record) -> None:
+def _read_event(session: SessionBuilder, responses: set[str], event: Record) -> None:
     kind = text_at(event, "action") or text_at(event, "observation")
     arguments, call = object_at(event, "args") or event, object_at(event, "tool_call_metadata")
     if kind in _UNSENT:
         return
     if "observation" in event:
         cause = f"call_{event['cause']}" if isinstance(event.get("cause"), int) else ""
-        chat.answer(_read_observation(event), text_at(call, "tool_call_id") or cause)
+        session.answer(_read_observation(event), text_at(call, "tool_call_id") or cause)
     elif kind in {"system", "message"}:
         is_answer = text_at(event, "source") == "agent" and kind == "message"
         role = "assistant" if is_answer else "system" if kind == "system" else "user"
-        chat.say(role, text_at(arguments, "content") or text_at(event, "message"))
+        session.say(role, text_at(arguments, "content") or text_at(event, "message"))
         if tools := list_at(arguments, "tools"):
-            chat.body["tools"] = tools
+            session.body["tools"] = tools
     elif response := object_at(call, "model_response"):
         if (id := text_at(response, "id")) not in responses:
             responses.add(id)
-            _add_response(chat, response)
+            _add_response(session, response)
     elif text_at(event, "source") != "user":
         fields = without_keys(arguments, *_BOOK_KEEPING, *_CONFIRMATION)
         id = f"call_{event['id']}"
-        chat.call(text_at(arguments, "thought"), [(id, kind, fields)])
+        session.call(text_at(arguments, "thought"), [(id, kind, fields)])
 
 
 def _read_observation(event: Record) -> str:
@@ -138,7 +130,7 @@ def _read_observation(event: Record) -> str:
     return "\n".join(filter(None, rows))
 
 
-def _add_response(chat: ChatBuilder, response: Record) -> None:
+def _add_response(session: SessionBuilder, response: Record) -> None:
     """Add an answer as the model gave it."""
     message = next((object_at(choice, "message") for choice in objects_at(response, "choices")), {})
     calls = [
@@ -146,36 +138,36 @@ def _add_response(chat: ChatBuilder, response: Record) -> None:
         for call in objects_at(message, "tool_calls")
         if text_at(call, "function", "name")
     ]
-    chat.body.setdefault("model", text_at(response, "model"))
-    chat.call(message.get("content"), calls, text_at(message, "reasoning_content"))
+    session.body.setdefault("model", text_at(response, "model"))
+    session.call(message.get("content"), calls, text_at(message, "reasoning_content"))
 
 
-def _read_sdk_event(chat: ChatBuilder, responses: set[str], event: Record) -> None:
+def _read_sdk_event(session: SessionBuilder, responses: set[str], event: Record) -> None:
     id, kind = text_at(event, "tool_call_id"), text_at(event, "kind")
     if kind == "SystemPromptEvent":
-        chat.say("system", text_at(event, "system_prompt", "text"))
+        session.say("system", text_at(event, "system_prompt", "text"))
         if tools := [_read_tool(tool) for tool in objects_at(event, "tools")]:
-            chat.body["tools"] = tools
+            session.body["tools"] = tools
     elif kind == "MessageEvent":
         message = object_at(event, "llm_message")
         role, content = text_at(message, "role") or "user", join_content(message.get("content"))
-        chat.say(role, content, reasoning_content=text_at(message, "reasoning_content"))
+        session.say(role, content, reasoning_content=text_at(message, "reasoning_content"))
     elif kind == "ActionEvent":
         call, response = object_at(event, "tool_call"), text_at(event, "llm_response_id")
         function = object_at(call, "function") or call
         name = text_at(event, "tool_name") or text_at(function, "name")
         if response and response in responses:
-            chat.add_call(id, name, function.get("arguments"))
+            session.add_call(id, name, function.get("arguments"))
             return
         responses.add(response)
         reasoning = text_at(event, "reasoning_content")
         calls = [(id, name, function.get("arguments"))]
-        chat.call(join_content(event.get("thought")), calls, reasoning)
+        session.call(join_content(event.get("thought")), calls, reasoning)
     elif id:
         seen = object_at(event, "observation")
         texts = (join_content(seen.get("content")), text_at(seen, "output"), text_at(seen, "error"))
         reasons = (text_at(event, "error"), text_at(event, "rejection_reason"))
-        chat.answer(next((text for text in (*texts, *reasons) if text), ""), id)
+        session.answer(next((text for text in (*texts, *reasons) if text), ""), id)
 
 
 def _read_tool(tool: Record) -> Record:
@@ -187,7 +179,7 @@ def _read_tool(tool: Record) -> Record:
     return {"type": "function", "function": function}
 
 
-OPENHANDS_READER = Reader(OPENHANDS, openhands_mismatch, single(read_openhands))
+OPENHANDS_READER = file_reader(OPENHANDS, "openai_chat", openhands_mismatch, read_openhands)
 
 # --- Continue ---------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from refold.session_files.source import ClientFiles, Source, cwd_under
 from refold.text.json_values import (
     JsonObject,
     Record,
+    dig,
     first_text,
     list_at,
     object_at,
@@ -66,7 +67,9 @@ def mismatch(source: Source) -> str:
 def read(session: SessionBuilder) -> None:
     """Read a session. Raises `FormatError` for one of a newer client."""
     meta, records = _load(session)
-    sent = set(_find_results(records.values()))
+    asked = (record for record in records.values() if record.get("type") == "user")
+    parts = (part for record in asked for part in objects_at(record, "content"))
+    sent = {id for part in parts if (id := text_at(part, "functionResponse", "id"))}
     for record in records.values():
         session.note_time(record.get("timestamp"))
         session.messages += _entries(record, sent)
@@ -120,14 +123,6 @@ def _count_unread(meta: Record) -> dict[str, int]:
 
 
 # --- messages --------------------------------------------------------------------------------
-
-
-def _find_results(records: Iterable[Record]) -> Iterator[str]:
-    """Yield the ids of the calls whose results are in a message of their own."""
-    for record in records:
-        for part in objects_at(record, "content") if record.get("type") == "user" else ():
-            if id := text_at(part, "functionResponse", "id"):
-                yield id
 
 
 def _entries(record: Record, sent: Container[str]) -> Iterator[Entry]:
@@ -191,9 +186,7 @@ MESSAGE_TYPES = frozenset({"user", "assistant", "tool_result"})
 def qwen_mismatch(source: Source) -> str:
     """Return why this is no Qwen Code session; empty if it is one."""
     for record in source.objects():
-        ours = "systemPayload" in record or isinstance(
-            object_at(record, "message").get("parts"), list
-        )
+        ours = "systemPayload" in record or isinstance(dig(record, "message", "parts"), list)
         if ours and text_at(record, "uuid") and text_at(record, "sessionId"):
             return ""
     return "no line has a uuid, a sessionId and a message with parts"

@@ -10,8 +10,7 @@ the client begins it anew. The events of `wire.jsonl` beside it are not read.
 """
 
 import hashlib
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -29,7 +28,6 @@ from refold.session_files.reader import (
 )
 from refold.session_files.source import ClientFiles, Problem, Source
 from refold.text.json_values import (
-    JsonObject,
     Record,
     object_at,
     objects_at,
@@ -138,12 +136,11 @@ def guess_format(body: Record, items: Sequence[Entry], field: str = "") -> Forma
         or any(text_at(item, "call_id") for item in items)
     ):
         return "openai_responses"
-    if any(
+    is_chat = any(
         text_at(item, "role") in {"tool", "function", "developer"} or "tool_calls" in item
         for item in items
-    ):
-        return "openai_chat"
-    if (
+    )
+    if not is_chat and (
         kinds & ANTHROPIC_BLOCKS
         or "system" in body
         or "anthropic_version" in body
@@ -216,7 +213,7 @@ _KIMI_SESSIONS = single(read_kimi, lambda source: _kimi_id(source.path))
 KIMI_READER = Reader(KIMI, kimi_mismatch, _KIMI_SESSIONS, KIMI_FILES.find)
 
 
-# --- a chat made of a record ---------------------------------------------------------------------
+# --- names of records ------------------------------------------------------------------------------
 
 IDS = ("session", "session_id", "trajectory_id", "instance_id", "id", "uuid")
 """Fields in which a record names itself."""
@@ -227,60 +224,3 @@ def record_id(record: Any) -> str:
     values = (object_at(record).get(name) for name in IDS)
     named = (str(value) for value in values if isinstance(value, str | int) and value != "")
     return next(named, "")
-
-
-class ChatBuilder:
-    """Entries of a chat while they are made of something else."""
-
-    def __init__(self) -> None:
-        self.entries = list[Entry]()
-        self.body = JsonObject()
-        """The rest of the request."""
-        self.open = list[str]()
-        """Calls that were not answered yet, oldest first."""
-
-    def say(self, role: str, content: Any, **fields: Any) -> None:
-        """Add a message."""
-        present = {key: value for key, value in fields.items() if value}
-        self.entries.append({"role": role, "content": content, **present})
-
-    def call(
-        self, content: Any, calls: Iterable[tuple[str, str, Any]], reasoning: str = ""
-    ) -> None:
-        """Add an answer that makes *calls*: id (empty: one is made), name, arguments."""
-        self.say("assistant", content or None, reasoning_content=reasoning)
-        self.open = []
-        for call in calls:
-            self.add_call(*call)
-
-    def add_call(self, id: str, name: str, arguments: Any) -> None:
-        """Add a call to the latest answer."""
-        answer = next(entry for entry in reversed(self.entries) if entry["role"] == "assistant")
-        calls = answer.setdefault("tool_calls", [])
-        self.open.append(id or f"call_{len(self.entries) - 1}_{len(calls)}")
-        calls.append(write_call(self.open[-1], name, arguments))
-
-    def answer(self, content: Any, id: str = "") -> None:
-        """Add the result of a call, without an id of the oldest open one; what answers none is the
-        user's."""
-        if not id and not self.open:
-            self.say("user", content)
-            return
-        id = id or self.open[0]
-        self.open = [each for each in self.open if each != id]
-        self.entries.append({"role": "tool", "tool_call_id": id, "content": content})
-
-    def build(self, source: Source, client: str) -> Session:
-        """Return the session of a record with these entries."""
-        name, entries = record_id(source.document), self.entries
-        session = SessionBuilder(
-            source, client, "openai_chat", name, body=self.body, messages=entries
-        )
-        return session.build()
-
-
-def write_call(id: str, name: str, arguments: Any) -> Entry:
-    """Return a call as a chat message holds it; arguments that are no text become JSON."""
-    if not isinstance(arguments, str):
-        arguments = json.dumps({} if arguments is None else arguments, ensure_ascii=False)
-    return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}

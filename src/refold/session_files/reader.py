@@ -3,6 +3,7 @@
 A reader says if a file is its client's, lists the sessions in it, and finds the client's files.
 """
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -218,7 +219,7 @@ class SessionBuilder:
     title: str = ""
     cwd: str = ""
     model: str = ""
-    body: Record = field(default_factory=dict)
+    body: JsonObject = field(default_factory=dict)
     """The rest of the request, without the model."""
     messages: list[Entry] = field(default_factory=list)
     compactions: list[Compaction] = field(default_factory=list)
@@ -232,6 +233,8 @@ class SessionBuilder:
     unknown: Counter[str] = field(default_factory=Counter)
     """Kinds that Refold does not know, and how much of each is left out."""
     is_after_result: bool = False
+    open: list[str] = field(default_factory=list)
+    """Calls of a chat that were not answered yet, oldest first."""
 
     def __post_init__(self) -> None:
         self.problems += self.source.notes
@@ -257,6 +260,37 @@ class SessionBuilder:
         else:
             self.messages.append(entry)
         self.is_after_result = is_result
+
+    def say(self, role: str, content: Any, **fields: Any) -> None:
+        """Add a message."""
+        present = {key: value for key, value in fields.items() if value}
+        self.add({"role": role, "content": content, **present})
+
+    def call(
+        self, content: Any, calls: Iterable[tuple[str, str, Any]], reasoning: str = ""
+    ) -> None:
+        """Add an answer that makes *calls*: id (empty: one is made), name, arguments."""
+        self.say("assistant", content or None, reasoning_content=reasoning)
+        self.open = []
+        for call in calls:
+            self.add_call(*call)
+
+    def add_call(self, id: str, name: str, arguments: Any) -> None:
+        """Add a call to the latest answer."""
+        answer = next(entry for entry in reversed(self.messages) if entry["role"] == "assistant")
+        calls = answer.setdefault("tool_calls", [])
+        self.open.append(id or f"call_{self.position - 1}_{len(calls)}")
+        calls.append(write_call(self.open[-1], name, arguments))
+
+    def answer(self, content: Any, id: str = "") -> None:
+        """Add the result of a call, without an id of the oldest open one; what answers none is the
+        user's."""
+        if not id and not self.open:
+            self.say("user", content)
+            return
+        id = id or self.open[0]
+        self.open = [each for each in self.open if each != id]
+        self.add({"role": "tool", "tool_call_id": id, "content": content})
 
     def add_usage(self, usage: Record) -> None:
         """Add what the provider reported for the messages so far."""
@@ -318,6 +352,13 @@ class SessionBuilder:
             started=self.started,
             updated=self.updated,
         )
+
+
+def write_call(id: str, name: str, arguments: Any) -> Entry:
+    """Return a call as a chat message holds it; arguments that are no text become JSON."""
+    if not isinstance(arguments, str):
+        arguments = json.dumps({} if arguments is None else arguments, ensure_ascii=False)
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 def file_reader(

@@ -14,14 +14,16 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from refold.session_files.plain import IDS, ChatBuilder, write_call
+from refold.session_files.plain import IDS, record_id
 from refold.session_files.reader import (
     Entry,
     Reader,
     Session,
     SessionBuilder,
     StoredSession,
+    file_reader,
     single,
+    write_call,
 )
 from refold.session_files.source import Source
 from refold.text.json_values import (
@@ -275,35 +277,35 @@ def sharegpt_mismatch(source: Source) -> str:
     return "" if _turns(source.document)[1] else f"no turns of known speakers in {', '.join(TURNS)}"
 
 
-def read_sharegpt(source: Source) -> Session:
+def read_sharegpt(session: SessionBuilder) -> None:
     """Read a conversation: calls and results stand in turns of their own."""
-    document, chat = source.document, ChatBuilder()
+    document = session.source.document
+    session.id = record_id(document)
     field, turns = _turns(document)
     tools = parse_or_none(text_at(document, "tools")) or document.get("tools")
-    chat.body = without_keys(document, field, "system", "tools", *IDS)
+    session.body = without_keys(document, field, "system", "tools", *IDS)
     if isinstance(tools, list):
-        chat.body["tools"] = tools
+        session.body["tools"] = tools
     if text := text_at(document, "system"):
-        chat.say("system", text)
+        session.say("system", text)
     for turn in turns:
         if "role" in turn and "content" in turn:  # a chat message under another name
-            chat.entries.append(turn)
+            session.add(turn)
             continue
         role, text = _SPEAKER_ROLES[_speaker(turn)], _words(turn) or ""
         calls = parse_or_none(text) if role == "call" else None
         calls = [calls] if isinstance(calls, dict) else calls
         if role == "call" and calls and all(text_at(call, "name") for call in objects_in(calls)):
-            chat.call(
+            session.call(
                 None, [("", call["name"], call.get("arguments")) for call in objects_in(calls)]
             )
         elif role == "result":
-            chat.answer(text)
+            session.answer(text)
         else:
-            chat.say("assistant" if role == "call" else role, text)
-    return chat.build(source, SHAREGPT)
+            session.say("assistant" if role == "call" else role, text)
 
 
-SHAREGPT_READER = Reader(SHAREGPT, sharegpt_mismatch, single(read_sharegpt))
+SHAREGPT_READER = file_reader(SHAREGPT, "openai_chat", sharegpt_mismatch, read_sharegpt)
 
 
 # --- Agent Data Protocol --------------------------------------------------------------------------
@@ -319,9 +321,10 @@ def adp_mismatch(source: Source) -> str:
     return "" if is_match else "no content of actions and observations"
 
 
-def read_adp(source: Source) -> Session:
+def read_adp(session: SessionBuilder) -> None:
     """Read a trajectory. Actions that follow one another are one answer of the model."""
-    document, chat = source.document, ChatBuilder()
+    document = session.source.document
+    session.id = record_id(document)
     before = ""
     for step in objects_at(document, "content"):
         kind, content = text_at(step, "class_"), step.get("content")
@@ -332,24 +335,23 @@ def read_adp(source: Source) -> Session:
             if kind == "code_action":
                 name, arguments = text_at(step, "language") or "code", {"code": content}
             if before in {"api_action", "code_action"} and not thought:
-                chat.add_call(id, name, arguments)
+                session.add_call(id, name, arguments)
             else:
-                chat.call(thought, [(id, name, arguments)], reasoning)
+                session.call(thought, [(id, name, arguments)], reasoning)
         elif kind == "message_action":
             text = "\n\n".join(filter(None, (thought, text_at(step, "content"))))
-            chat.say("assistant", text, reasoning_content=reasoning)
+            session.say("assistant", text, reasoning_content=reasoning)
         elif kind == "text_observation" and step.get("source") != "environment" and not id:
-            chat.say("user", content)
+            session.say("user", content)
         else:
             texts = (text_at(step, key) for key in ("axtree", "html", "url"))
             page = next(filter(None, texts), f"[{kind}]")
-            chat.answer(content if isinstance(content, str) else page, id)
+            session.answer(content if isinstance(content, str) else page, id)
         before = kind
-    chat.body = without_keys(document, "content", "id")
-    return chat.build(source, ADP)
+    session.body = without_keys(document, "content", "id")
 
 
-ADP_READER = Reader(ADP, adp_mismatch, single(read_adp))
+ADP_READER = file_reader(ADP, "openai_chat", adp_mismatch, read_adp)
 
 
 # --- Agent Trajectory Interchange Format ----------------------------------------------------------
@@ -375,7 +377,7 @@ def list_atif(source: Source) -> list[StoredSession]:
 
 def _read_atif(source: Source, id: str) -> Session:
     """Read a trajectory. What a step copies of an earlier one keeps its mark: it was context."""
-    document, chat = source.document, ChatBuilder()
+    document, session = source.document, SessionBuilder(source, ATIF, "openai_chat", id)
     for step in objects_at(document, "steps"):
         text, speaker = _atif_text(step.get("message")), text_at(step, "source")
         if speaker == "agent":
@@ -387,17 +389,17 @@ def _read_atif(source: Source, id: str) -> Session:
                 )
                 for call in objects_at(step, "tool_calls")
             ]
-            chat.call(text, calls, text_at(step, "reasoning_content"))
+            session.call(text, calls, text_at(step, "reasoning_content"))
             if step.get("is_copied_context"):
-                chat.entries[-1]["is_copied_context"] = True
+                session.messages[-1]["is_copied_context"] = True
         elif text:
-            chat.say("system" if speaker == "system" else "user", text)
+            session.say("system" if speaker == "system" else "user", text)
         for result in objects_at(step, "observation", "results"):
-            chat.answer(_atif_text(result.get("content")), text_at(result, "source_call_id"))
+            session.answer(_atif_text(result.get("content")), text_at(result, "source_call_id"))
     agent = object_at(document, "agent")
     body = {"model": text_at(agent, "model_name"), "tools": list_at(agent, "tool_definitions")}
-    chat.body = {key: value for key, value in body.items() if value}
-    return chat.build(replace(source, document={"id": id}), ATIF)
+    session.body = {key: value for key, value in body.items() if value}
+    return session.build()
 
 
 def _atif_text(content: Any) -> str:
