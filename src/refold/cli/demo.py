@@ -109,11 +109,10 @@ class Replay:
     proofs: Sequence[Proof]
 
     @property
-    def sums(self) -> tuple[int, int, int]:
+    def sums(self) -> tuple[int, ...]:
         """The tokens unedited, the tokens sent and the cache breaks of all requests."""
         rows = ((request.unedited, request.sent, request.breaks_cache) for request in self.requests)
-        unedited, sent, breaks = map(sum, zip(*rows, strict=True))
-        return unedited, sent, breaks
+        return tuple(map(sum, zip(*rows, strict=True)))
 
     @property
     def stub(self) -> Edit | None:

@@ -160,11 +160,6 @@ class Inputs:
         """The store of the gateway whose sessions may be meant."""
         return self.store or find_store()
 
-    @property
-    def files(self) -> Sequence[str | Path]:
-        """The session files that are meant, with those below directories."""
-        return [target.path for target in self.targets]
-
     @cached_property
     def targets(self) -> Sequence["Target"]:
         """The sessions that are meant. Raises `FormatError`."""
@@ -174,13 +169,11 @@ class Inputs:
         return [target for path in self.paths for target in self._targets_in(path)]
 
     def _targets_in(self, path: str) -> Sequence["Target"]:
-        if path == "-" or Path(path).is_file():
-            return [Target(path, self.id)]
-        if not Path(path).is_dir():
-            if not _may_be_id(path):
-                return [Target(path, self.id)]
+        if _may_be_id(path):
             session = find_on_machine(path, self.gateway_store)
             return [_target_of(session)._replace(typed=path)]
+        if not Path(path).is_dir():
+            return [Target(path, self.id)]
         files = list_session_files(Path(path), lambda error: self._skip(str(error.filename), error))
         return [
             Target(file, self.id)

@@ -115,7 +115,7 @@ def check_output(output: str | None, inputs: Inputs, option: str = "--output") -
         if inputs.as_json:
             raise click.UsageError(f"--json and {option} - both want standard output")
         return
-    inputs.protect(output, inputs.files)
+    inputs.protect(output, [target.path for target in inputs.targets])
     path = Path(output)
     if path.is_dir():
         raise click.UsageError(f"{option} {output}: it is a directory")
