@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from refold.session_files import Problem
-from refold.session_files.reader import Reader, SessionBuilder, Tree, single
+from refold.session_files.reader import Tree, file_reader
 from refold.session_files.source import ClientFiles, cwd_under, open_bytes
 from refold.text.json_values import int_at, object_at, text_at
 
@@ -19,9 +19,9 @@ def mismatch(source):
     return "" if any("said" in record for record in source.objects()) else "nothing is said"
 
 
-def read(source):
+def read(session):
     """Read a tape: `{"id", "after", "by", "said", "call", "at", "bill"}`, one a line."""
-    session, tree = SessionBuilder(source, "tape", "openai_chat"), Tree()
+    tree = Tree()
     for line, record in session.records():
         session.note_time(record.get("at"))
         session.cwd = session.cwd or text_at(record, "cwd")
@@ -30,7 +30,6 @@ def read(source):
         session.add(message(node.record))
         if int_at(node.record, "bill", "prompt_tokens") >= 0:
             session.add_usage(object_at(node.record, "bill"))
-    return session.build()
 
 
 def message(record):
@@ -45,7 +44,7 @@ def message(record):
     return {"role": by, "content": said, "tool_calls": calls}
 
 
-READER = Reader("tape", mismatch, single(read), FILES.find)
+READER = file_reader("tape", "openai_chat", mismatch, read, FILES.find)
 
 # --- its tests -------------------------------------------------------------------------------
 
