@@ -211,18 +211,15 @@ def _prepare_codex(start: Start) -> Overlay:
     config = read_toml(place / "config.toml")
     name = text_at(config, "model_provider") or "openai"
     if url := dig(config, "model_providers", name, "base_url"):
-        url = start.routes.through(url)
-        return Overlay(arguments=_codex_option(f"model_providers.{name}.base_url", url))
-    if name != "openai":
+        key = f"model_providers.{name}.base_url"
+    elif name == "openai":
+        is_chatgpt = bool(read_json(place / "auth.json").get("tokens"))
+        default = f"{CHATGPT}/codex" if is_chatgpt else OPENAI
+        key, own = "openai_base_url", config.get("openai_base_url")
+        url = own or start.first_variable(["OPENAI_BASE_URL"], default)
+    else:
         raise ValueError(f"config.toml has no base_url for the provider {name!r} of Codex")
-    is_chatgpt = bool(read_json(place / "auth.json").get("tokens"))
-    default = f"{CHATGPT}/codex" if is_chatgpt else OPENAI
-    url = config.get("openai_base_url") or start.first_variable(["OPENAI_BASE_URL"], default)
-    return Overlay(arguments=_codex_option("openai_base_url", start.routes.through(url)))
-
-
-def _codex_option(key: str, url: str) -> tuple[str, str]:
-    return "-c", f"{key}={json.dumps(url)}"
+    return Overlay(arguments=("-c", f"{key}={json.dumps(start.routes.through(url))}"))
 
 
 def _prepare_gemini(start: Start) -> Overlay:
