@@ -309,9 +309,11 @@ def _prepare_kimi(start: Start) -> Overlay:
     path = place / "config.toml"
     read_toml(path)
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    if not _BASE_URL.search(text):
+    text, count = _BASE_URL.subn(
+        lambda found: f'{found[1]}"{start.routes.through(found[2])}"', text
+    )
+    if not count:
         raise ValueError(f"{path} has no base_url: kimi login adds one")
-    text = _BASE_URL.sub(lambda found: f'{found[1]}"{start.routes.through(found[2])}"', text)
     return Overlay(
         {"KIMI_CODE_HOME": str(start.folder)}, files={"config.toml": text}, mirrored=place
     )
