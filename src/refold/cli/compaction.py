@@ -159,12 +159,12 @@ class CompactedSession:
         return self.preview.view.tokens <= self.to
 
     @property
-    def prices(self) -> tuple[float, float] | None:
+    def prices(self) -> dict[str, float] | None:
         """US dollars for the input of one request, before and after."""
         if self.options.price is None:
             return None
-        before, after = self.edited.view.tokens, self.preview.view.tokens
-        return before * self.options.price / 1e6, after * self.options.price / 1e6
+        views = {"before": self.edited.view, "after": self.preview.view}
+        return {name: view.tokens * self.options.price / 1e6 for name, view in views.items()}
 
 
 @dataclass(frozen=True, slots=True)

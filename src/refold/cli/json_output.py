@@ -44,21 +44,30 @@ def _edit(view: View, edit: Edit) -> JsonObject:
 def stats(edited: EditedSession, shares: Record, effective: int | None) -> JsonObject:
     """Return the answer of `refold stats` for one session."""
     view = edited.view
-    tokens = {"unedited": view.tokens_unedited, "sent": view.tokens, "effective": effective}
     compactions = [
         {"start": compaction.start, "stop": compaction.stop, "trigger": compaction.trigger}
         for compaction in edited.session.compactions
     ]
     bill, times = read_bill(edited.session), (edited.session.started, edited.session.updated)
     started, updated = (when.isoformat() if when else None for when in times)
-    billed = {"calls": bill.calls, **bill.tokens._asdict(), "context": bill.context}
     return {
         **session(edited),
         "model": view.profile.model,
         "started": started,
         "updated": updated,
-        "tokens": {**tokens, "fixed": view.profile.fixed_tokens},
-        "billed": {**billed, "cost": bill.dollars, "by_client": bill.is_recorded},
+        "tokens": {
+            "unedited": view.tokens_unedited,
+            "sent": view.tokens,
+            "effective": effective,
+            "fixed": view.profile.fixed_tokens,
+        },
+        "billed": {
+            "calls": bill.calls,
+            **bill.tokens._asdict(),
+            "context": bill.context,
+            "cost": bill.dollars,
+            "by_client": bill.is_recorded,
+        },
         **shares,
         "compactions": compactions,
         "edits": [saving._asdict() for saving in savings_by_strategy(view)],
@@ -68,10 +77,14 @@ def stats(edited: EditedSession, shares: Record, effective: int | None) -> JsonO
 def compaction(result: CompactedSession) -> JsonObject:
     """Return the answer of `refold compact` for one session."""
     before, after = result.edited.view, result.preview.view
-    tokens = {"unedited": before.tokens_unedited, "before": before.tokens, "after": after.tokens}
     document = {
         **session(result.edited),
-        "tokens": {**tokens, "target": result.to},
+        "tokens": {
+            "unedited": before.tokens_unedited,
+            "before": before.tokens,
+            "after": after.tokens,
+            "target": result.to,
+        },
         "fits": result.fits,
         "strategies": [saving._asdict() for saving in result.savings],
         "edits": [_edit(after, edit) for edit in result.preview.edits],
@@ -86,10 +99,10 @@ def compaction(result: CompactedSession) -> JsonObject:
 
 def _preview(result: CompactedSession) -> JsonObject:
     """Return what `--preview` adds."""
-    preview, prices = result.preview, result.prices
+    preview = result.preview
     return {
         "draft": result.draft,
-        "price": prices and dict(zip(("before", "after"), prices, strict=True)),
+        "price": result.prices,
         "summaries": [{"edit": id, "text": text} for id, text in summaries(preview).items()],
         "losses": {kind: list(texts) for kind, texts in preview.losses.by_kind().items()},
         "places": [loss._asdict() for loss in preview.losses.items if loss.at is not None],
@@ -98,8 +111,14 @@ def _preview(result: CompactedSession) -> JsonObject:
 
 def export(exported: Exported) -> JsonObject:
     """Return what is said of a session that was written to a new file."""
-    names = {"file": str(exported.path), "new_id": exported.id, "command": exported.command}
-    return {"export": {**names, "move_to": exported.move_to and str(exported.move_to)}}
+    return {
+        "export": {
+            "file": str(exported.path),
+            "new_id": exported.id,
+            "command": exported.command,
+            "move_to": exported.move_to and str(exported.move_to),
+        }
+    }
 
 
 def acceptance(result: Acceptance, actor: str) -> JsonObject:

@@ -379,7 +379,7 @@ def _costs(compaction: CompactedSession) -> Iterator[str]:
         cost = f", {dollars(preview.cost)}" if preview.cost else ""
         yield f"{plural(preview.calls, 'model call')}{cost}"
     if prices := compaction.prices:
-        before, after = map(dollars, prices)
+        before, after = map(dollars, prices.values())
         yield f"each further request: {before} → {after} of input"
 
 

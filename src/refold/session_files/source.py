@@ -86,7 +86,10 @@ def open_path(path: Path) -> Source:
 def open_bytes(data: bytes, name: str) -> Source:
     """Return the content of a file as a source. Raises `FormatError`."""
     if data.startswith(GZIP):
-        data = _decompress_gzip(data, name)
+        try:
+            data = gzip.decompress(data)
+        except (EOFError, OSError, zlib.error) as error:
+            raise FormatError(f"{name}: damaged gzip data ({error})") from error
     if data.startswith(ZSTD):
         data = decompress_zstd(data, name)
     if data.startswith(SQLITE):
@@ -173,13 +176,6 @@ ZSTD_MODULES = ("compression.zstd", "zstandard")
 """Modules that can open a `.zst` file: in Python 3.14 and later, and on any."""
 _PIECE = 1 << 10
 """Compressed bytes that are taken at once: what becomes of them has 32 MB at most."""
-
-
-def _decompress_gzip(data: bytes, name: str) -> bytes:
-    try:
-        return gzip.decompress(data)
-    except (EOFError, OSError, zlib.error) as error:
-        raise FormatError(f"{name}: damaged gzip data ({error})") from error
 
 
 def decompress_zstd(data: bytes, name: str, modules: Sequence[str] = ZSTD_MODULES) -> bytes:

@@ -178,11 +178,10 @@ def tau_mismatch(source: Source) -> str:
 
 def tau_sessions(source: Source) -> Sequence[StoredSession]:
     """Return a session for each run, in the order of the file; named by task and trial."""
-    if runs := list(_tau_runs(source.document)):
-        return [StoredSession(_run_id(run), partial(_read_tau, source, run)) for run in runs]
-    info = object_at(source.document, "info")
-    runs = list(objects_at(source.document, "simulations"))
-    return [StoredSession(_run_id(run), partial(_read_tau2, source, run, info)) for run in runs]
+    runs, read = list(_tau_runs(source.document)), _read_tau
+    if not runs:
+        runs, read = list(objects_at(source.document, "simulations")), _read_tau2
+    return [StoredSession(_run_id(run), partial(read, source, run)) for run in runs]
 
 
 def _tau_runs(document: Any) -> Iterator[Record]:
@@ -202,8 +201,9 @@ def _read_tau(source: Source, run: Record) -> Session:
     return session.build()
 
 
-def _read_tau2(source: Source, run: Record, info: Record) -> Session:
+def _read_tau2(source: Source, run: Record) -> Session:
     session = SessionBuilder(source, "tau2", "openai_chat", _run_id(run))
+    info = object_at(source.document, "info")
     session.model = text_at(info, "agent_info", "llm")
     session.note_time(run.get("start_time"))
     session.note_time(run.get("end_time"))
