@@ -61,11 +61,14 @@ class Source:
 
     def records(self, problems: list[Problem]) -> Iterator[tuple[int, JsonObject]]:
         """Yield every line that is a JSON object, with its number; other lines go to *problems*."""
-        if self.document is not None:
-            yield from _only_objects(self.sample, problems)
-            return
         with self.open() as stream:
-            yield from _only_objects(parse_lines(stream, problems), problems)
+            lines = parse_lines(stream, problems) if self.document is None else self.sample
+            for number, value in lines:
+                if isinstance(value, dict):
+                    yield number, value
+                else:
+                    text = f"a JSON object was expected, not {type(value).__name__}"
+                    problems.append(Problem(number, text))
 
     def objects(self) -> list[JsonObject]:
         """Return the JSON objects of the sample."""
@@ -120,18 +123,6 @@ def _open_text(path: Path, reopen: Callable[[], BinaryIO]) -> Source:
         why = f"neither JSON nor lines of JSON ({problems[0]})" if problems else "the file is empty"
         raise FormatError(f"{path.name}: {why}")
     return Source(path, reopen, sample)
-
-
-def _only_objects(
-    lines: Iterable[Line], problems: list[Problem]
-) -> Iterator[tuple[int, JsonObject]]:
-    for number, value in lines:
-        if isinstance(value, dict):
-            yield number, value
-        else:
-            problems.append(
-                Problem(number, f"a JSON object was expected, not {type(value).__name__}")
-            )
 
 
 _parse_json = json.JSONDecoder(strict=False).decode
@@ -250,7 +241,6 @@ NAMES = {
     "gemini_cli": "Gemini CLI",
     "qwen": "Qwen Code",
     "opencode": "OpenCode",
-    "kilo": "Kilo",
     "kimi": "Kimi CLI",
     "continue": "Continue",
 }
