@@ -188,13 +188,13 @@ class SummarizeTo:
         """Choose where the tail begins. Return what stays around a summary of all before it, and
         the tokens that are set aside for the summary; None if nothing is before it."""
         room = self._summary_room(view, goal)
-        stop = tail_within(view, max(0, goal - room))
+        stop = _divide_at(view, goal, room)
         if not stop:
             return None
         around = self._surround(view, stop, room // 2)
         if (stay := around.tokens(view)) > room // 2:  # then both get less of what it leaves
             room = self._summary_room(view, max(0, goal - stay))
-            stop = tail_within(view, max(0, goal - room - stay))
+            stop = _divide_at(view, goal - stay, room)
             around = self._surround(view, stop, room // 2)
         if around.omitted:  # what a person said goes before the oldest of the tail
             shorter = tail_within(view, max(0, goal - room) * 2 // 3)
@@ -233,6 +233,12 @@ class SummarizeTo:
         reported = max(1, view.tokens - unseen)
         tokens = view.tokens // 2 if self.tokens is None else self.tokens
         return max(0, tokens - unseen) * view.tokens_uncalibrated // reported
+
+
+def _divide_at(view: View, goal: int, room: int) -> int:
+    """Return where the tail begins that comes nearest to what a summary of *room* tokens leaves of
+    *goal*; the summary keeps half of its room at least."""
+    return tail_within(view, max(0, goal - room // 2), max(0, goal - room))
 
 
 # --- with what matters beside it ----------------------------------------------------------------

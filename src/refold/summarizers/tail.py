@@ -79,14 +79,16 @@ def count_shown(view: View, start: int = 0, stop: int | None = None) -> int:
     return sum(item.tokens for item in items)
 
 
-def tail_within(view: View, tokens: int) -> int:
-    """Return the earliest legal cut before an assistant message or a user's request from which at
-    most *tokens* follow, else the latest such cut; 0 if there is none."""
+def tail_within(view: View, most: int, wanted: int | None = None) -> int:
+    """Return the legal cut before an assistant message or a user's request from which at most
+    *most* tokens follow and nearest to *wanted*, by default as many as may, else the latest such
+    cut; 0 if there is none."""
     marks = _find_marks(view)
-    first = _conversation_start(view)
+    first, wanted = _conversation_start(view), most if wanted is None else wanted
     cuts = sorted(cut for cut in {*marks.turns, *marks.steps} if cut > first)
-    fitting = (cut for cut in cuts if _tokens_from(marks, cut) <= tokens)
-    return next(fitting, cuts[-1] if cuts else 0)
+    sizes = {cut: _tokens_from(marks, cut) for cut in cuts}
+    fitting = (cut for cut in cuts if sizes[cut] <= most)
+    return min(fitting, key=lambda cut: abs(sizes[cut] - wanted), default=cuts[-1] if cuts else 0)
 
 
 def _by_count(view: View, keep: float) -> int:

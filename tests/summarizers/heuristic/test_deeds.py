@@ -183,6 +183,7 @@ def test_a_script_that_fails_has_failed_and_one_that_runs_is_waited_for():
 
 
 @pytest.mark.parametrize("command", [
+    'download a \\\n  --test yes \\\n  -o "/tmp/cookie_test"', "$f='C:\\a\\specs\\001\\spec.md'; Get-Content $f",
     "rustc --version", "cargo build --help", "tsc -V", ".specify/scripts/check-prerequisites.sh --json", "python3 check_doc.py",
 ])  # fmt: skip
 def test_what_says_something_of_a_program_or_a_page_is_no_check(command):
@@ -195,6 +196,21 @@ def test_what_says_something_of_a_program_or_a_page_is_no_check(command):
 )
 def test_a_check_is_one_still(command):
     assert find_checks(command) == command
+
+
+def test_a_check_in_a_substitution_is_whole():
+    assert find_checks("t=$(make test >/dev/null && echo 1 || echo 0)") == "make test >/dev/null"
+
+
+def test_a_patch_that_a_call_has_as_a_word_is_no_text_of_a_shell():
+    """Its lines were files that the shell creates (`> 10k`), and checks."""
+    patch = "*** Begin Patch\n*** Add File: plan.md\n+it's > 10k rows\n+make lint\n+$a='b'\n*** End Patch"
+    patched = call("shell", {"command": ["apply_patch", patch]}, "Success.")
+    state = collect(patched)
+    assert states_of(state) == {"plan.md": "created"}
+    assert state.checks == {}
+    listed = call("shell", {"command": ["rg", "a > b", "my dir"]}, "")
+    assert states_of(collect(listed)) == {}
 
 
 def test_a_file_of_a_repository_elsewhere_is_none_of_ours():

@@ -8,7 +8,7 @@ from refold.core.view import View
 from refold.messages import Message, Text, user
 from refold.models.driver import drive
 from refold.summarizers.heuristic import RuleSummary, read_material, write_summary
-from refold.summarizers.heuristic.earlier import read_amendments
+from refold.summarizers.heuristic.earlier import read_amendments, read_given
 from refold.summarizers.heuristic.layout import (
     REPEATED,
     render_state,
@@ -50,6 +50,21 @@ def test_of_a_template_only_what_is_different_stands_in_a_summary():
         assert "Look at part 3" not in text
         assert REPEATED in text
         assert "touch the migrations" not in text, "it stands in the request behind the summary"
+
+
+def test_a_pasted_log_does_not_take_the_place_of_all_earlier_requests():
+    """Behind it the vetoes of the person were gone, and nothing said so."""
+    wants = [f"Part {n}: keep the old rate of bonds in year {n}." for n in range(90)]
+    log = "It fails:\n" + "\n".join(f"at step_{n} (app_{n}.ts:{n})" for n in range(400))
+    state = State(requests=dict.fromkeys(["Migrate it.", *wants, log, "Go on."], 1))
+    text = render_state(state, 1_200)
+    requests = [item for item in text.split("\n- ") if item.startswith(("Part", "It fails"))]
+    assert len(requests) > 10
+    assert requests[-1].startswith("It fails:") and " characters …] " in requests[-1]
+    assert f"- [… {91 - len(requests)} earlier requests left out …]" in text
+    again = read_given([text]).state
+    assert not any("left out" in request for request in again.requests)
+    assert not read_amendments(text, state)
 
 
 def test_the_same_request_behind_a_summary_is_not_in_it():

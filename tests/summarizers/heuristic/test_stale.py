@@ -274,6 +274,8 @@ def test_a_commit_that_prints_nothing_is_told_by_its_message():
     assert collect(said).checks == {"git commit": "ok: web: Orders page"}
     said = call("bash", "", command='git commit -m "$(cat <<EOF\nLong.\nEOF\n)"')
     assert collect(said).checks == {"git commit": "ok"}
+    said = call("bash", "31 passed in 2s", command="pytest -q && git commit -qm 'Mend it'")
+    assert collect(said).checks == {"pytest -q": "ok: 31 passed in 2s", "git commit": "ok: Mend it"}
 
 
 @pytest.mark.parametrize(("command", "text", "outcome"), [

@@ -3,6 +3,7 @@ and what a model writes as text instead of calling a tool."""
 
 import json
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import pairwise
@@ -151,7 +152,8 @@ def effect_of_call(call: ToolCall, folder: str = "") -> CallEffect:
         place = Place(folder).enter(directory or ".")
         return _effect_at(command, place)._replace(tool=tool[1])
     command = _command(arguments)
-    place = Place(folder).enter(_directory(arguments)) if command else Place(folder)
+    directory = _text_at(arguments, _DIRECTORY_KEYS).strip() or "."
+    place = Place(folder).enter(directory) if command else Place(folder)
     files = (
         *dict.fromkeys((place.name(p), state) for p, state in _files_by_name(call.name, arguments)),
         *_files_in_patch("\n".join(_texts_in(arguments)), command, place),
@@ -160,8 +162,7 @@ def effect_of_call(call: ToolCall, folder: str = "") -> CallEffect:
     )
     changed = _find_changed(arguments) if _TASK_TOOL.fullmatch(call.name) else None
     todos = _todos(arguments) if changed is None else None
-    action = arguments.get("action") if isinstance(arguments, Mapping) else ""
-    action = action[:50] if isinstance(action, str) else ""
+    action = _text_at(arguments, ("action",))[:50]
     return CallEffect(call.name, files, command, todos, place, changed, action)
 
 
@@ -192,11 +193,6 @@ def _effect_at(command: str, place: Place) -> CallEffect:
     return CallEffect("shell", files, command, place=place)
 
 
-def _directory(arguments: Any) -> str:
-    """Return where a call wants its command to run."""
-    return _text_at(arguments, _DIRECTORY_KEYS).strip() or "."
-
-
 def _arguments(text: str) -> Any:
     return parse_or_text(text) if len(text) <= MAX_ARGUMENTS else text
 
@@ -207,11 +203,19 @@ def _command(arguments: Any) -> str:
     for key in _COMMAND_KEYS:
         value = arguments.get(key)
         if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
-            is_inner = len(value) > 2 and INNER_FOLLOWS.fullmatch(value[-2])
-            value = value[-1] if is_inner else " ".join(value)
+            value = _join_words(value)
         if isinstance(value, str) and value.strip() and not _is_editor_verb(value, arguments):
             return value
     return ""
+
+
+def _join_words(words: list[str]) -> str:
+    """Return a command that is given in words as a shell reads it."""
+    if len(words) > 2 and INNER_FOLLOWS.fullmatch(words[-2]):
+        return words[-1]
+    if words[-1].startswith(PATCH_BEGINS):
+        return f"{words[0]} <<'PATCH'\n{words[-1]}\nPATCH"
+    return shlex.join(words)
 
 
 def _is_editor_verb(value: str, arguments: Mapping[str, Any]) -> bool:
@@ -222,12 +226,8 @@ def _is_editor_verb(value: str, arguments: Mapping[str, Any]) -> bool:
 def _files_by_name(name: str, arguments: Any) -> Iterator[tuple[str, str]]:
     if not isinstance(arguments, Mapping):
         return
-    verb = arguments.get("command")
-    state = (
-        _state_by_name(verb)
-        if isinstance(verb, str) and _is_editor_verb(verb, arguments)
-        else _state_by_name(name)
-    )
+    verb = _text_at(arguments, ("command",))
+    state = _state_by_name(verb if _is_editor_verb(verb, arguments) else name)
     rows: list[Any] = [arguments]
     if any(key.startswith("repo") and isinstance(arguments[key], str) for key in arguments):
         return  # the file is in a repository elsewhere

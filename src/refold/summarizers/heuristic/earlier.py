@@ -13,6 +13,7 @@ from refold.summarizers.heuristic.layout import (
     LONGEST_FOLDER,
     MARKS,
     NOT_TESTED,
+    OMITTED,
     PLANNED,
     QUOTING,
     REPEATED,
@@ -120,7 +121,8 @@ def _take_section(earlier: Earlier, section: Section) -> None:
     state, items = earlier.state, list(iter_items(section.body))
     match section.title:
         case "Requests" | "Last request" | "Earlier requests" | "Current request":
-            for words, times, questions in map(split_request, items):
+            own = (item for item in items if not item.endswith(OMITTED))
+            for words, times, questions in map(split_request, own):
                 state.questions.update({words: questions} if questions else {})
                 state.requests[words] = state.requests.pop(words, 0) + times
                 if _CUT not in words:
@@ -296,4 +298,5 @@ def read_amendments(text: str, state: State) -> list[str]:
 
 def _is_ours(item: str) -> bool:
     """Is an item one that we write, or one that was cut to its room?"""
-    return bool(_MADE.match(item) or _IN_SIGHT.match(item)) or _CUT in item or REPEATED in item
+    marks = (_CUT, REPEATED, OMITTED)
+    return bool(_MADE.match(item) or _IN_SIGHT.match(item)) or any(mark in item for mark in marks)

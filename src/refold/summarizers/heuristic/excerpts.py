@@ -543,7 +543,7 @@ def write_outcome(command: str, text: str, outcome: str, subject: str = "") -> s
     subject, or if it prints nothing the *subject* that it was given."""
     if COMMIT.search(command) and (match := COMMITTED.search(text)):  # a push behind it may fail
         return f"{match[1]} {one_line(match[2], 100)}"
-    if outcome == "ok" and subject:
-        return f"ok: {one_line(subject, 100)}"
+    if outcome == "ok" and COMMIT.search(command):  # figures in what it printed are another's
+        return f"ok: {one_line(subject, 100)}" if subject else outcome
     line = find_figures(text) or (find_error_line(text) if outcome != "ok" else "")
     return ": ".join(filter(None, (outcome, line)))

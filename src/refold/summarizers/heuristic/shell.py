@@ -233,7 +233,7 @@ class Deeds(NamedTuple):
 def find_deeds(command: str) -> Deeds:
     """Find what of a command changes anything, as far as the names of programs, of their commands
     and options say; of what prepares work only if there is nothing else."""
-    text = read_inner(command.partition(PATCH_BEGINS)[0]).replace("\\\n", "  ")
+    text = read_inner(command.partition(PATCH_BEGINS)[0])
     ranked = [(_rank(spell_words(drop_texts(w[:MAX_WORDS]))), w) for w in cut_commands(text) if w]
     rank = max((rank for rank, _ in ranked), default=0)
     if not rank:
@@ -317,9 +317,10 @@ def find_checks(command: str) -> str:
     spans = [
         (words[0].start(), words[-1].end())
         for words in cut_commands(command)
-        if _is_check(texts_of(words[:MAX_WORDS]))
+        if _is_check(program_words(texts_of(words[:MAX_WORDS])))
     ]
-    return command[spans[0][0] : spans[-1][1]] if spans else ""
+    checks = command[spans[0][0] : spans[-1][1]] if spans else ""
+    return checks if checks.count("(") <= checks.count(")") else checks.rpartition("$(")[2]
 
 
 def is_code_of_check(command: str, code: int = 1) -> bool:

@@ -284,10 +284,11 @@ def is_path(word: str) -> bool:
 
 
 def read_inner(command: str) -> str:
-    """Return a command without heredocs, in which those that it gives to a shell as one word stand
-    in parentheses of their own (`bash -c 'cd a && make'`). Where they run in a container or on
+    """Return a command without heredocs and broken lines, in which those that it gives to a shell as
+    one word stand in parentheses of their own (`bash -c 'cd a && make'`). Where they run in a container or on
     another machine nobody knows. The home folder is `~`."""
-    text = _HOME.sub("~", without_heredocs(command[:MAX_COMMAND]))
+    text = without_heredocs(command[:MAX_COMMAND]).replace("\\\n", "  ")
+    text = _HOME.sub("~", text)
     for _ in range(DEEPEST_SHELL):
         inner = list(_find_inner(text)) if _GIVES_INNER.search(text) else []
         parts, at = list[str](), 0
