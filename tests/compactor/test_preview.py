@@ -384,7 +384,7 @@ def test_what_an_earlier_summary_quotes_is_lost_when_the_next_does_not():
     """The names that a summary shows are seen today, too; they have the places of those who said them."""
     history = demo_session(30)
     store = refold.MemoryStore()
-    refold.compact(history, 9_000, store=store)
+    refold.compact(history, 7_000, store=store)
     tight = refold.Compactor(refold.default_strategies(3_000), refold.Budget(FAR, 3_000), store)
     preview = tight.preview(history, to=3_000)
     (before,) = (text for text in map(summary_in, preview.before.messages) if text)

@@ -27,17 +27,9 @@ from refold.text.plain import is_absolute
 from refold.text.summary_wrapper import split_record
 
 LISTS = (
-    *REQUESTS,
-    "Requests",
-    "Last request",
-    "Rules",
-    "Decisions",
-    "Checks",
-    "Done",
-    "Notes",
-    "Open",
+    *REQUESTS, "Requests", "Last request", "Rules", "Decisions", "Checks", "Done", "Notes", "Open",
     "Files",
-)
+)  # fmt: skip
 """Sections that hold what a `State` does."""
 LONG = 24
 """Characters of a request that is not made twice by chance."""
@@ -118,11 +110,11 @@ def read_given(texts: Iterable[str]) -> Earlier:
 
 
 def _take_section(earlier: Earlier, section: Section) -> None:
-    state, items = earlier.state, list(iter_items(section.body))
+    items = [item for item in iter_items(section.body) if not item.endswith(OMITTED)]
+    state = earlier.state
     match section.title:
         case "Requests" | "Last request" | "Earlier requests" | "Current request":
-            own = (item for item in items if not item.endswith(OMITTED))
-            for words, times, questions in map(split_request, own):
+            for words, times, questions in map(split_request, items):
                 state.questions.update({words: questions} if questions else {})
                 state.requests[words] = state.requests.pop(words, 0) + times
                 if _CUT not in words:
@@ -298,5 +290,5 @@ def read_amendments(text: str, state: State) -> list[str]:
 
 def _is_ours(item: str) -> bool:
     """Is an item one that we write, or one that was cut to its room?"""
-    marks = (_CUT, REPEATED, OMITTED)
-    return bool(_MADE.match(item) or _IN_SIGHT.match(item)) or any(mark in item for mark in marks)
+    is_cut = any(mark in item for mark in (_CUT, REPEATED, OMITTED))
+    return is_cut or bool(_MADE.match(item) or _IN_SIGHT.match(item))

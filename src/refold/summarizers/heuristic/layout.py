@@ -245,12 +245,12 @@ def _earlier_requests(
     earlier = _requests(state, 0, -1, shown)
     if _fitting(earlier, room) == earlier:
         return iter(earlier)
-    chosen, mark = dict[int, str](), f"- [… {len(earlier)}{OMITTED}"
-    room -= estimate(mark) if len(earlier) > 1 else 0
+    chosen, repeated = dict[int, str](), 0
     most, half = max(room // LONG_SHARE, FIRST_REQUEST), max(room // 2, min(room, FIRST_REQUEST))
     is_corrected = len(earlier) > 1 and any(find_corrections(earlier[1][2:]))
     for at in (0, *range(1, 1 + is_corrected), *range(len(earlier) - 1, is_corrected, -1)):
         if at and _repeats(earlier[at], rules):
+            repeated += 1
             continue
         own = min(room, most) if at else half
         text = _cut(earlier[at], room if len(earlier) == 1 else own)
@@ -259,8 +259,9 @@ def _earlier_requests(
             chosen[at] = text
         if at and text != earlier[at] and own == room:
             break
-    if (omitted := len(earlier) - len(chosen)) and chosen:
-        chosen[0] = "\n".join(filter(None, (chosen.get(0), f"- [… {omitted}{OMITTED}")))
+    if chosen and (omitted := len(earlier) - len(chosen) - repeated):
+        first = max(at for at in chosen if at <= is_corrected or at == min(chosen))
+        chosen[first] = f"{chosen[first]}\n- [… {omitted}{OMITTED}"
     return (chosen[at] for at in sorted(chosen))
 
 

@@ -284,9 +284,9 @@ def is_path(word: str) -> bool:
 
 
 def read_inner(command: str) -> str:
-    """Return a command without heredocs and broken lines, in which those that it gives to a shell as
-    one word stand in parentheses of their own (`bash -c 'cd a && make'`). Where they run in a container or on
-    another machine nobody knows. The home folder is `~`."""
+    """Return a command without heredocs and broken lines, in which those that it gives to a shell
+    as one word stand in parentheses of their own (`bash -c 'cd a && make'`). Where they run in a
+    container or on another machine nobody knows. The home folder is `~`."""
     text = without_heredocs(command[:MAX_COMMAND]).replace("\\\n", "  ")
     text = _HOME.sub("~", text)
     for _ in range(DEEPEST_SHELL):
