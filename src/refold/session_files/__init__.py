@@ -14,7 +14,6 @@ from typing import Any, cast
 
 from refold.errors import FormatError
 from refold.session_files import (
-    chats,
     claude_code,
     codex,
     gemini_cli,
@@ -30,6 +29,7 @@ from refold.session_files.reader import (
     Reader,
     Session,
     StoredSession,
+    with_calls,
 )
 from refold.session_files.source import (
     FoundSession,
@@ -39,7 +39,6 @@ from refold.session_files.source import (
     open_bytes,
     open_path,
 )
-from refold.session_files.trajectories import with_calls
 from refold.text.json_values import JsonObject
 
 __all__ = [
@@ -74,8 +73,8 @@ READERS: tuple[Reader, ...] = (
     trajectories.SHAREGPT_READER,
     trajectories.ADP_READER,
     trajectories.ATIF_READER,
-    chats.OPENHANDS_READER,
-    chats.CONTINUE_READER,
+    trajectories.OPENHANDS_READER,
+    plain.CONTINUE_READER,
     plain.KIMI_READER,
     plain.READER,
 )

@@ -1,5 +1,5 @@
 """Conversations without a client: a list of messages, a request body, or a log of requests; those
-of Kimi CLI, which are hardly more; and what makes a chat of any other record.
+of Kimi CLI and Continue, which are hardly more; and the names of records.
 
 JSON or JSONL, in any wire format. In a log each line is a request body, or an object
 with one under `body`, `request` or `payload`; the last one is the conversation, and each can be
@@ -7,10 +7,14 @@ read by its line. A line with `kind` other than `main` is a side request and com
 
 Kimi CLI: `~/.kimi/sessions/<directory>/<session>/context.jsonl`, what its model sees. Compacting,
 the client begins it anew. The events of `wire.jsonl` beside it are not read.
+
+Continue: `~/.continue/sessions/<session>.json`, a list of what is on the screen. An item holds a
+message, and beside an answer its calls with what they gave, which were sent as messages.
 """
 
 import hashlib
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -24,11 +28,13 @@ from refold.session_files.reader import (
     Session,
     SessionBuilder,
     StoredSession,
+    file_reader,
     single,
 )
 from refold.session_files.source import ClientFiles, Problem, Source
 from refold.text.json_values import (
     Record,
+    list_at,
     object_at,
     objects_at,
     objects_in,
@@ -41,15 +47,8 @@ CLIENT = "plain"
 BODY_KEYS = ("body", "request", "payload")
 """Where a log keeps the request body."""
 ANTHROPIC_BLOCKS = frozenset(
-    {
-        "tool_use",
-        "tool_result",
-        "thinking",
-        "redacted_thinking",
-        "image",
-        "document",
-        "server_tool_use",
-    }
+    {"tool_use", "server_tool_use", "tool_result", "thinking", "redacted_thinking"}
+    | {"image", "document"}
 )
 """Kinds of blocks that only Anthropic's format has."""
 RESPONSES_PARTS = frozenset({"input_text", "output_text", "input_image", "input_file"})
@@ -211,6 +210,75 @@ def read_kimi(source: Source) -> Session:
 
 _KIMI_SESSIONS = single(read_kimi, lambda source: _kimi_id(source.path))
 KIMI_READER = Reader(KIMI, kimi_mismatch, _KIMI_SESSIONS, KIMI_FILES.find)
+
+
+# --- Continue ---------------------------------------------------------------------------------
+
+
+CONTINUE = "continue"
+
+
+def _read_folder(path: Path) -> str:
+    """Read the working directory out of one document, which may be long."""
+    with path.open("rb") as stream:
+        _, _, rest = (
+            stream.read(8_192).decode("utf-8", "replace").partition('"workspaceDirectory":')
+        )
+    return str(json.JSONDecoder().raw_decode(rest.lstrip())[0]) if rest else ""
+
+
+CONTINUE_FILES = ClientFiles(
+    CONTINUE, (".continue",), ("sessions/*-*.json",), _read_folder, "CONTINUE_GLOBAL_DIR"
+)
+
+
+def continue_mismatch(source: Source) -> str:
+    """Return why this is no session of Continue; empty if it is one."""
+    items = list_at(source.document, "history")
+    is_session = text_at(source.document, "sessionId") and items
+    if is_session and all(text_at(item, "message", "role") for item in items):
+        return ""
+    return "no sessionId with a history of messages"
+
+
+def read_continue(session: SessionBuilder) -> None:
+    """Read a session."""
+    document = session.source.document
+    for item in objects_at(document, "history"):
+        place = session.position + 1
+        session.messages += _item_entries(item, object_at(item, "message"))
+        if usage := object_at(item, "message", "usage"):
+            session.usage.append((place, usage))
+            session.model = text_at(usage, "model") or session.model
+    session.id, session.title, session.cwd = (
+        text_at(document, key) for key in ("sessionId", "title", "workspaceDirectory")
+    )
+
+
+def _item_entries(item: Record, message: Record) -> Iterator[Entry]:
+    """Yield a message, then what its calls gave. A call that did not end stays open."""
+    role, content = text_at(message, "role"), message.get("content") or ""
+    if role == "tool":
+        id = text_at(message, "toolCallId")
+        yield {"role": "tool", "tool_call_id": id, "content": content}
+    elif role == "user" and isinstance(content, str):
+        shown = [text_at(context, "content") for context in objects_at(item, "contextItems")]
+        yield {"role": role, "content": "\n\n".join((*filter(None, shown), content))}
+    elif role == "assistant":
+        calls = list(objects_at(message, "toolCalls"))
+        yield {"role": role, "content": content, **({"tool_calls": calls} if calls else {})}
+        for state in objects_at(item, "toolCallStates"):
+            if "output" in state:
+                text = "\n\n".join(text_at(part, "content") for part in objects_at(state, "output"))
+                id = text_at(state, "toolCallId")
+                yield {"role": "tool", "tool_call_id": id, "content": text}
+    elif role != "thinking":
+        yield {"role": role, "content": content}
+
+
+CONTINUE_READER = file_reader(
+    CONTINUE, "openai_chat", continue_mismatch, read_continue, CONTINUE_FILES.find
+)
 
 
 # --- names of records ------------------------------------------------------------------------------

@@ -4,9 +4,10 @@ A reader says if a file is its client's, lists the sessions in it, and finds the
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -376,3 +377,59 @@ def file_reader(
         return session.build()
 
     return Reader(client, mismatch, single(load), find)
+
+
+# --- actions in the text --------------------------------------------------------------------------
+
+
+_OPENING = re.compile(r"```(?:bash|sh|mswea_bash_command)[ \t]*+\n")
+_CLOSING = "\n```"
+
+
+def with_calls(session: Session) -> Session:
+    """Return *session* with text actions as tool calls, for strategies for tool results.
+
+    An assistant's message with exactly one block of shell commands makes a call of the tool `bash`,
+    and the user's message after it is the result. Positions stay. `read` gives the messages as they
+    were sent; this form was never sent. Sessions in another format than `openai_chat` come back as
+    they are, and so do messages with tool calls.
+    """
+    if session.format != "openai_chat":
+        return session
+    return replace(session, messages=list(_convert_actions(session.messages)))
+
+
+def _convert_actions(messages: Sequence[Entry]) -> Iterator[Entry]:
+    call_id = ""
+    for at, message in enumerate(messages):
+        follower = messages[at + 1] if at + 1 < len(messages) else {"role": "user"}
+        action = _find_action(message) if text_at(follower, "role") == "user" else None
+        if call_id:
+            yield {"role": "tool", "tool_call_id": call_id, "content": message.get("content")}
+        elif action:
+            text, command = action
+            call = write_call(f"call_{at}", "bash", {"command": command})
+            yield {**message, "content": text, "tool_calls": [call]}
+        else:
+            yield message
+        call_id = f"call_{at}" if action else ""
+
+
+def _find_action(message: Entry) -> tuple[str, str] | None:
+    """Return an assistant's text without the one block of shell commands in it, and these; None if
+    there is none, or more than one. The next message of the user is their output."""
+    if text_at(message, "role") != "assistant" or message.get("tool_calls"):
+        return None
+    before, command, after = _split_block(text_at(message, "content"))
+    if command is None or _split_block(after)[1] is not None:
+        return None
+    return (before + after).rstrip(), command
+
+
+def _split_block(text: str) -> tuple[str, str | None, str]:
+    """Return what stands before the first block, its commands, and what stands behind it."""
+    if opening := _OPENING.search(text):
+        command, closing, rest = text[opening.end() :].partition(_CLOSING)
+        if closing:
+            return text[: opening.start()], command, rest
+    return text, None, ""
