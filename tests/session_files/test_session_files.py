@@ -13,7 +13,7 @@ from refold.codecs.detect import open_payload
 from refold.errors import FormatError
 from refold.messages import Message, Text, ToolCall, ToolResult
 from refold.session_files import Compaction, Problem, Session
-from refold.session_files.reader import FIELDS
+from refold.session_files.reader import FIELDS, write_call
 from refold.session_files.source import parse_lines
 from refold.text.json_values import parse_time
 
@@ -478,6 +478,10 @@ def test_text_actions_are_left_where_nothing_came_out_of_them_or_the_format_has_
     assert transcripts.with_calls(session).messages[:2] == [GO, run]
     other = read([{"role": "user", "parts": [{"text": "```sh\nls\n```"}]}])
     assert transcripts.with_calls(other) is other
+    native = {"role": "assistant", "tool_calls": [write_call("c1", "ls", {})]}
+    shows = [native, {"role": "tool", "tool_call_id": "c1", "content": "a"}, run, GO]
+    agent = read([GO, *shows])
+    assert transcripts.with_calls(agent) is agent, "a block is what the model shows the person"
 
 
 def test_swe_agent():

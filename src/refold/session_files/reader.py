@@ -392,9 +392,10 @@ def with_calls(session: Session) -> Session:
     An assistant's message with exactly one block of shell commands makes a call of the tool `bash`,
     and the user's message after it is the result. Positions stay. `read` gives the messages as they
     were sent; this form was never sent. Sessions in another format than `openai_chat` come back as
-    they are, and so do messages with tool calls.
+    they are, and so do those with any tool call: there a block is what the model shows.
     """
-    if session.format != "openai_chat":
+    has_calls = any(entry.get("tool_calls") for entry in session.messages)
+    if session.format != "openai_chat" or has_calls:
         return session
     return replace(session, messages=list(_convert_actions(session.messages)))
 
