@@ -475,3 +475,12 @@ def test_what_a_tool_answers_with_an_error_was_not_read():
 def test_a_list_with_questions_is_no_plan():
     checked = "Check by:\n- [ ] Is the key unique?\n- [ ] Nothing is written twice"
     assert "- [ ]" not in summarize([user("Go."), Message("assistant", (Text(checked),))])
+
+
+def test_no_page_waits_for_a_test():
+    written = [
+        *call("Write", path="/a/README.md", content="x"),
+        *call("Write", path="/a/b.py", content="y"),
+    ]
+    text = summarize([user("Go."), *written])
+    assert "created, not tested since: /a/b.py" in text and "created: /a/README.md" in text

@@ -75,6 +75,8 @@ _SKILL = re.compile(
     r"[/\\]\.[\w-]+[/\\]skills[/\\]|skills[/\\][^/\\]+[/\\](?:references|scripts|assets)[/\\]|SKILL\.md\Z"
 )
 """A file of a skill."""
+_PAGE = re.compile(r"\.(?:md|mdx|rst|adoc|txt|log)\Z", re.IGNORECASE)
+"""A file that no test tells of."""
 _TIMES = re.compile(r" \(×([1-9]\d{0,8})\)\Z")
 _MEDIA = re.compile(r"\A(?>(?:\[(?:image|audio|video|document)\] )+)")
 """What stands before the words of a request with media."""
@@ -302,7 +304,7 @@ def _files(state: State, room: int) -> Iterator[str]:
     if root:
         yield f"root: {root}"
         room -= estimate(root) + 3
-    titles = [(_file_title(file), path.removeprefix(root)) for path, file in changed.items()]
+    titles = [(_file_title(path, file), path.removeprefix(root)) for path, file in changed.items()]
     lines = _list_files(titles, room)
     yield from lines
     room = min(READ_FILES, room - sum(estimate(line) + 1 for line in lines))
@@ -310,9 +312,11 @@ def _files(state: State, room: int) -> Iterator[str]:
     yield from _list_files(read, room)
 
 
-def _file_title(file: FileState) -> str:
-    title = file.state + (", committed" if file.is_committed else "")
-    return title + ("" if file.is_checked or file.is_committed else f", {NOT_TESTED}")
+def _file_title(path: str, file: FileState) -> str:
+    if file.is_committed:
+        return f"{file.state}, committed"
+    is_tested = file.is_checked or _PAGE.search(path)
+    return file.state if is_tested else f"{file.state}, {NOT_TESTED}"
 
 
 def _list_files(files: Sequence[tuple[str, str]], room: int) -> list[str]:
