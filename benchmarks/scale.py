@@ -292,8 +292,11 @@ def main():
             sys.exit("there is no room for so many sessions: use --sessions or --place")
         server = Server(Path(folder) / "pg")
         running.callback(server.stop)
+        announce(f"a PostgreSQL with {options.sessions:,} sessions")
         terms = {"postgresql": measure_server(server, options.sessions, options.seconds)}
+        announce("turns, tenants, memory and compactions in one process")
         terms |= asyncio.run(measure_process(server.url, server, 25, options.seconds))
+        announce("requests through a gateway")
         terms["sockets"] = asyncio.run(measure_sockets(folder, SIZES[1], options.seconds * 3))
         terms["machine"] = {"cores": os.cpu_count(), "load": os.getloadavg()[0], "python": sys.version.split()[0],
             "postgresql": server.one("SHOW server_version"), "sessions": options.sessions}  # fmt: skip
@@ -302,6 +305,11 @@ def main():
     out.write_text(json.dumps(terms, indent=1) + "\n")
     print_tables(terms)
     print(f"\nterms in {out}; {terms['machine']}")
+
+
+def announce(part):
+    """Say what is measured now: it takes minutes."""
+    print(f"{part} …", file=sys.stderr, flush=True)
 
 
 def print_tables(terms):
