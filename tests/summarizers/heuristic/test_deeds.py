@@ -183,7 +183,7 @@ def test_a_script_that_fails_has_failed_and_one_that_runs_is_waited_for():
 
 
 @pytest.mark.parametrize("command", [
-    'download a \\\n  --test yes \\\n  -o "/tmp/cookie_test"', "$f='C:\\a\\specs\\001\\spec.md'; Get-Content $f",
+    'download a \\\n  --test yes \\\n  -o "/tmp/cookie_test"', "$f='C:\\a\\specs\\001\\spec.md'; Get-Content $f", "$short='fix-spec'", "Join-Path 'C:\\a\\fix-spec' 'b'",
     "rustc --version", "cargo build --help", "tsc -V", ".specify/scripts/check-prerequisites.sh --json", "python3 check_doc.py",
 ])  # fmt: skip
 def test_what_says_something_of_a_program_or_a_page_is_no_check(command):
@@ -198,7 +198,13 @@ def test_a_check_is_one_still(command):
     assert find_checks(command) == command
 
 
+def test_a_list_of_texts_and_a_table_do_nothing():
+    for command in ("$ids = 'T011','T012'; $ids", "[PSCustomObject]@{ Git=[bool]$git }"):
+        assert find_deeds(command).rank == 0
+
+
 def test_a_check_in_a_substitution_is_whole():
+    assert find_checks("cd a && (make test)") == "make test"
     assert find_checks("t=$(make test >/dev/null && echo 1 || echo 0)") == "make test >/dev/null"
 
 

@@ -32,7 +32,6 @@ from refold.summarizers.heuristic.shell_words import (
     read_inner,
     simple_commands,
     spell_words,
-    texts_of,
     without_redirects,
     without_setup,
 )
@@ -120,6 +119,8 @@ _FORMATS = re.compile(r"\w{0,12}(?:fmt|format|imports)|black|isort|fix")
 """What says of a program's or a task's name that it changes files into another form."""
 _WRITES_BACK = re.compile(r"--(?:write|fix|in-?place)(?:=.*)?")
 _LOOKS_ONLY = re.compile(r"--?check.*|--(?:diff|dry|list|ver).*|-l|\w.*[:_-]check")
+_TAKES = re.compile(r"\b\w{1,40}=\$\(")
+"""What gives a variable the output of a command: `n=$(make test)`."""
 _ALL = re.compile(r"-[b-z]*a[a-z]*|--all")
 MAX_PRINTED = 20_000
 """Characters of an output in which programs complain."""
@@ -313,14 +314,14 @@ def _only_lists(rest: list[str]) -> bool:
 def find_checks(command: str) -> str:
     """Return what of a command runs tests, a build, a linter or a type checker, from the first of
     these to the last; empty if nothing does. A file that is named so is none: `rm test.json`."""
-    command = read_inner(command)
+    command = _TAKES.sub(lambda taken: " " * len(taken[0]), read_inner(command))
     spans = [
         (words[0].start(), words[-1].end())
         for words in cut_commands(command)
-        if _is_check(program_words(texts_of(words[:MAX_WORDS])))
+        if _is_check(find_program(spell_words(words[:MAX_WORDS])))
     ]
-    checks = command[spans[0][0] : spans[-1][1]] if spans else ""
-    return checks if checks.count("(") <= checks.count(")") else checks.rpartition("$(")[2]
+    checks = command[spans[0][0] : spans[-1][1]].lstrip("(") if spans else ""
+    return checks if "(" in checks else checks.rstrip(")")
 
 
 def is_code_of_check(command: str, code: int = 1) -> bool:
@@ -472,7 +473,7 @@ def _has_task(words: list[str], names: re.Pattern[str]) -> bool:
         return False
     if is_interpreter(program):
         return _has_task(arguments, names)
-    return "." not in arguments[0] and "/" not in arguments[0] and _has_part(arguments[0], names)
+    return {".", "/", "\\"}.isdisjoint(arguments[0]) and _has_part(arguments[0], names)
 
 
 def _has_part(name: str, names: re.Pattern[str]) -> bool:

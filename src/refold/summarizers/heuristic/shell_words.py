@@ -404,8 +404,9 @@ def find_program(words: list[str]) -> list[str]:
     )
     words = without_redirects(words[opened + 1 :])
     value = _find_value(words)
-    if not value or (value is not words and (len(value) < 2 or value[0][:1] == "$")):
-        return []  # a text, or what is made of one
+    is_text = len(value) < 2 or value[0][:1] == "$" or value[1] == ","
+    if not value or value[0].endswith("@{") or (value is not words and is_text):
+        return []  # a text, a list or table of texts, or what is made of one
     words = value
     if (words[1:2] and words[1][:1] == "=") or (words[0][:1] == "$" and len(words) < 2):
         return []
