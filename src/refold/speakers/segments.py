@@ -5,7 +5,7 @@ person's at the end of a tool's. Work is linear in the length of the text.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from refold.messages import Media, Message, Opaque, Text, ToolResult
@@ -76,6 +76,14 @@ _COMMAND_FRAGMENT = re.compile(r"/[\w:-]*")
 _SHELL_PROMPT = re.compile(
     r"\s*+\[?[\w.-]{1,40}@[\w.-]{1,80}[: ][^\s#$]{0,200}[#$](?: |\Z)|PS [A-Z]:\\[^>\n]{0,200}>(?: |\Z)"
 )
+_LOGGED = re.compile(
+    r"\s*+(?:(?:\W?\d{4}[-/]\d\d[-/]\d\d[T ]|\[)\d\d:\d\d:\d\d"
+    r"|(?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL): |\[(?i:trace|debug|info|warn(?:ing)?|error|fatal)\] "
+    r"|npm (?i:warn|err!|error|notice)\s|\[[a-z][\w-]{0,40}(?::[\w./@-]{1,40})+\] "
+    r"|(?:Uncaught )?[\w.$]{0,80}(?:Error|Exception): |Traceback \(|File \"[^\"\n]+\", line \d"
+    r"|\S{1,300}\.\w{1,5}:\d+:\d+|at (?:async |new )?[^\s()]{1,300} ?\([^\s()]+\)\s*\Z|at \S+:\d+\s*\Z)"
+)
+"""A line of a log or a trace, by what begins it."""
 _SENTENCE_ENDS = frozenset(".!?:;。！？：；")
 _IMAGE_TAG = re.compile(r"</?image\b[^<>\n]{0,500}>")
 """In a text of its own before and behind a picture (Codex)."""
@@ -346,18 +354,30 @@ def is_fragment(text: str) -> bool:
 
 
 def read_typed(text: str) -> str:
-    """Return what a user typed rather than pasted, each sentence in one line: fenced blocks, quotes
-    and elements with attributes (`<file name="a.csv">`) are empty blocks in it, and so is a shell's
-    session, which ends with a prompt without a command or with the text. A style guide or another's
-    orders in those are no rule for this work by themselves."""
+    """Return what a user typed rather than pasted, each sentence in one line: fenced blocks,
+    quotes, lines of logs and elements with attributes (`<file name="a.csv">`) are empty blocks in
+    it, and so is a shell's session, which ends with a prompt without a command or with the text. A
+    style guide or another's orders in those are no rule for this work by themselves."""
     lines = _without_elements(text).splitlines()
     pasted = {at for fence in find_fences(lines) for at in fence}
     if prompts := [at for at, line in enumerate(lines) if _SHELL_PROMPT.match(line)]:
         has_ended = _SHELL_PROMPT.fullmatch(lines[prompts[-1]])
         pasted |= {*range(prompts[0], prompts[-1] + 1 if has_ended else len(lines))}
     pasted |= {at for at, line in enumerate(lines) if line.lstrip().startswith(">")}
+    pasted.update(_find_logged(lines))
     typed = ("```\n```" if at in pasted else line for at, line in enumerate(lines))
     return _unwrap_lines("\n".join(typed))
+
+
+def _find_logged(lines: Sequence[str]) -> Iterator[int]:
+    """Yield which lines are of logs and traces, with those between two of them in one paragraph."""
+    start = -1
+    for at, line in enumerate(lines):
+        if _LOGGED.match(line):
+            yield from range(at if start < 0 else start, at + 1)
+            start = at + 1
+        elif not line.strip():
+            start = -1
 
 
 def _without_elements(text: str) -> str:

@@ -314,6 +314,24 @@ def test_what_stands_behind_a_shells_prompt_binds_nobody() -> None:
         assert list(find_constraints(text)) == ["Never push.", "Never restart it."]
 
 
+@pytest.mark.parametrize(
+    "log",
+    """\
+npm warn deprecated pool@1.0: It leaks. Do not use it. Try pond.
+[plugin:pool:css] /app/a.css: imports must come first.
+RangeError: it fails. The size must be a number. at fill (http://a.b/pool.js?v=1:2:3)
+2026-01-05 10:02:03 WARN pool: workers must be at least 2.
+[error] workers must be at least 2.
+src/pool.ts:12:5 - error TS1: a pool must be closed.
+TypeError: no pool|The pool must be open here.|    at fill (/app/pool.js:3:9)
+  File "pool.py", line 3, in fill|    must_fill(only=pool)|ValueError: it must be even.""".splitlines(),
+)
+def test_a_log_binds_nobody(log: str) -> None:
+    asked = "Never push.\n{}\nDo not restart it.\n"
+    log = log.replace("|", "\n")
+    assert list(find_constraints(asked.format(log))) == ["Never push.", "Do not restart it."]
+
+
 def test_who_talks_of_something_binds_nobody() -> None:
     told = "My dogs always make me happy, and they must have been tired."
     talk = [user(told), Message("assistant", (Text("How nice!"),))] * 10
