@@ -129,6 +129,14 @@ RULES = {
         "## Don't\n- touch the schema\n\nStart with these:\n- the login page\n- the form",
         ["Don't: touch the schema"],
     ),
+    "a head with a list of no rules": (
+        "Each report must name:\n- the author\n- the pool\n\n## 输出\n每份结果必须分为：\n1. 数据\n2. 建议",
+        ["Each report must name: the author; the pool", "每份结果必须分为：数据; 建议"],
+    ),
+    "a head with a list of rules, or with nothing": (
+        "The pool must work as follows:\n- never wait\n\nThe form must be so:",
+        ["The pool must work as follows: never wait"],
+    ),
     "a rule above a list": (
         "Never restart the database.\n- look at the log\n- fix it",
         ["Never restart the database."],

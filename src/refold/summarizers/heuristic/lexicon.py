@@ -12,19 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from heapq import nlargest
-from itertools import dropwhile, zip_longest
+from itertools import compress, dropwhile, zip_longest
 from typing import NamedTuple
 from unicodedata import east_asian_width
 
 from refold.speakers.segments import read_typed, split_place
-from refold.text.clip import (
-    Row,
-    RowKind,
-    clip_scanned,
-    iter_rows,
-    one_line,
-    split_line,
-)
+from refold.text.clip import Row, RowKind, clip_scanned, iter_rows, one_line, split_line
 
 
 class Wording(NamedTuple):
@@ -223,11 +216,7 @@ class WordPattern:
             for word in getattr(wording, kind)
         )
         # In lower case, but for what stands behind a backslash.
-        return re.sub(
-            r"\\.|[^\W\d_]",
-            lambda match: match[0] if match[0].startswith("\\") else match[0].lower(),
-            "|".join(every),
-        )
+        return re.sub(r"(?<!\\)\w", lambda match: match[0].lower(), "|".join(every))
 
 
 BINDING = WordPattern(("strict", "binds"))
@@ -290,8 +279,6 @@ _PLAN = re.compile(
     r"^(?:let me|let's|i'll|i will|i need to|now (?:i|let)|next,? i|让我|我来|接下来|我[会會将將])",
     re.IGNORECASE,
 )
-
-
 _STRESS = re.compile(r"\*\*|__")
 _GOES_ON = re.compile(r"[；;]\Z|(?:^|[\s:：])\d{1,2}\.\Z")
 """How a piece of a list in one line ends: before the next number, or with half a stop."""
@@ -340,6 +327,8 @@ class Statement(NamedTuple):
     above: tuple[Row, ...] = ()
     line: str = ""
     """All of its line, with its list mark."""
+    at: int = 0
+    """The position of that."""
 
     @property
     def words(self) -> str:
@@ -399,7 +388,8 @@ def iter_statements(text: str, *, is_rule: bool = False) -> Iterator[Statement]:
         if behind and row in behind[1] and behind[0].kind != "code":
             is_head |= _is_led(behind[0], behind[1], read) or (is_led and row.is_open)
         for at, part in enumerate(texts, 1 - len(texts)):
-            yield Statement(row.kind, part, lead, is_led, is_head and at == 0, above, lines[row.at])
+            is_only_head, line = is_head and at == 0, lines[row.at]
+            yield Statement(row.kind, part, lead, is_led, is_only_head, above, line, row.at)
 
 
 def iter_sentences(text: str) -> Iterator[str]:
@@ -440,18 +430,28 @@ def _begins_list(sentence: str) -> bool:
 
 def find_constraints(text: str) -> Iterator[str]:
     """Yield the sentences of a user's text that state a standing rule, with what introduces them:
-    `Do NOT: touch the database`. What was pasted states none."""
+    `Do NOT: touch the database`; one that introduces others, with those that are no rules by
+    themselves, or if all are not at all. What was pasted states none."""
     place, typed = split_place(text)
-    for statement in iter_statements(read_typed(typed), is_rule=True):
-        own, words = statement.text, statement.words
-        if (
-            len(words.encode("utf-8", "replace")) >= MIN_SENTENCE
-            and statement.kind not in ("code", "columns")
-            and not statement.is_head
-            and not _DATA.match(statement.line)
-            and (statement.is_led or (not _NO_RULE.search(own) and is_binding(own)))
-        ):
-            yield one_line(place + words, MAX_SENTENCE)
+    statements = [*iter_statements(read_typed(typed), is_rule=True)]
+    rules, listed = [*map(_is_rule, statements)], dict[int, list[str]]()
+    for statement, is_rule in zip(statements, rules, strict=True):
+        if statement.above and not is_rule:
+            words = "" if statement.kind == "code" else statement.text
+            listed.setdefault(statement.above[-1].at, []).append(words)
+    for statement in compress(statements, rules):
+        is_open = statement.text.rstrip("*_ ").endswith((":", "："))
+        if statement.at in listed or statement.is_led or not is_open:
+            items = "; ".join(filter(None, listed.get(statement.at, ()))) if is_open else ""
+            yield one_line(f"{place}{statement.words} {items}".replace("： ", "："), MAX_SENTENCE)
+
+
+def _is_rule(statement: Statement) -> bool:
+    own, size = statement.text, len(statement.words.encode("utf-8", "replace"))
+    if statement.is_head or statement.kind in ("code", "columns") or _DATA.match(statement.line):
+        return False
+    is_binding_itself = not _NO_RULE.search(own) and is_binding(own)
+    return size >= MIN_SENTENCE and (statement.is_led or is_binding_itself)
 
 
 def is_binding(text: str) -> bool:
