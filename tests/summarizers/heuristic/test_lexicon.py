@@ -362,6 +362,9 @@ The issue says: "The root cause is that `pool_a` is locked twice."
 在 `pool_a` 中输入编号或关键词。
 我会修复好 `pool_a` 的问题。
 **手册** - `pool_a` 的详细说明
+- **Is `pool_a` right?** I would keep it, because it is faster.
+1. **锁 `pool_a` 行吗？** 我选，因为更快。
+- ✅ `pool_a` 不支持锁
 | Way | Effect |
 |---|---|
 | `pool_a` | chosen because it is fast |""".splitlines()
@@ -414,6 +417,8 @@ def test_what_a_model_quotes_is_no_conclusion_of_its_own():
         "Necesito tu decisión:",
         "Ich brauche deine Entscheidung:",
         "J'attends votre décision :",
+        "Decisions to discuss with you:",
+        "想跟你确认的决策：",
     ],
 )
 def test_what_somebody_else_shall_decide_is_not_agreed(head):

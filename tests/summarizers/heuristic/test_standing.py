@@ -78,6 +78,16 @@ def test_what_the_next_request_denies_is_not_decided():
     assert collect([*told, user("Do not touch the desktop program any more.")]).decisions
 
 
+def test_why_something_failed_is_not_decided_if_it_works_as_it_is():
+    cause = "The problem is that the pond is missing here, it answers with code 503."
+    refused = call("bash", "Error: refused\nExit code: 1", command="make pond")
+    told = [user("Fill it."), *refused, says(cause), user("Try again.")]
+    again = call("bash", command="make pond")
+    assert cause in collect([*told, *refused]).decisions
+    assert cause in collect([*told, *call("bash", command="make net"), *again]).decisions
+    assert cause not in collect([*told, *again]).decisions
+
+
 def test_a_plan_says_how_many_turns_ago_it_was_made():
     plan = call("TodoWrite", todos=[{"content": "Write it up", "status": "pending"}])
     made = [user("Do it."), *plan, says("I have read all of it. Shall I go on?")]

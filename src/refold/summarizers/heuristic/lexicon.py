@@ -65,7 +65,7 @@ CHINESE = Wording(
     spaced=False,
     corrects=("^[哦噢啊嗯，, ]{0,3}(?:等等|等一下|不对|不對|不是|算了|还是|還是|改主意)", "[不别別]用.{1,20}了"),
     negates=("不(?!错|錯|过|過|同|少)", "[莫勿]", "没|沒", "[无無](?!论|論)", "未(?!来|來)", "非(?!常)", "(?<![特分类類级級区區识識个個性鉴鑑辨差告道送离離])[别別]", "禁", "除(?:了|非|外)", "[之以]外"),
-    offers=("建议", "建議", "推荐", "推薦", "[倾傾]向", "等[你您]", "[听聽][你您]", "[请請][你您]?(?:确认|確認|选择|選擇|决定|決定|告诉|告訴)", "要不要", "[你您](?:想|希望|觉得|覺得|认为|認為|的[决決选選])", "你说得对|你說得對"), options=("[你您]可以", "如果", "方案", "[选選][项項]", "策略", "[优優][点點劣势]", "缺[点點]"),
+    offers=("建议", "建議", "推荐", "推薦", "[倾傾]向", "等[你您]", "[听聽][你您]", "[请請][你您]?(?:确认|確認|选择|選擇|决定|決定|告诉|告訴)", "要不要", "[跟和与與向][你您]再?(?:确认|確認|讨论|討論|商量)", "[你您](?:想|希望|觉得|覺得|认为|認為|的[决決选選])", "你说得对|你說得對"), options=("[你您]可以", "如果", "方案", "[选選][项項]", "策略", "[优優][点點劣势]", "缺[点點]"),
     settles=("(?<![待未不没沒谁誰解])(?<!需要)(?<!共同)(?:敲定|(?:决策|決策)(?![矩路树樹逻邏流引模过過])|决定|決定|定案|共识|共識|商定|已定|最[终終]方案)(?!点|點|的问题|的問題|因素)",), faults=("bug", "[错錯]", "缺", "漏", "失[败敗]", "崩[溃潰]", "硬[编編][码碼]", "[问問][题題]", "根因", "原因", "目前", "[当當]前", "[现現]在"),
 )  # fmt: skip
 ENGLISH = Wording(
@@ -82,7 +82,7 @@ ENGLISH = Wording(
     corrects=(r"^(?:no|nope)(?=[,.!;:]| no\b| wait\b| not\b| actually\b)", r"^(?:(?:oh|hm+|ok|okay|sorry|then|and|but),? )*(?:wait(?=[,.!;:]| no\b)|actually|scratch (?:that|it)|on second thoughts?|forget)",
         "instead(?! of)", "changed my mind", "change of plans?", r"^sorry,? i (?:gave|told|said|meant|made|forgot|was|had)"),
     negates=(r"\w+n['’]ts?", "do['’]?nts?", "not?", "never", "cannot", "none", "nothing", "nobody", "nowhere", "neither", "nor", "non", "without", "except", "unless", "against", "unlike", "out of"),
-    offers=(r"recommend\w*", "I(?:['’]d| would)? suggest", "suggestions?", "(?:should|shall) (?:we|I)", "would you", "do you (?:want|prefer)", "which (?:one|of these|would)", "let me know", "tell me", "your (?:call|decision|choice|pick)", "up to you", "once you", "if you (?:want|prefer|like)"), options=("you (?:can|could|may)", "options?", "approach(?:es)?", "alternatives?", "pros", "cons", "trade-?offs?"),
+    offers=(r"recommend\w*", "I(?:['’]d| would)? suggest", "suggestions?", "(?:should|shall) (?:we|I)", "would you", "do you (?:want|prefer)", "which (?:one|of these|would)", "let me know", "tell me", "(?:confirm|discuss) with you", "your (?:call|decision|choice|pick)", "up to you", "once you", "if you (?:want|prefer|like)"), options=("you (?:can|could|may)", "options?", "approach(?:es)?", "alternatives?", "pros", "cons", "trade-?offs?"),
     settles=(r"(?<!open )(?<!your )(?<!pending )(?<!not )(?:agreed|agreements?|decisions?(?! (?!made|taken|so far|we|by|for|on|from)\w)|decided|settled|final (?:choice|design))",), faults=("bugs?", "buggy", "wrong(?:ly)?", "incorrect(?:ly)?", "broken", "fail(?:s|ing)?", "missing", "lacks?", "ignores?", "crash(?:es)?", "stale", "leaks?", "unused", "hard-?coded", "root cause", "culprit", "problem", "issue", "still", "currently"),
 )  # fmt: skip
 JAPANESE = Wording(
@@ -256,15 +256,13 @@ MIN_SENTENCE = 4
 """Bytes of a sentence that binds: `只读` may, `ok` may not."""
 
 _DECIDES = re.compile(
-    r"\b(?:decided|chose|settled on|we(?:['’]ll| will)? (?:use|go with)|(?:root|the) cause|culprit|caused by|the (?:issue|problem|bug|reason|fix|solution) (?:is|was))\b"
-    r"|(?:^|[我们們已终終经經方致，。；：,:])(?:决定|決定)(?![了是的于於性因、])|改用|[采採]用|[選选](?:定|用了|择了|擇了)|根因|根源|(?:根本|真正|主要)原因|原因(?:就?是|在[于於]?|[：:])|[问問][题題](?:就?是|出?在)",
-    re.IGNORECASE,
+    r"(?i)\b(?:decided|chose|settled on|we(?:['’]ll| will)? (?:use|go with)|(?:root|the) cause|culprit|caused by|the (?:issue|problem|bug|reason|fix|solution) (?:is|was))\b"
+    r"|(?:^|[我们們已终終经經方致，。；：,:])(?:决定|決定)(?![了是的于於性因、])|改用|[采採]用|[選选](?:定|用了|择了|擇了)|根因|根源|(?:根本|真正|主要)原因|原因(?:就?是|在[于於]?|[：:])|[问問][题題](?:就?是|出?在)"
 )
 """Chooses a way, or names a cause."""
 _REASONS = re.compile(
-    r"\b(?:because|therefore|turns out|found that|(?:this|that|which) (?:means|shows|proves))\b"
-    r"|因为|因為|由于|由於|因此|所以|(?:^|[这這此，,；;。])(?:[说說]明|表明)|不支持",
-    re.IGNORECASE,
+    r"(?i)\b(?:because|therefore|turns out|found that|(?:this|that|which) (?:means|shows|proves))\b"
+    r"|因为|因為|由于|由於|因此|所以|(?:^|[这這此，,；;。])(?:[说說]明|表明)|不支持"
 )
 """Gives a reason, of what it names."""
 _CODE = re.compile(r"`[^`\n]{1,80}`")
@@ -276,41 +274,41 @@ _ENTITY = re.compile(
 _QUOTATION = re.compile(r"\"[^\"]{20,}+\"?")
 """What another text says."""
 _PLAN = re.compile(
-    r"^(?:let me|let's|i'll|i will|i need to|now (?:i|let)|next,? i|让我|我来|接下来|我[会會将將])",
-    re.IGNORECASE,
+    r"(?i)^(?:let me|let's|i'll|i will|i need to|now (?:i|let)|next,? i|让我|我来|接下来|我[会會将將])"
 )
 _STRESS = re.compile(r"\*\*|__")
 _GOES_ON = re.compile(r"[；;]\Z|(?:^|[\s:：])\d{1,2}\.\Z")
 """How a piece of a list in one line ends: before the next number, or with half a stop."""
 _COMMENT = re.compile(r"\s{0,40}(?://|/\*|\*/|<!--|#(?:!|\s{0,8}(?:TODO|FIXME|NOTE)\b))")
 _NO_RULE = re.compile(
-    r"\A(?:and |but |so )?(?:why|how|who|where)\b(?! (?:you|we)\b)[^:：]*+\Z"
+    r"(?i)\A(?:and |but |so )?(?:why|how|who|where)\b(?! (?:you|we)\b)[^:：]*+\Z"
     r"|\A(?:那|可是|但)?(?:为什么|為什麼|为何|為何|怎么|怎麼)[^:：]*+\Z|[吗嗎么麼?？][。！!]?\Z"
-    r"|(?:error|exception|failed): ",
-    re.IGNORECASE,
+    r"|(?:error|exception|failed): "
 )
 """A question, of which many leave out the mark; an error that a program reports."""
 _DATA = re.compile(r"\s{0,40}(?:[\w ]{1,30}: ?)?[\[{]{1,9}\s?\"")
 """How a line of JSON begins, behind a label or by itself."""
 _OPTION = re.compile(
-    r"\W{0,6}(?:(?:option|approach|variante?|opci[oó]n|opção|вариант|방안|案|方案|选项|選項)\s?)?"
-    r"(?:[A-E]|[1-9](?=[)）])|(?<=[案项項])[1-9一二三四五甲乙丙])\W{0,3}[)）.:：—–]",
-    re.IGNORECASE,
+    r"(?i)\W{0,6}(?:(?:option|approach|variante?|opci[oó]n|opção|вариант|방안|案|方案|选项|選項)\s?)?"
+    r"(?:[A-E]|[1-9](?=[)）])|(?<=[案项項])[1-9一二三四五甲乙丙])\W{0,3}[)）.:：—–]"
 )
 """How one of several ways begins: `A) `, `Option B: `, `方案一：`."""
 _GUESS = re.compile(
-    r"\A(?:wait|hm+|anyway|actually|no),|\b(?:maybe|perhaps|probably|possibly|might|may be|could be|I (?:think|guess|suspect|assume)|seems?|looks? like|likely|my guess|potential|possible (?:causes?|reasons?))\b"
-    r"|可能|也许|也許|大概|似乎|好像|怀疑|懷疑|估计|估計|猜|潜在|潛在",
-    re.IGNORECASE,
+    r"(?i)\A(?:wait|hm+|anyway|actually|no),|\b(?:maybe|perhaps|probably|possibly|might|may be|could be|I (?:think|guess|suspect|assume)|seems?|looks? like|likely|my guess|potential|possible (?:causes?|reasons?))\b"
+    r"|可能|也许|也許|大概|似乎|好像|怀疑|懷疑|估计|估計|猜|潜在|潛在"
 )
 _VOID = re.compile(
-    r"\W{0,8}(?:(?:(?:\w{1,12},? )?(?:if|unless)|or|falls|wenn|если)\b|如果|若|假如|要是|或|もし|만약)|"
+    r"(?i)\W{0,4}[✅✔☑]|\W{0,8}(?:(?:(?:\w{1,12},? )?(?:if|unless)|or|falls|wenn|если)\b|如果|若|假如|要是|或|もし|만약)|"
     r"\W{0,8}(?:(?:all|the|now|\d+)\s{1,4}){0,3}(?:unit |integration )?(?:tests?|checks?|builds?|lint\w{0,12}|suite)\s{1,4}"
     r"(?:(?:are|is|have|has|all|now|still)\s{1,4}){0,3}(?:pass\w{0,12}|green|succe\w{1,12}|ok|clean)(?:\s{1,4}(?:now|again|successfully))?\W{0,8}\Z"
-    r"|(?:所有|全部)?(?:测试|測試|检查|檢查|构建|構建)(?:都|均|全部)?(?:已)?(?:通过|通過|成功)\W{0,8}\Z",
-    re.IGNORECASE,
+    r"|(?:所有|全部)?(?:测试|測試|检查|檢查|构建|構建)(?:都|均|全部)?(?:已)?(?:通过|通過|成功)\W{0,8}\Z"
 )
-"""What would be if something else was; and how things stand, which the next run says anew."""
+"""What is ticked off, or would be if something else was; and how things stand, which the next run
+says anew."""
+
+
+_ASKED = re.compile(r"[?？][*_\s]")
+"""A question before what answers it: `**Shall we?** I would.`"""
 
 
 class Statement(NamedTuple):
@@ -511,6 +509,7 @@ def _is_offer(statement: Statement) -> bool:
         or statement.line.lstrip()[:1] == ">"
         or bool(_OPTION.match(statement.line))
         or OFFERING.is_in(statement.text)
+        or bool(_ASKED.search(statement.text))
         or (statement.text.endswith(("!", "！")) and not _ENTITY.search(statement.text))
         or any(head.endswith(("?", "？")) or LISTING.is_in(head) for head in heads)
     )

@@ -1,5 +1,4 @@
-"""Where the work stands: what is wanted, by which rules, what was changed, checked and left
-open."""
+"""Where the work stands: what is wanted, by which rules, what was changed, checked and is open."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -178,8 +177,8 @@ class State:
     decisions: dict[str, float] = field(default_factory=dict)
     """Sentences that decide or explain, with their weights."""
     faults: dict[str, list[str]] = field(default_factory=dict)
-    """Those that say what is wrong, by the files that were not changed before in the same turn, and
-    the names if nothing was."""
+    """Those that say what is wrong, by the last failure, the files that were not changed before in
+    the same turn, and the names if nothing was."""
     changed: set[str] = field(default_factory=set)
     """Names of files, and in replaced lines, that were changed since the latest request."""
     notes: list[str] = field(default_factory=list)
@@ -321,8 +320,9 @@ def _note_answer(state: State, step: Step, *, worked: bool) -> None:
         state.decisions.pop(sentence, None)
         state.decisions[sentence] = weight
         is_fault = FAULTING.is_in(sentence) and not SETTLING.is_in(sentence)
-        for name in set(_NAMED.findall(sentence)) if is_fault else ():
-            if not state.changed or ("." in name and name not in state.changed):
+        for name in {*_NAMED.findall(sentence), state.failed} if is_fault else ():
+            is_new = "." in name and name not in state.changed
+            if is_new or not state.changed or name == state.failed:
                 state.faults.setdefault(name, []).append(sentence)
 
 
@@ -363,9 +363,8 @@ def _note_result(state: State, step: Step) -> None:
     if is_stub(text) and not (step.is_error or step.exit_code):
         return  # nobody says what came of it
     if check and step.exit_code and not looks_failed(_EXIT_CODE.sub("", text)):
-        figures = find_figures(text)  # what failed may be what stands behind the check
-        if not has_own_code and not figures:
-            return
+        if not (figures := find_figures(text)) and not has_own_code:
+            return  # what failed may be what stands behind the check
         if not has_own_code or (figures and not shell.ends_with_check(effect.command)):
             outcome = ""
     is_commit = bool(COMMIT.search(command)) and not _has_committed_nothing(step)
@@ -385,14 +384,15 @@ def _note_result(state: State, step: Step) -> None:
     if check and outcome not in _NOT_RUN:
         for file in state.files.values():
             file.is_checked |= file.state != "read"
-    name = name_step(step)
     is_error = outcome not in ("", "ok", RUNNING) and not text.startswith(REJECTED)
     if is_error and (is_work or not (effect.command or is_look(effect))):
-        state.failed, state.error = name, text  # its line is looked for if nothing mends it
+        state.failed, state.error = name_step(step), text  # its line is looked for if it stays
         state.since_failed, state.failed_files = 0, frozenset(path for path, _ in effect.files)
     elif outcome == "ok" and state.failed:
         state.since_failed += is_work or any(now != "read" for _, now in effect.files)
         if _is_about_failure(state, step) or state.since_failed > LONGEST_FAILURE:
+            if state.since_failed <= 1:  # it works though nothing was mended
+                _drop_decisions(state, state.faults.pop(state.failed, ()))
             state.failed = state.error = ""
 
 
