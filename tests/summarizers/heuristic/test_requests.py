@@ -146,14 +146,14 @@ def test_a_short_answer_stands_with_the_question_or_with_what_it_chooses():
     asked = asked_in(summarize(talk, len(talk) - 1))
     assert asked == [
         "- Plan the cache.",
-        "- C (to: C. One for each worker** / takes memory)",
+        "- C (to: C. One for each worker / takes memory)",
         "- yes (×2) (to: Shall I keep the old name, too? | Is `pool_b` to go as well?)",
     ]
 
 
 def test_the_answer_that_stands_beside_a_summary_is_told_what_it_is_to():
     talk = [user("Plan the cache."), says(WAYS), user("the second one"), says("I begin.")]
-    line = '- the answer "the second one" is to: B. Share it** / must be locked'
+    line = '- the answer "the second one" is to: B. Share it / must be locked'
     for beside in ((), (talk[2],)):
         assert line in summarize(talk, 2 + len(beside), beside).splitlines()
 
@@ -191,7 +191,7 @@ def test_an_answer_is_read_back_with_its_questions_and_is_no_amendment():
     again = read_summary(text)
     assert again.requests == state.requests and again.questions == state.questions
     later = summarize([wrap_summary(text), *talk[3:5], says("So be it.")], 4)
-    assert "- C (to: C. One for each worker** / takes memory)" in later
+    assert "- C (to: C. One for each worker / takes memory)" in later
     assert "- yes (×2) (to: Shall I keep the old name, too?)" in later
     sight = summarize(talk, 4)
     assert read_amendments(sight, collect(talk[:4])) == []

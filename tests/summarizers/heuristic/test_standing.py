@@ -133,6 +133,29 @@ def test_a_reply_stands_with_its_question_before_a_list_and_with_all_that_it_nam
     assert find_question(text, "1 e faça tudo sem perguntar") == "1. Write it"
 
 
+def test_a_reply_stands_with_what_each_question_lists():
+    table = "|Option|Answer|\n|---|---|\n|A      |{0} kept|\n|B      |{0} cut|\n"
+    text = "".join(f"## Question {n}\nWhich?\n\n" + table.format(f"pool {n}") for n in (1, 2, 3))
+    chosen = "A      /pool 1 kept; B      /pool 2 cut; A      /pool 3 kept".replace("      ", " ")
+    assert (
+        find_question(text, "Q1:A, Q2:B, Q3:A") == find_question(text, "1. a 2. b 3. a") == chosen
+    )
+
+
+@pytest.mark.parametrize(
+    "reply", ["có, làm tất cả và kiểm tra lại", "Yes, do all of it and look twice"]
+)
+def test_a_reply_that_begins_with_yes_stands_with_the_question(reply):
+    text = "Shall I write the log of the pool into `pond.md`?"
+    assert find_question(text, reply) == text
+    assert not find_question(text, reply.partition(", ")[2])
+
+
+def test_a_question_that_names_nothing_stands_with_its_line():
+    text = "I read it.\n\nThe **pool** is to be drained. Shall I?"
+    assert find_question(text, "yes") == "The pool is to be drained. Shall I?"
+
+
 @pytest.mark.parametrize(
     "text",
     [

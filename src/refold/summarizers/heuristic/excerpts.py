@@ -109,30 +109,29 @@ LONGEST_QUESTION = 160
 """Characters of it."""
 ANSWERS = " (to: "
 """What stands between a reply and the question."""
-_LABELS = [
-    "a 1 一 first 甲",
-    "b 2 二 second 乙",
-    "c 3 三 third 丙",
-    "d 4 四 fourth 丁",
-    "e 5 五 fifth 戊",
-]
+_ORDINALS = ("first", "second", "third", "fourth", "fifth")
+_LABELS = [*zip("abcde", "12345", "一二三四五", "甲乙丙丁戊", _ORDINALS, strict=True)]
 _AND = "and|y|e|et|und|и"
 _LABEL = r"(?:[a-e](?![\w'’])|[1-5](?!\d)|[一二三四五甲乙丙丁戊])"
 _REPLY = re.compile(
-    r"(?:(?:(?:i )?(?:choose|take|pick|want|prefer)|go (?:with|for)|let['’]s (?:do|take)|yes|ok|we take|use|[我就]*(?:选|選|用|要)|切到)[ ,，]*)?"
+    r"(?i)(?:(?:(?:i )?(?:choose|take|pick|want|prefer)|go (?:with|for)|let['’]s (?:do|take)|yes|ok|we take|use|[我就]*(?:选|選|用|要)|切到)[ ,，]*)?"
     rf"(?:(?:the )?(first|second|third|fourth|fifth)\b|第([一二三四五1-5])[个個种種]"
     rf"|(?:(?:option|plan|variant\w*|opci[oó]n|opção|вариант|방안|案|方案|选项|選項) ?)?({_LABEL})"
-    rf"(?=\W*\Z|[,.，。;；)）:：]|\s*[吧案를로]|(?:\s+(?:please|then|it|is|but|{_AND})\b)))",
-    re.IGNORECASE,
+    rf"(?=\W*\Z|[,.，。;；)）:：]|\s*[吧案를로]|(?:\s+(?:please|then|it|is|but|{_AND})\b)))"
 )
 """A reply that names one of several ways."""
 _ANY_LABEL = re.compile(_LABEL, re.IGNORECASE)
 _LABELS_ONLY = re.compile(rf"(?i)(?:{_LABEL}[\W_]{{0,3}}(?:(?:{_AND})\s|[和与與跟])?[\W_]{{0,3}})+")
 """A reply that names nothing but some of them: `1,3`, `A and C`."""
+_PAIRS = re.compile(r"(?i)(?:q\w{0,8}\s?)?(\d{1,2})\s?[:=.)：-]\s?([a-e])(?![\w'’])[\s,;，；]{0,3}")
+"""Which of the ways that several questions list: `Q1: A, Q2: C`."""
+_YES = re.compile(
+    r"(?i)(?:yes|yeah|yep|no|nope|s[ií]|sim|não|oui|non|ja|nein|да|нет|có|vâng|không|ya|tidak|네|예|아니요|はい|いいえ|[好是要不]|对|對|可以)[,，、.。!！\s]"
+)
+"""How a reply begins that says yes or no."""
 _WAY = re.compile(
-    rf"[\s>|*_#•(（-]*(?:(?:option|plan|variant\w*|opci[oó]n|opção|вариант|방안|案|方案|选项|選項) ?)?({_LABEL})"
-    r"[*_]{0,3}\s{0,2}(?:[)）.、．:：—–|-]|\*\*).*",
-    re.IGNORECASE,
+    rf"(?i)[\s>|*_#•(（-]*(?:(?:option|plan|variant\w*|opci[oó]n|opção|вариант|방안|案|方案|选项|選項) ?)?({_LABEL})"
+    r"[*_]{0,3}\s{0,9}(?:[)）.、．:：—–|-]|\*\*).*"
 )
 """A line that begins one."""
 SHORTEST_END = 10
@@ -144,17 +143,15 @@ _ANY_LETTER = re.compile(r"[^\W\d_]")
 _PIECE = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{3,}|[^\W\d_a-zA-Z]{2,}")
 """A word, or a part of a name."""
 _ANNOUNCED = re.compile(
-    r"^(?:now|next|then|let me|let's|i'll|i will|i need to|i'm going to|time to|现在|接下来|下一步|然后|让我|我来|我将)",
-    re.IGNORECASE,
+    r"(?i)^(?:now|next|then|let me|let's|i'll|i will|i need to|i'm going to|time to|现在|接下来|下一步|然后|让我|我来|我将)"
 )
 _LINE = re.compile(r"(?<=\n)[^\n]")
 _CLAUSE_ENDS = re.compile(r"[,;:，；：—–(（]")
-_OF_OTHERS = re.compile(
-    r"\s*(?:(?:I|we|it|he|she|they|that|this|there)\b|[我他她它])", re.IGNORECASE
-)
+_OF_OTHERS = re.compile(r"(?i)\s*(?:(?:I|we|it|he|she|they|that|this|there)\b|[我他她它])")
 COMMIT = re.compile(r"\bgit\s+(?:-\S+\s+\S+\s+)?commit\b")
 COMMITTED = re.compile(r"^\[[^\]\n]{1,100}\s([0-9a-f]{6,40})\]\s(.*)$", re.MULTILINE)
 """What git says of a commit: its hash and subject."""
+_BOLD = re.compile(r"\*\*(\w[^*\n]{0,200})\*\*")
 _BREAK = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029](?!\Z)")
 """What begins a line for somebody, behind which more stands."""
 _STOP = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
@@ -387,9 +384,10 @@ def denies(text: str) -> bool:
 
 
 def find_question(text: str, reply: str) -> str:
-    """Return what a short *reply* to a model's *text* is to: of the ways that it lists the one that
-    the reply names, else, if it is short, the question at its end, else, if it is a word or two,
-    what was stated last; empty if the reply says by itself what it is about."""
+    """Return what a short *reply* to a model's *text* is to: of the ways that it lists those that
+    the reply names, else, if it is short or begins with yes or no, the question at its end, else,
+    if it is a word or two, what was stated last; empty if the reply says by itself what it is
+    about."""
     reply = normalize("NFKC", reply)
     width = count_columns(reply, REPLY)
     if not text or width >= REPLY or "\n" in reply or reply.endswith(("?", "？")):
@@ -399,34 +397,36 @@ def find_question(text: str, reply: str) -> str:
     labels = _ANY_LABEL.findall(reply) if _LABELS_ONLY.fullmatch(reply) else []
     if not labels and (named := _REPLY.match(reply)):
         labels = [named[named.lastindex or 0]]
-    if options := "; ".join(filter(None, (_find_way(ways, label.lower()) for label in labels))):
-        return _quote_question(options)
+    pairs = [] if _PAIRS.sub("", reply) else _PAIRS.findall(reply)
+    choices = pairs or [("0", label) for label in labels]
+    chosen = (_find_way(ways, label.lower(), int(place)) for place, label in choices)
+    if options := [*filter(None, chosen)]:
+        return "; ".join(_quote_question(way, LONGEST_QUESTION // len(options)) for way in options)
     spoken = [s for s in iter_statements(text) if s.kind != "code" and _PIECE.search(s.text)]
     ends = [at for at, statement in enumerate(spoken) if statement.kind == "text"]
-    last = spoken[ends[-LAST_WORDS] if len(ends) >= LAST_WORDS else 0 :]  # lists stand behind it
-    questions = [s.text for s in last if s.text.rstrip("*_ ").endswith(("?", "？"))]
-    if questions and width < AGREEMENT:
-        return _quote_question(questions[-1])
+    first = ends[-LAST_WORDS] if len(ends) >= LAST_WORDS else 0  # lists stand behind it
+    asking = [n for n, s in enumerate(spoken) if s.text.rstrip("*_ ").endswith(("?", "？"))]
+    if asking and asking[-1] >= first and (width < AGREEMENT or _YES.match(reply)):
+        before, words = spoken[max(0, asking[-1] - 1)], spoken[asking[-1]].text
+        is_bare = count_columns(words, REPLY) < LEAST_PROSE and not any(iter_identifiers(words))
+        if is_bare and asking[-1] and before.at == spoken[asking[-1]].at:
+            words = f"{one_line(before.text, LONGEST_QUESTION // 2)} {words}"
+        return _quote_question(words)
     end = spoken[-1].text if spoken and width < NOD else ""
     return _quote_question(end) if len(end.encode("utf-8", "replace")) >= LEAST_PROSE else ""
 
 
-def _find_way(ways: Sequence[re.Match[str]], label: str) -> str:
-    """Return the last of several *ways* that a label names: C, else what is third."""
+def _find_way(ways: Sequence[re.Match[str]], label: str, place: int) -> str:
+    """Return which of several *ways* a label names: C, else what is third; where several questions
+    list theirs, that of the one at a *place*, the last if it is 0."""
+    row = next((row for row in _LABELS if label in row), ())
     same = [way.string for way in ways if way[1].lower() == label]
-    alike = [way.string for way in ways if _count_label(way[1]) == _count_label(label)]
-    return next(reversed(same or alike), "")
+    rows = same or [way.string for way in ways if way[1].lower() in row]
+    return rows[place - 1] if len(rows) >= max(1, place) else ""
 
 
-def _count_label(label: str) -> int:
-    """Return which of several ways it names: A, 1, 一, first and 第一 the first."""
-    label = label.lower()
-    rows = (row.split() for row in _LABELS)
-    return next((at for at, row in enumerate(rows, 1) if label in row), 0)
-
-
-def _quote_question(text: str) -> str:
-    words = one_line(text.strip(" \t>|*_#-").replace("|", "/"), LONGEST_QUESTION)
+def _quote_question(text: str, size: int = LONGEST_QUESTION) -> str:
+    words = one_line(_BOLD.sub(r"\1", text).strip(" \t>|*_#-").replace("|", "/"), size)
     return words.replace(ANSWERS, " (to ")
 
 
