@@ -118,9 +118,9 @@ MAX_WORD = 200
 _WORD = re.compile(r"[\w$@~./-]")
 _LAST_WORD = re.compile(r"(?<![\w$@~./-])[\w$@~./-]++\Z")
 _FIRST_WORD = re.compile(r"[\w$@~./-]++(?=[^\w$@~./-])")
-_SENTENCE = re.compile(r"(?<=[.!?])(?<!\b\w\.\w\.)[\"')\]]?\s+|(?<=[。！？；])")
+_SENTENCE = re.compile(r"(?<=[.!?])(?<!\b\w\.\w\.)(?<!\b(?:vs|cf)\.)[\"')\]]?\s+|(?<=[。！？；])")
 _CODE = re.compile(r"`[^`]+`")
-_MARK = re.compile(r"^\s*(?:[-*+•>#]+|\d{1,3}[.)、])\s+")
+_MARK = re.compile(r"^\s*(?:\\?[-*+•>#]+|\d{1,3}[.)、])\s+")
 
 
 def clip_scanned(text: str) -> str:
@@ -175,7 +175,7 @@ _BOLD = re.compile(r"(\*\*|__)(?:(?!\1)[^\n]){1,100}\1\s{0,8}[:：]?")
 _NUMBER = re.compile(
     r"(?:[(（]?(?:\d{1,3}|[a-zA-Z]|[一二三四五六七八九十]{1,3})[.)、）．]|[①-⑳])(?:\s+|(?=[^\x00-\x7f]))"
 )
-_BULLET = re.compile(r"[-*+•·◦▪‣●○](?:\s+|(?=[^\x00-\x7f]))|[–—]\s+")
+_BULLET = re.compile(r"\\?[-*+•·◦▪‣●○](?:\s+|(?=[^\x00-\x7f]))|[–—]\s+")
 _ENDED = (*".!?;,。！？；，",)
 _INSIDE = 1_000_000
 """The depth of code, and of a row of a table."""

@@ -97,6 +97,10 @@ RULES = {
             "Make only small commits",
         ],
     ),
+    "a list whose marks are escaped, and a stop in a sentence": (
+        "不要：\n\\-  动生产库\n\nNever weigh pool vs. pond by size, cf. page 2.",
+        ["不要：动生产库", "Never weigh pool vs. pond by size, cf. page 2."],
+    ),
     "a list that lost its depth": (
         "- 不要：\n- 动生产库\n- 只测一半\n\n看完告诉我。",
         ["不要：动生产库", "不要：只测一半"],
