@@ -364,7 +364,7 @@ GIVEN: dict[str, Any] = {
     "depth": 0, "query": "error code 中文", "cost": len, "final": True, "error": True, "source": "result", "words": ("error", "fail"),
     "name": "state_snapshot", "names": ("goal", "state_snapshot"), "before": re.compile("<goal>"), "said": ("never delete it",),
     "user_words": "never delete it", "quote": re.compile(r"\"([^\"\n]+)\""), "titles": ("Open work", "Notes"), "title": "Notes", "arguments": {},
-    "folders": set(), "lines": ["a"], "after": "", "status": 400, "api": "openai_chat", "role": "user", "encoding": "gzip",
+    "folders": set(), "lines": ["a"], "after": "", "code": 1, "status": 400, "api": "openai_chat", "role": "user", "encoding": "gzip",
     "problems": [], "asked": {"a", "error"}, "kinds": ("log", "json"), "cut": Gap(10, 20), "fields": {"a": 1}, "caps": (Cap(("max_tokens",), 5),), "patterns": ("a*",), "message": "", "param": "",
     "signature": "", "concept": "a", "kind": "said", "tag": "record", "model": "m", "upstream": "u", "by": "rule", "id": "1", "finish": "stop", "method": "POST",
     "bad": True, "record": "r", "server": "s", "sent": 0, "token": "t", "other": "", "text": "a",
@@ -380,8 +380,8 @@ BESIDE: dict[str, dict[str, Any]] = {
 }
 """Those of one function alone."""
 TEXTS = {
-    "arguments", "bare", "body", "chunk", "command", "data", "element", "error", "event", "line", "path", "piece", "plain", "query", "raw", "record",
-    "row", "run", "said", "sent", "sentence", "source", "text", "told", "token", "whole", "word",
+    "arguments", "bare", "body", "chunk", "code", "command", "data", "element", "error", "event", "line", "outcome", "path", "piece", "plain", "query", "raw", "record",
+    "row", "rule", "run", "said", "sent", "sentence", "source", "term", "text", "told", "token", "whole", "word",
 }  # fmt: skip
 """Parameters, of `str` or `bytes`, that are texts of others."""
 PLAIN = {str, bytes, int, float, bool, "str", "bytes", "int", "float", "bool"}
@@ -490,7 +490,8 @@ def _seconds(call: Callable[[Any], Any], text: Any, times: int = 1) -> float:
     return least
 
 
-SIZES = (2_000, 8_000, 32_000, 128_000) if NIGHTLY else (1_000, 4_000)
+SIZES = (1_000, 4_000, 16_000, 64_000) if NIGHTLY else (1_000, 4_000)
+"""Of characters: the longest has no more names than are remembered of a summary (10,000)."""
 QUICK = 0.02
 """Seconds in which a text of any of these sizes may be read without another look at it."""
 LOOKS = 12

@@ -233,7 +233,7 @@ DEFAULT_LONGER_THAN = 200
 """Characters from which on a string argument is long: paths and most commands are shorter."""
 OPENING = 80
 """Characters of a long string's beginning that stay, in one line."""
-STRING = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?', re.DOTALL)
+STRING = re.compile(r'(?<!\\)("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?', re.DOTALL)
 """A string of a JSON text; a colon behind it makes it a key."""
 
 

@@ -18,8 +18,8 @@ WIDTH = 160
 """Characters kept of a line that says something went wrong."""
 
 FIGURES = re.compile(
-    r"(?<![\w.@/-])\d[\d,.]*\s{0,2}(?:\w{1,12}\s{1,2})?(?:pass|fail|test|error|warning|example|assert|spec|check|ok\b|skipped)"
-    r"|\b(?:passed|failed|errors?|warnings?|tests?)\s{0,2}[:=]\s{0,2}\d|[1-9]\d*\s*[个項项].{0,8}(?:通过|失败|测试)",
+    r"(?<![\w.@/-])(?<![\d.,],)\d[\d,.]*+\s{0,2}(?:\w{1,12}\s{1,2})?(?:pass|fail|test|error|warning|example|assert|spec|check|ok\b|skipped)"
+    r"|\b(?:passed|failed|errors?|warnings?|tests?)\s{0,2}[:=]\s{0,2}\d|(?<!\d)0*+[1-9]\d*+\s*+[个項项].{0,8}(?:通过|失败|测试)",
     re.IGNORECASE,
 )
 """The figures of a test run."""

@@ -95,7 +95,8 @@ PATCH_BEGINS = "*** Begin Patch"
 PATCH_ENDS = "*** End Patch"
 """The first and the last line of such a patch."""
 _LITERAL = re.compile(
-    r"//[^\n]*+|\"((?>(?:[^\"\\]|\\.)*))\"|'((?>(?:[^'\\]|\\.)*))'|`((?>(?:[^`\\]|\\.)*))`",
+    r"//[^\n]*+"
+    r"|(?<!\\)(?:\"((?>(?:[^\"\\]|\\.)*))\"|'((?>(?:[^'\\]|\\.)*))'|`((?>(?:[^`\\]|\\.)*))`)",
     re.DOTALL,
 )
 _LITERAL_KEY = re.compile(r"\b(?:(cmd|command)|workdir|cwd)[\"']?\s{0,9}:\s{0,9}\Z")
