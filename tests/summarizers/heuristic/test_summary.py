@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from refold.budget.budget import Budget
@@ -965,6 +965,7 @@ NAMED = st.builds(
 
 
 @given(NAMED)
+@example(State(todos=(Todo("#a : mend it"), Todo("#12 and #13"))))
 def test_what_fits_is_read_back_as_it_was(state):
     again = read_summary(render_state(state, 100_000))
     assert again.requests == state.requests

@@ -192,7 +192,7 @@ def _take_open(state: State, items: Iterable[str]) -> None:
     todos = list[Todo]()
     for item in items:
         if match := _TODO.fullmatch(item):
-            todos.append(Todo(match[3], statuses[match[1]], match[2] or ""))
+            todos.append(Todo(match[3].lstrip(), statuses[match[1]], match[2] or ""))
         elif match := _ERROR.fullmatch(item):
             state.error, state.failed = match[1], match[2]
         elif match := _PLANNED.fullmatch(item):

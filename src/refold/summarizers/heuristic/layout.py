@@ -375,7 +375,7 @@ def _open(state: State, room: int) -> Iterator[str]:
 
 
 def _write_todo(todo: Todo, longest: int) -> str:
-    id = f"#{todo.id} " if todo.id else ""
+    id = f"#{todo.id} " if todo.id else " " * todo.text.startswith("#")  # that is no id
     return f"- [{MARKS[todo.status]}] {id}{one_line(todo.text, longest)}"
 
 
