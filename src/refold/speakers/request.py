@@ -307,7 +307,7 @@ UNKNOWN_SHARE = 5
 """Context of unknown kinds may take one part in so many of the room, the newest first."""
 SHORT = 40
 """Columns of a request that may say nothing without the answer that it follows: `go on`."""
-ANSWER, LONG_ANSWER = (8, 400), (2, 1_500)
+ANSWER, LONG_ANSWER = (8, 400), (4, 1_500)
 """That answer may take one part in so many of the room, and so many tokens at most: behind it a
 short request, the latter."""
 LEAST_ANSWER = 60

@@ -67,8 +67,6 @@ QUOTING = ("Current text", "Task", "Excerpts")
 """How titles of sections begin that hold nothing but what messages say."""
 REPEATED = " lines as in a later request …]"
 OMITTED = " earlier requests left out …]"
-LONG_SHARE = 6
-"""If not all fit, an earlier request may take one part in so many of their room."""
 LEAST_NAME = 6
 """Characters of a file's name, or of a title, by which people name a text."""
 _SKILL = re.compile(
@@ -243,23 +241,24 @@ def _earlier_requests(
 ) -> Iterator[str]:
     """Return all in order if they fit, without the lines that a later one in sight has; else the
     first, which is the task, in half of the room, and the newest that fit and say more than
-    *rules*, which stand beside them, a long one cut so that others fit, too."""
+    *rules*, which stand beside them; one that does not fit takes half of what is left."""
     earlier = _requests(state, 0, -1, shown)
     if _fitting(earlier, room) == earlier:
         return iter(earlier)
     chosen, repeated = dict[int, str](), 0
-    most, half = max(room // LONG_SHARE, FIRST_REQUEST), max(room // 2, min(room, FIRST_REQUEST))
+    half = max(room // 2, min(room, FIRST_REQUEST))
     is_corrected = len(earlier) > 1 and any(find_corrections(earlier[1][2:]))
     for at in (0, *range(1, 1 + is_corrected), *range(len(earlier) - 1, is_corrected, -1)):
         if at and _repeats(earlier[at], rules):
             repeated += 1
             continue
-        own = min(room, most) if at else half
-        text = _cut(earlier[at], room if len(earlier) == 1 else own)
+        fits = at > 0 and estimate(earlier[at]) <= room
+        own = room if fits or len(earlier) == 1 else max(room // 2, FIRST_REQUEST) if at else half
+        text = _cut(earlier[at], min(own, room))
         if text:
             room -= estimate(text) + 1
             chosen[at] = text
-        if at and text != earlier[at] and own == room:
+        if at and not fits and room < FIRST_REQUEST:
             break
     if chosen and (omitted := len(earlier) - len(chosen) - repeated):
         first = max(at for at in chosen if at <= is_corrected or at == min(chosen))
