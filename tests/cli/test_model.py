@@ -316,7 +316,9 @@ def test_f21_recall_says_that_more_matches_than_it_shows(file) -> None:
     assert "… and more" not in refold("recall", file, "freezegun", "--limit", "999").out
 
 
-def test_recall_finds_chinese(file) -> None:
+def test_recall_finds_chinese(tmp_path) -> None:
+    file = tmp_path / "long.json"
+    file.write_text(json.dumps(demo_session(60)))
     refold("compact", file, "--to", "20k")
     (hit, *_) = refold("recall", file, "翻译组", "--json").json["sessions"][0]["hits"]
     assert "翻译组" in hit["snippet"]

@@ -63,7 +63,7 @@ def test_a_preview_shows_everything_and_keeps_no_edit(file) -> None:
     done = refold("compact", file, *RULES[1:], "--price", "3")
     assert done.code == 0
     for words in (
-        "## Earlier requests",
+        "## Files",
         "each further request: $",
         "that no longer appear",
         "fits 20,000",

@@ -86,7 +86,7 @@ def test_one_that_is_killed_is_replaced_and_the_others_go_on(served):
     os.kill(min(before), signal.SIGKILL)
     assert eventually(lambda: len(set(children(process)) - before) == 1)
     assert ask(process) == 200
-    assert "a worker is replaced" in process.log.read_text()
+    assert eventually(lambda: "a worker is replaced" in process.log.read_text())
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
