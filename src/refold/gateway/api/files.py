@@ -97,7 +97,7 @@ class OpenedFile:
         return self.edited.view.transcript.messages
 
     @cached_property
-    def listed(self) -> ListRow:
+    def list_row(self) -> ListRow:
         """Its row in a list."""
         session, view, bill = self.edited.session, self.edited.view, read_bill(self.edited.session)
         row = self.row.describe(_shorten(session.title or opening_words(session)))
@@ -185,7 +185,7 @@ class ClientSessions:
         if row.source.size_bytes > FIGURES_BYTES:
             return row.describe(title)
         try:
-            return self._read(row).listed
+            return self._read(row).list_row
         except RefoldError:
             return row.describe(title or "(cannot be read)")
 

@@ -129,7 +129,7 @@ def _describe_file(context: ApiContext, file: OpenedFile) -> SessionAnswer:
     """Return a session in a client's file: its own figures are those of the file."""
     edited, session = file.edited, file.edited.session
     latest = session.updated.timestamp() if session.updated else file.row.latest
-    row = replace(file.listed, latest=latest)
+    row = replace(file.list_row, latest=latest)
     incoming, ledger = Incoming(edited.format, "", "/", (), b""), edited_rows(edited)
     answer = _describe(context, row, incoming, file.visible_edits, ledger, file.briefs)
     answer.original, answer.sent = row.original, row.sent
