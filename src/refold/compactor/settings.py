@@ -108,8 +108,10 @@ class Settings:
         return frozenset(map(repr, self.local))
 
     def is_first_sight(self, edit: Edit) -> bool:
-        """Was *edit* made before the model saw what it hides?"""
-        return edit.by == BY_HOOK or edit.by in self.local_names
+        """Was *edit* made before the model saw what it hides? Who only reads edits has no
+        strategies: local ones that can be named are known by their names."""
+        name, _, _ = edit.by.partition("(")
+        return edit.by == BY_HOOK or edit.by in self.local_names or name in _LOCAL_NAMES
 
     def fit(self, view: View) -> "Settings":
         """Return these settings, with defaults that come down to what fits *view*."""
@@ -243,6 +245,7 @@ def summary_room(target: int | None) -> int:
 
 STRATEGIES: Mapping[str, Any] = {name: getattr(strategies, name) for name in strategies.__all__}
 """What can be named: every strategy that `refold.strategies` exports."""
+_LOCAL_NAMES = frozenset(name for name, maker in STRATEGIES.items() if is_local(maker))
 _SCORERS: Mapping[str, Any] = {name: getattr(scorers, name) for name in scorers.__all__}
 _SUMMARIZERS: Mapping[str, Any] = {"RuleSummary": RuleSummary, "ModelSummary": ModelSummary}
 _PICKS: Mapping[str, Any] = {"TaggedMemory": TaggedMemory, "Says": Says}
