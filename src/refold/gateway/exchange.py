@@ -18,7 +18,7 @@ REASONS = {
     "empty": "no message",
     "light": "too short for anything to be worth an edit",
     "encoding": "in a coding that cannot be unpacked, or too large when unpacked",
-    "unreadable": "no JSON, or no conversation of this API",
+    "unreadable": "no JSON, no conversation of this API, or too many messages",
     "unstrict": "no strict JSON, so that providers may read it otherwise than we do",
     "delta": "the provider holds the history",
     "thread": "a message thread was refused, so that the client sends its history",

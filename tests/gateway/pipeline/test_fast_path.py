@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from refold.gateway.exchange import Incoming, Outgoing
 from refold.gateway.pipeline.pipeline import Pipeline
+from refold.gateway.pipeline.turns import MAX_MESSAGES
 from refold.gateway.settings import Settings
 from refold.stores.store import MemoryStore
 from refold.strategies import ClipResults
@@ -93,6 +94,12 @@ def test_longer_requests_small_windows_and_strategies_of_ones_own_are_read():
 
 def test_what_is_no_json_is_said_to_be_unreadable():
     assert sent(b"{").reason == "unreadable"
+
+
+def test_more_messages_than_a_provider_takes_pass_unread():
+    messages = [{"role": "user", "content": "x"}] * (MAX_MESSAGES + 1)
+    body = json.dumps({"model": "m", "messages": messages}).encode()
+    assert (sent(body).reason, sent(body).body) == ("unreadable", body)
 
 
 @pytest.mark.parametrize("name", ["sdk_openai_chat", "pi_anthropic", "litellm_gemini", "aider"])

@@ -18,6 +18,7 @@ from refold.compactor.loading import RELOAD_SECONDS
 from refold.compactor.pins import Pins, keep_pinned
 from refold.core.strategy import Strategy
 from refold.core.view import View
+from refold.errors import FormatError
 from refold.gateway.conversations.conversations import Conversation, Conversations, answer_hashes
 from refold.gateway.conversations.persistence import (
     RowLedger,
@@ -52,6 +53,9 @@ from refold.transcript import hash_message
 
 BROKEN_BELOW = 0.1
 """A history that shares less of its tokens with the latest one is not in the cache."""
+MAX_MESSAGES = 100_000
+"""Messages of a request that is read, as many as Anthropic takes. Tiny ones take a hundred times
+their bytes in memory, and seconds to read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,9 +280,12 @@ OLDER_ANTHROPIC = with_rules(anthropic, anthropic.older_rules)
 
 
 def open_request(resources: Resources, incoming: Incoming) -> Payload:
-    """Parse a request, but for what its caller has sent before. Raises `FormatError`."""
+    """Parse a request, but for what its caller has sent before. Raises `FormatError`, also for one
+    of more than `MAX_MESSAGES`."""
     lookup = partial(resources.prefixes.lookup, scope=incoming.credential.encode())
     payload = with_model(open_payload(incoming.body, incoming.api, lookup), incoming.path)
+    if len(payload) > MAX_MESSAGES:
+        raise FormatError(f"{len(payload):,} messages are more than {MAX_MESSAGES:,}")
     codec = _codec(resources.settings, incoming)
     return payload if isinstance(codec, str) else replace(payload, codec=codec)
 
