@@ -37,8 +37,8 @@ OFFERS = st.builds(
 )
 
 
-def offer(removed: int, rewritten: int, **more: float) -> Offer:
-    return replace(Offer(removed=removed, rewritten=rewritten, tokens=150_000), **more)
+def offer(removed: int, rewritten: int, **fields: float) -> Offer:
+    return replace(Offer(removed=removed, rewritten=rewritten, tokens=150_000), **fields)
 
 
 @pytest.mark.parametrize(
@@ -68,18 +68,18 @@ def test_published_figures():
 
 
 @given(OFFERS, RATES)
-def test_the_break_even_is_where_the_saving_begins(one: Offer, rates: Rates):
-    after = break_even(one, rates)
-    assert tokens_saved(one, rates, after + 1) > 0
+def test_the_break_even_is_where_the_saving_begins(bargain: Offer, rates: Rates):
+    after = break_even(bargain, rates)
+    assert tokens_saved(bargain, rates, after + 1) > 0
     if after > 0:
-        assert isclose(tokens_saved(one, rates, after), 0, abs_tol=1e-3)
+        assert isclose(tokens_saved(bargain, rates, after), 0, abs_tol=1e-3)
 
 
 @given(OFFERS, RATES, st.floats(1, 200))
 def test_what_pays_saves_and_has_done_so_long_before_the_end(
-    one: Offer, rates: Rates, calls: float
+    bargain: Offer, rates: Rates, calls: float
 ):
-    worth = judge_offer(one, rates, calls)
+    worth = judge_offer(bargain, rates, calls)
     if worth.pays:
         assert worth.tokens_saved > 0 and worth.after <= RISK * calls
     assert worth.expected == calls
@@ -99,15 +99,15 @@ def test_no_distance_between_compactions_is_cheaper_than_the_best(
     cycle: tuple[float, float, float, float], off: float
 ):
     """By the sum of a renewal: what cycles of a length cost, each begun unless it has ended."""
-    growth, kept, chance, read = cycle
+    growth, rewritten, chance, read = cycle
     rates = Rates(1.0, 5.0, read, 1.25)
-    each = offer(1, int(kept), growth=growth, ends=chance)
+    each = offer(1, int(rewritten), growth=growth, ends=chance)
 
     def cost(distance: float) -> float:
         calls = distance / growth
         alive = exp(-chance * calls)
         reads = read * growth * ((1 - alive) / chance - calls * alive) / chance
-        return (reads + alive * (1.25 - read) * int(kept)) / (1 - alive)
+        return (reads + alive * (1.25 - read) * int(rewritten)) / (1 - alive)
 
     best = best_growth(each, rates)
     assert cost(best) <= cost(off * best) * (1 + 1e-6)
@@ -118,30 +118,30 @@ def test_no_distance_between_compactions_is_cheaper_than_the_best(
     Offer(removed=1, rewritten=0, tokens=200_000, growth=10.0, cache_alive=0.0),
     Rates(1.0, 1.0, 0.5, 1.0, 60.0),
 )
-def test_what_cannot_end_grows_by_the_square_root(one: Offer, rates: Rates):
-    endless, nearly = best_growth(one, rates), best_growth(replace(one, ends=1e-7), rates)
-    part_of_a_call = max(1.0, 0.2 * one.growth)  # where no cut is possible
+def test_what_cannot_end_grows_by_the_square_root(bargain: Offer, rates: Rates):
+    endless, nearly = best_growth(bargain, rates), best_growth(replace(bargain, ends=1e-7), rates)
+    part_of_a_call = max(1.0, 0.2 * bargain.growth)  # where no cut is possible
     assert isclose(endless, nearly, rel_tol=0.02, abs_tol=part_of_a_call)
-    assert best_growth(replace(one, ends=0.1), rates) >= 0.999 * endless
+    assert best_growth(replace(bargain, ends=0.1), rates) >= 0.999 * endless
 
 
 @given(OFFERS, RATES)
-def test_a_lapsed_cache_makes_any_edit_cheaper(one: Offer, rates: Rates):
-    assert break_even(replace(one, cache_alive=0.0), rates) <= break_even(
-        replace(one, cache_alive=1.0), rates
+def test_a_lapsed_cache_makes_any_edit_cheaper(bargain: Offer, rates: Rates):
+    assert break_even(replace(bargain, cache_alive=0.0), rates) <= break_even(
+        replace(bargain, cache_alive=1.0), rates
     )
 
 
 def test_what_removes_nothing_never_pays():
-    found = judge_offer(offer(0, 0), TENTH, 100.0)
-    assert (found.pays, found.after) == (False, inf)
-    assert "never pays" in found.reason
+    worth = judge_offer(offer(0, 0), TENTH, 100.0)
+    assert (worth.pays, worth.after) == (False, inf)
+    assert "never pays" in worth.reason
 
 
 def test_below_a_price_cliff_it_pays_at_once():
     steep = replace(TENTH, cliffs=((100_000, 5.0),))
-    found = judge_offer(offer(60_000, 90_000), steep, 5)
-    assert found.pays and "cliff" in found.reason
+    worth = judge_offer(offer(60_000, 90_000), steep, 5)
+    assert worth.pays and "cliff" in worth.reason
     assert not judge_offer(offer(60_000, 90_000), TENTH, 5).pays
     assert not judge_offer(offer(10_000, 90_000), steep, 5).pays  # still above it
 

@@ -17,8 +17,8 @@ UNNAMED = "the request names no model and no window is given"
 
 def moment(tokens: int, window: int | None = None) -> Moment:
     """A moment of a request of so many tokens, for a window of so many."""
-    found = find_window("", window)
-    return Moment(View.of(()), tokens, found.window, found.reason)
+    context = find_window("", window)
+    return Moment(View.of(()), tokens, context.window, context.reason)
 
 
 def usage(tokens: int) -> dict[str, int]:

@@ -46,41 +46,43 @@ def figures(draw: st.DrawFn) -> Figures:
 
 @given(figures(), RATES)
 def test_a_plan_makes_a_request_smaller_and_has_paid_long_before_the_end(
-    one: Figures, rates: Rates
+    request: Figures, rates: Rates
 ):
-    plan = find_plan(one, rates)
+    plan = find_plan(request, rates)
     if plan is not None:
-        assert one.past > 0 and one.fixed + GOAL <= plan.goal < one.tokens
+        assert request.past > 0 and request.fixed + GOAL <= plan.goal < request.tokens
         assert plan.worth.pays and plan.worth.tokens_saved > 0
         assert plan.worth.after <= max(RISK, LATER_RISK) * plan.worth.expected
 
 
 @settings(suppress_health_check=[HealthCheck.filter_too_much])
 @given(figures(), RATES)
-def test_what_is_due_is_due_when_the_cache_has_lapsed_or_a_person_asks(one: Figures, rates: Rates):
-    assume(find_plan(one, rates) is not None)
-    assert find_plan(replace(one, is_cold=True), rates) is not None
-    assert find_plan(replace(one, is_turn_start=True), rates) is not None
+def test_what_is_due_is_due_when_the_cache_has_lapsed_or_a_person_asks(
+    request: Figures, rates: Rates
+):
+    assume(find_plan(request, rates) is not None)
+    assert find_plan(replace(request, is_cold=True), rates) is not None
+    assert find_plan(replace(request, is_turn_start=True), rates) is not None
 
 
 @given(figures(), RATES, st.integers(1, 100_000))
 def test_what_is_fetched_again_has_more_left_and_less_often_compacted(
-    one: Figures, rates: Rates, more: int
+    request: Figures, rates: Rates, refetched: int
 ):
     """The brake: it never compacts earlier, and comes down less far."""
-    braked = replace(one, refetched=one.refetched + more)
-    assert find_goal(braked) == find_goal(one) + more
-    if find_plan(one, rates) is None:
+    braked = replace(request, refetched=request.refetched + refetched)
+    assert find_goal(braked) == find_goal(request) + refetched
+    if find_plan(request, rates) is None:
         assert find_plan(braked, rates) is None
 
 
 @given(figures(), RATES, st.integers(1, 1_024))
 def test_with_blocks_the_goal_fills_its_last_block_and_what_is_written_begins_with_one(
-    one: Figures, rates: Rates, block: int
+    request: Figures, rates: Rates, block: int
 ):
-    plan, whole = find_plan(one, rates), find_plan(one, replace(rates, block_tokens=block))
+    plan, whole = find_plan(request, rates), find_plan(request, replace(rates, block_tokens=block))
     if whole is not None:
-        assert whole.goal % block == 0 <= whole.goal - find_goal(one) < block
+        assert whole.goal % block == 0 <= whole.goal - find_goal(request) < block
         assert whole.offer.removed % block == whole.offer.rewritten % block == 0
     if plan is not None and whole is not None:
         assert abs(whole.offer.removed - plan.offer.removed) < 2 * block
@@ -102,23 +104,24 @@ def test_an_engine_s_rates_are_the_seconds_that_prefill_and_held_blocks_take(
 
 
 @given(figures(), st.integers(1_000, 10**6))
-def test_the_smaller_the_engine_s_cache_the_sooner_a_compaction_pays(one: Figures, blocks: int):
-    def saved(blocks: int) -> float:
+def test_the_smaller_the_engine_s_cache_the_sooner_a_compaction_pays(request: Figures, blocks: int):
+    def count_saved(blocks: int) -> float:
         rates = EngineProfile(prefill_rate=9_000, cache_blocks=blocks).rates
-        plan = find_plan(replace(one, is_cold=True, is_turn_start=True), rates)
+        plan = find_plan(replace(request, is_cold=True, is_turn_start=True), rates)
         return plan.worth.tokens_saved if plan else 0.0
 
-    assert saved(blocks) >= saved(2 * blocks)
+    assert count_saved(blocks) >= count_saved(2 * blocks)
 
 
 def test_within_a_tool_loop_it_waits_longer():
-    def due_at(**more: bool) -> int:
+    def due_at(**fields: bool) -> int:
         sizes = range(20_000, 400_000, 500)
         return next(
             size
             for size in sizes
             if find_plan(
-                Figures(tokens=size, unedited=size + 200_000, fixed=0, past=200, **more), TWENTIETH
+                Figures(tokens=size, unedited=size + 200_000, fixed=0, past=200, **fields),
+                TWENTIETH,
             )
         )
 

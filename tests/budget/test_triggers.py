@@ -32,9 +32,9 @@ from tests.support.compaction import conversation
 EMPTY = View.of(())
 
 
-def moment(tokens=0, window=None, view=EMPTY, **more):
-    found = find_window("", window)
-    return Moment(view, tokens, found.window, found.reason, **more)
+def moment(tokens=0, window=None, view=EMPTY, **fields):
+    context = find_window("", window)
+    return Moment(view, tokens, context.window, context.reason, **fields)
 
 
 def talk(turns: int) -> list[dict]:
@@ -97,8 +97,8 @@ def test_a_model_that_is_not_in_the_table_is_said_to_be_unknown():
     assert (check.level, check.threshold) == ("none", None)
     assert "no window is known for the model 'house-model-1'" in check.reason
     assert table_date() in check.reason
-    known = compact.check({"model": "claude-haiku-4-5-20251001", "messages": conversation(2)})
-    assert known.threshold == 140_000
+    short = compact.check({"model": "claude-haiku-4-5-20251001", "messages": conversation(2)})
+    assert short.threshold == 140_000
 
 
 def test_messages_and_turns_are_counted_as_they_are_shown():

@@ -56,11 +56,11 @@ def use(id: str) -> dict[str, Any]:
     return {"toolUse": {"toolUseId": id, "name": "read", "input": {"path": f"{id}.py"}}}
 
 
-def done(id: str, *content: Any, **more: Any) -> dict[str, Any]:
-    return {"toolResult": {"toolUseId": id, "content": list(content or [text("x")]), **more}}
+def tool_result(id: str, *content: Any, **fields: Any) -> dict[str, Any]:
+    return {"toolResult": {"toolUseId": id, "content": list(content or [text("x")]), **fields}}
 
 
-def thought(signature: str) -> dict[str, Any]:
+def reasoning(signature: str) -> dict[str, Any]:
     return {"reasoningContent": {"reasoningText": {"text": "hm", "signature": signature}}}
 
 
@@ -71,10 +71,10 @@ def request(turns: int = 12, model_id: str = CLAUDE) -> dict[str, Any]:
         a, b = f"a{n}", f"b{n}"
         redacted = {"reasoningContent": {"redactedContent": bytes([n, 255])}}
         messages += [
-            model(thought(f"s{n}"), redacted, text(f"Step {n}."), use(a), use(b)),
+            model(reasoning(f"s{n}"), redacted, text(f"Step {n}."), use(a), use(b)),
             user(
-                done(a, text("line of output\n" * 80), IMAGE),
-                done(b, {"json": {"code": n}}, status="error"),
+                tool_result(a, text("line of output\n" * 80), IMAGE),
+                tool_result(b, {"json": {"code": n}}, status="error"),
                 MARK,
             ),
         ]
@@ -172,9 +172,9 @@ def test_what_is_sent_after_a_compaction_is_valid_for_boto3_and_the_rules(strate
 
 
 def test_a_json_result_that_is_edited_becomes_a_text() -> None:
-    item = user(done("a", {"json": {"x": 1}}))
+    item = user(tool_result("a", {"json": {"x": 1}}))
     new = refold.Message("user", (ToolResult("a", (Text("[cleared]"),)),))
-    assert bedrock.patch(item, new) == user(done("a", text("[cleared]")))
+    assert bedrock.patch(item, new) == user(tool_result("a", text("[cleared]")))
 
 
 # --- the rules --------------------------------------------------------------------------------
@@ -187,16 +187,19 @@ def rules_broken(*messages: dict[str, Any], **body: Any) -> list[tuple[str, int]
 
 def test_what_converse_refuses() -> None:
     assert rules_broken(user(text("1")), model(use("a")), user(text("2"))) == [("BR-1", 1)]
-    assert rules_broken(user(text("1")), model(text("2")), user(done("a"))) == [("BR-2", 2)]
+    assert rules_broken(user(text("1")), model(text("2")), user(tool_result("a"))) == [("BR-2", 2)]
     assert rules_broken(model(text("1"))) == [("BR-4", 0)]
     assert rules_broken(user(text("1")), user(text("2"))) == [("BR-4", 1)]
     assert rules_broken(user(text("1")), model(text(" "))) == [("BR-5", 1)]
     calls = user(text("1")), model(use("a"))
-    assert rules_broken(*calls, user(done("a", text("")))) == [("BR-6", 2)]
+    assert rules_broken(*calls, user(tool_result("a", text("")))) == [("BR-6", 2)]
     failed = {"toolResult": {"toolUseId": "a", "content": [], "status": "error"}}
     assert rules_broken(*calls, user(failed)) == [("BR-6", 2)]
-    assert rules_broken(*calls, user(done("a")), modelId=CLAUDE) == [("BR-7", 0)]
-    assert rules_broken(*calls, user(done("a")), modelId=CLAUDE, toolConfig={"tools": [TOOL]}) == []
+    assert rules_broken(*calls, user(tool_result("a")), modelId=CLAUDE) == [("BR-7", 0)]
+    assert (
+        rules_broken(*calls, user(tool_result("a")), modelId=CLAUDE, toolConfig={"tools": [TOOL]})
+        == []
+    )
     note = {"document": {"name": "n", "format": "pdf", "source": {"bytes": b"%PDF"}}}
     assert rules_broken(user(note)) == [("BR-8", 0)]
     assert rules_broken(user(note, text("Read this."))) == []
@@ -205,14 +208,14 @@ def test_what_converse_refuses() -> None:
 
 
 def test_it_is_mended() -> None:
-    broken = [user(text("1")), user(text("2")), model(use("a"), use("b")), user(done("b"))]
-    broken += [user(done("a"), text("go on"))]
+    broken = [user(text("1")), user(text("2")), model(use("a"), use("b")), user(tool_result("b"))]
+    broken += [user(tool_result("a"), text("go on"))]
     fixed = repair(broken, "bedrock")
     assert fixed.remaining == ()
     assert fixed.payload == [
         user(text("1"), text("2")),
         model(use("a"), use("b")),
-        user(done("a"), done("b"), text("go on")),
+        user(tool_result("a"), tool_result("b"), text("go on")),
     ]
     assert_boto3_takes({"modelId": CLAUDE, "messages": fixed.payload})
 

@@ -15,7 +15,7 @@ from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, To
 PATHS = {"chat": "openai_chat", "messages": "anthropic", "responses": "openai_responses"}
 
 
-def recorded(shared: Path) -> Iterator[tuple[str, dict]]:
+def read_recordings(shared: Path) -> Iterator[tuple[str, dict]]:
     """Every request body of the recordings with the format that its path says."""
     for path in sorted((shared / "fixtures/requests").glob("*.jsonl")):
         for line in path.read_text("utf-8").splitlines():
@@ -77,7 +77,9 @@ def assert_round_trip(payload: object, format: str) -> int:
     opened = open_payload(payload, format)
     sealed = opened.join([slice(0, len(opened))])
     before, after = (x[opened.codec.FIELD] if isinstance(x, dict) else x for x in (payload, sealed))
-    assert all(one is other for one, other in zip(before, after, strict=True))
+    assert all(
+        entry_after is entry_before for entry_after, entry_before in zip(before, after, strict=True)
+    )
     messages = opened.decode()
     assert messages == open_payload(text).decode()
     for item, message in zip(opened.iter_entries(), messages, strict=True):
@@ -86,20 +88,20 @@ def assert_round_trip(payload: object, format: str) -> int:
 
 
 def test_every_recorded_request_round_trips(shared: Path):
-    assert sum(assert_round_trip(body, name) for name, body in recorded(shared)) > 3000
+    assert sum(assert_round_trip(body, name) for name, body in read_recordings(shared)) > 3000
 
 
 @pytest.mark.slow
 def test_every_conversation_of_the_data_sets_round_trips(shared: Path):
-    found = list(conversations(shared))
-    assert len(found) > 300
-    assert sum(assert_round_trip(payload, name) for name, payload in found) > 8000
+    payloads = list(conversations(shared))
+    assert len(payloads) > 300
+    assert sum(assert_round_trip(payload, name) for name, payload in payloads) > 8000
 
 
 def test_no_recorded_part_is_unknown(shared: Path):
     kinds = {
         part.kind
-        for _, body in recorded(shared)
+        for _, body in read_recordings(shared)
         for message in open_payload(body).decode()
         for part in message.parts
         if isinstance(part, Opaque)
@@ -109,7 +111,7 @@ def test_no_recorded_part_is_unknown(shared: Path):
 
 def test_every_recorded_answer_finds_its_call(shared: Path):
     """Where a whole history was sent, which deltas (websocket, previous_response_id, threads) are not."""
-    for _, body in recorded(shared):
+    for _, body in read_recordings(shared):
         messages = open_payload(body).decode()
         calls = {call for message in messages for call in message.calls}
         strays = [link for message in messages for link in message.results if link not in calls]
@@ -208,11 +210,11 @@ def test_a_format_that_is_named_for_entries_of_another_is_an_error() -> None:
     "kind", ["server_tool_use", "web_search_tool_result", "mcp_tool_use", "compaction"]
 )
 def test_blocks_that_only_one_api_has_tell_it(kind: str) -> None:
-    said = [
+    messages = [
         {"role": "user", "content": "b"},
         {"role": "assistant", "content": [{"type": kind, "id": "s1"}]},
     ]
-    assert open_payload(said).codec.NAME == "anthropic"
+    assert open_payload(messages).codec.NAME == "anthropic"
 
 
 @pytest.mark.parametrize(
@@ -372,7 +374,7 @@ def test_anthropic_results_and_media():
     page = {"type": "document", "source": {"type": "url", "url": "https://x/y.pdf"}}
     file = {"type": "document", "source": {"type": "file", "file_id": "f1"}}
     message = read(anthropic, {"role": "user", "content": [result, page, file]})
-    (text, image, other), error = message.parts[0].content, message.parts[0].error
+    (text, image, opaque), error = message.parts[0].content, message.parts[0].error
     assert (text, image.kind, image.mime, (image.width, image.height), error) == (
         Text("t"),
         "image",
@@ -380,7 +382,7 @@ def test_anthropic_results_and_media():
         (5, 7),
         True,
     )
-    assert other == Opaque("search_result", '{"title":"x","type":"search_result"}')
+    assert opaque == Opaque("search_result", '{"title":"x","type":"search_result"}')
     assert message.parts[1:] == (
         Media("document", "", "https://x/y.pdf"),
         Media("document", "", "f1"),
@@ -478,9 +480,11 @@ def test_responses_items(item: object, message: Message):
 
 @pytest.mark.parametrize("kind", ["computer", "shell", "apply_patch", "tool_search", "new_tool"])
 def test_unknown_tools_of_responses_pair_by_call_id(kind: str):
-    made = read(openai_responses, {"type": f"{kind}_call", "call_id": "c", "id": "i"})
-    answered = read(openai_responses, {"type": f"{kind}_call_output", "call_id": "c", "output": {}})
-    assert (made.role, made.calls, answered.role, answered.results) == (
+    asking = read(openai_responses, {"type": f"{kind}_call", "call_id": "c", "id": "i"})
+    answering = read(
+        openai_responses, {"type": f"{kind}_call_output", "call_id": "c", "output": {}}
+    )
+    assert (asking.role, asking.calls, answering.role, answering.results) == (
         "assistant",
         ("c",),
         "tool",
@@ -490,15 +494,15 @@ def test_unknown_tools_of_responses_pair_by_call_id(kind: str):
 
 
 def test_approvals_pair_by_the_request():
-    asked = read(
+    request = read(
         openai_responses,
         {"type": "mcp_approval_request", "id": "a", "name": "f", "arguments": "{}"},
     )
-    said = read(
+    approval = read(
         openai_responses,
         {"type": "mcp_approval_response", "approval_request_id": "a", "approve": True},
     )
-    assert (asked.calls, said.results) == (("a",), ("a",))
+    assert (request.calls, approval.results) == (("a",), ("a",))
 
 
 @pytest.mark.parametrize(

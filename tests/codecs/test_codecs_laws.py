@@ -236,7 +236,7 @@ def test_what_is_not_changed_is_not_touched(
     assert repr(item) == before
 
 
-def edited(part: Part, text: str) -> Part:
+def edit_part(part: Part, text: str) -> Part:
     """A part as strategies edit it: its ids, its media and what we do not understand stay."""
     match part:
         case Text():
@@ -244,7 +244,7 @@ def edited(part: Part, text: str) -> Part:
         case ToolCall():
             return replace(part, arguments=canonicalize({"stub": text}))
         case ToolResult():
-            return replace(part, content=tuple(edited(inner, text) for inner in part.content))
+            return replace(part, content=tuple(edit_part(inner, text) for inner in part.content))
     return part
 
 
@@ -257,7 +257,9 @@ def test_an_edited_message_is_read_as_it_was_written(
     message = codec.decode(item, ())
     new = Message(
         message.role,
-        tuple(edited(part, text) if data.draw(st.booleans()) else part for part in message.parts),
+        tuple(
+            edit_part(part, text) if data.draw(st.booleans()) else part for part in message.parts
+        ),
     )
     before = repr(item)
     out = codec.patch(item, new)
@@ -305,10 +307,10 @@ def test_a_result_of_a_list_can_become_one_text(
 def test_neighbours_of_one_role_merge_or_are_refused(
     codec: object, items: st.SearchStrategy, data: st.DataObject
 ):
-    one, two = data.draw(items), data.draw(items)
-    parts = [_anonymous(part) for item in (one, two) for part in codec.decode(item, ()).parts]
+    first, second = data.draw(items), data.draw(items)
+    parts = [_anonymous(part) for item in (first, second) for part in codec.decode(item, ()).parts]
     try:
-        merged = codec.decode(codec.merge(one, two), ())
+        merged = codec.decode(codec.merge(first, second), ())
     except FormatError:
         assert codec in {openai_chat, openai_responses}
         return
@@ -327,21 +329,21 @@ RESULT = st.builds(
 @NAMED
 @given(st.data())
 def test_what_we_write_is_read_back(codec: object, items: st.SearchStrategy, data: st.DataObject):
-    few = 1 if codec is openai_responses else 3
-    said = data.draw(st.lists(st.builds(Text, WORDS), min_size=1, max_size=few))
-    messages = [Message("user", tuple(said)), Message("assistant", (data.draw(OURS),))]
+    most = 1 if codec is openai_responses else 3
+    texts = data.draw(st.lists(st.builds(Text, WORDS), min_size=1, max_size=most))
+    messages = [Message("user", tuple(texts)), Message("assistant", (data.draw(OURS),))]
     result = data.draw(RESULT)
     role = "user" if codec in {anthropic, gemini, bedrock} else "tool"
     messages.append(Message(role, (result,)))
     for message in messages:
         again = codec.decode(codec.encode(message), ())
-        assert [_unnamed(part) for part in again.parts] == [
-            _unnamed(part) for part in message.parts
+        assert [_drop_name(part) for part in again.parts] == [
+            _drop_name(part) for part in message.parts
         ]
         assert again.role == message.role
 
 
-def _unnamed(part: Part) -> Part:
+def _drop_name(part: Part) -> Part:
     """Not every format says a result's tool."""
     return replace(part, name="") if isinstance(part, ToolResult) else part
 
@@ -476,6 +478,6 @@ def test_answers_without_ids_pair_once(calls: Sequence[str], answers: Sequence[s
         "role": "user",
         "parts": [{"functionResponse": {"name": name}} for name in answers],
     }
-    made, got = open_payload({"contents": [model, given_back]}).decode()
-    assert len(set(got.results)) == len(answers)
-    assert len(set(got.results) & set(made.calls)) == min(len(calls), len(answers))
+    asking, answering = open_payload({"contents": [model, given_back]}).decode()
+    assert len(set(answering.results)) == len(answers)
+    assert len(set(answering.results) & set(asking.calls)) == min(len(calls), len(answers))

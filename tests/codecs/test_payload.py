@@ -100,7 +100,7 @@ def test_what_stood_between_neighbours_stays():
 def test_objects_stay_the_same_objects():
     messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
     sealed = open_payload(messages).join([slice(0, 2)])
-    assert all(one is other for one, other in zip(sealed, messages, strict=True))
+    assert all(entry is message for entry, message in zip(sealed, messages, strict=True))
     body = {"model": "m", "messages": messages, "x": {"y": 1}}
     out = open_payload(body).join([slice(0, 1)])
     assert out == {**body, "messages": messages[:1]}

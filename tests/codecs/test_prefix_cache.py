@@ -25,21 +25,21 @@ ENTRIES = st.lists(
 CHANGES = st.sampled_from(["grow", "grow", "again", "rewind", "change", "break", "head"])
 
 
-def spelled(entries: list[Any], head: str, ascii: bool) -> bytes:
-    held = ", ".join(json.dumps(one, ensure_ascii=ascii) for one in entries)
-    return f'{{"model": {json.dumps(head)}, "messages": [ {held}], "stream": true}}'.encode()
+def write_body(entries: list[Any], head: str, ascii: bool) -> bytes:
+    spelled_entries = ", ".join(json.dumps(entry, ensure_ascii=ascii) for entry in entries)
+    return f'{{"model": {json.dumps(head)}, "messages": [ {spelled_entries}], "stream": true}}'.encode()
 
 
-def read(source: bytes, **more: Any) -> Any:
+def read(source: bytes, **options: Any) -> Any:
     try:
-        payload = split_payload(source, **more)
+        payload = split_payload(source, **options)
     except FormatError as error:
         return str(error)
     entries = payload.raw_entries
     return (
         payload.field,
         payload.body,
-        [(one.start, one.stop, one.load()) for one in entries],
+        [(entry.start, entry.stop, entry.load()) for entry in entries],
         entries.fingerprints(),
         entries.fingerprints(1),
     )
@@ -53,11 +53,11 @@ def read(source: bytes, **more: Any) -> Any:
 )
 def test_what_is_read_is_what_it_would_be_without(entries, changes, ascii, head):
     cache = PrefixCache(max_lists=3, min_bytes=0)
-    for change, more, at in [("again", [], 0), *changes]:
-        source = spelled(entries, head, ascii)
+    for change, added, at in [("again", [], 0), *changes]:
+        source = write_body(entries, head, ascii)
         match change:
             case "grow":
-                entries = [*entries, *more]
+                entries = [*entries, *added]
             case "rewind":
                 entries = entries[:at]
             case "change" if at < len(entries):
@@ -67,50 +67,50 @@ def test_what_is_read_is_what_it_would_be_without(entries, changes, ascii, head)
             case "break":
                 source = source[: len(source) - at]
         if change != "break":
-            source = spelled(entries, head, ascii)
+            source = write_body(entries, head, ascii)
         assert read(source, lookup=cache.lookup) == read(source)
         assert len(cache) <= 6
 
 
-def grown(turns: int) -> bytes:
+def write_long_body(turns: int) -> bytes:
     messages = [{"role": "user", "content": f"{turn} " + "word " * 2_000} for turn in range(turns)]
     return json.dumps({"model": "m", "messages": messages}).encode()
 
 
 def test_only_what_is_new_is_looked_for() -> None:
     cache = PrefixCache()
-    open_payload(grown(10), lookup=cache.lookup)
-    known = cache.lookup(grown(11), grown(11).index(b"["))
-    assert known is not None and len(known.entries) == 10
-    open_payload(grown(11), lookup=cache.lookup)
+    open_payload(write_long_body(10), lookup=cache.lookup)
+    reading = cache.lookup(write_long_body(11), write_long_body(11).index(b"["))
+    assert reading is not None and len(reading.entries) == 10
+    open_payload(write_long_body(11), lookup=cache.lookup)
     assert len(cache) == 1, "the longer list has taken the place of the one that it goes on from"
     for turns in (16, 17, 20):
-        open_payload(grown(turns), lookup=cache.lookup)
+        open_payload(write_long_body(turns), lookup=cache.lookup)
         assert len(cache) == 2, "whole, and without what moves"
-    moved = grown(20).replace(b"18 word", b"18 w0rd")
-    known = cache.lookup(moved, moved.index(b"["))
-    assert known is not None and len(known.entries) == 20 - MOVING
-    assert cache.lookup(grown(2), 0) is None, "a short text is as soon read"
-    assert cache.lookup(grown(11).decode(), 0) is None
+    moved = write_long_body(20).replace(b"18 word", b"18 w0rd")
+    reading = cache.lookup(moved, moved.index(b"["))
+    assert reading is not None and len(reading.entries) == 20 - MOVING
+    assert cache.lookup(write_long_body(2), 0) is None, "a short text is as soon read"
+    assert cache.lookup(write_long_body(11).decode(), 0) is None
 
 
 def test_what_one_tenant_sent_is_not_known_of_another() -> None:
-    cache, source = PrefixCache(), grown(10)
+    cache, source = PrefixCache(), write_long_body(10)
     at = source.index(b"[")
     reading = cache.lookup(source, at, b"one")
     assert reading is not None
     reading.store(split_payload(source).raw_entries)
-    known = [
-        len(found.entries)
+    counts = [
+        len(reading_of_scope.entries)
         for scope in (b"one", b"two")
-        if (found := cache.lookup(source, at, scope))
+        if (reading_of_scope := cache.lookup(source, at, scope))
     ]
-    assert known == [10, 0]
+    assert counts == [10, 0]
 
 
 @pytest.mark.parametrize("tail", [b"", b"]", b"]}", b",", b', {"role": "user"', b"]} x"])
 def test_a_text_that_breaks_behind_what_is_known_says_so_as_ever(tail: bytes) -> None:
-    cache, source = PrefixCache(), grown(10)
+    cache, source = PrefixCache(), write_long_body(10)
     open_payload(source, lookup=cache.lookup)
     broken = source[:-2] + tail
     expected = read(broken)
@@ -121,13 +121,13 @@ def test_a_text_that_breaks_behind_what_is_known_says_so_as_ever(tail: bytes) ->
 def test_a_compactor_that_is_sent_bytes_shows_the_same() -> None:
     """With what it began with known, and by another one that knows nothing."""
     budget = refold.Budget(trigger=30_000, target=15_000)
-    one = refold.Compactor(refold.default_strategies(15_000), budget)
+    compactor = refold.Compactor(refold.default_strategies(15_000), budget)
     for turns in range(8, 30, 3):
-        shown = one(grown(turns)).payload
-        other = refold.Compactor(
-            refold.default_strategies(15_000), budget, store=one.settings.store
+        shown = compactor(write_long_body(turns)).payload
+        stranger = refold.Compactor(
+            refold.default_strategies(15_000), budget, store=compactor.settings.store
         )
-        assert other(grown(turns)).payload == shown
+        assert stranger(write_long_body(turns)).payload == shown
 
 
 def test_a_number_at_the_end_may_go_on() -> None:
@@ -144,7 +144,7 @@ def test_a_number_at_the_end_may_go_on() -> None:
 def test_what_is_known_has_a_bound() -> None:
     """A body of very many small entries pushes out the others, and is not known itself."""
     cache = PrefixCache(min_bytes=0)
-    open_payload(grown(10), lookup=cache.lookup)
+    open_payload(write_long_body(10), lookup=cache.lookup)
     many = b'{"messages": [' + b",".join([b"{}"] * (MAX_ENTRIES // 2 + MOVING + 1)) + b"]}"
     split_payload(many, lookup=cache.lookup)
     assert cache.entries <= MAX_ENTRIES and len(cache) == 1

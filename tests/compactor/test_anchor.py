@@ -112,11 +112,11 @@ def test_a_scale_multiplies():
 
 def test_ratios_are_learned_by_model_and_leave_the_old_value_alone():
     none = Ratios()
-    one = none.learn("claude", 10_000, 13_000)
+    learned = none.learn("claude", 10_000, 13_000)
     assert none.of("claude") == 1.0
-    assert one.of("claude") == pytest.approx(1.3)
-    assert one.of("gpt") == 1.0
-    assert one.learn("claude", 10_000, 11_000).of("claude") == pytest.approx(1.2)
+    assert learned.of("claude") == pytest.approx(1.3)
+    assert learned.of("gpt") == 1.0
+    assert learned.learn("claude", 10_000, 11_000).of("claude") == pytest.approx(1.2)
 
 
 @pytest.mark.parametrize(

@@ -93,10 +93,10 @@ def test_a_fork_finds_the_edits_of_its_own_past_only():
     clearing = refold.Compactor([ClearToolResults(keep=2)], refold.Budget(3_000, 0), store)
     edits = clearing(history).edits
     fork = [*history[:41], {"role": "assistant", "content": "Done."}]
-    found = refold.Compactor([], refold.Budget(10**6, 10**6), store)(fork).edits
-    kept = [edit for edit in edits if edit.stop <= 41]
-    assert list(found) == kept
-    assert kept and len(kept) < len(edits)
+    shared = refold.Compactor([], refold.Budget(10**6, 10**6), store)(fork).edits
+    before_fork = [edit for edit in edits if edit.stop <= 41]
+    assert list(shared) == before_fork
+    assert before_fork and len(before_fork) < len(edits)
 
 
 @given(st.integers(5, 80), st.integers(200, 3_000))
@@ -127,8 +127,8 @@ def test_conformance_54_a_rewind_before_a_summary_shows_what_was_said():
 def test_another_salt_finds_nothing():
     store, history = refold.MemoryStore(), conversation(60)
     compactor(store)(history)
-    other = refold.Compactor(STRATEGIES, refold.Budget(10**6, 10**6), store, salt="tenant 2")
-    assert [edit for edit in other(history).edits if "ClearToolResults" in edit.by] == []
+    stranger = refold.Compactor(STRATEGIES, refold.Budget(10**6, 10**6), store, salt="tenant 2")
+    assert [edit for edit in stranger(history).edits if "ClearToolResults" in edit.by] == []
 
 
 def test_a_list_that_was_changed_in_place_is_another_history():
@@ -151,10 +151,10 @@ def test_a_moved_cache_control_is_the_same_history():
 def test_a_changed_system_prompt_is_counted_anew_and_keeps_the_edits():
     store, history = refold.MemoryStore(), conversation(60)
     compact = compactor(store)
-    one = compact({"system": "short", "messages": history})
-    two = compact({"system": "long " * 500, "messages": history})
-    assert two.profile.fixed_tokens > one.profile.fixed_tokens + 400
-    assert {e.id for e in one.edits} <= {e.id for e in two.edits}
+    short = compact({"system": "short", "messages": history})
+    long = compact({"system": "long " * 500, "messages": history})
+    assert long.profile.fixed_tokens > short.profile.fixed_tokens + 400
+    assert {e.id for e in short.edits} <= {e.id for e in long.edits}
 
 
 def test_edits_of_another_writer_are_seen_and_so_are_its_reverts():
@@ -182,19 +182,21 @@ def test_revert_is_for_good_for_stored_and_for_local_edits():
         compact.revert(history, "ffff")
 
 
-def signed(payload: list[dict]) -> str:
+def sign(payload: list[dict]) -> str:
     """A provider's signature over what it was shown, thinking aside."""
-    said = (m["content"] for m in payload)
-    bare = [c if isinstance(c, str) else [b for b in c if b["type"] != "thinking"] for c in said]
+    contents = (m["content"] for m in payload)
+    bare = [
+        c if isinstance(c, str) else [b for b in c if b["type"] != "thinking"] for c in contents
+    ]
     return hashlib.sha256(json.dumps(bare).encode()).hexdigest()
 
 
-def thought(payload: list[dict], n: int, path: str) -> dict:
+def answer_thinking(payload: list[dict], n: int, path: str) -> dict:
     """The answer to *payload*: signed thinking and a call."""
     call = {"type": "tool_use", "id": f"t{n}", "name": "read", "input": {"path": path}}
     return {
         "role": "assistant",
-        "content": [{"type": "thinking", "thinking": "hm", "signature": signed(payload)}, call],
+        "content": [{"type": "thinking", "thinking": "hm", "signature": sign(payload)}, call],
     }
 
 
@@ -205,7 +207,7 @@ def unbound(payload: list[dict]) -> list[int]:
         for at, message in enumerate(payload)
         if isinstance(message["content"], list)
         and any(
-            b["type"] == "thinking" and b["signature"] != signed(payload[:at])
+            b["type"] == "thinking" and b["signature"] != sign(payload[:at])
             for b in message["content"]
         )
     ]
@@ -225,7 +227,7 @@ def test_conformance_56_a_revert_takes_what_was_thought_since_along(everything):
         assert unbound(view.payload["messages"]) == []
         if view.edits and str(view.payload).count("signature") > 1:
             break
-        history.append(thought(view.payload["messages"], n, f"src/m{n}.py"))
+        history.append(answer_thinking(view.payload["messages"], n, f"src/m{n}.py"))
         history.append(
             {
                 "role": "user",
@@ -247,7 +249,7 @@ def test_a_revert_shows_the_call_again_though_its_thinking_was_settled():
     """An edit that hides thinking repeats what an edit below it shows; both go, or the revert would show nothing."""
     messages = [
         {"role": "user", "content": [{"type": "text", "text": "a" * 3_000}]},
-        thought([], 0, "src/" + "long/" * 900),
+        answer_thinking([], 0, "src/" + "long/" * 900),
         {
             "role": "user",
             "content": [{"type": "tool_result", "tool_use_id": "t0", "content": "ok"}],
@@ -270,7 +272,7 @@ def test_b7_what_takes_out_thinking_is_never_recorded_as_reverted():
     """What a revert puts back at once was not taken back: no row and no event say so."""
     messages = [
         {"role": "user", "content": [{"type": "text", "text": "a" * 3_000}]},
-        thought([], 0, "src/parser.py"),
+        answer_thinking([], 0, "src/parser.py"),
         {
             "role": "user",
             "content": [{"type": "tool_result", "tool_use_id": "t0", "content": "ok"}],
@@ -365,8 +367,8 @@ def test_reported_usage_is_counted_from_and_teaches_the_ratio_of_the_model():
     grown = {**body, "messages": [*history, {"role": "assistant", "content": "Done. " * 40}]}
     added = compact(grown).base.tokens(len(history), len(history) + 1)
     assert compact(grown).tokens == 2 * first.tokens + 2 * added
-    other = compact({"model": "m", "messages": conversation(20)})
-    assert other.tokens == 2 * (other.profile.fixed_tokens + other.estimate)
+    unrelated = compact({"model": "m", "messages": conversation(20)})
+    assert unrelated.tokens == 2 * (unrelated.profile.fixed_tokens + unrelated.estimate)
     unknown = compact({"model": "n", "messages": conversation(20)})
     assert unknown.tokens == unknown.profile.fixed_tokens + unknown.estimate
 
@@ -487,7 +489,7 @@ def test_a_request_in_bytes_with_a_system_message_among_its_entries_is_known_aga
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "error"),
     [
         ({"strategies": [Summarize]}, "a strategy is given with its settings"),
         ({"strategies": ["Summarize"]}, "a strategy is given with its settings"),
@@ -498,9 +500,9 @@ def test_a_request_in_bytes_with_a_system_message_among_its_entries_is_known_aga
         ({"format": "claude"}, "no format is called 'claude'; there are openai_chat, anthropic"),
     ],
 )
-def test_settings_of_another_type_are_reported_at_once(settings, said):
+def test_settings_of_another_type_are_reported_at_once(settings, error):
     given = {"strategies": [], "budget": refold.Budget(10, 10), **settings}
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=error):
         refold.Compactor(**given)
 
 

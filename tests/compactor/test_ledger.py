@@ -31,20 +31,20 @@ FAR = 10**9
 SUMMARY = Summarize(keep=6, max_tokens=500, summarizer=ModelSummarizer())
 
 
-def compactor(strategies=(SUMMARY,), trigger=3_000, target=1_000, **more) -> refold.Compactor:
+def compactor(strategies=(SUMMARY,), trigger=3_000, target=1_000, **settings) -> refold.Compactor:
     return refold.Compactor(
-        strategies, refold.Budget(trigger, target), clock=lambda: 1_700_000_000.0, **more
+        strategies, refold.Budget(trigger, target), clock=lambda: 1_700_000_000.0, **settings
     )
 
 
 @pytest.fixture(params=["memory", "sqlite", "sidecar"])
 def store(request, tmp_path):
-    made = {
+    stores = {
         "memory": refold.MemoryStore,
         "sqlite": lambda: refold.SQLiteStore(tmp_path / "s.db"),
         "sidecar": lambda: refold.SidecarStore(tmp_path / "s.json"),
     }
-    return made[request.param]()
+    return stores[request.param]()
 
 
 def test_a_compaction_is_in_the_ledger_with_all_there_is_to_know(store):
@@ -89,14 +89,14 @@ def test_f17_what_edits_saved_that_a_summary_hides_is_in_the_row_of_another(stor
     tried = sum(len(attempt.edit_tokens) for attempt in view.attempts)
     assert 1 < len([row for row in rows if row.edit]) < tried, "some are hidden by the summary"
     assert sum(row.before - row.after for row in rows) == before - view.tokens
-    assert all(one.after == other.before for one, other in pairwise(rows))
+    assert all(row.after == following.before for row, following in pairwise(rows))
 
 
 def test_b12_who_looks_on_sees_tokens_of_one_unit_and_the_ledger_keeps_estimates(store):
     """A view had 9,902 tokens, its last attempt 6,248: the one expected, the other estimated."""
-    told, history = [], conversation(40)
+    events, history = [], conversation(40)
     steps = (ClearToolResults(keep=3), Summarize(keep=4, max_tokens=300))
-    compact = compactor(steps, model="claude-opus-5-5", store=store, on_event=told.append)
+    compact = compactor(steps, model="claude-opus-5-5", store=store, on_event=events.append)
     before = compact.check(history).tokens
     view = compact(history)
     assert view.tokens == round(1.6 * view.tokens_uncalibrated)
@@ -105,7 +105,7 @@ def test_b12_who_looks_on_sees_tokens_of_one_unit_and_the_ledger_keeps_estimates
         ends = [(step.tokens_before, step.tokens_after) for step in steps]
         return (ends[0][0], ends[-1][1]) == (before, view.tokens)
 
-    started, *tried, ended = told
+    started, *tried, ended = events
     assert have_its_unit(view.attempts) and have_its_unit(ended.attempts)
     assert have_its_unit([event.attempt for event in tried])
     assert (started.tokens, ended.before, ended.after) == (before, before, view.tokens)
@@ -170,12 +170,12 @@ def test_after_a_revert_the_same_history_is_not_compacted_again_at_once():
 def test_each_conversation_has_its_own_records():
     store = refold.MemoryStore()
     compact = compactor([Summarize(keep=6)], store=store)
-    one, two = conversation(40), conversation(41)
-    two[0]["content"] = "Another task."
-    compact(one)
-    compact(two)
+    first, second = conversation(40), conversation(41)
+    second[0]["content"] = "Another task."
+    compact(first)
+    compact(second)
     assert len(store.ledger()) == 2
-    assert [len(compact.ledger_rows(history)) for history in (one, two, conversation(3))] == [
+    assert [len(compact.ledger_rows(history)) for history in (first, second, conversation(3))] == [
         1,
         1,
         0,
@@ -196,15 +196,15 @@ def test_a_ledger_of_two_methods_is_read_whole():
             return [row for row in self.rows if edit in {None, row.edit}]
 
     book = Plain()
-    compact, one, two = (
+    compact, first, second = (
         compactor([Summarize(keep=6)], ledger=book),
         conversation(40),
         conversation(41),
     )
-    two[0]["content"] = "Another task."
-    compact(one)
-    compact(two)
-    assert [compact.ledger_rows(history) for history in (one, two)] == [
+    second[0]["content"] = "Another task."
+    compact(first)
+    compact(second)
+    assert [compact.ledger_rows(history) for history in (first, second)] == [
         (book.rows[0],),
         (book.rows[1],),
     ]
@@ -311,15 +311,15 @@ def test_what_a_hook_before_raises_is_raised_and_nothing_was_done():
 
 
 def test_events_tell_the_story_in_plain_frozen_values():
-    told, after = [], []
+    events, after = [], []
     compact = compactor(
         ask=ScriptedModel([Answer("A summary.", calls=2, cost=0.1)]),
-        on_event=told.append,
+        on_event=events.append,
         after=lambda view, ended: after.append((view.tokens, ended)),
     )
     history = conversation(40)
     view = compact(history)
-    started, tried, ended = told
+    started, tried, ended = events
     assert (
         isinstance(started, CompactionStarted)
         and isinstance(tried, StrategyTried)
@@ -337,20 +337,20 @@ def test_events_tell_the_story_in_plain_frozen_values():
     with pytest.raises(FrozenInstanceError):
         ended.before = 3
     compact(history)
-    assert len(told) == 3  # a quiet turn tells nothing
+    assert len(events) == 3  # a quiet turn tells nothing
     compact.revert(history, view.edits[0].id)
-    assert told[-1] == EditsReverted(
+    assert events[-1] == EditsReverted(
         when=1_700_000_000.0, actor="manual", edits=(view.edits[0].id,)
     )
 
 
 def test_previews_and_acceptance_are_reported():
-    told = []
-    compact = compactor(trigger=FAR, ask=ScriptedModel(["A summary."]), on_event=told.append)
+    events = []
+    compact = compactor(trigger=FAR, ask=ScriptedModel(["A summary."]), on_event=events.append)
     preview = compact.preview(conversation(40))
-    assert {event.action for event in told if not isinstance(event, StrategyTried)} == {"preview"}
+    assert {event.action for event in events if not isinstance(event, StrategyTried)} == {"preview"}
     compact.accept(preview, actor="anna")
-    assert told[-1] == PreviewAccepted(
+    assert events[-1] == PreviewAccepted(
         when=1_700_000_000.0, actor="anna", edits=(preview.edits[0].id,)
     )
 

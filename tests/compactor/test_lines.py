@@ -14,7 +14,7 @@ KEY = ("claude-opus-4-6", 0)
 HIDDEN = 26_000
 
 
-def drawn(points: list[tuple[int, int]]) -> Lines:
+def draw_lines(points: list[tuple[int, int]]) -> Lines:
     lines = Lines()
     for before, now in pairwise(points):
         lines = lines.learn(KEY, before, now)
@@ -34,7 +34,7 @@ def test_f15_law_ratio_and_constant_are_found_also_with_a_wrong_report_among_the
     for number, step in enumerate(steps):
         points.append((at, round(ratio * at + constant) * (7 if number in wrong else 1)))
         at += step
-    line = drawn(points).of(KEY)
+    line = draw_lines(points).of(KEY)
     assert line is not None
     assert (
         abs(line.ratio * at + line.constant - (ratio * at + constant))
@@ -44,13 +44,15 @@ def test_f15_law_ratio_and_constant_are_found_also_with_a_wrong_report_among_the
 
 @given(st.lists(st.tuples(st.integers(0, 500_000), st.integers(0, 2_000_000)), max_size=20))
 def test_f15_law_a_line_stays_within_bounds_whatever_is_reported(points):
-    line = drawn(points).of(KEY)
+    line = draw_lines(points).of(KEY)
     assert line is None or (BOUNDS[0] <= line.ratio <= BOUNDS[1] and line.constant >= 0)
 
 
 def test_f15_a_prompt_that_is_changed_on_the_way_is_no_tokenizer():
     """Its tokens come at once, in a step that is still within bounds."""
-    line = drawn([(1_000 * n, 1_000 * n + (1_800 if n >= 5 else 0)) for n in range(1, 12)]).of(KEY)
+    line = draw_lines([(1_000 * n, 1_000 * n + (1_800 if n >= 5 else 0)) for n in range(1, 12)]).of(
+        KEY
+    )
     assert line is not None
     assert line.ratio == 1
     assert 0 <= line.constant <= 1_800
@@ -67,13 +69,13 @@ def test_f15_what_is_said_to_be_a_sum_of_several_calls_teaches_nothing():
                 "iterations": [{"type": "other"}],
             },
         )
-    other = [{"role": "user", "content": "Something else. " * 2_000}]
-    assert compact(other).tokens == fresh(other).tokens
+    unrelated = [{"role": "user", "content": "Something else. " * 2_000}]
+    assert compact(unrelated).tokens == fresh(unrelated).tokens
 
 
 def test_f15_sums_over_several_calls_draw_no_line():
     points = [(10_000 + 1_000 * n, sum(10_000 + 1_000 * k for k in range(n + 1))) for n in range(9)]
-    assert drawn(points).of(KEY) is None
+    assert draw_lines(points).of(KEY) is None
 
 
 def talk(turns):
@@ -96,9 +98,9 @@ def test_f15_a_hidden_prompt_is_not_refused_and_not_mistaken_for_a_tokenizer(rat
         compact.report(
             view, {"prompt_tokens": round(ratio * estimated) + HIDDEN, "completion_tokens": 5}
         )
-    other = compact([{"role": "user", "content": "Something else. " * 2_000}])
-    expected = ratio * other.estimate + HIDDEN
-    assert abs(other.tokens / expected - 1) < 0.02
+    unrelated = compact([{"role": "user", "content": "Something else. " * 2_000}])
+    expected = ratio * unrelated.estimate + HIDDEN
+    assert abs(unrelated.tokens / expected - 1) < 0.02
     grown = compact(talk(11))
     assert abs(grown.tokens / (ratio * grown.estimate + HIDDEN) - 1) < 0.02
 

@@ -30,9 +30,9 @@ from tests.support.examples import thorough
 FAR = 10**9
 
 
-def compactor(model=None, **more) -> refold.Compactor:
+def compactor(model=None, **settings) -> refold.Compactor:
     strategies = [Summarize(keep=6, max_tokens=500, summarizer=ModelSummarizer())]
-    return refold.Compactor(strategies, refold.Budget(FAR, 1_000), ask=model, **more)
+    return refold.Compactor(strategies, refold.Budget(FAR, 1_000), ask=model, **settings)
 
 
 def test_a_preview_asks_once_and_keeps_nothing():
@@ -170,7 +170,7 @@ def test_async_previews_as_sync_does():
     assert done.payload == twin.payload
 
 
-def folded(view, text):
+def fold_all_but_two(view, text):
     """The view with a summary of these words instead of all but the last two messages."""
     return view.apply_valid([view.fold(0, len(view.transcript) - 2, wrap_summary(text), by="test")])
 
@@ -187,12 +187,12 @@ def test_what_would_vanish_is_named():
         {"role": "assistant", "content": "好的。"},
     ]
     before = compactor()(history)
-    gone = find_losses(before, folded(before, "It reads m0 to m20."))
+    gone = find_losses(before, fold_all_but_two(before, "It reads m0 to m20."))
     assert any("Fix the parser" in request for request in gone.requests)
     assert "不要修改配置文件。" not in gone.requests
     assert any("Never touch the migrations" in text for text in gone.constraints)
     assert "src/core/parse_tree.py" in (*gone.paths, *gone.identifiers)
-    better = find_losses(before, folded(before, f"{history[0]['content']} TICKET-4711"))
+    better = find_losses(before, fold_all_but_two(before, f"{history[0]['content']} TICKET-4711"))
     assert better.constraints == ()
     assert better.requests == ()
     assert "src/core/parse_tree.py" not in (*better.paths, *better.identifiers)
@@ -232,7 +232,7 @@ def test_what_the_system_prompt_says_has_not_vanished():
     ]
     body = {"system": "Never touch the migrations.", "messages": history}
     before = compactor()(body)
-    gone = find_losses(before, folded(before, "Work was done."))
+    gone = find_losses(before, fold_all_but_two(before, "Work was done."))
     assert gone.constraints == ()
     assert gone.requests == ("Fix the parser. Never touch the migrations.",)
 
@@ -278,7 +278,7 @@ def read_files(count: int) -> list[dict]:
 OURS = [ClearToolResults(keep=1), ClipResults(400), DropDuplicates(), ClearToolInputs(keep=1)]
 
 
-@pytest.mark.parametrize("strategy", OURS, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("strategy", OURS, ids=lambda strategy: type(strategy).__name__)
 def test_f18_what_would_vanish_names_no_edit_of_ours(strategy):
     """A user read 47 identifiers that a summary would cost; each was the id of a stub of ours."""
     history = read_files(30) + read_files(30)[1:]
@@ -296,16 +296,18 @@ def test_f18_what_would_vanish_names_no_edit_of_ours(strategy):
 
 def test_f18_what_a_strategy_put_there_would_not_vanish():
     """Whatever it tells in its own words, as a summary or calls of its own: nobody has said it."""
-    told = user("It is in archive/a_1.txt (job_4711x). Please read that. You must never delete it.")
+    invented = user(
+        "It is in archive/a_1.txt (job_4711x). Please read that. You must never delete it."
+    )
     call = ToolCall("own", "read", '{"path": "archive/b_2.py"}')
     result = Message("tool", (ToolResult("own", (Text("from job_4712x"),)),))
     history = refold.Compactor([], refold.Budget(FAR, FAR))(read_files(9))
-    said = refold.View.of(history.messages)
-    insert = (told, Message("assistant", (call,)), result)
-    before = said.apply_valid([said.fold(0, sorted(said.cuts)[4], *insert, by="own")])
+    bare = refold.View.of(history.messages)
+    insert = (invented, Message("assistant", (call,)), result)
+    before = bare.apply_valid([bare.fold(0, sorted(bare.cuts)[4], *insert, by="own")])
     assert "archive/b_2.py" in str(before.messages)
     gone = find_losses(
-        before, said.apply_valid([said.fold(0, max(said.cuts), user("Gone."), by="all")])
+        before, bare.apply_valid([bare.fold(0, max(bare.cuts), user("Gone."), by="all")])
     )
     assert "src/harbor_7.py" in gone.paths
     assert gone.requests == gone.constraints == ()
@@ -316,15 +318,15 @@ def test_f18_what_a_strategy_put_there_would_not_vanish():
 @pytest.mark.parametrize("size", [8, None])
 def test_f18_an_edits_id_that_a_call_repeats_is_no_name(size):
     """A model that looks up what an edit hides says its id; when that goes too, nothing is lost."""
-    said = refold.View.of(refold.Compactor([], refold.Budget(FAR, FAR))(read_files(9)).messages)
-    edit = said.fold(0, sorted(said.cuts)[4], user("Some files were read."), by="own")
+    bare = refold.View.of(refold.Compactor([], refold.Budget(FAR, FAR))(read_files(9)).messages)
+    edit = bare.fold(0, sorted(bare.cuts)[4], user("Some files were read."), by="own")
     call = ToolCall("back", "look_up", json.dumps({"id": edit.id[:size], "order": "order_77x"}))
     result = Message("tool", (ToolResult("back", (Text("Nothing."),)),))
-    said = refold.View.of([*said.messages, Message("assistant", (call,)), result, user("Go on.")])
-    before = said.apply_valid([edit])
+    longer = refold.View.of([*bare.messages, Message("assistant", (call,)), result, user("Go on.")])
+    before = longer.apply_valid([edit])
     assert before.visible_edits
     gone = find_losses(
-        before, said.apply_valid([said.fold(0, max(said.cuts), user("Gone."), by="all")])
+        before, longer.apply_valid([longer.fold(0, max(longer.cuts), user("Gone."), by="all")])
     )
     assert "order_77x" in gone.identifiers
     assert edit.id[:size] not in gone.identifiers
@@ -338,7 +340,9 @@ def test_f18_what_would_vanish_was_said(messages, strategy):
     stop = max(before.cuts)
     after = before.apply_valid([before.fold(0, stop, user("Gone."), by="all")] if stop else [])
     gone = find_losses(before, after)
-    text = "\n".join(one(message) for message in messages for one in (plain_text, readable_text))
+    text = "\n".join(
+        render(message) for message in messages for render in (plain_text, readable_text)
+    )
     assert all(
         name in text for name in (*gone.paths, *gone.identifiers, *gone.requests, *gone.constraints)
     )
@@ -375,8 +379,8 @@ def test_open_work_and_what_was_found_out_are_lost_with_their_place():
     assert gone.facts == (cause,)
     assert [(loss.at, loss.line) for loss in gone.items if loss.text == cause] == [(1, 2)]
     assert not view.losses()
-    told = user(f"Some work was done. {cause} Open: Port the writer of blocks; 1  failed")
-    better = view.apply(view.fold(0, 6, told)).losses()
+    summary = user(f"Some work was done. {cause} Open: Port the writer of blocks; 1  failed")
+    better = view.apply(view.fold(0, 6, summary)).losses()
     assert better.open_work == better.facts == ()
 
 
@@ -391,6 +395,6 @@ def test_what_an_earlier_summary_quotes_is_lost_when_the_next_does_not():
     names = [*preview.losses.identifiers, *preview.losses.paths]
     quoted = [name for name in names if name in before]
     assert quoted
-    said = "\n".join(map(readable_text, preview.before.transcript.messages))
-    assert all(name in said for name in names)
+    source = "\n".join(map(readable_text, preview.before.transcript.messages))
+    assert all(name in source for name in names)
     assert all(loss.at is not None for loss in preview.losses.items if loss.text in quoted)

@@ -84,8 +84,8 @@ def test_c14_a_strategy_that_gains_for_ever_comes_to_an_end(goal: int) -> None:
     def shorter(view: View) -> Any:
         nonlocal runs
         runs += 1
-        left = view.messages[0].text.split()[:-5]
-        yield view.replace(0, Message("user", (Text(" ".join(left)),)), by=f"{len(left)}")
+        remainder = view.messages[0].text.split()[:-5]
+        yield view.replace(0, Message("user", (Text(" ".join(remainder)),)), by=f"{len(remainder)}")
 
     view = Compactor([shorter], Budget(goal, goal, progress=0))(
         [

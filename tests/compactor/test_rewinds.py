@@ -61,7 +61,7 @@ STRATEGIES: tuple[Strategy, ...] = (
 LOCAL = (ClipResults(limit=400),)
 
 
-def answered(_: Ask) -> Answer:
+def answer_summary(_: Ask) -> Answer:
     return Answer("A summary.")
 
 
@@ -69,38 +69,44 @@ def compactor(
     strategies: Sequence[Strategy], trigger: int, store: MemoryStore | None = None
 ) -> Compactor:
     budget = Budget(trigger, trigger // 3, progress=0, hysteresis=0)
-    return Compactor((*LOCAL, *strategies), budget, store, ask=answered)
+    return Compactor((*LOCAL, *strategies), budget, store, ask=answer_summary)
 
 
-def hidden(body: Any, payload: Any) -> list[Any]:
+def list_unseen_parts(body: Any, payload: Any) -> list[Any]:
     """What of *body* the model has to answer, part by part, and *payload* neither says nor shows as at first sight."""
     view = Compactor(LOCAL, Budget(10**9, 10**9))(body)
-    said, seen, sent = (
+    messages, seen, sent = (
         view.transcript.messages,
         view.messages,
-        sent_parts(payload, view.source.codec),
+        list_parts(payload, view.source.codec),
     )
-    behind = next((at + 1 for at in reversed(range(len(said))) if said[at].role == "assistant"), 0)
-    asked = next((message for message in reversed(said) if message.is_request), Message("user"))
+    behind = next(
+        (at + 1 for at in reversed(range(len(messages))) if messages[at].role == "assistant"), 0
+    )
+    asked = next((message for message in reversed(messages) if message.is_request), Message("user"))
     pairs = [
         (part, part) for part in asked.parts if not isinstance(part, Text) or part.text.strip()
     ]
-    for full, short in zip(said[behind:], seen[behind:], strict=True):
+    for full, short in zip(messages[behind:], seen[behind:], strict=True):
         pairs += [
             pair
             for pair in zip(full.parts, short.parts, strict=True)
             if isinstance(pair[0], ToolResult)
         ]
-    return [full for full, short in pairs if spoken(full) not in sent and spoken(short) not in sent]
+    return [
+        full
+        for full, short in pairs
+        if drop_result_id(full) not in sent and drop_result_id(short) not in sent
+    ]
 
 
-def sent_parts(payload: Any, format: Any = "anthropic") -> list[Any]:
+def list_parts(payload: Any, format: Any = "anthropic") -> list[Any]:
     """What a request says, our own summaries left out."""
-    said = open_payload(payload, format).decode()
-    return [spoken(part) for message in said for part in without_summary(message).parts]
+    messages = open_payload(payload, format).decode()
+    return [drop_result_id(part) for message in messages for part in without_summary(message).parts]
 
 
-def spoken(part: Any) -> Any:
+def drop_result_id(part: Any) -> Any:
     """A part without an id that may be made up from its place, as with Gemini."""
     return replace(part, id="") if isinstance(part, ToolResult) else part
 
@@ -127,7 +133,7 @@ def test_f1_law_what_the_model_is_to_answer_is_sent_word_for_word_after_any_rewi
         view = (compactor(strategies, 10**9, store) if again else back)(body)
         codec = view.source.codec  # what is left may look like another
         assert check(view.payload, format=codec) == () or check(body, format=codec)
-        assert hidden(body, view.payload) == []
+        assert list_unseen_parts(body, view.payload) == []
         assert view.messages == compactor(strategies, 10**9, store)(body).messages, (
             "every process sees the same"
         )
@@ -149,7 +155,7 @@ def test_f1_law_no_compaction_hides_what_the_model_is_to_answer(
 ) -> None:
     compact = compactor(strategies, trigger)
     for body in bodies:
-        assert hidden(body, compact(body).payload) == []
+        assert list_unseen_parts(body, compact(body).payload) == []
 
 
 def agent(steps: int, ask: str = "Find the bug in `calc.py` and fix it.") -> list[dict[str, Any]]:
@@ -166,10 +172,12 @@ def agent(steps: int, ask: str = "Find the bug in `calc.py` and fix it.") -> lis
     return history
 
 
-def summarised(history: list[Any], stop: int, store: MemoryStore, **more: Any) -> Compactor:
+def open_with_summary(
+    history: list[Any], stop: int, store: MemoryStore, **options: Any
+) -> Compactor:
     """A compactor whose store holds a summary of the first *stop* messages of *history*."""
     strategies = (Summarize(keep=len(history) - stop),)
-    compact = Compactor(strategies, Budget(10**9, 10**9), store, format="anthropic", **more)
+    compact = Compactor(strategies, Budget(10**9, 10**9), store, format="anthropic", **options)
     view = compact.compact_now(history, to=compact(history).tokens * 9 // 10)
     assert [(placed.edit.start, placed.edit.stop) for placed in view.visible_edits] == [(0, stop)]
     return compact
@@ -179,7 +187,7 @@ def test_f1_a_retry_of_a_step_is_sent_with_the_result_that_it_is_about():
     """19,299 tokens became 584: the model was sent the summary alone, without the result it was to read."""
     store = MemoryStore()
     history = agent(15)
-    compact = summarised(history, 25, store)
+    compact = open_with_summary(history, 25, store)
     for resent in (
         compact,
         Compactor((Summarize(keep=6),), Budget(10**9, 10**9), store, format="anthropic"),
@@ -199,7 +207,7 @@ def test_f1_a_question_that_is_asked_again_stands_as_the_user_asked_it():
         for n in range(20)
     ]
     store = MemoryStore()
-    compact = summarised(chat, 15, store)
+    compact = open_with_summary(chat, 15, store)
     assert compact(chat[:15]).payload == chat[:15]
     assert compact(chat).payload != chat
 
@@ -207,8 +215,8 @@ def test_f1_a_question_that_is_asked_again_stands_as_the_user_asked_it():
 def test_f1_the_next_smaller_set_of_edits_shows():
     store = MemoryStore()
     history = agent(20)
-    summarised(history[:22], 11, store)
-    compact = summarised(history, 25, store)
+    open_with_summary(history[:22], 11, store)
+    compact = open_with_summary(history, 25, store)
     back = compact(history[:25])
     assert [(placed.edit.start, placed.edit.stop) for placed in back.visible_edits] == [(0, 11)]
     assert back.payload[-14:] == history[11:25]
@@ -218,58 +226,58 @@ def test_f1_what_was_held_back_shows_once_the_model_has_answered_what_it_hides()
     """In this process and in a new one, and from then on for as long as the history grows."""
     store = MemoryStore()
     history = agent(15)
-    compact = summarised(history, 25, store)
-    other = [
+    compact = open_with_summary(history, 25, store)
+    rewound = [
         *history[:25],
         {"role": "assistant", "content": "It is in f3.py."},
         {"role": "user", "content": "Fix it."},
     ]
-    assert compact(other[:25]).edits == ()
-    view = compact(other)
+    assert compact(rewound[:25]).edits == ()
+    view = compact(rewound)
     assert [(edit.start, edit.stop) for edit in view.edits] == [(0, 25)]
     new = Compactor((Summarize(keep=6),), Budget(10**9, 10**9), store, format="anthropic")
-    assert new(other).payload == view.payload
-    assert view.payload[-1] == other[-1]
+    assert new(rewound).payload == view.payload
+    assert view.payload[-1] == rewound[-1]
 
 
 def test_f1_thinking_that_came_while_an_edit_was_held_back_goes_when_that_shows():
     """AN-7: it was thought over the whole history; behind the summary its provider would refuse it."""
     store, history = MemoryStore(), {"model": "claude-opus-5-5", "messages": agent(15)}
-    compact = summarised(history["messages"], 25, store)
+    compact = open_with_summary(history["messages"], 25, store)
     thought = {"type": "thinking", "thinking": "hm", "signature": "over all of it"}
     answer = {
         "role": "assistant",
         "content": [thought, {"type": "text", "text": "It is in f3.py."}],
     }
-    other = {
+    rewound = {
         **history,
         "messages": [*history["messages"][:25], answer, {"role": "user", "content": "Fix it."}],
     }
-    assert compact({**other, "messages": other["messages"][:25]}).edits == ()
-    sent = compact(other).payload
+    assert compact({**rewound, "messages": rewound["messages"][:25]}).edits == ()
+    sent = compact(rewound).payload
     assert "over all of it" not in json.dumps(sent)
     assert len(sent["messages"]) < 10
     new = Compactor((Summarize(keep=6),), Budget(10**9, 10**9), store, format="anthropic")
-    assert new(other).payload == sent
+    assert new(rewound).payload == sent
     later = {**thought, "signature": "over the summary"}
     grown = [
-        *other["messages"],
+        *rewound["messages"],
         {"role": "assistant", "content": [later, {"type": "text", "text": "Done."}]},
     ]
     assert "over the summary" in json.dumps(
-        new({**other, "messages": [*grown, {"role": "user", "content": "Thanks."}]}).payload
+        new({**rewound, "messages": [*grown, {"role": "user", "content": "Thanks."}]}).payload
     )
 
 
 def test_f1_what_would_be_too_long_is_compacted_anew_at_the_cut():
     history, store = agent(15), MemoryStore()
-    summarised(history, 25, store)
+    open_with_summary(history, 25, store)
     compact = Compactor((Summarize(keep=2),), Budget(3_000, 3_000), store, format="anthropic")
     view = compact(history[:25])
     assert view.tokens < 3_000
     assert view.payload[-1] == history[24]
     assert "Find the bug" in json.dumps(
-        [part.text for part in sent_parts(view.payload) if isinstance(part, Text)]
+        [part.text for part in list_parts(view.payload) if isinstance(part, Text)]
     )
 
 
@@ -327,15 +335,15 @@ def test_f1_the_gateway_drops_what_it_prepared_for_a_longer_history_than_it_is_s
 
 
 def test_f1_what_was_made_for_a_longer_history_is_premature_for_one_that_was_cut_back() -> None:
-    said = [
+    messages = [
         user("A question. " * 50),
         Message("assistant", (Text("An answer."),)),
         user("Another. " * 50),
     ]
-    view = View.of(said)
+    view = View.of(messages)
     prepared = view.fold(0, 3, user("A summary."))
-    assert is_premature(prepared, said)
-    assert not is_premature(prepared, [*said, Message("assistant", (Text("Yes."),))])
-    assert find_open_request(said, segment_messages(said))[0] == 2
-    answered = [*said, Message("assistant", (Text("Yes."),))]
+    assert is_premature(prepared, messages)
+    assert not is_premature(prepared, [*messages, Message("assistant", (Text("Yes."),))])
+    assert find_open_request(messages, segment_messages(messages))[0] == 2
+    answered = [*messages, Message("assistant", (Text("Yes."),))]
     assert find_open_request(answered, segment_messages(answered))[0] == -1

@@ -24,12 +24,12 @@ def settings(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("name", "setting"), [(name, one) for name in STRATEGIES for one in settings(name)]
+    ("name", "setting"), [(name, setting) for name in STRATEGIES for setting in settings(name)]
 )
 def test_a_strategy_is_refused_or_runs(name, setting) -> None:
     for bad in BAD:
-        said = {**NEEDED.get(name, {}), setting: bad}
-        refused_or_runs(f"{name}({', '.join(f'{k}={v}' for k, v in said.items())})")
+        given = {**NEEDED.get(name, {}), setting: bad}
+        check_refused_or_runs(f"{name}({', '.join(f'{k}={v}' for k, v in given.items())})")
 
 
 @pytest.mark.parametrize(
@@ -50,23 +50,23 @@ def test_a_strategy_is_refused_or_runs(name, setting) -> None:
 )
 def test_so_is_everything_inside_one(text, name) -> None:
     for bad in BAD:
-        refused_or_runs(text.format(name + bad))
+        check_refused_or_runs(text.format(name + bad))
 
 
-def refused_or_runs(text: str) -> None:
+def check_refused_or_runs(text: str) -> None:
     try:
-        made = parse_strategy(text)
+        strategy = parse_strategy(text)
     except ValueError as error:
-        made, why = None, str(error)
-    if made is None:
+        strategy, why = None, str(error)
+    if strategy is None:
         assert "\n" not in why
         assert "'<'" not in why
         return
-    refold.Compactor([made], refold.Budget(300, 300))(HISTORY)
+    refold.Compactor([strategy], refold.Budget(300, 300))(HISTORY)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "error_text"),
     [
         ("Summarize(keep=-1)", "keep must be a whole number of at least 0, not -1"),
         ("Summarize(keep=1.5)", "keep must be a number from 0 to 1, not 1.5"),
@@ -96,18 +96,18 @@ def refused_or_runs(text: str) -> None:
         ),
     ],
 )
-def test_it_is_said_what_is_wrong(text, said) -> None:
+def test_it_is_said_what_is_wrong(text, error_text) -> None:
     with pytest.raises(ValueError, match=r"\w") as error:
         parse_strategy(text)
-    assert said in str(error.value)
+    assert error_text in str(error.value)
 
 
 def test_required_settings_are_named() -> None:
-    for name, made in STRATEGIES.items():
+    for name, strategy in STRATEGIES.items():
         needed = [
-            one.name
-            for one in fields(made)
-            if one.default is MISSING and one.default_factory is MISSING
+            field.name
+            for field in fields(strategy)
+            if field.default is MISSING and field.default_factory is MISSING
         ]
         if needed:
             with pytest.raises(ValueError, match=needed[0]):
@@ -117,8 +117,8 @@ def test_required_settings_are_named() -> None:
 @pytest.mark.parametrize(
     ("make", "bad"),
     [
-        (made, {**{k: v for k, v in needed.items() if k not in bad}, **bad})
-        for made, needed, wrong in [
+        (strategy, {**{k: v for k, v in needed.items() if k not in bad}, **bad})
+        for strategy, needed, wrong in [
             (
                 STRATEGIES["Summarize"],
                 {},

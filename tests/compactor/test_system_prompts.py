@@ -22,7 +22,7 @@ def system(text, format="openai_chat"):
     return {"role": "system", "content": text}
 
 
-def said(role, text, format="openai_chat"):
+def write_message(role, text, format="openai_chat"):
     """An entry in a wire format."""
     if format == "gemini":
         return {"role": "model" if role == "assistant" else role, "parts": [{"text": text}]}
@@ -35,24 +35,24 @@ def talk(turns, format="openai_chat"):
         entry
         for n in range(turns)
         for entry in (
-            said("user", f"question {n}", format),
-            said("assistant", f"answer {n} " * 60, format),
+            write_message("user", f"question {n}", format),
+            write_message("assistant", f"answer {n} " * 60, format),
         )
     ]
 
 
-def compactor(trigger=10**6, target=None, **more):
+def compactor(trigger=10**6, target=None, **settings):
     return refold.Compactor(
         refold.default_strategies(target or trigger),
         refold.Budget(trigger, target or trigger),
-        **more,
+        **settings,
     )
 
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_c2_a_system_prompt_is_counted_and_stays_after_an_empty_history_was_compacted(format):
     """`compact([])`, then the real history: the system prompt was summarised away with it."""
-    history = [system(LONG, format), *talk(30, format), said("user", "And now?", format)]
+    history = [system(LONG, format), *talk(30, format), write_message("user", "And now?", format)]
     fresh, used = compactor(3_000, 2_000, format=format), compactor(3_000, 2_000, format=format)
     used([])
     view = used(history)
@@ -68,8 +68,8 @@ def test_c2_a_session_counts_the_system_prompt_that_it_gets_first():
     session = compactor().session()
     session.append(system(LONG))
     session.append(*talk(3))
-    session.append(said("user", "And now?"))
-    whole = compactor()([system(LONG), *talk(3), said("user", "And now?")])
+    session.append(write_message("user", "And now?"))
+    whole = compactor()([system(LONG), *talk(3), write_message("user", "And now?")])
     assert session.view.profile.fixed_tokens == whole.profile.fixed_tokens > 3_000
     assert session.view.tokens == whole.tokens
     assert len(session.view.transcript) == 7
@@ -77,11 +77,11 @@ def test_c2_a_session_counts_the_system_prompt_that_it_gets_first():
 
 def test_c2_a_session_that_has_only_heard_a_system_prompt_takes_another():
     session = compactor().session([system(LONG)])
-    session.append(system("Answer in Latin."), said("user", "Salve!"))
+    session.append(system("Answer in Latin."), write_message("user", "Salve!"))
     assert (
         session.view.profile.fixed_tokens
         == compactor()(
-            [system(LONG), system("Answer in Latin."), said("user", "x")]
+            [system(LONG), system("Answer in Latin."), write_message("user", "x")]
         ).profile.fixed_tokens
     )
     assert len(session.view.transcript) == 1
@@ -105,25 +105,32 @@ def test_c2_an_empty_history_hides_no_conversation_that_is_known():
     compact([])
     now[0] = 3_700.0
     respelled = {**history[0], "content": [{"type": "text", "text": history[0]["content"]}]}
-    assert compact([respelled, *history[1:], said("user", "And now?")]).visible_edits
+    assert compact([respelled, *history[1:], write_message("user", "And now?")]).visible_edits
 
 
 @pytest.mark.parametrize("as_text", [False, True])
 def test_c2_one_leading_system_message_more_than_before_is_counted(as_text):
     """A gateway counted 306 tokens of a body of 74 kB."""
-    compact, first, more = compactor(), [system("Be brief."), *talk(2)], said("user", "And now?")
+    compact, first, question = (
+        compactor(),
+        [system("Be brief."), *talk(2)],
+        write_message("user", "And now?"),
+    )
     given_as = json.dumps if as_text else copy.deepcopy
     compact(given_as(first))
-    grown = [system("Be brief."), system(LONG), *first[1:], more]
+    grown = [system("Be brief."), system(LONG), *first[1:], question]
     view = compact(given_as(grown))
     assert view.tokens == compactor()(grown).tokens > 4_000
     assert view.payload == given_as(grown)
-    back = compact(given_as([*first, more]))
-    assert back.tokens == compactor()([*first, more]).tokens < 1_000
+    back = compact(given_as([*first, question]))
+    assert back.tokens == compactor()([*first, question]).tokens < 1_000
 
 
 def test_c2_the_gateway_counts_a_system_message_that_came_to_the_head():
-    first = {"model": "m", "messages": [system("Be brief."), *talk(2), said("user", "And now?")]}
+    first = {
+        "model": "m",
+        "messages": [system("Be brief."), *talk(2), write_message("user", "And now?")],
+    }
     grown = {"model": "m", "messages": [system("Be brief."), system(LONG), *first["messages"][1:]]}
     with Driver() as driver:
         assert driver(json.dumps(first).encode(), "openai_chat").tokens_before < 1_000
@@ -135,10 +142,10 @@ def test_c2_a_conversation_that_was_seen_empty_is_continued_by_no_other():
     with Driver() as driver:
         driver(json.dumps({"model": "m", "messages": talk(2)[:3]}).encode(), "openai_chat")
         (conversation,) = driver.pipeline.conversations
-        other = refold.View.of([user("Something else."), user("And more.")])
-        assert not conversation.history.is_continued_by(other)
+        unrelated = refold.View.of([user("Something else."), user("And more.")])
+        assert not conversation.history.is_continued_by(unrelated)
         conversation.history.remember(refold.View.of([]))
-        assert not conversation.history.is_continued_by(other)
+        assert not conversation.history.is_continued_by(unrelated)
 
 
 HEADS = st.lists(st.sampled_from(["Be brief.", "Answer in Latin.", LONG]), max_size=3)

@@ -53,9 +53,9 @@ def test_f14_a_tool_loop_in_a_bare_list_keeps_the_thinking_of_its_turn_and_says_
 ):
     """AN-6: "thinking blocks in the latest assistant message cannot be modified" was what an older model answered."""
     history = loop(10)
-    with pytest.warns(ModelNotNamed, match="body, which names it") as told:
+    with pytest.warns(ModelNotNamed, match="body, which names it") as warned:
         view = compactor()(history)
-    assert len(told) == 1
+    assert len(warned) == 1
     assert view.edits
     shown = [m for m in view.payload if m in history and m["role"] == "assistant"]
     assert thoughts(view.payload)[-1] == "sig9"
@@ -63,18 +63,18 @@ def test_f14_a_tool_loop_in_a_bare_list_keeps_the_thinking_of_its_turn_and_says_
 
 
 def test_f14_where_the_model_is_named_it_is_as_before() -> None:
-    for model, kept in (("claude-opus-5-5", False), (OLDER, True)):
+    for model, is_kept in (("claude-opus-5-5", False), (OLDER, True)):
         view = compactor()({"model": model, "messages": loop(10)})
         assert view.edits
-        assert ("sig9" in thoughts(view.payload)) is kept
+        assert ("sig9" in thoughts(view.payload)) is is_kept
 
 
 def test_f15_the_model_that_a_compactor_names_is_that_of_its_lists() -> None:
-    for model, kept in (("claude-opus-5-5", False), (OLDER, True)):
+    for model, is_kept in (("claude-opus-5-5", False), (OLDER, True)):
         named = Compactor(
             (ClearToolResults(keep=1), Summarize(keep=4)), Budget(2_000, 1_000), model=model
         )
-        assert ("sig9" in thoughts(named(loop(10)).payload)) is kept
+        assert ("sig9" in thoughts(named(loop(10)).payload)) is is_kept
 
 
 def test_f14_older_thinking_goes_as_it_did_and_a_revert_leaves_the_turn_alone() -> None:
@@ -84,7 +84,7 @@ def test_f14_older_thinking_goes_as_it_did_and_a_revert_leaves_the_turn_alone() 
         {"role": "user", "content": "Fix it."},
     ]
     later = [{**m, "content": "Now this."} if n == 0 else m for n, m in enumerate(loop(2))][1:]
-    history = [*answered, *[_renamed(message) for message in later]]
+    history = [*answered, *[_rename_ids(message) for message in later]]
     compact = compactor()
     with pytest.warns(ModelNotNamed):
         view = compact(history)
@@ -92,7 +92,7 @@ def test_f14_older_thinking_goes_as_it_did_and_a_revert_leaves_the_turn_alone() 
     assert thoughts(compact.revert(history).payload)[-2:] == ["new0", "new1"]
 
 
-def _renamed(message: Any) -> Any:
+def _rename_ids(message: Any) -> Any:
     """A step under other ids."""
     names = {"id": "n{}", "tool_use_id": "n{}", "signature": "new{}"}
     blocks = [
@@ -129,11 +129,11 @@ def test_f14_law_a_list_that_names_no_model_keeps_what_an_older_one_wants_back(
 def test_f14_a_call_that_names_the_model_is_not_warned_and_the_warning_says_how() -> None:
     with pytest.warns(ModelNotNamed, match=r"model=\.\.\. of refold.compact"):
         refold.compact(loop(10), to=1_000)
-    for model, kept in (("claude-opus-5-5", False), (OLDER, True)):
+    for model, is_kept in (("claude-opus-5-5", False), (OLDER, True)):
         with warnings.catch_warnings(action="error"):
             view = refold.compact(loop(10), to=1_500, model=model)
         assert view.edits and view.profile.model == model
-        assert ("sig9" in thoughts(view.payload)) is kept
+        assert ("sig9" in thoughts(view.payload)) is is_kept
 
 
 # --- what the default budget cannot do for a model is said -------------------------------------

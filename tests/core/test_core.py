@@ -64,21 +64,21 @@ def test_an_edits_id_is_its_place_and_maker():
 
 
 def test_tips_name_prefixes_and_salts_keep_them_apart():
-    one, other = Transcript.of(talk("a", "b")), Transcript.of(talk("a", "c"))
-    assert one.tips[0] == "" and len(one.tips) == 3 and len(one) == 2
-    assert one.tips[:2] == other.tips[:2] and one.tips[2] != other.tips[2]
+    transcript, fork = Transcript.of(talk("a", "b")), Transcript.of(talk("a", "c"))
+    assert transcript.tips[0] == "" and len(transcript.tips) == 3 and len(transcript) == 2
+    assert transcript.tips[:2] == fork.tips[:2] and transcript.tips[2] != fork.tips[2]
     assert Transcript.of(talk("a"), salt="s").tips[0] != ""
-    assert Transcript.of(talk("a"), salt="s").tips[1] != one.tips[1]
-    assert one.extend(talk("x")).tips[:3] == tuple(one.tips)
+    assert Transcript.of(talk("a"), salt="s").tips[1] != transcript.tips[1]
+    assert transcript.extend(talk("x")).tips[:3] == tuple(transcript.tips)
     assert Transcript.of((), salt="\ud800").tips[0] not in (
         "",
         Transcript.of((), salt="\ud801").tips[0],
     )
-    assert all(len(tip) == 32 for tip in list(one.tips)[1:])
+    assert all(len(tip) == 32 for tip in list(transcript.tips)[1:])
 
 
 @pytest.mark.parametrize(
-    "other",
+    "message",
     [
         Message("assistant", (Text("a"),)),
         Message("user", (Text("b"),)),
@@ -99,9 +99,9 @@ def test_tips_name_prefixes_and_salts_keep_them_apart():
         Message("user", (ToolResult("k", (Text("a"),)),)),
     ],
 )
-def test_messages_that_say_different_things_have_different_digests(other):
-    assert hash_message(other) != hash_message(user("a"))
-    assert hash_message(other) == hash_message(Message(other.role, other.parts))
+def test_messages_that_say_different_things_have_different_digests(message):
+    assert hash_message(message) != hash_message(user("a"))
+    assert hash_message(message) == hash_message(Message(message.role, message.parts))
 
 
 def test_digests_are_pairwise_different_and_thinking_is_no_part_of_them():
@@ -133,8 +133,8 @@ def test_holds_only_within_the_transcript():
 
 def test_a_role_may_be_any_text_that_json_can_hold():
     """Codecs carry roles that they do not know, and JSON may hold half a surrogate pair."""
-    said = open_payload([{"role": "\ud800", "content": "a"}], "anthropic")
-    (message,) = said.decode()
+    envelope = open_payload([{"role": "\ud800", "content": "a"}], "anthropic")
+    (message,) = envelope.decode()
     assert message.role == "\ud800"
     assert Transcript.of([message]).tips[1] not in (
         Transcript.of([Message(role, message.parts)]).tips[1] for role in ("", "user", "\ud801")
@@ -171,15 +171,15 @@ class Weighed(str):
 def test_prefixes_are_hashed_when_somebody_asks_and_once():
     """A turn without edits hashes nothing."""
     hashed: list[str] = []
-    said = [user(Weighed(text, hashed)) for text in "abcd"]
-    transcript = Transcript.of(said[:2]).extend(said[2:3])
+    messages = [user(Weighed(text, hashed)) for text in "abcd"]
+    transcript = Transcript.of(messages[:2]).extend(messages[2:3])
     tail = LazyTips(transcript, 2)
     assert (len(transcript), len(tail), hashed) == (3, 2, [])
     assert tail[0] == transcript.tips[2]
     assert list(tail) == [*transcript.tips[2:]]
     assert hashed == ["a", "b", "c"]
     assert transcript.tips is transcript.tips
-    assert len(transcript.extend(said[3:]).tips) == 5
+    assert len(transcript.extend(messages[3:]).tips) == 5
     assert hashed == ["a", "b", "c", "d"]
 
 
@@ -201,14 +201,14 @@ def test_a_tail_reads_like_the_tips_from_its_start_on():
 
 
 def test_transcripts_are_equal_when_history_and_salt_are():
-    one = Transcript.of(talk("a", "b"))
-    assert one == Transcript.of(talk("a")).extend(talk("a", "b")[1:])
-    assert one != Transcript.of(talk("a", "c")) and one != Transcript.of(talk("a"))
-    assert one != Transcript.of(talk("a", "b"), salt="s")
+    transcript = Transcript.of(talk("a", "b"))
+    assert transcript == Transcript.of(talk("a")).extend(talk("a", "b")[1:])
+    assert transcript != Transcript.of(talk("a", "c")) and transcript != Transcript.of(talk("a"))
+    assert transcript != Transcript.of(talk("a", "b"), salt="s")
     assert Transcript.of(talk("a"), salt="s") == Transcript.of(talk("a"), salt="s")
     assert Transcript.of() == Transcript.of() and Transcript.of() != Transcript.of(salt="s")
-    assert one != 1 and one.__eq__(1) is NotImplemented
-    assert repr(one) == "Transcript(2 messages)"
+    assert transcript != 1 and transcript.__eq__(1) is NotImplemented
+    assert repr(transcript) == "Transcript(2 messages)"
 
 
 def test_a_messages_calls_and_results_include_those_of_server_side_tools():
@@ -376,13 +376,13 @@ def test_an_edit_inside_another_is_kept_but_does_not_show():
 
 def test_edits_that_touch_do_not_overlap():
     view = View.of(talk(*"abcdefgh"), profile=LENS)
-    one, two, three = (
+    middle, front, back = (
         view.fold(2, 4, user("x")),
         view.fold(0, 2, user("y")),
         view.fold(4, 6, user("z")),
     )
-    assert [p.edit for p in view.apply(one, two, three).visible_edits] == [two, one, three]
-    assert view.apply(one, two, three).estimate == 5
+    assert [p.edit for p in view.apply(middle, front, back).visible_edits] == [front, middle, back]
+    assert view.apply(middle, front, back).estimate == 5
 
 
 # --- the loop --------------------------------------------------------------------------------
@@ -448,7 +448,7 @@ class Ends:
 
 
 @pytest.mark.parametrize(
-    ("edits", "said", "outcome", "reason"),
+    ("edits", "ends", "outcome", "reason"),
     [
         ((), Ending("failed", "nobody answered"), "failed", "nobody answered"),
         (
@@ -468,13 +468,13 @@ class Ends:
     ],
 )
 def test_what_a_strategy_says_of_its_end_counts_where_its_edits_do_not_tell(
-    edits, said, outcome, reason
+    edits, ends, outcome, reason
 ):
     """An edit that was taken is one, whatever failed beside it; only `degraded` says more of it."""
     view = View.of(talk("a" * 50, "b" * 50, "c" * 50, "d"), profile=LENS)
     done = drive(
         compact_if_due(
-            view, [Ends(tuple(fold(0, 2, text) for text in edits), said)], Budget(100, 10)
+            view, [Ends(tuple(fold(0, 2, text) for text in edits), ends)], Budget(100, 10)
         )
     )
     (attempt,) = done.attempts
@@ -529,9 +529,9 @@ def test_questions_nobody_answers_get_none():
 
 
 def _effects():
-    one = yield lambda: 1
-    two = yield lambda: one + 1
-    return one + two
+    first = yield lambda: 1
+    second = yield lambda: first + 1
+    return first + second
 
 
 @dataclass(frozen=True)
@@ -583,13 +583,13 @@ def entry(*pairs: tuple[Message, int | None]) -> list[RenderedMessage]:
     return [RenderedMessage(*pair) for pair in pairs]
 
 
-def woven(*edits: Edit, said=SAID, alternate=True) -> list:
-    return list(render(said, edits, alternate=alternate))
+def woven(*edits: Edit, messages=SAID, alternate=True) -> list:
+    return list(render(messages, edits, alternate=alternate))
 
 
 def test_untouched_runs_are_slices():
     assert woven() == [slice(0, 6)]
-    assert woven(said=()) == []
+    assert woven(messages=()) == []
     assert woven(edit(1, 3)) == [slice(0, 1), slice(3, 6)]
     assert woven(edit(0, 6, X)) == [entry((X, None))]
 
@@ -615,15 +615,15 @@ def test_neighbours_that_an_edit_brings_together_become_one_entry():
 
 
 def test_neighbours_that_stood_side_by_side_stay_apart():
-    said = (*talk("a", "b", "c"), user("d"), user("e"))
-    assert woven(edit(3, 4, X), said=said) == [slice(0, 3), entry((X, 3)), slice(4, 5)]
-    assert woven(edit(2, 4, X, X), said=said) == [
+    messages = (*talk("a", "b", "c"), user("d"), user("e"))
+    assert woven(edit(3, 4, X), messages=messages) == [slice(0, 3), entry((X, 3)), slice(4, 5)]
+    assert woven(edit(2, 4, X, X), messages=messages) == [
         slice(0, 2),
         entry((X, 2)),
         entry((X, 3)),
         slice(4, 5),
     ]
-    assert woven(edit(2, 3, X), edit(3, 4, X), said=said) == [
+    assert woven(edit(2, 3, X), edit(3, 4, X), messages=messages) == [
         slice(0, 2),
         entry((X, 2)),
         entry((X, 3)),
@@ -672,14 +672,14 @@ def payload() -> list[dict]:
     ]
 
 
-def opened(wires: list[dict]) -> View:
+def open_view(wires: list[dict]) -> View:
     envelope = open_payload(wires, "anthropic")
     return View.of(envelope.decode(), profile=LENS, source=envelope)
 
 
 def test_a_payload_is_changed_only_where_it_was_edited():
     wires = payload()
-    view = opened(wires)
+    view = open_view(wires)
     cleared = view.apply(
         view.replace(2, Message("user", (ToolResult("t", (Text("-"),)),)), by="me")
     )
@@ -695,7 +695,7 @@ def test_a_payload_is_changed_only_where_it_was_edited():
 
 def test_an_inserted_message_joins_the_entry_behind_it_in_the_payload_too():
     wires = payload()
-    view = opened(wires)
+    view = open_view(wires)
     folded = view.apply(view.fold(0, 4, user("so far")))
     assert folded.payload == [
         {
@@ -709,7 +709,7 @@ def test_an_inserted_message_joins_the_entry_behind_it_in_the_payload_too():
 
 def test_a_view_that_has_grown_is_encoded_into_the_payload_it_came_from():
     wires = payload()
-    view = opened(wires[:4])
+    view = open_view(wires[:4])
     folded = view.apply(view.fold(0, 3, user("so far")))
     envelope = open_payload(wires, "anthropic")
     grown = folded.extend(envelope.decode(4))
@@ -732,7 +732,7 @@ def thinking(*texts: str, signature: str = "s") -> Message:
 
 
 def test_settle_hides_what_a_late_edit_unbinds_and_nothing_else():
-    said = (
+    messages = (
         user("a" * 90),
         thinking("b"),
         user("c" * 90),
@@ -741,11 +741,11 @@ def test_settle_hides_what_a_late_edit_unbinds_and_nothing_else():
         user("e"),
         thinking("f"),
     )
-    view = View.of(said, profile=LENS)
+    view = View.of(messages, profile=LENS)
     late = view.apply(view.fold(2, 3, user("x"), by="me"))
     after = drop_invalidated_thinking(late, view)
     assert [m.parts for m in after.messages if m.role == "assistant"] == [
-        said[1].parts, (Text("d"),), said[4].parts, (Text("f"),)
+        messages[1].parts, (Text("d"),), messages[4].parts, (Text("f"),)
     ]  # fmt: skip
     assert {e.by for e in after.edits} == {"me", BY}
     assert BY == "settle"
@@ -754,12 +754,12 @@ def test_settle_hides_what_a_late_edit_unbinds_and_nothing_else():
 
 def test_settle_looks_from_the_earliest_late_edit_on():
     """AN-7: of several edits made at once, in whatever order, the first in the history unbinds all behind it."""
-    said = [
+    messages = [
         message
         for at in range(4)
         for message in (user(f"{at} " * 50), Message("assistant", (Thinking("hm", "s"), Text("b"))))
     ]
-    view = View.of(said, profile=LENS)
+    view = View.of(messages, profile=LENS)
     for first, then in ((0, 4), (4, 0)):
         late = view.apply(view.replace(first, user("x")), view.replace(then, user("y")))
         assert not any(
@@ -770,15 +770,15 @@ def test_settle_looks_from_the_earliest_late_edit_on():
 
 
 def test_settle_hides_a_message_that_only_thought():
-    said = (user("a" * 90), thinking(), user("b"), thinking("c"))
-    view = View.of(said, profile=LENS)
+    messages = (user("a" * 90), thinking(), user("b"), thinking("c"))
+    view = View.of(messages, profile=LENS)
     after = drop_invalidated_thinking(view.apply(view.fold(0, 1, user("x"))), view)
     assert [m.text for m in after.messages] == ["x\nb", "c"]
 
 
 def test_settle_lets_the_oldest_thinking_go_without_touching_the_rest():
-    said = (user("a"), thinking("b"), user("c"), thinking("d"))
-    view = View.of(said, profile=LENS)
+    messages = (user("a"), thinking("b"), user("c"), thinking("d"))
+    view = View.of(messages, profile=LENS)
     cleared = view.apply(view.replace(1, Message("assistant", (Text("b"),)), by="ClearThinking"))
     assert (
         drop_invalidated_thinking(cleared, view) is cleared
@@ -788,9 +788,9 @@ def test_settle_lets_the_oldest_thinking_go_without_touching_the_rest():
 
 @pytest.mark.parametrize("mode", ["fixed", "loop"])
 def test_thinking_that_is_not_bound_stays(mode):
-    said = (user("a" * 90), thinking("b"), user("c"), thinking("d"))
+    messages = (user("a" * 90), thinking("b"), user("c"), thinking("d"))
     view = View.of(
-        said, profile=Profile(words, Rules(anthropic.RULES, alternate=True, thinking=mode))
+        messages, profile=Profile(words, Rules(anthropic.RULES, alternate=True, thinking=mode))
     )
     late = view.apply(view.fold(0, 1, user("x")))
     assert drop_invalidated_thinking(late, view) is late
@@ -798,8 +798,8 @@ def test_thinking_that_is_not_bound_stays(mode):
 
 def test_a_revert_takes_out_what_was_thought_from_the_edit_on():
     """AN-7 AN-11: what stands before the edit is bound to what it was; where nothing changed, nothing goes."""
-    said = (user("a"), thinking("b"), user("c" * 90), thinking("d"), user("e"), thinking("f"))
-    view = View.of(said, profile=LENS)
+    messages = (user("a"), thinking("b"), user("c" * 90), thinking("d"), user("e"), thinking("f"))
+    view = View.of(messages, profile=LENS)
     before = view.apply(view.fold(2, 3, user("x"), by="me"))
     after = before.revert()
     assert [(edit.start, edit.insert, edit.by) for edit in edits_after_revert(after, before)] == [
@@ -808,14 +808,14 @@ def test_a_revert_takes_out_what_was_thought_from_the_edit_on():
     ]
     assert edits_after_revert(before, before) == [] == edits_after_revert(view, view)
     fixed = Rules(anthropic.RULES, alternate=True, thinking="fixed")
-    unbound = View.of(said, profile=Profile(words, fixed))
+    unbound = View.of(messages, profile=Profile(words, fixed))
     assert edits_after_revert(unbound, unbound.apply(*before.edits)) == []
 
 
 def test_of_a_model_that_is_not_known_the_current_turn_keeps_its_signed_thinking():
     """The name may be an alias of one that binds its thinking, or of one that wants it back."""
-    said = (user("a"), thinking("b"), user("c"), thinking("d"))
-    view = View.of(said, profile=Profile(words, Rules(anthropic.RULES, alternate=True)))
+    messages = (user("a"), thinking("b"), user("c"), thinking("d"))
+    view = View.of(messages, profile=Profile(words, Rules(anthropic.RULES, alternate=True)))
     after = drop_invalidated_thinking(view.apply(view.fold(0, 1, user("x"))), view)
     assert [part for part in after.messages[1].parts if isinstance(part, Thinking)] == []
     assert after.messages[3] is view.messages[3]
@@ -828,11 +828,11 @@ def test_edits_that_only_touch_inside_a_third_do_not_cross():
     view = View.of(talk(*"abcdefgh"), profile=LENS)
     outer = view.fold(0, 8, user("o"))
     spans = [(2, 6), (2, 4), (4, 6), (6, 8), (1, 2), (2, 6)]
-    made = [view.fold(a, b, by=str(i)) for i, (a, b) in enumerate(spans)]
-    assert view.apply(outer, *made).edits == (outer, *made)
+    inner = [view.fold(a, b, by=str(i)) for i, (a, b) in enumerate(spans)]
+    assert view.apply(outer, *inner).edits == (outer, *inner)
     for crossing in ((1, 3), (5, 7), (3, 5)):
         with pytest.raises(EditError, match="cuts through"):
-            view.apply(outer, *made, view.fold(*crossing, by="crossing"))
+            view.apply(outer, *inner, view.fold(*crossing, by="crossing"))
 
 
 def test_errors_say_what_is_wrong():
@@ -891,7 +891,7 @@ SALTED = "a80e0c5938f5d3221d986f2fb430c5a4"
 
 def test_tips_are_the_same_in_every_version():
     """Stores find edits by tips: a version that hashed otherwise would lose every edit ever kept."""
-    said = [
+    messages = [
         user("Fix it. 修好它。\ud800"),
         Message(
             "assistant", (Thinking("hm", "s"), Text("ok"), ToolCall("c", "read", '{"path":"a"}'))
@@ -904,7 +904,7 @@ def test_tips_are_the_same_in_every_version():
             ),
         ),
     ]
-    assert list(Transcript.of(said).tips) == TIPS
+    assert list(Transcript.of(messages).tips) == TIPS
     assert Transcript.of((), salt="tenant").tips[0] == SALTED
 
 
@@ -964,9 +964,9 @@ def test_a_fold_may_span_the_only_two_cuts_and_show_a_pair():
     view = View.of((call, answer), profile=Profile(words, Rules(anthropic.RULES)))
     assert view.cuts == {0, 2}
     assert view.fold(0, 2, X).stop == 2
-    said = View.of(talk(*"abcd"), profile=Profile(words, Rules(anthropic.RULES)))
+    short = View.of(talk(*"abcd"), profile=Profile(words, Rules(anthropic.RULES)))
     with pytest.raises(EditError, match="do not pair"):
-        said.fold(1, 3, answer, call)
+        short.fold(1, 3, answer, call)
     bare = View.of(
         talk(*"abcd"),
         profile=Profile(

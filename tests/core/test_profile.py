@@ -25,17 +25,19 @@ class Counted:
         return len(message.text)
 
 
-def ground(said: tuple[Message, ...] = SAID, profile: Profile | None = None) -> CountedTranscript:
-    return CountedTranscript.of(Transcript.of(said), profile or Profile())
+def ground(
+    messages: tuple[Message, ...] = SAID, profile: Profile | None = None
+) -> CountedTranscript:
+    return CountedTranscript.of(Transcript.of(messages), profile or Profile())
 
 
 @given(st.lists(st.integers(1, 4), max_size=5))
 def test_a_column_is_worked_out_once_for_each_message(steps):
-    of, one, at = Counted(), ground(SAID[:2]), 2
-    assert list(one.map_cached(of)) == [len(m.text) for m in SAID[:2]]
+    of, base, at = Counted(), ground(SAID[:2]), 2
+    assert list(base.map_cached(of)) == [len(m.text) for m in SAID[:2]]
     for step in steps:
-        one, at = one.extend(SAID[at : at + step]), min(at + step, len(SAID))
-        assert list(one.map_cached(of)) == [len(m.text) for m in SAID[:at]]
+        base, at = base.extend(SAID[at : at + step]), min(at + step, len(SAID))
+        assert list(base.map_cached(of)) == [len(m.text) for m in SAID[:at]]
     assert of.asked == list(SAID[:at])
 
 
@@ -46,33 +48,38 @@ def test_a_fact_of_a_transcript_is_worked_out_once_and_anew_when_it_has_grown():
         asked.append(len(base.transcript))
         return asked[-1]
 
-    one = ground(SAID[:2])
-    longer = one.extend(SAID[2:5])
-    assert [each.compute_once(length) for each in (one, longer, one, longer)] == [2, 5, 2, 5]
+    shorter = ground(SAID[:2])
+    longer = shorter.extend(SAID[2:5])
+    assert [each.compute_once(length) for each in (shorter, longer, shorter, longer)] == [
+        2,
+        5,
+        2,
+        5,
+    ]
     assert asked == [2, 5]
 
 
 def test_columns_of_one_transcript_are_not_mixed_up():
-    one = ground(SAID[:3])
+    base = ground(SAID[:3])
     lengths, texts = Counted(), lambda message: message.text
-    assert list(one.map_cached(lengths)) == [9, 9, 9]
-    assert list(one.map_cached(texts)) == [m.text for m in SAID[:3]]
-    fork, other = one.extend(SAID[3:5]), one.extend(SAID[7:8])
+    assert list(base.map_cached(lengths)) == [9, 9, 9]
+    assert list(base.map_cached(texts)) == [m.text for m in SAID[:3]]
+    fork, branch = base.extend(SAID[3:5]), base.extend(SAID[7:8])
     assert list(fork.map_cached(texts)) == [m.text for m in SAID[:5]]
-    assert list(other.map_cached(texts)) == [m.text for m in (*SAID[:3], SAID[7])]
-    assert list(one.map_cached(texts)) == [m.text for m in SAID[:3]]
+    assert list(branch.map_cached(texts)) == [m.text for m in (*SAID[:3], SAID[7])]
+    assert list(base.map_cached(texts)) == [m.text for m in SAID[:3]]
 
 
 def test_another_lens_finds_the_same_transcript_sums_and_columns():
-    of, one, profile = Counted(), ground(), Profile(fixed_tokens=7)
-    one.map_cached(of)
-    other = one.with_profile(profile)
+    of, base, profile = Counted(), ground(), Profile(fixed_tokens=7)
+    base.map_cached(of)
+    relensed = base.with_profile(profile)
     assert (
-        other.transcript is one.transcript
-        and other.token_sums is one.token_sums
-        and other.profile is profile
+        relensed.transcript is base.transcript
+        and relensed.token_sums is base.token_sums
+        and relensed.profile is profile
     )
-    assert other.map_cached(of) is one.map_cached(of)
+    assert relensed.map_cached(of) is base.map_cached(of)
     assert len(of.asked) == len(SAID)
 
 
@@ -80,17 +87,17 @@ def test_what_another_view_counted_is_not_counted_again():
     of = Counted()
     base = View(ground(profile=Profile(count=of)), estimate=0).revert()
     edits = (base.fold(0, 4, user("a summary")), base.fold(6, 8, user("another")))
-    made = base.apply(*edits)
+    edited = base.apply(*edits)
     of.asked.clear()
-    adopted = base.apply_counted(made, edits)
+    adopted = base.apply_counted(edited, edits)
     assert of.asked == []
     assert (
-        adopted == made
-        and adopted.visible_edits == made.visible_edits
-        and adopted.estimate == made.estimate
+        adopted == edited
+        and adopted.visible_edits == edited.visible_edits
+        and adopted.estimate == edited.estimate
     )
     late = base.fold(9, 11, user("not in the other"))
-    assert base.apply_counted(made, [late]).estimate == base.apply(late).estimate
+    assert base.apply_counted(edited, [late]).estimate == base.apply(late).estimate
     assert of.asked[0] == late.insert[0]
 
 
@@ -110,18 +117,18 @@ def test_a_grown_view_keeps_its_edits_its_attempts_and_adds_what_was_added():
     assert grown.source is None
 
 
-def thought(number: int) -> tuple[Message, ...]:
+def think_and_call(number: int) -> tuple[Message, ...]:
     call = ToolCall(f"c{number}", "read", "{}")
-    said = Message("assistant", (Thinking("hm", f"sig{number}"), Text("So."), call))
-    return said, Message("user", (ToolResult(f"c{number}", (Text("a result " * 40),)),))
+    thinking = Message("assistant", (Thinking("hm", f"sig{number}"), Text("So."), call))
+    return thinking, Message("user", (ToolResult(f"c{number}", (Text("a result " * 40),)),))
 
 
 def test_what_was_thought_before_edits_that_were_made_ahead_is_taken_out():
     """AN-7"""
     profile = Profile(rules=Rules(thinking="bound"))
-    said = (user("Go."), *(message for n in range(6) for message in thought(n)))
-    before = View.of(said, profile=profile)
-    ahead = View.of(said[:7], profile=profile).fold(0, 5, user("a summary"))
+    messages = (user("Go."), *(message for n in range(6) for message in think_and_call(n)))
+    before = View.of(messages, profile=profile)
+    ahead = View.of(messages[:7], profile=profile).fold(0, 5, user("a summary"))
     late = edits_dropping_thinking(before, [ahead])
     assert [(edit.start, edit.by) for edit in late] == [(at, BY) for at in (5, 7, 9, 11)]
     assert all(
@@ -129,14 +136,14 @@ def test_what_was_thought_before_edits_that_were_made_ahead_is_taken_out():
     )
     after = before.apply(ahead, *late)
     assert edits_dropping_thinking(after, [ahead]) == (), "what is on already unbinds nothing"
-    assert edits_dropping_thinking(View.of(said), [ahead]) == (), (
+    assert edits_dropping_thinking(View.of(messages), [ahead]) == (), (
         "nor does anything where thinking is free"
     )
 
 
 def test_copies_without_thinking_go_with_what_they_copy():
-    view = View.of([user("Go."), *thought(0), *thought(1)])
-    made = view.replace(
+    view = View.of([user("Go."), *think_and_call(0), *think_and_call(1)])
+    copied = view.replace(
         1, Message("assistant", (Text("So."), ToolCall("c0", "read", "{}"))), by="a strategy"
     )
     settled = view.replace(
@@ -145,7 +152,7 @@ def test_copies_without_thinking_go_with_what_they_copy():
     elsewhere = view.replace(
         3, Message("assistant", (Text("So."), ToolCall("c1", "read", "{}"))), by=BY
     )
-    both = view.apply(made, settled, elsewhere)
-    assert find_thinking_copies(both, [made]) == [settled]
+    both = view.apply(copied, settled, elsewhere)
+    assert find_thinking_copies(both, [copied]) == [settled]
     assert find_thinking_copies(both, []) == []
-    assert find_thinking_copies(view.apply(made), [made]) == []
+    assert find_thinking_copies(view.apply(copied), [copied]) == []

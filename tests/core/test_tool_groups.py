@@ -16,11 +16,11 @@ from refold.testing import transcripts
 
 
 def calls(*ids: str) -> Message:
-    return Message("assistant", tuple(ToolCall(one, "read", "{}") for one in ids))
+    return Message("assistant", tuple(ToolCall(id, "read", "{}") for id in ids))
 
 
 def results(*ids: str, role: str = "tool") -> Message:
-    return Message(role, tuple(ToolResult(one, (Text("ok"),)) for one in ids))
+    return Message(role, tuple(ToolResult(id, (Text("ok"),)) for id in ids))
 
 
 def test_parallel_calls_and_their_results_in_one_or_several_messages_are_one_group() -> None:
@@ -35,21 +35,21 @@ def test_parallel_calls_and_their_results_in_one_or_several_messages_are_one_gro
 
 
 def test_calls_in_neighbouring_entries_are_one_group() -> None:
-    found = group_calls(
+    groups = group_calls(
         [user("x"), calls("a"), calls("b"), results("a"), results("b"), calls("c"), results("c")]
     )
-    assert [[pair.call.id for pair in group] for group in found] == [["a", "b"], ["c"]]
+    assert [[pair.call.id for pair in group] for group in groups] == [["a", "b"], ["c"]]
 
 
 def test_an_id_used_again_belongs_to_the_latest_call() -> None:
-    found = group_calls([calls("a"), results("a"), calls("a"), results("a")])
-    assert [(pair.call_at, pair.result_at) for (pair,) in found] == [(0, 1), (2, 3)]
+    groups = group_calls([calls("a"), results("a"), calls("a"), results("a")])
+    assert [(pair.call_at, pair.result_at) for (pair,) in groups] == [(0, 1), (2, 3)]
 
 
 def test_a_result_without_a_call_is_in_no_group_and_an_open_call_has_no_result() -> None:
-    found = group_calls([results("z"), calls("a")], start=10)
-    assert found == [(PairedCall(ToolCall("a", "read", "{}"), 11, None),)]
-    assert with_results(found) == []
+    groups = group_calls([results("z"), calls("a")], start=10)
+    assert groups == [(PairedCall(ToolCall("a", "read", "{}"), 11, None),)]
+    assert with_results(groups) == []
 
 
 def test_what_follows_the_models_latest_message_is_unseen() -> None:
@@ -89,9 +89,9 @@ def test_calls_are_clearable_if_they_are_old_answered_read_and_not_protected() -
 
 
 def test_a_call_is_looked_for_no_further_than_asked() -> None:
-    said = [calls("a"), user("x"), user("y"), results("a")]
-    assert find_call(said, 3, "a", 3) == ToolCall("a", "read", "{}")
-    assert find_call(said, 3, "a", 2) is None
+    messages = [calls("a"), user("x"), user("y"), results("a")]
+    assert find_call(messages, 3, "a", 3) == ToolCall("a", "read", "{}")
+    assert find_call(messages, 3, "a", 2) is None
 
 
 @given(transcripts(tidy=False))
@@ -99,8 +99,10 @@ def test_every_call_is_in_one_group_and_every_result_in_at_most_one(
     messages: tuple[Message, ...],
 ) -> None:
     pairs = [pair for group in group_calls(messages) for pair in group]
-    made = [part for message in messages for part in message.parts if isinstance(part, ToolCall)]
-    assert [pair.call for pair in pairs] == made
+    calls_in_order = [
+        part for message in messages for part in message.parts if isinstance(part, ToolCall)
+    ]
+    assert [pair.call for pair in pairs] == calls_in_order
     for pair in pairs:
         assert pair.result_at is None or (
             pair.call_at <= pair.result_at and pair.call.id in messages[pair.result_at].results

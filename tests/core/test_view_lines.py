@@ -161,12 +161,12 @@ def test_a_notebook_shows_a_fold_for_each_edit_and_says_what_it_cuts(view):
 @given(transcripts())
 def test_what_a_page_shows_is_what_was_said(messages):
     """Law: no text is markup, whatever is in it, and none is lost."""
-    said = refold.View.of([*messages, user("<script>alert(1)</script> & more")])
+    shown_view = refold.View.of([*messages, user("<script>alert(1)</script> & more")])
     page = _Tags()
-    page.feed(html_page(said))
+    page.feed(html_page(shown_view))
     assert all(tag != "script" for tag, _ in page.seen)
     shown = " ".join("".join(page.texts).split())
-    for message in said.messages:
+    for message in shown_view.messages:
         for part in message.parts:
             if isinstance(part, Text):
                 assert " ".join(part.text.replace("\r\n", "\n").split()) in shown

@@ -104,7 +104,9 @@ def mark(ttl: str | None = None) -> dict[str, Any]:
     return {"cache_control": {"type": "ephemeral", **({"ttl": ttl} if ttl else {})}}
 
 
-def marked(*ttls: str | None, tool: str | None = "", system: str | None = "") -> dict[str, Any]:
+def mark_request(
+    *ttls: str | None, tool: str | None = "", system: str | None = ""
+) -> dict[str, Any]:
     """A request with marks: on a tool, on the system prompt, on one block of each user message; empty for none."""
     blocks = [{"type": "text", "text": "x", **({} if ttl == "" else mark(ttl))} for ttl in ttls]
     messages = [
@@ -118,12 +120,12 @@ def marked(*ttls: str | None, tool: str | None = "", system: str | None = "") ->
 
 
 def test_an_cc_four_marks_are_allowed_and_the_fifth_is_named() -> None:
-    assert list_violations(marked(None, None, "5m", "5m")) == []
-    assert list_violations(marked(None, None, tool=None, system="5m")) == []
-    assert list_violations(marked("", None, None, None, tool=None, system=None)) == [
+    assert list_violations(mark_request(None, None, "5m", "5m")) == []
+    assert list_violations(mark_request(None, None, tool=None, system="5m")) == []
+    assert list_violations(mark_request("", None, None, None, tool=None, system=None)) == [
         ("AN-CC", 6, "messages")
     ]
-    assert list_violations({**marked(None, None, None, None), **mark()}) == []
+    assert list_violations({**mark_request(None, None, None, None), **mark()}) == []
 
 
 def test_an_cc_marks_inside_a_result_are_marks() -> None:
@@ -142,14 +144,14 @@ def test_an_cc_marks_inside_a_result_are_marks() -> None:
 
 
 def test_an_cc_the_longer_marks_come_first() -> None:
-    assert list_violations(marked("1h", "5m", tool="1h")) == []
-    assert list_violations(marked("5m", "1h")) == [("AN-CC", 2, "messages 1h")]
-    assert list_violations(marked("1h", system=None)) == [("AN-CC", 0, "messages 1h")]
-    assert list_violations(marked(system="1h", tool="5m")) == [("AN-CC", 0, "system 1h")]
+    assert list_violations(mark_request("1h", "5m", tool="1h")) == []
+    assert list_violations(mark_request("5m", "1h")) == [("AN-CC", 2, "messages 1h")]
+    assert list_violations(mark_request("1h", system=None)) == [("AN-CC", 0, "messages 1h")]
+    assert list_violations(mark_request(system="1h", tool="5m")) == [("AN-CC", 0, "system 1h")]
 
 
 def test_an_cc_leading_system_messages_are_not_counted_in_positions() -> None:
-    body = marked(None, None, None, None, None)
+    body = mark_request(None, None, None, None, None)
     assert list_violations(body) == [("AN-CC", 8, "messages")]
     lead = {"role": "system", "content": [{"type": "text", "text": "Be brief."}]}
     assert list_violations({**body, "messages": [lead, *body["messages"]]}) == [

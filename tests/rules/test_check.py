@@ -24,13 +24,13 @@ REFUSED_BY_DESIGN = {
 
 
 def test_no_recorded_request_is_refused_but_for_known_reasons(shared: Path) -> None:
-    found, seen = Counter[tuple[str, str]](), 0
+    rules, seen = Counter[tuple[str, str]](), 0
     for file in sorted((shared / "fixtures" / "requests").glob("*.jsonl")):
         for _, _, body in recorded_bodies(file):
             seen += 1
-            found.update((file.stem, violation.rule) for violation in check(body))
+            rules.update((file.stem, violation.rule) for violation in check(body))
     assert seen > 400
-    assert set(found) == set(REFUSED_BY_DESIGN), found
+    assert set(rules) == set(REFUSED_BY_DESIGN), rules
 
 
 def test_every_response_sent_twice_is_seen(shared: Path) -> None:
@@ -67,9 +67,9 @@ MESSAGES = [
     ids=["list", "body", "text", "bytes"],
 )
 def test_any_payload_is_checked_and_the_system_message_is_not_counted(payload: Any) -> None:
-    (found,) = check(payload)
-    assert (found.rule, found.at, found.subject) == ("OA-1", 1, "c1")
-    assert check(payload, "openai_chat") == (found,)
+    (violation,) = check(payload)
+    assert (violation.rule, violation.at, violation.subject) == ("OA-1", 1, "c1")
+    assert check(payload, "openai_chat") == (violation,)
 
 
 def test_the_body_is_looked_at_too() -> None:
@@ -78,19 +78,23 @@ def test_the_body_is_looked_at_too() -> None:
         {"type": "reasoning", "id": "rs_1", "summary": []},
         {"type": "message", "role": "assistant", "content": "Because."},
     ]
-    assert [one.rule for one in check({"input": items, "store": False})] == ["OA-5"]
+    assert [violation.rule for violation in check({"input": items, "store": False})] == ["OA-5"]
     assert check({"input": items, "store": True}) == ()
 
 
 def test_violations_come_in_order_of_position() -> None:
-    found = check(
+    violations = check(
         [
             {"role": "assistant", "content": [{"type": "text", "text": ""}]},
             {"role": "user", "content": ""},
         ],
         "anthropic",
     )
-    assert [(one.at, one.rule) for one in found] == [(0, "AN-4"), (0, "AN-5"), (1, "AN-5")]
+    assert [(violation.at, violation.rule) for violation in violations] == [
+        (0, "AN-4"),
+        (0, "AN-5"),
+        (1, "AN-5"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +153,7 @@ JSON = st.recursive(
 )
 def test_anything_is_judged_or_refused_in_words(items: list[Any], format: str | None) -> None:
     try:
-        found = check(items, format)
+        violations = check(items, format)
     except FormatError:
         return
-    assert all(0 <= one.at < len(items) for one in found)
+    assert all(0 <= violation.at < len(items) for violation in violations)

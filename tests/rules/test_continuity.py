@@ -38,12 +38,12 @@ from tests.support.signed_histories import (
 )
 
 
-def found(after: Any, before: Any) -> list[tuple[str, int]]:
+def find_losses(after: Any, before: Any) -> list[tuple[str, int]]:
     """Rule and position of what was not kept; the same whether the requests are parsed or texts."""
     violations = check(after, before=before)
     assert check(json.dumps(after), before=json.dumps(before).encode()) == violations
     alone = check(after)
-    return [(one.rule, one.at) for one in violations if one not in alone]
+    return [(violation.rule, violation.at) for violation in violations if violation not in alone]
 
 
 # --- Anthropic -------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ def ask(text: str) -> dict[str, Any]:
     return {"role": "user", "content": text}
 
 
-def thought(name: str) -> dict[str, Any]:
+def thinking_block(name: str) -> dict[str, Any]:
     return {"type": "thinking", "thinking": f"about {name}", "signature": f"sig {name}"}
 
 
@@ -61,7 +61,7 @@ def turn(name: str, *, thinks: bool = True) -> list[dict[str, Any]]:
     """A call, thought of before it, and its result."""
     use = {"type": "tool_use", "id": name, "name": "read", "input": {"path": name, "all": True}}
     done = {"type": "tool_result", "tool_use_id": name, "content": f"content of {name}"}
-    blocks = [thought(name), use] if thinks else [use]
+    blocks = [thinking_block(name), use] if thinks else [use]
     return [{"role": "assistant", "content": blocks}, {"role": "user", "content": [done]}]
 
 
@@ -83,9 +83,9 @@ GROWN = claude(FIRST, *turn("a"), *turn("b"), *turn("c"))
 
 
 def test_what_only_grew_keeps_everything() -> None:
-    assert found(GROWN, BEFORE) == []
-    assert found(BEFORE, BEFORE) == []
-    assert found(claude(FIRST), claude()) == []
+    assert find_losses(GROWN, BEFORE) == []
+    assert find_losses(BEFORE, BEFORE) == []
+    assert find_losses(claude(FIRST), claude()) == []
 
 
 def test_an_7_cache_marks_key_order_and_spelling_make_no_difference() -> None:
@@ -103,42 +103,42 @@ def test_an_7_cache_marks_key_order_and_spelling_make_no_difference() -> None:
                 {"type": "text", "text": "Find the bug.", "cache_control": {"type": "ephemeral"}}
             ],
         },
-        {"role": "assistant", "content": [thought("a"), use]},
+        {"role": "assistant", "content": [thinking_block("a"), use]},
         {"role": "user", "content": [done]},
     ]
     after = claude(*spelt, *turn("b"), *turn("c"), system=[{"type": "text", "text": "Be brief."}])
-    assert found({**after, "tools": after["tools"][::-1]}, BEFORE) == []
+    assert find_losses({**after, "tools": after["tools"][::-1]}, BEFORE) == []
 
 
 @pytest.mark.parametrize("model", [BOUND, "claude-fable-5-1", "a model that nobody knows"])
 def test_an_7_thinking_behind_a_changed_message_is_refused(model: str) -> None:
     after = claude(ask("Find it."), *turn("a"), *turn("b"), *turn("c"), model=model)
-    assert found(after, {**BEFORE, "model": model}) == [("AN-7", 1), ("AN-7", 3), ("AN-7", 5)]
+    assert find_losses(after, {**BEFORE, "model": model}) == [("AN-7", 1), ("AN-7", 3), ("AN-7", 5)]
     late = claude(FIRST, *turn("a"), turn("b")[0], turn("x")[1] | {"content": [{"type": "tool_result", "tool_use_id": "b", "content": "-"}]}, *turn("c"), model=model)  # fmt: skip
-    assert found(late, {**BEFORE, "model": model}) == [("AN-7", 5)]
+    assert find_losses(late, {**BEFORE, "model": model}) == [("AN-7", 5)]
 
 
 def test_an_7_bare_lists_count_as_bound() -> None:
-    assert found([ask("Find it."), *turn("a")], [FIRST, *turn("a")]) == [("AN-7", 1)]
+    assert find_losses([ask("Find it."), *turn("a")], [FIRST, *turn("a")]) == [("AN-7", 1)]
 
 
 def test_an_7_what_is_new_was_thought_over_all_of_the_request_before() -> None:
     summary = ask("Summary: a was read.")
-    assert found(claude(summary, *turn("c")), BEFORE) == [("AN-7", 1)]
-    assert found(claude(FIRST, *turn("a"), *turn("c")), BEFORE) == [("AN-10", 3), ("AN-7", 3)]
-    assert found(claude(FIRST, *turn("a"), ask("wait"), *turn("b"), *turn("c")), BEFORE) == [
+    assert find_losses(claude(summary, *turn("c")), BEFORE) == [("AN-7", 1)]
+    assert find_losses(claude(FIRST, *turn("a"), *turn("c")), BEFORE) == [("AN-10", 3), ("AN-7", 3)]
+    assert find_losses(claude(FIRST, *turn("a"), ask("wait"), *turn("b"), *turn("c")), BEFORE) == [
         ("AN-7", 4),
         ("AN-7", 6),
     ]
     before = claude(FIRST, *turn("a"), ask("Only today: be quick."))
-    assert found(claude(FIRST, *turn("a"), *turn("b")), before) == [("AN-7", 3)]
+    assert find_losses(claude(FIRST, *turn("a"), *turn("b")), before) == [("AN-7", 3)]
 
 
 def test_an_7_a_summary_without_thinking_behind_it_is_no_violation() -> None:
     summary = ask("Summary: a was read.")
-    assert found(claude(summary, *turn("b", thinks=False)), BEFORE) == []
+    assert find_losses(claude(summary, *turn("b", thinks=False)), BEFORE) == []
     assert (
-        found(
+        find_losses(
             claude(summary, *turn("b", thinks=False), *turn("c")),
             claude(summary, *turn("b", thinks=False)),
         )
@@ -148,38 +148,38 @@ def test_an_7_a_summary_without_thinking_behind_it_is_no_violation() -> None:
 
 @pytest.mark.parametrize("fields", [{"system": "Be quick."}, {"tools": []}, {"system": None}])
 def test_an_14_another_system_prompt_or_other_tools(fields: dict[str, Any]) -> None:
-    assert found({**GROWN, **fields}, BEFORE) == [("AN-7", 1), ("AN-7", 3), ("AN-7", 5)]
+    assert find_losses({**GROWN, **fields}, BEFORE) == [("AN-7", 1), ("AN-7", 3), ("AN-7", 5)]
     bare = claude(FIRST, *turn("a", thinks=False), **fields)
-    assert found(bare, BEFORE) == []
+    assert find_losses(bare, BEFORE) == []
 
 
 def test_an_14_tools_that_are_loaded_later_may_be_added() -> None:
     later = {"name": "search", "input_schema": {}, "defer_loading": True}
-    assert found({**GROWN, "tools": [*GROWN["tools"], later]}, BEFORE) == []
+    assert find_losses({**GROWN, "tools": [*GROWN["tools"], later]}, BEFORE) == []
 
 
 def test_an_14_a_leading_system_message_is_part_of_the_system_prompt() -> None:
     lead = {"role": "system", "content": "Today is Monday."}
-    assert found(claude(lead, FIRST, *turn("a")), claude(lead, FIRST)) == []
-    assert found(
+    assert find_losses(claude(lead, FIRST, *turn("a")), claude(lead, FIRST)) == []
+    assert find_losses(
         claude({**lead, "content": "Today is Tuesday."}, FIRST, *turn("a")), claude(lead, FIRST)
     ) == [("AN-7", 1)]
 
 
 def test_an_8_models_that_do_not_bind_and_those_that_are_asked_now_for_the_first_time() -> None:
     after = claude(ask("Find it."), *turn("a"), *turn("b"), *turn("c"))
-    assert found({**after, "model": LOOP}, {**BEFORE, "model": LOOP}) == []
-    assert found({**after, "model": "claude-fable-5-1"}, BEFORE) == []
+    assert find_losses({**after, "model": LOOP}, {**BEFORE, "model": LOOP}) == []
+    assert find_losses({**after, "model": "claude-fable-5-1"}, BEFORE) == []
 
 
 def test_an_9_what_is_dropped_is_not_refused() -> None:
     after = claude(ask("Find it."), *turn("a"), *turn("c"))
     drop = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
-    assert found(after, BEFORE) != []
-    assert found({**after, "thinking": drop}, BEFORE) == []
-    assert found({**after, "thinking": {"type": "adaptive", "block_binding": {}}}, BEFORE) == found(
-        after, BEFORE
-    )
+    assert find_losses(after, BEFORE) != []
+    assert find_losses({**after, "thinking": drop}, BEFORE) == []
+    assert find_losses(
+        {**after, "thinking": {"type": "adaptive", "block_binding": {}}}, BEFORE
+    ) == find_losses(after, BEFORE)
 
 
 def test_an_7_redacted_thinking_and_signatures_that_are_sent_twice() -> None:
@@ -187,12 +187,14 @@ def test_an_7_redacted_thinking_and_signatures_that_are_sent_twice() -> None:
         "role": "assistant",
         "content": [{"type": "redacted_thinking", "data": "x"}, {"type": "text", "text": "1"}],
     }
-    assert found(claude(ask("2"), hidden), claude(FIRST, hidden)) == [("AN-7", 1)]
-    assert found(claude(FIRST, hidden, ask("2"), hidden), claude(FIRST, hidden, ask("2"))) == [
-        ("AN-7", 3)
-    ]
+    assert find_losses(claude(ask("2"), hidden), claude(FIRST, hidden)) == [("AN-7", 1)]
+    assert find_losses(
+        claude(FIRST, hidden, ask("2"), hidden), claude(FIRST, hidden, ask("2"))
+    ) == [("AN-7", 3)]
     assert (
-        found(claude(FIRST, hidden, ask("2"), hidden), claude(FIRST, hidden, ask("2"), hidden))
+        find_losses(
+            claude(FIRST, hidden, ask("2"), hidden), claude(FIRST, hidden, ask("2"), hidden)
+        )
         == []
     )
 
@@ -202,13 +204,13 @@ def test_an_7_unsigned_thinking_is_bound_to_nothing() -> None:
         "role": "assistant",
         "content": [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "1"}],
     }
-    assert found(claude(ask("2"), loose), claude(FIRST, loose)) == []
+    assert find_losses(claude(ask("2"), loose), claude(FIRST, loose)) == []
 
 
 def test_an_7_what_the_api_clears_itself_is_no_part_of_the_prefix() -> None:
     note = {"role": "system", "content": "Be quick.", "clear_at": "next_user_message"}
-    assert found(claude(FIRST, *turn("a")), claude(FIRST, note)) == []
-    assert found(
+    assert find_losses(claude(FIRST, *turn("a")), claude(FIRST, note)) == []
+    assert find_losses(
         claude(FIRST, *turn("a")), claude(FIRST, {"role": "system", "content": "Be quick."})
     ) == [("AN-7", 1)]
 
@@ -218,27 +220,27 @@ def compaction(content: str | None = "What was done.") -> dict[str, Any]:
 
 
 def test_an_11_behind_the_apis_own_compaction_the_kept_turns_are_what_they_were() -> None:
-    kept = (ask("And now b."), *turn("b"))
-    before = claude(FIRST, *turn("a"), *kept)
-    assert found(claude(compaction(), *kept, *turn("c")), before) == []
-    assert found(claude(compaction(), ask("Or not."), *turn("b")), before) == [("AN-7", 2)]
-    assert found(claude(ask("What was done."), *kept), before) == [("AN-7", 2)]
-    again = claude(compaction(), *kept)
-    assert found(claude(compaction(), *kept, *turn("c")), again) == []
-    assert found(claude(compaction("Other."), ask("b?"), *turn("b"), *turn("c")), again) == [
+    newest = (ask("And now b."), *turn("b"))
+    before = claude(FIRST, *turn("a"), *newest)
+    assert find_losses(claude(compaction(), *newest, *turn("c")), before) == []
+    assert find_losses(claude(compaction(), ask("Or not."), *turn("b")), before) == [("AN-7", 2)]
+    assert find_losses(claude(ask("What was done."), *newest), before) == [("AN-7", 2)]
+    again = claude(compaction(), *newest)
+    assert find_losses(claude(compaction(), *newest, *turn("c")), again) == []
+    assert find_losses(claude(compaction("Other."), ask("b?"), *turn("b"), *turn("c")), again) == [
         ("AN-7", 2)
     ]
-    assert found(claude(*kept, *turn("c")), again) == [("AN-7", 1), ("AN-7", 3)]
+    assert find_losses(claude(*newest, *turn("c")), again) == [("AN-7", 1), ("AN-7", 3)]
 
 
 def test_an_11_a_compaction_in_the_answer_and_one_that_failed() -> None:
     answer = {
         "role": "assistant",
-        "content": [*compaction()["content"], thought("c"), {"type": "text", "text": "c"}],
+        "content": [*compaction()["content"], thinking_block("c"), {"type": "text", "text": "c"}],
     }
-    assert found(claude(*BEFORE["messages"], answer), BEFORE) == []
+    assert find_losses(claude(*BEFORE["messages"], answer), BEFORE) == []
     assert (
-        found(
+        find_losses(
             claude(FIRST, *turn("a"), compaction(None), ask("2"), *turn("b")),
             claude(FIRST, *turn("a"), ask("2")),
         )
@@ -247,55 +249,68 @@ def test_an_11_a_compaction_in_the_answer_and_one_that_failed() -> None:
 
 
 def test_an_10_thinking_goes_from_the_oldest_on_and_without_a_gap() -> None:
-    def sent(*thinks: bool) -> dict[str, Any]:
+    def thinking_request(*thinks: bool) -> dict[str, Any]:
         return claude(
             FIRST,
-            *(m for name, one in zip("abcd", thinks, strict=False) for m in turn(name, thinks=one)),
+            *(
+                m
+                for name, is_thinking in zip("abcd", thinks, strict=False)
+                for m in turn(name, thinks=is_thinking)
+            ),
         )
 
-    before = sent(True, True, True)
-    assert found(sent(False, True, True, True), before) == []
-    assert found(sent(False, False, False, True), before) == []
-    assert found(sent(False, False, False), before) == []
-    assert found(sent(True, False, False), before) == []
-    assert found(sent(True, False, True), before) == [("AN-10", 5)]
-    assert found(sent(True, True, False, True), before) == [("AN-10", 7)]
-    assert found(sent(True, False, True, True), sent(False, False, True)) == [("AN-7", 1)]
+    before = thinking_request(True, True, True)
+    assert find_losses(thinking_request(False, True, True, True), before) == []
+    assert find_losses(thinking_request(False, False, False, True), before) == []
+    assert find_losses(thinking_request(False, False, False), before) == []
+    assert find_losses(thinking_request(True, False, False), before) == []
+    assert find_losses(thinking_request(True, False, True), before) == [("AN-10", 5)]
+    assert find_losses(thinking_request(True, True, False, True), before) == [("AN-10", 7)]
+    assert find_losses(
+        thinking_request(True, False, True, True), thinking_request(False, False, True)
+    ) == [("AN-7", 1)]
 
 
 @pytest.mark.parametrize(
     "thinking", [{"type": "enabled", "budget_tokens": 1024}, {"type": "adaptive"}]
 )
 def test_an_6_in_a_tool_loop_thinking_comes_back_as_it_was(thinking: dict[str, Any]) -> None:
-    def sent(*messages: dict[str, Any]) -> dict[str, Any]:
+    def loop_request(*messages: dict[str, Any]) -> dict[str, Any]:
         return claude(*messages, model=LOOP, thinking=thinking)
 
-    before = sent(ask("0"), *turn("z"), FIRST, *turn("a"), *turn("b"))
+    before = loop_request(ask("0"), *turn("z"), FIRST, *turn("a"), *turn("b"))
     assert (
-        found(sent(ask("0"), *turn("z"), FIRST, *turn("a"), *turn("b"), *turn("c")), before) == []
+        find_losses(
+            loop_request(ask("0"), *turn("z"), FIRST, *turn("a"), *turn("b"), *turn("c")), before
+        )
+        == []
     )
     assert (
-        found(sent(ask("0"), *turn("z", thinks=False), FIRST, *turn("a"), *turn("b")), before) == []
+        find_losses(
+            loop_request(ask("0"), *turn("z", thinks=False), FIRST, *turn("a"), *turn("b")), before
+        )
+        == []
     )
-    assert found(
-        sent(ask("0"), *turn("z"), FIRST, *turn("a"), *turn("b", thinks=False)), before
+    assert find_losses(
+        loop_request(ask("0"), *turn("z"), FIRST, *turn("a"), *turn("b", thinks=False)), before
     ) == [("AN-6", 6)]
-    other = turn("b")
-    other[0]["content"][0]["thinking"] = "changed"
-    assert found(sent(FIRST, *turn("a"), *other), before) == [("AN-6", 3)]
-    assert found(sent(ask("Summary."), *turn("a", thinks=False), *turn("b")), before) == [
-        ("AN-6", 1)
-    ]
-    assert found(sent(FIRST, *turn("a"), *other, ask("Stop.")), before) == []
+    changed = turn("b")
+    changed[0]["content"][0]["thinking"] = "changed"
+    assert find_losses(loop_request(FIRST, *turn("a"), *changed), before) == [("AN-6", 3)]
+    assert find_losses(
+        loop_request(ask("Summary."), *turn("a", thinks=False), *turn("b")), before
+    ) == [("AN-6", 1)]
+    assert find_losses(loop_request(FIRST, *turn("a"), *changed, ask("Stop.")), before) == []
 
 
 def test_an_6_thinking_that_is_off_and_models_that_bind() -> None:
     stripped = (FIRST, *turn("a"), *turn("b", thinks=False))
     for thinking in ({"type": "disabled"}, None):
         assert (
-            found(claude(*stripped, model=LOOP, thinking=thinking), {**BEFORE, "model": LOOP}) == []
+            find_losses(claude(*stripped, model=LOOP, thinking=thinking), {**BEFORE, "model": LOOP})
+            == []
         )
-    assert found(claude(*stripped), BEFORE) == []
+    assert find_losses(claude(*stripped), BEFORE) == []
 
 
 # --- Responses -------------------------------------------------------------------------------
@@ -328,28 +343,36 @@ REASONED = items(USER, reasoning("a"), call("a"), call("b"), output("a"), output
 
 
 def test_oa_4_a_call_that_is_sent_has_the_reasoning_it_had() -> None:
-    assert found(items(*REASONED["input"], reasoning("c"), call("c"), output("c")), REASONED) == []
-    assert found(items(USER, call("a"), call("b"), output("a"), output("b")), REASONED) == [
+    assert (
+        find_losses(items(*REASONED["input"], reasoning("c"), call("c"), output("c")), REASONED)
+        == []
+    )
+    assert find_losses(items(USER, call("a"), call("b"), output("a"), output("b")), REASONED) == [
         ("OA-4", 1),
         ("OA-4", 2),
     ]
-    other = {**reasoning("a"), "id": "rs_other"}
-    assert found(items(USER, other, call("b"), output("b")), REASONED) == [("OA-4", 2)]
-    assert found(items(USER, reasoning("a"), call("b"), output("b")), REASONED) == []
-    assert found(items(USER), REASONED) == []
+    foreign = {**reasoning("a"), "id": "rs_other"}
+    assert find_losses(items(USER, foreign, call("b"), output("b")), REASONED) == [("OA-4", 2)]
+    assert find_losses(items(USER, reasoning("a"), call("b"), output("b")), REASONED) == []
+    assert find_losses(items(USER), REASONED) == []
 
 
 def test_oa_4_without_its_id_a_call_is_known_to_no_reasoning() -> None:
-    assert found(items(USER, call("a", id=False), output("a")), REASONED) == []
+    assert find_losses(items(USER, call("a", id=False), output("a")), REASONED) == []
 
 
 def test_oa_4_where_the_server_holds_the_reasoning() -> None:
     after = items(USER, call("a"), output("a"))
-    assert found(after, REASONED) == [("OA-4", 1)]
-    assert found({**after, "previous_response_id": "resp_1"}, REASONED) == []
-    assert found(items({"type": "item_reference", "id": "rs_a"}, *after["input"]), REASONED) == []
+    assert find_losses(after, REASONED) == [("OA-4", 1)]
+    assert find_losses({**after, "previous_response_id": "resp_1"}, REASONED) == []
     assert (
-        found(items({"type": "compaction", "encrypted_content": "x"}, *after["input"]), REASONED)
+        find_losses(items({"type": "item_reference", "id": "rs_a"}, *after["input"]), REASONED)
+        == []
+    )
+    assert (
+        find_losses(
+            items({"type": "compaction", "encrypted_content": "x"}, *after["input"]), REASONED
+        )
         == []
     )
 
@@ -357,8 +380,8 @@ def test_oa_4_where_the_server_holds_the_reasoning() -> None:
 # --- Gemini ----------------------------------------------------------------------------------
 
 
-def fn(name: str, signature: str | None = None, **more: Any) -> dict[str, Any]:
-    part = {"functionCall": {"name": name, "args": {"n": 1}}, **more}
+def fn(name: str, signature: str | None = None, **fields: Any) -> dict[str, Any]:
+    part = {"functionCall": {"name": name, "args": {"n": 1}}, **fields}
     return {**part, "thoughtSignature": signature} if signature else part
 
 
@@ -380,31 +403,35 @@ SIGNED = gemini(WANTS, *step(fn("a", "s1"), fn("b")), *step(fn("a", "s2")))
 
 
 def test_ge_3_signatures_stay_on_their_calls() -> None:
-    assert found(gemini(*SIGNED["contents"], *step(fn("a", "s3"))), SIGNED) == []
+    assert find_losses(gemini(*SIGNED["contents"], *step(fn("a", "s3"))), SIGNED) == []
     for parts in ([fn("a", "s9"), fn("b")], [fn("a"), fn("b", "s1")], [fn("a"), fn("b")]):
-        assert found(gemini(WANTS, *step(*parts), *step(fn("a", "s2"))), SIGNED) == [("GE-3", 1)]
-    assert found(gemini(WANTS, *step(fn("a", "s1"), fn("b")), *step(fn("a"))), SIGNED) == [
+        assert find_losses(gemini(WANTS, *step(*parts), *step(fn("a", "s2"))), SIGNED) == [
+            ("GE-3", 1)
+        ]
+    assert find_losses(gemini(WANTS, *step(fn("a", "s1"), fn("b")), *step(fn("a"))), SIGNED) == [
         ("GE-3", 3)
     ]
     snake = {"function_call": {"name": "a", "args": {"n": 1}}, "thought_signature": "s2"}
-    assert found(gemini(WANTS, *step(fn("a", "s1"), fn("b")), {"role": "model", "parts": [snake]}, step(fn("a"))[1]), SIGNED) == []  # fmt: skip
+    assert find_losses(gemini(WANTS, *step(fn("a", "s1"), fn("b")), {"role": "model", "parts": [snake]}, step(fn("a"))[1]), SIGNED) == []  # fmt: skip
 
 
 def test_ge_3_in_past_turns_a_signature_may_be_missing_but_not_another_one() -> None:
-    assert found(gemini(WANTS, *step(fn("a"), fn("b")), *step(fn("a")), AGAIN), SIGNED) == []
-    assert found(gemini(WANTS, *step(fn("a", "s9"), fn("b")), *step(fn("a")), AGAIN), SIGNED) == [
-        ("GE-3", 1)
-    ]
+    assert find_losses(gemini(WANTS, *step(fn("a"), fn("b")), *step(fn("a")), AGAIN), SIGNED) == []
+    assert find_losses(
+        gemini(WANTS, *step(fn("a", "s9"), fn("b")), *step(fn("a")), AGAIN), SIGNED
+    ) == [("GE-3", 1)]
 
 
 def test_ge_3_older_models_and_substitute_signatures() -> None:
     stripped = (WANTS, *step(fn("a"), fn("b")), *step(fn("a")))
-    assert found(gemini(*stripped, model="gemini-2.5-pro"), SIGNED) == []
+    assert find_losses(gemini(*stripped, model="gemini-2.5-pro"), SIGNED) == []
     bare = {"contents": list(stripped)}
-    assert found(bare, SIGNED) == [("GE-3", 1), ("GE-3", 3)]
+    assert find_losses(bare, SIGNED) == [("GE-3", 1), ("GE-3", 3)]
     stand_in = "skip_thought_signature_validator"
     assert (
-        found(gemini(WANTS, *step(fn("a", stand_in), fn("b")), *step(fn("a", stand_in))), SIGNED)
+        find_losses(
+            gemini(WANTS, *step(fn("a", stand_in), fn("b")), *step(fn("a", stand_in))), SIGNED
+        )
         == []
     )
 
@@ -412,16 +439,16 @@ def test_ge_3_older_models_and_substitute_signatures() -> None:
 def test_ge_3_calls_behind_a_summary_are_known_though_their_positions_moved() -> None:
     before = gemini(WANTS, *step(fn("x", "s0")), AGAIN, *step(fn("a", "s1"), fn("b")))
     summary = {"role": "user", "parts": [{"text": "Summary."}]}
-    assert found(gemini(summary, *step(fn("a", "s1"), fn("b"))), before) == []
-    assert found(gemini(summary, *step(fn("a"), fn("b"))), before) == [("GE-3", 1)]
+    assert find_losses(gemini(summary, *step(fn("a", "s1"), fn("b"))), before) == []
+    assert find_losses(gemini(summary, *step(fn("a"), fn("b"))), before) == [("GE-3", 1)]
 
 
 def test_ge_3_the_same_call_made_again_is_another_call() -> None:
     before = gemini(WANTS, *step(fn("a", "s1")), *step(fn("a", "s2")))
-    assert found(gemini(WANTS, *step(fn("a", "s2")), *step(fn("a", "s3"))), before) == []
-    assert found(gemini(*before["contents"], *step(fn("a", "s3"))), before) == []
+    assert find_losses(gemini(WANTS, *step(fn("a", "s2")), *step(fn("a", "s3"))), before) == []
+    assert find_losses(gemini(*before["contents"], *step(fn("a", "s3"))), before) == []
     summary = {"role": "user", "parts": [{"text": "Summary."}]}
-    assert found(gemini(summary, *step(fn("a", "s3"))), before) == []
+    assert find_losses(gemini(summary, *step(fn("a", "s3"))), before) == []
 
 
 # --- DeepSeek --------------------------------------------------------------------------------
@@ -433,8 +460,8 @@ def chat(
     messages = [{"role": "user", "content": "Find the bug."}]
     for id, text in turns:
         calls = [{"id": id, "type": "function", "function": {"name": "read", "arguments": "{}"}}]
-        said = {"role": "assistant", "content": None, "tool_calls": calls}
-        messages.append(said if text is None else {**said, "reasoning_content": text})
+        answer = {"role": "assistant", "content": None, "tool_calls": calls}
+        messages.append(answer if text is None else {**answer, "reasoning_content": text})
         messages.append({"role": "tool", "tool_call_id": id, "content": "done"})
     return {"model": model, "messages": messages, **fields}
 
@@ -443,11 +470,11 @@ THOUGHT = chat(("a", "hm"), ("b", ""))
 
 
 def test_ds_1_turns_keep_the_reasoning_they_were_sent_with() -> None:
-    assert found(chat(("a", "hm"), ("b", ""), ("c", "so")), THOUGHT) == []
-    assert found(chat(("a", None), ("b", "")), THOUGHT) == [("DS-1", 1)]
-    assert found(chat(("a", "hm"), ("b", None), ("c", "so")), THOUGHT) == [("DS-1", 3)]
-    assert found(chat(("a", ""), ("b", "")), THOUGHT) == []
-    assert found(chat(("a", "hm"), ("b", "")), chat(("a", None), ("b", None))) == []
+    assert find_losses(chat(("a", "hm"), ("b", ""), ("c", "so")), THOUGHT) == []
+    assert find_losses(chat(("a", None), ("b", "")), THOUGHT) == [("DS-1", 1)]
+    assert find_losses(chat(("a", "hm"), ("b", None), ("c", "so")), THOUGHT) == [("DS-1", 3)]
+    assert find_losses(chat(("a", ""), ("b", "")), THOUGHT) == []
+    assert find_losses(chat(("a", "hm"), ("b", "")), chat(("a", None), ("b", None))) == []
 
 
 def test_a_list_of_messages_is_checked_for_the_model_that_is_named() -> None:
@@ -462,15 +489,18 @@ def test_a_list_of_messages_is_checked_for_the_model_that_is_named() -> None:
 
 def test_ds_1_other_models_and_thinking_that_is_off() -> None:
     stripped = (("a", None), ("b", None))
-    assert found(chat(*stripped, model="gpt-5.1"), THOUGHT) == []
-    assert found(chat(*stripped, thinking={"type": "disabled"}), THOUGHT) == []
-    assert found(chat(*stripped)["messages"], THOUGHT["messages"]) == [("DS-1", 1), ("DS-1", 3)]
+    assert find_losses(chat(*stripped, model="gpt-5.1"), THOUGHT) == []
+    assert find_losses(chat(*stripped, thinking={"type": "disabled"}), THOUGHT) == []
+    assert find_losses(chat(*stripped)["messages"], THOUGHT["messages"]) == [
+        ("DS-1", 1),
+        ("DS-1", 3),
+    ]
 
 
 # --- the law ---------------------------------------------------------------------------------
 
 
-def answered(_: Ask) -> Answer:
+def answer_summary(_: Ask) -> Answer:
     return Answer("A summary.")
 
 
@@ -484,7 +514,7 @@ def compactor(trigger: int) -> Compactor:
         Summarize(keep=2),
     )
     return Compactor(
-        strategies, Budget(trigger, trigger // 2, progress=0, hysteresis=0), ask=answered
+        strategies, Budget(trigger, trigger // 2, progress=0, hysteresis=0), ask=answer_summary
     )
 
 
@@ -529,8 +559,8 @@ def test_what_settling_prevents_would_be_seen() -> None:
     """The same compaction with the thinking left where it was."""
     wires = [wire for at, message in enumerate(_long()) for wire in _anthropic(at, message)]
     summary = {"role": "user", "content": "A summary."}
-    kept = wires[-5:]
-    assert [rule for rule, _ in found(claude(summary, *kept[1:]), claude(*wires))] == [
+    newest = wires[-5:]
+    assert [rule for rule, _ in find_losses(claude(summary, *newest[1:]), claude(*wires))] == [
         "AN-7",
         "AN-7",
     ]
@@ -541,12 +571,12 @@ def test_what_settling_prevents_would_be_seen() -> None:
 
 def conversations(file: Path) -> Iterator[list[dict[str, Any]]]:
     """Requests of a recording, by conversation: those that have system prompt and first message in common."""
-    found = dict[str, list[dict[str, Any]]]()
+    by_start = dict[str, list[dict[str, Any]]]()
     for _, _, body in recorded_bodies(file):
         envelope = open_payload(body)
         first = envelope.decode()[:1]
-        found.setdefault(repr((envelope.system, first)), []).append(body)
-    yield from found.values()
+        by_start.setdefault(repr((envelope.system, first)), []).append(body)
+    yield from by_start.values()
 
 
 def test_recorded_clients_keep_what_they_must(shared: Path) -> None:
@@ -558,7 +588,7 @@ def test_recorded_clients_keep_what_they_must(shared: Path) -> None:
             name = open_payload(after).codec.NAME
             both = [{**body, "model": strict[name]} for body in (before, after)]
             pairs[name] += 1
-            wrong += [(file.stem, *one) for one in found(both[1], both[0])]
+            wrong += [(file.stem, *loss) for loss in find_losses(both[1], both[0])]
     assert wrong == []
     assert min(pairs.values()) > 30, pairs
 
@@ -579,7 +609,9 @@ def test_a_recorded_client_that_lost_its_thinking_would_be_seen(shared: Path) ->
             else last.get("model")
         }
         spoilt = json.loads(SPOIL[rule](json.dumps(last)))
-        assert {one for one, _ in found(spoilt | strict, last | strict)} == {rule}, name
+        assert {broken_rule for broken_rule, _ in find_losses(spoilt | strict, last | strict)} == {
+            rule
+        }, name
 
 
 SPOIL: dict[str, Callable[[str], str]] = {

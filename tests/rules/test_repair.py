@@ -26,12 +26,12 @@ def text(value: str) -> dict[str, Any]:
     return {"type": "text", "text": value}
 
 
-def use(name: str, **more: Any) -> dict[str, Any]:
-    return {"type": "tool_use", "id": name, "name": f"tool_{name}", "input": {}, **more}
+def use(name: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "id": name, "name": f"tool_{name}", "input": {}, **fields}
 
 
-def done(name: str, **more: Any) -> dict[str, Any]:
-    return {"type": "tool_result", "tool_use_id": name, "content": f"done {name}", **more}
+def result_of(name: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "tool_result", "tool_use_id": name, "content": f"done {name}", **fields}
 
 
 def no_result(name: str) -> dict[str, Any]:
@@ -93,14 +93,14 @@ def fn_done(name: str, output: str = "done") -> dict[str, Any]:
     return {"functionResponse": {"name": name, "response": {"output": output}}}
 
 
-def mended(items: list[Any], format: str, *, left: int = 0) -> list[Any]:
+def mend(items: list[Any], format: str, *, unmended: int = 0) -> list[Any]:
     """The repaired entries; what is left to mend is as stated, and a second repair does nothing."""
     before = json.dumps(items)
     fixed = repair(items, format)
     assert json.dumps(items) == before, "the caller's payload was changed"
     assert fixed.repairs
-    assert all(0 <= one.at < len(items) and one.text for one in fixed.repairs)
-    assert len(fixed.remaining) == left
+    assert all(0 <= step.at < len(items) and step.text for step in fixed.repairs)
+    assert len(fixed.remaining) == unmended
     assert check(fixed.payload, format) == fixed.remaining
     again = repair(fixed.payload, format)
     assert (again.payload, again.repairs) == (fixed.payload, ())
@@ -152,16 +152,20 @@ def mended(items: list[Any], format: str, *, left: int = 0) -> list[Any]:
 def test_conformance_13_a_call_without_result_gets_one_directly_after_it(
     format: str, before: list[Any], after: list[Any]
 ) -> None:
-    assert mended(before, format) == after
+    assert mend(before, format) == after
     assert repair(before, format) == repair(before, format)
 
 
 def test_conformance_13_parallel_calls_of_which_some_were_answered() -> None:
-    before = [ask("1"), claude(use("a"), use("b"), use("c")), ask(done("b"), text("stop"))]
-    after = [before[0], before[1], ask(no_result("a"), done("b"), no_result("c"), text("stop"))]
-    assert mended(before, "anthropic") == after
+    before = [ask("1"), claude(use("a"), use("b"), use("c")), ask(result_of("b"), text("stop"))]
+    after = [
+        before[0],
+        before[1],
+        ask(no_result("a"), result_of("b"), no_result("c"), text("stop")),
+    ]
+    assert mend(before, "anthropic") == after
     chat = [ask("1"), chat_call("a", "b", "c"), chat_done("b"), ask("2")]
-    assert mended(chat, "openai_chat") == [
+    assert mend(chat, "openai_chat") == [
         *chat[:2],
         chat_done("a", NO_RESULT),
         chat[2],
@@ -196,7 +200,7 @@ def test_conformance_13_the_output_is_of_the_kind_of_its_call(
     call: dict[str, Any], output: dict[str, Any]
 ) -> None:
     items = [item_said("user", "1"), call, item_said("user", "2")]
-    assert mended(items, "openai_responses") == [items[0], call, output, items[2]]
+    assert mend(items, "openai_responses") == [items[0], call, output, items[2]]
 
 
 def test_conformance_13_a_call_whose_output_we_cannot_write_goes() -> None:
@@ -205,7 +209,7 @@ def test_conformance_13_a_call_whose_output_we_cannot_write_goes() -> None:
         {"type": "computer_call", "call_id": "a", "action": {}},
         item_said("user", "2"),
     ]
-    assert mended(items, "openai_responses") == [items[0], items[2]]
+    assert mend(items, "openai_responses") == [items[0], items[2]]
 
 
 def test_conformance_13_a_legacy_function_is_answered_by_its_name() -> None:
@@ -215,7 +219,7 @@ def test_conformance_13_a_legacy_function_is_answered_by_its_name() -> None:
         "function_call": {"name": "ls", "arguments": "{}"},
     }
     answer = {"role": "function", "name": "ls", "content": NO_RESULT}
-    assert mended([ask("1"), legacy, ask("2")], "openai_chat") == [
+    assert mend([ask("1"), legacy, ask("2")], "openai_chat") == [
         ask("1"),
         legacy,
         answer,
@@ -224,9 +228,9 @@ def test_conformance_13_a_legacy_function_is_answered_by_its_name() -> None:
 
 
 def test_conformance_14_a_result_without_call_goes_and_other_blocks_stay() -> None:
-    note, cached = text("and now?"), done("b", cache_control={"type": "ephemeral"})
-    items = [ask("1"), claude(use("b")), ask(done("x"), cached, done("y"), note)]
-    fixed = mended(items, "anthropic")
+    note, cached = text("and now?"), result_of("b", cache_control={"type": "ephemeral"})
+    items = [ask("1"), claude(use("b")), ask(result_of("x"), cached, result_of("y"), note)]
+    fixed = mend(items, "anthropic")
     assert fixed == [items[0], items[1], ask(cached, note)]
     assert fixed[2]["content"][0] is cached
     assert fixed[2]["content"][1] is note
@@ -259,17 +263,23 @@ def test_conformance_14_a_result_without_call_goes_and_other_blocks_stay() -> No
 def test_conformance_14_in_the_other_formats(
     format: str, items: list[Any], gone: tuple[int, ...] | None
 ) -> None:
-    left = (
+    expected = (
         [item for at, item in enumerate(items) if at not in gone]
         if gone
         else [items[0], contents({"text": "2"})]
     )
-    assert mended(items, format) == left
+    assert mend(items, format) == expected
 
 
 def test_conformance_15_a_message_left_empty_goes_and_roles_still_alternate() -> None:
-    items = [ask("1"), claude(text("let me see")), ask(done("x")), claude(text("well")), ask("2")]
-    assert mended(items, "anthropic") == [
+    items = [
+        ask("1"),
+        claude(text("let me see")),
+        ask(result_of("x")),
+        claude(text("well")),
+        ask("2"),
+    ]
+    assert mend(items, "anthropic") == [
         ask("1"),
         claude(text("let me see"), text("well")),
         ask("2"),
@@ -277,8 +287,8 @@ def test_conformance_15_a_message_left_empty_goes_and_roles_still_alternate() ->
 
 
 def test_conformance_15_the_first_message_stays_the_users() -> None:
-    items = [ask(done("x")), claude(text("well")), ask("2")]
-    assert mended(items, "anthropic") == [ask(f"{NO_CALL}\ndone x"), *items[1:]]
+    items = [ask(result_of("x")), claude(text("well")), ask("2")]
+    assert mend(items, "anthropic") == [ask(f"{NO_CALL}\ndone x"), *items[1:]]
 
 
 def test_conformance_16_responses_in_another_order_are_put_in_order() -> None:
@@ -288,7 +298,7 @@ def test_conformance_16_responses_in_another_order_are_put_in_order() -> None:
         model(fn("a"), fn("b")),
         contents(second, first, {"text": "2"}),
     ]
-    fixed = mended(items, "gemini")
+    fixed = mend(items, "gemini")
     assert fixed == [*items[:2], contents(first, second, {"text": "2"})]
     assert fixed[2]["parts"][1] is second
 
@@ -298,16 +308,16 @@ def test_conformance_16_results_split_over_two_messages_are_merged() -> None:
         "type": "image",
         "source": {"type": "base64", "media_type": "image/png", "data": "aGk="},
     }
-    shot = done("b", content=[image], cache_control={"type": "ephemeral"})
+    shot = result_of("b", content=[image], cache_control={"type": "ephemeral"})
     items = [
         ask("1"),
         claude(use("a"), use("b")),
         ask(shot),
-        ask(done("a"), text("both")),
+        ask(result_of("a"), text("both")),
         claude(text("ok")),
     ]
-    fixed = mended(items, "anthropic")
-    assert fixed == [*items[:2], ask(done("a"), shot), ask(text("both")), claude(text("ok"))]
+    fixed = mend(items, "anthropic")
+    assert fixed == [*items[:2], ask(result_of("a"), shot), ask(text("both")), claude(text("ok"))]
     assert fixed[2]["content"][1] is shot
     parts = [
         contents({"text": "1"}),
@@ -315,43 +325,43 @@ def test_conformance_16_results_split_over_two_messages_are_merged() -> None:
         contents(fn_done("b")),
         contents(fn_done("a")),
     ]
-    assert mended(parts, "gemini") == [*parts[:2], contents(fn_done("a"), fn_done("b"))]
+    assert mend(parts, "gemini") == [*parts[:2], contents(fn_done("a"), fn_done("b"))]
 
 
 def test_conformance_16_tool_messages_are_put_directly_after_their_calls() -> None:
     late = [ask("1"), chat_call("a", "b"), chat_done("b"), ask("2"), chat_done("a")]
-    fixed = mended(late, "openai_chat")
+    fixed = mend(late, "openai_chat")
     assert fixed == [late[0], late[1], chat_done("a"), chat_done("b"), late[3]]
     assert fixed[2] is late[4]
     twice = [ask("1"), chat_call("a"), chat_call("b"), chat_done("a"), chat_done("b")]
-    assert mended(twice, "openai_chat") == [twice[0], twice[1], twice[3], twice[2], twice[4]]
+    assert mend(twice, "openai_chat") == [twice[0], twice[1], twice[3], twice[2], twice[4]]
 
 
 def test_conformance_16_results_stand_before_other_content() -> None:
-    items = [ask("1"), claude(use("a")), ask(text("wait"), done("a"), text("now"))]
-    assert mended(items, "anthropic") == [*items[:2], ask(done("a"), text("wait"), text("now"))]
+    items = [ask("1"), claude(use("a")), ask(text("wait"), result_of("a"), text("now"))]
+    assert mend(items, "anthropic") == [*items[:2], ask(result_of("a"), text("wait"), text("now"))]
 
 
 def search(name: str) -> dict[str, Any]:
     return {"type": "server_tool_use", "id": name, "name": "web_search", "input": {"query": "x"}}
 
 
-def found(name: str) -> dict[str, Any]:
+def search_result(name: str) -> dict[str, Any]:
     return {"type": "web_search_tool_result", "tool_use_id": name, "content": []}
 
 
 def test_conformance_17_halves_of_server_tools_go_and_pairs_stay() -> None:
-    whole = claude(text("look"), search("s1"), found("s1"))
+    whole = claude(text("look"), search("s1"), search_result("s1"))
     items = [
         ask("1"),
         whole,
         ask("2"),
         claude(search("s2"), text("hm")),
         ask("3"),
-        claude(found("s3"), text("ok")),
+        claude(search_result("s3"), text("ok")),
         ask("4"),
     ]
-    assert mended(items, "anthropic") == [
+    assert mend(items, "anthropic") == [
         ask("1"),
         whole,
         ask("2"),
@@ -365,18 +375,18 @@ def test_conformance_17_halves_of_server_tools_go_and_pairs_stay() -> None:
 
 def test_conformance_17_a_message_of_nothing_but_a_half_goes() -> None:
     items = [ask("1"), claude(search("s1")), ask("2")]
-    assert mended(items, "anthropic") == [ask(text("1"), text("2"))]
+    assert mend(items, "anthropic") == [ask(text("1"), text("2"))]
 
 
 def test_conformance_18_a_boundary_inside_the_kept_window_leaves_no_orphan() -> None:
     items = [
         ask("1"),
         claude(use("a")),
-        ask(done("a")),
+        ask(result_of("a")),
         claude(use("b")),
-        ask(done("b")),
+        ask(result_of("b")),
         claude(use("c")),
-        ask(done("c")),
+        ask(result_of("c")),
     ]
     envelope = open_payload(items, "anthropic")
     view = View.of(
@@ -399,7 +409,7 @@ def test_conformance_19_the_result_of_an_aborted_call_goes_with_its_call() -> No
     aborted = [
         ask("1"),
         claude(use("a"), use("b")),
-        ask(done("a"), text("stop")),
+        ask(result_of("a"), text("stop")),
         claude(text("ok")),
         ask("2"),
     ]
@@ -417,14 +427,14 @@ def test_conformance_19_the_result_of_an_aborted_call_goes_with_its_call() -> No
 @pytest.mark.parametrize("format", ["anthropic", "gemini"])
 def test_conformance_21_roles_hold_after_a_compaction(format: str) -> None:
     codec = next(codec for codec in CODECS if format == codec.NAME)
-    said = [
+    messages = [
         user("1"),
         Message("assistant", (Text("a"),)),
         user("2"),
         Message("assistant", (Text("b"),)),
         user("3"),
     ]
-    items = [codec.encode(message) for message in said]
+    items = [codec.encode(message) for message in messages]
     envelope = open_payload(items, format)
     view = View.of(envelope.decode(), profile=Profile(rules=codec.rules({})), source=envelope)
     for start in sorted(view.cuts):
@@ -432,7 +442,7 @@ def test_conformance_21_roles_hold_after_a_compaction(format: str) -> None:
             shown = view.apply(view.fold(start, stop, user("summary"))).payload
             roles = [item["role"] for item in shown]
             assert roles[0] == "user"
-            assert all(one != other for one, other in pairwise(roles))
+            assert all(role != following for role, following in pairwise(roles))
             assert check(shown, format) == ()
 
 
@@ -442,7 +452,7 @@ def test_conformance_21_roles_hold_after_a_compaction(format: str) -> None:
 @pytest.mark.parametrize(
     ("format", "items"),
     [
-        ("anthropic", [ask("1"), claude(use("a"), use("b")), ask(done("a"))]),
+        ("anthropic", [ask("1"), claude(use("a"), use("b")), ask(result_of("a"))]),
         ("anthropic", [ask("1"), claude(search("s"))]),
         ("openai_chat", [ask("1"), chat_call("a", "b"), chat_done("b")]),
         (
@@ -467,7 +477,7 @@ def test_what_cannot_be_mended_is_reported() -> None:
     first = [claude(text("hello")), ask("1")]
     fixed = repair(first, "anthropic")
     assert (fixed.payload, fixed.repairs) == (first, ())
-    assert [(one.rule, one.at) for one in fixed.remaining] == [("AN-4", 0)]
+    assert [(violation.rule, violation.at) for violation in fixed.remaining] == [("AN-4", 0)]
     assert fixed.remaining[0].unmended.startswith("a user's message would have to be invented")
     assert check(first, "anthropic")[0].unmended == ""
 
@@ -479,7 +489,7 @@ def test_what_cannot_be_mended_is_reported() -> None:
         ("gemini", [model(fn("a")), contents(fn_done("a"))], "GE-1"),
         ("anthropic", [ask("1"), {"role": "developer", "content": "x"}], "AN-4"),
         ("anthropic", [ask("")], "AN-5"),
-        ("anthropic", [claude(use("a"), use("a")), ask(done("a"))], "AN-1"),
+        ("anthropic", [claude(use("a"), use("a")), ask(result_of("a"))], "AN-1"),
         (
             "openai_responses",
             {
@@ -493,8 +503,8 @@ def test_what_cannot_be_mended_is_reported() -> None:
 def test_what_is_left_says_why(format: str, payload: Any, rule: str) -> None:
     fixed = repair(payload, format)
     assert fixed.payload is payload
-    assert rule in {one.rule for one in fixed.remaining}
-    assert all(one.unmended for one in fixed.remaining)
+    assert rule in {violation.rule for violation in fixed.remaining}
+    assert all(violation.unmended for violation in fixed.remaining)
 
 
 @pytest.mark.parametrize(
@@ -504,15 +514,15 @@ def test_what_is_left_says_why(format: str, payload: Any, rule: str) -> None:
             "anthropic",
             [
                 ask("1"),
-                ask(done("a"), text("2")),
+                ask(result_of("a"), text("2")),
                 claude(use("a"), use("b")),
-                ask(done("b"), text("3")),
+                ask(result_of("b"), text("3")),
             ],
             [
                 ask("1"),
                 ask(text("2")),
                 claude(use("a"), use("b")),
-                ask(done("a"), done("b"), text("3")),
+                ask(result_of("a"), result_of("b"), text("3")),
             ],
         ),
         (
@@ -553,7 +563,7 @@ def test_what_is_left_says_why(format: str, payload: Any, rule: str) -> None:
 def test_conformance_14_a_result_before_its_call_moves_behind_it(
     format: str, before: list[Any], after: list[Any]
 ) -> None:
-    assert mended(before, format) == after
+    assert mend(before, format) == after
 
 
 @pytest.mark.parametrize(
@@ -561,8 +571,8 @@ def test_conformance_14_a_result_before_its_call_moves_behind_it(
     [
         (
             "anthropic",
-            [ask("1"), ask(done("a")), claude(use("a"))],
-            [ask("1"), claude(use("a")), ask(done("a"))],
+            [ask("1"), ask(result_of("a")), claude(use("a"))],
+            [ask("1"), claude(use("a")), ask(result_of("a"))],
         ),
         (
             "openai_chat",
@@ -575,13 +585,13 @@ def test_conformance_14_a_result_before_its_call_moves_behind_it(
 def test_conformance_14_so_does_that_of_a_call_at_the_very_end(
     format: str, items: list[Any], after: list[Any]
 ) -> None:
-    assert mended(items, format) == after
+    assert mend(items, format) == after
 
 
 def test_conformance_14_a_response_far_behind_its_call_moves_to_it() -> None:
     items = [contents({"text": "1"}), model(fn("a")), contents({"text": "2"}), model({"text": "?"})]
     late = contents(fn_done("a", "x"))
-    assert mended([*items, late], "gemini") == [
+    assert mend([*items, late], "gemini") == [
         *items[:2],
         contents(fn_done("a", "x"), {"text": "2"}),
         items[3],
@@ -589,8 +599,8 @@ def test_conformance_14_a_response_far_behind_its_call_moves_to_it() -> None:
 
 
 def test_conformance_14_a_result_stays_where_the_user_would_no_longer_speak_first() -> None:
-    items = [ask(done("a")), claude(use("a")), ask("2")]
-    assert mended(items, "anthropic") == [
+    items = [ask(result_of("a")), claude(use("a")), ask("2")]
+    assert mend(items, "anthropic") == [
         ask(f"{NO_CALL}\ndone a"),
         items[1],
         ask(no_result("a"), text("2")),
@@ -599,7 +609,7 @@ def test_conformance_14_a_result_stays_where_the_user_would_no_longer_speak_firs
 
 def test_conformance_14_a_response_of_another_call_is_not_taken_for_a_pending_one() -> None:
     items = [contents({"text": "1"}), contents(fn_done("a")), model(fn("a"))]
-    assert mended(items, "gemini") == [items[0], items[2]]
+    assert mend(items, "gemini") == [items[0], items[2]]
 
 
 def test_conformance_14_what_the_server_holds_is_not_moved() -> None:
@@ -612,25 +622,25 @@ def test_conformance_14_what_the_server_holds_is_not_moved() -> None:
 
 def test_ds_2_calls_and_results_without_ids_get_them() -> None:
     """DS-2: by the tool's name where the results state one, else in order; nothing else changes."""
-    call, other = (chat_call("")["tool_calls"][0] for _ in range(2))
-    other = {"type": "function", "function": {"name": "ls", "arguments": '{"a" : 1}'}, "x": 1}
+    call, second = (chat_call("")["tool_calls"][0] for _ in range(2))
+    second = {"type": "function", "function": {"name": "ls", "arguments": '{"a" : 1}'}, "x": 1}
     results = [
         {"role": "tool", "name": "ls", "content": "one"},
         {"role": "tool", "content": "two", "y": 2},
     ]
     items = [
         ask("1"),
-        {"role": "assistant", "content": None, "tool_calls": [call, other]},
+        {"role": "assistant", "content": None, "tool_calls": [call, second]},
         *results,
         ask("2"),
     ]
-    fixed = mended(items, "openai_chat")
-    assert fixed[1]["tool_calls"] == [{**call, "id": "call_1_0"}, {**other, "id": "call_1_1"}]
+    fixed = mend(items, "openai_chat")
+    assert fixed[1]["tool_calls"] == [{**call, "id": "call_1_0"}, {**second, "id": "call_1_1"}]
     assert fixed[2:4] == [
         {**results[0], "tool_call_id": "call_1_1"},
         {**results[1], "tool_call_id": "call_1_0"},
     ]
-    assert "DS-2" in {one.rule for one in repair(items, "openai_chat").repairs}
+    assert "DS-2" in {step.rule for step in repair(items, "openai_chat").repairs}
 
 
 def test_ds_2_a_result_gets_the_id_its_call_has_and_a_new_id_is_new() -> None:
@@ -640,17 +650,23 @@ def test_ds_2_a_result_gets_the_id_its_call_has_and_a_new_id_is_new() -> None:
         chat_call(""),
         {"role": "tool", "content": "y"},
     ]
-    fixed = mended(items, "openai_chat")
+    fixed = mend(items, "openai_chat")
     assert [m.get("tool_call_id") for m in fixed] == [None, "call_0_0", None, "call_2_0"]
     taken = [chat_call("", "call_0_0"), chat_done(""), chat_done("call_0_0")]
-    assert mended(taken, "openai_chat")[0]["tool_calls"][0]["id"] == "call_0_1"
+    assert mend(taken, "openai_chat")[0]["tool_calls"][0]["id"] == "call_0_1"
 
 
 def test_an_5_empty_texts_and_empty_messages_go() -> None:
-    items = [ask("1"), claude(text(""), use("a")), ask(done("a"), text(" \n")), claude(), ask("2")]
-    assert mended(items, "anthropic") == [ask("1"), claude(use("a")), ask(done("a"), text("2"))]
+    items = [
+        ask("1"),
+        claude(text(""), use("a")),
+        ask(result_of("a"), text(" \n")),
+        claude(),
+        ask("2"),
+    ]
+    assert mend(items, "anthropic") == [ask("1"), claude(use("a")), ask(result_of("a"), text("2"))]
     alone = repair([ask(""), claude(text("well"))], "anthropic")
-    assert [one.rule for one in alone.remaining] == ["AN-5"]
+    assert [violation.rule for violation in alone.remaining] == ["AN-5"]
 
 
 def test_oa_3_reasoning_that_led_to_nothing_goes() -> None:
@@ -662,7 +678,7 @@ def test_oa_3_reasoning_that_led_to_nothing_goes() -> None:
         thought,
         item_said("assistant", "b"),
     ]
-    assert mended(items, "openai_responses") == [items[0], *items[2:]]
+    assert mend(items, "openai_responses") == [items[0], *items[2:]]
 
 
 def test_ge_2_a_response_of_no_calls_name_stays_in_its_place() -> None:
@@ -676,12 +692,12 @@ def test_ge_2_a_response_of_no_calls_name_stays_in_its_place() -> None:
 
 def test_ge_2_a_turn_of_the_model_in_two_contents_is_joined_before_its_response() -> None:
     items = [contents({"text": "1"}), model(fn("a")), model({"text": "hm"}), contents(fn_done("a"))]
-    assert mended(items, "gemini") == [items[0], model(fn("a"), {"text": "hm"}), items[3]]
+    assert mend(items, "gemini") == [items[0], model(fn("a"), {"text": "hm"}), items[3]]
 
 
 def test_ge_1_two_turns_of_the_model_become_one() -> None:
     items = [contents({"text": "1"}), model({"text": "hm"}), model(fn("a")), contents(fn_done("a"))]
-    assert mended(items, "gemini") == [items[0], model({"text": "hm"}, fn("a")), items[3]]
+    assert mend(items, "gemini") == [items[0], model({"text": "hm"}, fn("a")), items[3]]
 
 
 def test_json_text_keeps_the_spelling_of_all_that_was_not_mended() -> None:
@@ -707,7 +723,11 @@ def test_positions_are_those_of_the_payload_as_it_came() -> None:
         ask("4"),
     ]
     fixed = repair(items, "openai_chat")
-    assert [(one.rule, one.at) for one in fixed.repairs] == [("OA-1", 1), ("OA-1", 3), ("OA-1", 5)]
+    assert [(step.rule, step.at) for step in fixed.repairs] == [
+        ("OA-1", 1),
+        ("OA-1", 3),
+        ("OA-1", 5),
+    ]
     assert fixed.payload[0] is items[0]
 
 
@@ -720,10 +740,12 @@ CLAUDE = st.lists(
     st.one_of(
         st.builds(claude, NAMES.map(use)),
         st.lists(
-            NAMES.map(use) | TEXTS | st.sampled_from([search("s"), found("s"), search("t")]),
+            NAMES.map(use)
+            | TEXTS
+            | st.sampled_from([search("s"), search_result("s"), search("t")]),
             max_size=3,
         ).map(lambda b: claude(*b)),
-        st.lists(NAMES.map(done) | TEXTS, max_size=3).map(lambda b: ask(*b)),
+        st.lists(NAMES.map(result_of) | TEXTS, max_size=3).map(lambda b: ask(*b)),
         st.just({"role": "user", "content": "go on"}),
         st.just({"role": "system", "content": "brief, please"}),
     ),
@@ -801,7 +823,7 @@ UNMENDABLE = {"AN-4", "GE-4", "GE-1", "OA-5", "BR-4", "BR-6"}
 
 def repeats(format: str, items: list[Any]) -> bool:
     """Does one turn hold two calls of one id?"""
-    return any("two calls of one turn" in one.text for one in check(items, format))
+    return any("two calls of one turn" in violation.text for violation in check(items, format))
 
 
 def has_users_calls(format: str, items: list[Any]) -> bool:
@@ -816,7 +838,7 @@ def has_users_calls(format: str, items: list[Any]) -> bool:
 @example(
     (
         "anthropic",
-        [{"role": "system", "content": "brief"}, claude(found("s")), ask(done("a"))],
+        [{"role": "system", "content": "brief"}, claude(search_result("s")), ask(result_of("a"))],
     )
 )
 @example(("bedrock", [{"role": "user", "content": []}, {"role": "user", "content": []}]))
@@ -845,10 +867,10 @@ def has_users_calls(format: str, items: list[Any]) -> bool:
 def test_repairing_mends_all_pairs_and_a_second_time_nothing(case: tuple[str, list[Any]]) -> None:
     format, items = case
     fixed = repair(items, format)
-    left = {one.rule for one in fixed.remaining} - UNMENDABLE
-    if left:
+    unmended = {violation.rule for violation in fixed.remaining} - UNMENDABLE
+    if unmended:
         may_stay = {"AN-5", "BR-5", *({"BR-1", "BR-2"} if has_users_calls(format, items) else ())}
-        assert repeats(format, fixed.payload) or left <= may_stay or _is_all(fixed, format)
+        assert repeats(format, fixed.payload) or unmended <= may_stay or _is_all(fixed, format)
     again = repair(fixed.payload, format)
     assert again.payload is fixed.payload
     assert again.repairs == ()
@@ -863,7 +885,7 @@ ASTRAY = st.one_of(
         st.lists(
             st.tuples(
                 st.sampled_from([claude, ask]),
-                st.lists(NAMES.map(use) | NAMES.map(done) | TEXTS, min_size=1, max_size=4),
+                st.lists(NAMES.map(use) | NAMES.map(result_of) | TEXTS, min_size=1, max_size=4),
             ).map(lambda turn: turn[0](*turn[1])),
             max_size=6,
         ),
@@ -901,8 +923,8 @@ def test_c10_law_a_repaired_history_is_repaired_once_whoever_is_made_to_call_or_
         (),
         fixed.remaining,
     )
-    assert {one.rule for one in check(fixed.payload, format)} == {
-        one.rule for one in fixed.remaining
+    assert {violation.rule for violation in check(fixed.payload, format)} == {
+        violation.rule for violation in fixed.remaining
     }
     if not check(items, format):
         assert fixed.payload is items
@@ -923,7 +945,7 @@ def test_c10_a_turn_of_the_model_that_holds_a_call_and_its_result_is_parted(
 
 def test_c10_so_is_one_of_the_messages_api_that_came_as_an_answer() -> None:
     """What an answer has of its own (`id`, `usage`) does not go along."""
-    answer = {**claude(use("a"), done("a")), "id": "msg_1", "usage": {"input_tokens": 3}}
+    answer = {**claude(use("a"), result_of("a")), "id": "msg_1", "usage": {"input_tokens": 3}}
     fixed = repair([ask("1"), answer, ask("2")], "anthropic")
     assert fixed.payload[1] == {**claude(use("a")), "id": "msg_1", "usage": {"input_tokens": 3}}
     assert set(fixed.payload[2]) == {"role", "content"}
@@ -941,18 +963,20 @@ def test_c10_a_call_that_the_user_makes_is_taken_for_the_models() -> None:
     ]
     fixed = repair(items, "gemini")
     again = repair(fixed.payload, "gemini")
-    assert [one.rule for one in fixed.repairs] == ["GE-2", "GE-2", "GE-1"]
+    assert [step.rule for step in fixed.repairs] == ["GE-2", "GE-2", "GE-1"]
     assert (again.payload is fixed.payload, again.repairs, again.remaining) == (
         True,
         (),
         fixed.remaining,
     )
-    assert {one.rule for one in fixed.remaining} >= {"GE-1"}
+    assert {violation.rule for violation in fixed.remaining} >= {"GE-1"}
 
 
 def _is_all(fixed: RepairResult, format: str) -> bool:
     """Is there nothing in the conversation that is not broken?"""
-    return len({one.at for one in fixed.remaining}) >= len(open_payload(fixed.payload, format))
+    return len({violation.at for violation in fixed.remaining}) >= len(
+        open_payload(fixed.payload, format)
+    )
 
 
 @given(ANY)
@@ -960,7 +984,7 @@ def test_repairing_invents_and_loses_no_text(case: tuple[str, list[Any]]) -> Non
     """Texts of users and models stay, in their order."""
     format, items = case
     fixed = repair(items, format).payload
-    assert spoken(fixed, format) == spoken(items, format)
+    assert list_texts(fixed, format) == list_texts(items, format)
 
 
 @given(ANY)
@@ -996,8 +1020,8 @@ def test_repairing_invents_and_loses_no_text(case: tuple[str, list[Any]]) -> Non
         ],
     )
 )
-@example(("anthropic", [ask(done("a")), claude(), ask("go on"), claude(use("a"))]))
-@example(("anthropic", [claude(), ask(done("a")), claude(use("a"))]))
+@example(("anthropic", [ask(result_of("a")), claude(), ask("go on"), claude(use("a"))]))
+@example(("anthropic", [claude(), ask(result_of("a")), claude(use("a"))]))
 def test_repairing_loses_no_result_of_a_call(case: tuple[str, list[Any]]) -> None:
     """What a tool answered to a call of the model that is there, once, stays, wherever it stood.
 
@@ -1007,7 +1031,7 @@ def test_repairing_loses_no_result_of_a_call(case: tuple[str, list[Any]]) -> Non
     messages = envelope.decode()
     assume(all(len({*message.calls}) == len(message.calls) for message in messages))
     calls = Counter(id for m in messages if m.role == "assistant" for id in m.calls)
-    said = [
+    results_sent = [
         (part.id, json.dumps(f"said {at}.{n}"))
         for at, message in enumerate(messages, envelope.head)
         for n, part in enumerate(message.parts)
@@ -1015,8 +1039,8 @@ def test_repairing_loses_no_result_of_a_call(case: tuple[str, list[Any]]) -> Non
     ]
     marked = [mark(item, at) for at, item in enumerate(items)]
     fixed = json.dumps(repair(marked, format).payload)
-    results = Counter(id for id, _ in said)
-    for id, words in said:
+    results = Counter(id for id, _ in results_sent)
+    for id, words in results_sent:
         if calls[id] == results[id] == 1 and id:
             assert words.strip('"') in fixed
 
@@ -1028,15 +1052,20 @@ def mark(item: dict[str, Any], at: int) -> dict[str, Any]:
     if item.get("type") == "function_call_output":
         return {**item, "output": f"said {at}.0"}
     if "parts" in item:
-        return {**item, "parts": [_marked(part, at, n) for n, part in enumerate(item["parts"])]}
+        return {
+            **item,
+            "parts": [_mark_result(part, at, n) for n, part in enumerate(item["parts"])],
+        }
     if isinstance(item.get("content"), list):
         parts = accumulate(("cachePoint" not in block for block in item["content"]), initial=0)
-        content = [_marked(block, at, n) for n, block in zip(parts, item["content"], strict=False)]
+        content = [
+            _mark_result(block, at, n) for n, block in zip(parts, item["content"], strict=False)
+        ]
         return {**item, "content": content}
     return item if item.get("role") != "function" else {**item, "content": f"said {at}.0"}
 
 
-def _marked(block: dict[str, Any], at: int, n: int) -> dict[str, Any]:
+def _mark_result(block: dict[str, Any], at: int, n: int) -> dict[str, Any]:
     if block.get("type") == "tool_result":
         return {**block, "content": f"said {at}.{n}"}
     if "toolResult" in block:
@@ -1051,11 +1080,11 @@ def _marked(block: dict[str, Any], at: int, n: int) -> dict[str, Any]:
     return block
 
 
-def spoken(items: list[Any], format: str) -> list[str]:
+def list_texts(items: list[Any], format: str) -> list[str]:
     envelope = open_payload(items, format)
     parts = chain(envelope.system, *(message.parts for message in envelope.decode()))
     texts = (part.text for part in parts if isinstance(part, Text))
-    return [said for said in texts if said and not said.startswith(NO_CALL)]
+    return [words for words in texts if words and not words.startswith(NO_CALL)]
 
 
 @given(ANY)
@@ -1072,7 +1101,7 @@ def test_entries_that_were_not_mended_are_the_same_objects(case: tuple[str, list
 
 def test_repairs_are_told_of_where_they_were_though_a_system_message_now_leads() -> None:
     items = [
-        ask(done("x")),
+        ask(result_of("x")),
         {"role": "system", "content": "brief"},
         ask("1"),
         claude(text("")),

@@ -22,13 +22,13 @@ ALL = pytest.mark.parametrize("rules", RULES.values(), ids=RULES)
 
 
 def call(*ids: str, text: str = "") -> Message:
-    said = (Text(text),) if text else ()
-    return Message("assistant", (*said, *(ToolCall(id, f"tool_{id}", "{}") for id in ids)))
+    texts = (Text(text),) if text else ()
+    return Message("assistant", (*texts, *(ToolCall(id, f"tool_{id}", "{}") for id in ids)))
 
 
 def result(*ids: str, role: str = "user", text: str = "") -> Message:
-    said = (Text(text),) if text else ()
-    return Message(role, (*(ToolResult(id, (Text("done"),)) for id in ids), *said))
+    texts = (Text(text),) if text else ()
+    return Message(role, (*(ToolResult(id, (Text("done"),)) for id in ids), *texts))
 
 
 def opens(id: str) -> Opaque:
@@ -40,7 +40,7 @@ def closes(id: str) -> Opaque:
 
 
 def names(violations: Sequence[Violation]) -> set[tuple[str, str]]:
-    return {(one.rule, one.subject) for one in violations}
+    return {(violation.rule, violation.subject) for violation in violations}
 
 
 # --- any two legal cuts may be folded --------------------------------------------------------
@@ -100,8 +100,8 @@ def test_every_pair_is_on_one_side_of_every_cut(rules: Rules, messages: list[Mes
     assert cuts <= set(range(len(messages) + 1))
     for kind in (client_ids, server_ids):
         pairing = pair_calls(messages, kind)
-        for made, answered in (*pairing.pairs, *pairing.again):
-            assert not cuts & set(range(made.at + 1, answered.at + 1))
+        for asking, answering in (*pairing.pairs, *pairing.again):
+            assert not cuts & set(range(asking.at + 1, answering.at + 1))
 
 
 @given(CONVERSATIONS)
@@ -191,15 +191,17 @@ def test_a_second_result_stays_with_the_call_and_the_first() -> None:
 
 def test_a_result_answers_the_latest_call_of_its_id_that_waits() -> None:
     pairing = pair_calls([call("a"), call("a"), result("a"), result("a"), result("a")])
-    assert [(made.at, answer.at) for made, answer in pairing.pairs] == [(1, 2), (0, 3)]
-    assert [(made.at, answer.at) for made, answer in pairing.again] == [(1, 4)]
+    assert [(asking.at, answer.at) for asking, answer in pairing.pairs] == [(1, 2), (0, 3)]
+    assert [(asking.at, answer.at) for asking, answer in pairing.again] == [(1, 4)]
 
 
 def test_a_call_without_answer_in_the_middle_forbids_no_cut() -> None:
     messages = [user("1"), call("a"), user("2"), assistant("well")]
     for rules in RULES.values():
         assert rules.cuts(messages) == set(range(5))
-        assert any(one.subject == "a" and one.at == 1 for one in rules.check(messages))
+        assert any(
+            violation.subject == "a" and violation.at == 1 for violation in rules.check(messages)
+        )
 
 
 def test_a_result_before_its_call_is_an_orphan_and_the_call_waits() -> None:
@@ -373,12 +375,12 @@ def test_oa_3_and_4_reasoning_stays_with_what_it_led_to() -> None:
 
 
 def test_oa_5_what_is_not_stored_carries_its_reasoning_sealed() -> None:
-    def reasoned(signature: str) -> list[Message]:
+    def think(signature: str) -> list[Message]:
         return [user("1"), Message("assistant", (Thinking("hm", signature),)), assistant("well")]
 
-    assert broken(openai_responses.RULES, reasoned("sealed"), {"store": False}) == []
-    assert broken(openai_responses.RULES, reasoned(""), {"store": True}) == []
-    assert [v[:2] for v in broken(openai_responses.RULES, reasoned(""), {"store": False})] == [
+    assert broken(openai_responses.RULES, think("sealed"), {"store": False}) == []
+    assert broken(openai_responses.RULES, think(""), {"store": True}) == []
+    assert [v[:2] for v in broken(openai_responses.RULES, think(""), {"store": False})] == [
         ("OA-5", 1)
     ]
 

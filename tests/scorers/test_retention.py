@@ -51,42 +51,42 @@ def test_it_keeps_the_laws(messages: tuple[Message, ...], scorer: Scorer, cap: i
 
 def test_responses_that_say_important_stay_word_for_word() -> None:
     """S3-25 S2-52 S1-38: a strategy of one's own that keeps the responses containing "important"."""
-    said = "It is important that the port stays 8081. " + "So it must be said at length. " * 9
-    view = talk(FILLER, said, FILLER)
-    kept = proposals(
+    rule = "It is important that the port stays 8081. " + "So it must be said at length. " * 9
+    view = talk(FILLER, rule, FILLER)
+    view_with_rule = proposals(
         view, KeepImportant(Summarize(keep=2), Emphasis(("assistant",), ("important",)))
     )
-    assert answer(said) in kept.messages
+    assert answer(rule) in view_with_rule.messages
     assert FILLER.strip() not in texts(proposals(view, Summarize(keep=2))).replace(
         view.messages[-2].text, ""
     )
-    assert answer(said) not in proposals(view, Summarize(keep=2)).messages
-    assert kept.estimate < view.estimate
+    assert answer(rule) not in proposals(view, Summarize(keep=2)).messages
+    assert view_with_rule.estimate < view.estimate
 
 
 def test_what_a_chinese_user_stresses_stays() -> None:
     """S2-52: importance-based retention."""
-    said = "请记住:发布前务必先备份数据库。" * 8
+    rule = "请记住:发布前务必先备份数据库。" * 8
     view = View.of(
         [
             user(FILLER),
             answer(FILLER),
-            user(said),
+            user(rule),
             answer(FILLER),
             user(FILLER),
             answer("ok"),
             user("next"),
         ]
     )
-    assert user(said) in proposals(view, KeepImportant(Summarize(keep=2), Emphasis())).messages
+    assert user(rule) in proposals(view, KeepImportant(Summarize(keep=2), Emphasis())).messages
 
 
 def test_the_same_messages_stay_at_the_next_compaction() -> None:
-    said = answer("Important: the port stays 8081. " * 9)
+    rule = answer("Important: the port stays 8081. " * 9)
     strategy = KeepImportant(Summarize(keep=2), Emphasis(("assistant",)))
     compact = Compactor([strategy], Budget(600, 300))
     history = [
-        {"role": m.role, "content": m.text} for m in talk(FILLER, said.text, FILLER).messages
+        {"role": m.role, "content": m.text} for m in talk(FILLER, rule.text, FILLER).messages
     ]
     for n in range(3):
         history += [
@@ -94,18 +94,18 @@ def test_the_same_messages_stay_at_the_next_compaction() -> None:
             {"role": "assistant", "content": FILLER},
         ]
         view = compact(history)
-        assert [m.text for m in view.messages].count(said.text) == 1
+        assert [m.text for m in view.messages].count(rule.text) == 1
 
 
 def test_no_more_stays_than_there_is_room_for_and_the_newest_of_equals() -> None:
     old, new = (f"Important {n}. " * 40 for n in "ab")
     view = talk(old, new, FILLER)
     room = view.base.tokens(3, 4)
-    kept = proposals(
+    shown = proposals(
         view, KeepImportant(Summarize(keep=2), Emphasis(("assistant",)), max_tokens=room)
     )
-    assert answer(new) in kept.messages
-    assert answer(old) not in kept.messages
+    assert answer(new) in shown.messages
+    assert answer(old) not in shown.messages
     assert (
         answer(new)
         not in proposals(

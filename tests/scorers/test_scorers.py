@@ -46,7 +46,7 @@ EVERY = [
 ]
 
 
-def said(*messages: Message) -> View:
+def talk_of(*messages: Message) -> View:
     return View.of([user("Mend the build."), *messages])
 
 
@@ -62,7 +62,7 @@ def exchange(
 
 def session(*exchanges: tuple[str, str, str]) -> View:
     """Calls and results: those of exchange n stand at 2 n + 1 and 2 n + 2."""
-    return said(
+    return talk_of(
         *(
             m
             for n, (name, arguments, result) in enumerate(exchanges)
@@ -82,10 +82,10 @@ def test_one_score_from_0_to_1_for_each_message_and_the_same_each_time(
 ) -> None:
     """S1-38: every message has a score of its importance."""
     view = View.of(messages)
-    found = scorer(view)
-    assert len(found) == len(messages)
-    assert all(0.0 <= score <= 1.0 for score in found)
-    assert list(scorer(View.of(messages))) == list(found)
+    scores = scorer(view)
+    assert len(scores) == len(messages)
+    assert all(0.0 <= score <= 1.0 for score in scores)
+    assert list(scorer(View.of(messages))) == list(scores)
 
 
 @pytest.mark.parametrize("scorer", EVERY, ids=lambda scorer: type(scorer).__name__)
@@ -106,7 +106,7 @@ def test_a_repr_is_the_same_in_every_process(scorer: Scorer) -> None:
 
 
 def test_what_was_said_lately_scores_higher() -> None:
-    assert score_messages(Recency(half=2), said(*map(user, "abcd"))) == [
+    assert score_messages(Recency(half=2), talk_of(*map(user, "abcd"))) == [
         1 / 3,
         1 / 2.5,
         1 / 2,
@@ -116,7 +116,7 @@ def test_what_was_said_lately_scores_higher() -> None:
 
 
 def test_what_is_short_scores_higher() -> None:
-    view = said(user("x " * 5_000))
+    view = talk_of(user("x " * 5_000))
     short, long = score_messages(Brevity(), view)
     tokens = view.base.tokens(1, 2)
     assert short > 0.9
@@ -125,7 +125,7 @@ def test_what_is_short_scores_higher() -> None:
 
 def test_users_matter_more_than_tools_in_whichever_role_a_result_is_sent() -> None:
     call = ToolCall("a", "read", "{}")
-    view = said(
+    view = talk_of(
         Message("assistant", (call,)),
         Message("user", (ToolResult("a", (Text("x"),)),)),
         Message("tool", (ToolResult("a", (Text("x"),)),)),
@@ -196,16 +196,16 @@ def test_an_error_is_not_mended_by_what_failed_before_or_again() -> None:
 
 
 def test_an_edit_that_failed_is_mended_by_one_of_the_same_file() -> None:
-    first, second, other = (
+    first, second, elsewhere = (
         f'{{"file_path":"{path}","new":"{n}"}}' for n, path in enumerate(["a.py", "a.py", "b.py"])
     )
     failed = ("Edit", first, "Error: no such text")
     assert result_scores(Errors(), failed, ("Edit", second, "ok")) == [0.0, 0.5]
-    assert result_scores(Errors(), failed, ("Edit", other, "ok")) == [1.0, 0.5]
+    assert result_scores(Errors(), failed, ("Edit", elsewhere, "ok")) == [1.0, 0.5]
 
 
 def test_a_failure_without_its_call_is_one_too() -> None:
-    view = said(Message("tool", (ToolResult("gone", (Text("no"),), error=True),)))
+    view = talk_of(Message("tool", (ToolResult("gone", (Text("no"),), error=True),)))
     assert score_messages(Errors(), view) == [0.5, 1.0]
 
 
@@ -259,12 +259,12 @@ def test_the_same_call_again_replaces_the_older() -> None:
 
 
 def test_of_parallel_calls_the_freshest_counts() -> None:
-    calls = tuple(ToolCall(f"p{n}", *one[:2]) for n, one in enumerate((READ, OTHER)))
+    calls = tuple(ToolCall(f"p{n}", *exchanged[:2]) for n, exchanged in enumerate((READ, OTHER)))
     both = [
         Message("assistant", calls),
         Message("user", tuple(ToolResult(call.id, (Text("x"),)) for call in calls)),
     ]
-    assert score_messages(Freshness(), said(*both, *exchange(1, *WRITE)))[2] == 1.0
+    assert score_messages(Freshness(), talk_of(*both, *exchange(1, *WRITE)))[2] == 1.0
 
 
 # --- references ---------------------------------------------------------------------------------
@@ -322,7 +322,7 @@ def test_what_is_about_the_task_is_near() -> None:
 
 
 def test_nothing_is_near_without_an_embedder() -> None:
-    assert score_messages(Nearness(), said(user("x"))) == [0.0, 0.0]
+    assert score_messages(Nearness(), talk_of(user("x"))) == [0.0, 0.0]
 
 
 def test_an_embedder_that_leaves_texts_out_is_refused() -> None:
@@ -334,13 +334,14 @@ def test_an_embedder_that_leaves_texts_out_is_refused() -> None:
 
 
 def test_a_weighted_sum_is_what_it_says() -> None:
-    view = said(user("记住"), user("x"))
+    view = talk_of(user("记住"), user("x"))
     recent, stressed = score_messages(Recency(), view), score_messages(Emphasis(), view)
     both = score_messages(
         Weighted(((3, Recency()), (1, Emphasis()), (0, Nearness(lambda _: [])))), view
     )
     assert both == [
-        pytest.approx((3 * one + other) / 4) for one, other in zip(recent, stressed, strict=True)
+        pytest.approx((3 * recency + emphasis) / 4)
+        for recency, emphasis in zip(recent, stressed, strict=True)
     ]
 
 
@@ -367,7 +368,7 @@ def test_settings_that_make_no_sense_are_refused(make) -> None:
 
 def test_a_scorer_that_forgets_messages_is_refused() -> None:
     with pytest.raises(ValueError, match="gave 1 scores for 2 messages"):
-        score_messages(lambda view: [1.0], said(user("x")))
+        score_messages(lambda view: [1.0], talk_of(user("x")))
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=12))
@@ -384,7 +385,7 @@ def test_least_first_is_a_stable_order(given_scores: list[int]) -> None:
 
 def test_alone_a_message_knows_no_other() -> None:
     call, result = exchange(0, "bash", '{"command":"make"}', FAILS)
-    view = said(call, result, *exchange(1, "bash", '{"command":"make"}', WORKS))
+    view = talk_of(call, result, *exchange(1, "bash", '{"command":"make"}', WORKS))
     assert score_messages(Errors(), view)[2] == 0.0
     assert score_alone(Errors(), result, view.profile) == 1.0
     assert score_alone(lambda _: [7.0], result, view.profile) == 1.0

@@ -34,7 +34,7 @@ def exchange(n: int, name: str, arguments: str, text: str) -> list[Message]:
 
 def session(*exchanges: tuple[str, str, str]) -> View:
     """Calls and results: those of exchange n stand at 2 n + 1 and 2 n + 2."""
-    pairs = (m for n, one in enumerate(exchanges) for m in exchange(n, *one))
+    pairs = (m for n, step in enumerate(exchanges) for m in exchange(n, *step))
     return View.of([user("x"), *pairs, Message("assistant", (Text("so"),))])
 
 
@@ -83,15 +83,15 @@ def test_clearing_by_importance_is_idempotent(
 
 @given(transcripts(), st.integers(0, 2_000), st.integers(0, 2_000))
 def test_a_smaller_target_clears_the_same_and_more(
-    messages: tuple[Message, ...], one: int, other: int
+    messages: tuple[Message, ...], some_target: int, second_target: int
 ) -> None:
     """What is cleared for a target is cleared for a smaller one too."""
     strategy = ClearToolResults(0, min_tokens=0, scorer=SCORERS[-1])
-    less, more = (
+    cleared_high, cleared_low = (
         set(down_to(View.of(messages), target, strategy))
-        for target in (max(one, other), min(one, other))
+        for target in (max(some_target, second_target), min(some_target, second_target))
     )
-    assert less <= more
+    assert cleared_high <= cleared_low
 
 
 def test_the_least_important_goes_first_and_no_more_than_must() -> None:
@@ -147,8 +147,8 @@ def test_a_score_of_nothing_clips_as_without_a_scorer() -> None:
     bare, scored = (
         proposals(view, ClipResults(1_000, scorer=scorer)) for scorer in (None, Roles(tool=0.0))
     )
-    (one,), (other,) = bare.edits, scored.edits
-    assert len(one.insert[0].parts[0].text) == len(other.insert[0].parts[0].text)
+    (plain,), (weighted,) = bare.edits, scored.edits
+    assert len(plain.insert[0].parts[0].text) == len(weighted.insert[0].parts[0].text)
 
 
 def test_emphasis_of_the_user_makes_no_result_longer() -> None:

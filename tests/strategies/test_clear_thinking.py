@@ -28,7 +28,7 @@ def view_of(*messages: Message, mode: Mode = "free") -> View:
     return View.of(messages, profile=Profile(rules=rules(mode)))
 
 
-def thought(text: str = "let me see " * 9, id: str = "", sig: str = "sig") -> Message:
+def thinking_message(text: str = "let me see " * 9, id: str = "", sig: str = "sig") -> Message:
     return Message(
         "assistant", (Thinking(text, sig), ToolCall(id, "bash", "{}") if id else Text("so"))
     )
@@ -44,13 +44,13 @@ def thinks(message: Message) -> bool:
 
 LOOP = (
     user("x"),
-    thought(id="a"),
+    thinking_message(id="a"),
     result("a"),
-    thought(id="b"),
+    thinking_message(id="b"),
     result("b"),
-    thought(),
+    thinking_message(),
     user("y"),
-    thought(id="c"),
+    thinking_message(id="c"),
     result("c"),
 )
 
@@ -72,14 +72,14 @@ def test_thinking_goes_from_the_start_without_a_gap_however_far_it_gets(
     view = view_of(*messages, mode=mode)
     shown = view.apply(*list(ClearThinking(keep)(view))[:taken])
     thinking = {at for at, message in enumerate(messages) if thinks(message)}
-    left = [
+    thinking_left = [
         at
         for item in shown.items
         for at in range(item.start, item.stop)
         if any(map(thinks, item.messages))
     ]
-    assert left == sorted(thinking)[len(thinking) - len(left) :]
-    assert {at for at in thinking if at >= latest_turn_start(messages)} <= set(left)
+    assert thinking_left == sorted(thinking)[len(thinking) - len(thinking_left) :]
+    assert {at for at in thinking if at >= latest_turn_start(messages)} <= set(thinking_left)
 
 
 @given(transcripts(signed=True), st.integers(0, 4), MODES)
@@ -138,9 +138,9 @@ def test_neighbouring_messages_of_the_model_are_one_step() -> None:
     messages = (
         user("x"),
         Message("assistant", (Thinking("hm " * 9),)),
-        thought(sig=""),
+        thinking_message(sig=""),
         user("y"),
-        thought(sig=""),
+        thinking_message(sig=""),
         user("z"),
     )
     view = proposals(View.of(messages), ClearThinking(1))
@@ -150,18 +150,19 @@ def test_neighbouring_messages_of_the_model_are_one_step() -> None:
 def test_a_message_of_thinking_alone_is_hidden() -> None:
     alone = Message("assistant", (Thinking("hm " * 9, "sig"),))
     view = proposals(
-        view_of(user("x"), alone, user("y"), thought(), user("z"), mode="loop"), ClearThinking(1)
+        view_of(user("x"), alone, user("y"), thinking_message(), user("z"), mode="loop"),
+        ClearThinking(1),
     )
     assert view.messages[0] == Message("user", (Text("x"), Text("y")))
 
 
 def test_thinking_that_cannot_go_stops_what_follows_where_a_gap_is_forbidden() -> None:
     alone = Message("assistant", (Thinking("hm " * 9, "sig"),))
-    messages = (alone, user("x"), thought(), user("y"), thought(), user("z"))
+    messages = (alone, user("x"), thinking_message(), user("y"), thinking_message(), user("z"))
     assert proposals(view_of(*messages, mode="loop"), ClearThinking(0)).edits == ()
     bare = [
         Message("assistant", (Thinking("hm " * 9),)),
-        *(user(m.text) if m.role == "user" else thought(sig="") for m in messages[1:]),
+        *(user(m.text) if m.role == "user" else thinking_message(sig="") for m in messages[1:]),
     ]
     assert [edit.start for edit in proposals(view_of(*bare), ClearThinking(0)).edits] == [2, 4]
 

@@ -39,7 +39,7 @@ def session(*arguments: str, answered: bool = True) -> View:
     return View.of([*messages, Message("assistant", (Text("so"),))])
 
 
-def shortened(arguments: str) -> str:
+def shorten(arguments: str) -> str:
     view = proposals(session(arguments), ClearToolInputs(keep=0, min_tokens=0))
     return view.messages[1].parts[0].arguments
 
@@ -58,9 +58,9 @@ def test_an_object_stays_one_with_its_keys_its_numbers_and_its_short_strings(
     fields: dict[str, object], ascii_: bool
 ) -> None:
     arguments = json.dumps(fields, ensure_ascii=ascii_)
-    shown = shortened(arguments)
+    shown = shorten(arguments)
     assert_alike(fields, json.loads(shown))
-    assert shortened(shown) == shown
+    assert shorten(shown) == shown
 
 
 def assert_alike(before: object, after: object) -> None:
@@ -98,31 +98,31 @@ def test_numbers_and_spelling_of_everything_else_stay() -> None:
         + "x" * 300
         + '","t":[1, 2]}'
     )
-    assert shortened(odd).startswith(
+    assert shorten(odd).startswith(
         '{"n":123456789012345678901234567890,"f":1e400,"g":1.10,"s":"\\u00e9","k\\"ey":"xxx'
     )
-    assert shortened(odd).endswith(',"t":[1, 2]}')
+    assert shorten(odd).endswith(',"t":[1, 2]}')
 
 
 def test_a_key_is_never_shortened() -> None:
     key = "k" * 300
-    assert list(json.loads(shortened(json.dumps({key: CODE})))) == [key]
+    assert list(json.loads(shorten(json.dumps({key: CODE})))) == [key]
 
 
 def test_arguments_that_are_no_object_become_one() -> None:
     patch = "*** Begin Patch\n*** Update File: src/a.py\n" + "+x = 1\n" * 200
-    stub = json.loads(shortened(patch))
+    stub = json.loads(shorten(patch))
     assert list(stub) == ["input"]
     assert stub["input"].startswith(
         "*** Begin Patch *** Update File: src/a.py +x = 1 +x = 1 +x = 1 +x = 1 +x = 1 +x [… 1,442 characters in all (edit "
     )
-    assert list(json.loads(shortened(json.dumps(["x" * 5_000])))) == ["input"]
+    assert list(json.loads(shorten(json.dumps(["x" * 5_000])))) == ["input"]
 
 
 def test_nesting_too_deep_to_parse_is_no_crash() -> None:
     deep = '{"a":' * 50_000 + '"' + "x" * 1_000 + '"' + "}" * 50_000
-    assert shortened(deep).startswith('{"a":{"a":')
-    assert "1,000 characters in all" in shortened(deep)
+    assert shorten(deep).startswith('{"a":{"a":')
+    assert "1,000 characters in all" in shorten(deep)
 
 
 def test_newest_groups_open_calls_short_calls_and_protected_tools_stay() -> None:

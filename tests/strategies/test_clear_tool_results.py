@@ -38,7 +38,7 @@ def session(*exchanges: list[Message]) -> View:
     )
 
 
-def cleared(view: View, strategy: ClearToolResults) -> list[int]:
+def list_cleared(view: View, strategy: ClearToolResults) -> list[int]:
     return [edit.start for edit in proposals(view, strategy).edits]
 
 
@@ -94,7 +94,7 @@ def test_the_stub_says_what_was_there_and_names_the_edit_that_brings_it_back() -
 
 
 def test_oldest_first() -> None:
-    assert cleared(session(*map(exchange, range(5))), ClearToolResults(keep=2)) == [2, 4, 6]
+    assert list_cleared(session(*map(exchange, range(5))), ClearToolResults(keep=2)) == [2, 4, 6]
 
 
 def test_a_clipped_result_can_be_cleared_and_its_stub_says_the_size_of_what_was_said() -> None:
@@ -105,34 +105,34 @@ def test_a_clipped_result_can_be_cleared_and_its_stub_says_the_size_of_what_was_
 
 
 def test_other_parts_of_the_message_stay() -> None:
-    call, other = ToolCall("a", "read", '{"path":"a.py"}'), ToolCall("b", "Skill", "{}")
+    call, skill_call = ToolCall("a", "read", '{"path":"a.py"}'), ToolCall("b", "Skill", "{}")
     answer = Message(
         "user", (ToolResult("a", (Text(LONG),)), ToolResult("b", (Text(LONG),)), Text("and hurry"))
     )
     messages = [
         user("x"),
-        Message("assistant", (call, other)),
+        Message("assistant", (call, skill_call)),
         answer,
         Message("assistant", (Text("so"),)),
     ]
     view = proposals(View.of(messages), ClearToolResults(keep=0, protect={"Skill"}))
-    stub, kept, text = view.messages[2].parts
-    assert (stub.id, kept, text) == ("a", answer.parts[1], Text("and hurry"))
+    stub, skill_result, text = view.messages[2].parts
+    assert (stub.id, skill_result, text) == ("a", answer.parts[1], Text("and hurry"))
     assert stub.text.startswith("[read a.py: ")
 
 
 def test_tokens_of_the_newest_output_can_be_protected() -> None:
     view = session(*map(exchange, range(6)))
-    one = view.base.tokens(2, 3)
-    assert cleared(view, ClearToolResults(keep=0, keep_tokens=3 * one)) == [2, 4, 6]
-    assert cleared(view, ClearToolResults(keep=0, keep_tokens=3 * one - 1)) == [2, 4, 6, 8]
-    assert cleared(view, ClearToolResults(keep=4, keep_tokens=one)) == [2, 4]
+    size = view.base.tokens(2, 3)
+    assert list_cleared(view, ClearToolResults(keep=0, keep_tokens=3 * size)) == [2, 4, 6]
+    assert list_cleared(view, ClearToolResults(keep=0, keep_tokens=3 * size - 1)) == [2, 4, 6, 8]
+    assert list_cleared(view, ClearToolResults(keep=4, keep_tokens=size)) == [2, 4]
 
 
 def test_protected_output_does_not_fill_the_protected_zone() -> None:
     view = session(exchange(0), exchange(1), exchange(2, name="Skill"))
-    one = view.base.tokens(2, 3)
-    assert cleared(view, ClearToolResults(keep=0, keep_tokens=one, protect=["Skill"])) == [2]
+    size = view.base.tokens(2, 3)
+    assert list_cleared(view, ClearToolResults(keep=0, keep_tokens=size, protect=["Skill"])) == [2]
 
 
 def test_results_of_open_groups_stay() -> None:
@@ -143,7 +143,7 @@ def test_results_of_open_groups_stay() -> None:
         Message("tool", (ToolResult("a", (Text(LONG),)),)),
         Message("assistant", (Text("so"),)),
     ]
-    assert cleared(View.of(messages), ClearToolResults(keep=0)) == []
+    assert list_cleared(View.of(messages), ClearToolResults(keep=0)) == []
 
 
 def test_an_error_without_telling_words_keeps_its_beginning() -> None:
@@ -161,11 +161,11 @@ def test_an_error_without_telling_words_keeps_its_beginning() -> None:
 
 def test_unknown_parts_of_a_result_go_with_its_text_and_are_named() -> None:
     call = ToolCall("a", "search", '{"query":"压缩"}')
-    found = tuple(Opaque("search_result", f'{{"n":{n}}}') for n in range(40))
+    search_results = tuple(Opaque("search_result", f'{{"n":{n}}}') for n in range(40))
     messages = [
         user("x"),
         Message("assistant", (call,)),
-        Message("tool", (ToolResult("a", found),)),
+        Message("tool", (ToolResult("a", search_results),)),
         calm(),
     ]
     view = proposals(View.of(messages), ClearToolResults(keep=0))
@@ -227,11 +227,13 @@ def test_media_may_stay() -> None:
         calm(),
     ]
     dropped = proposals(View.of(messages), ClearToolResults(keep=0)).messages[2].parts[0]
-    kept = proposals(View.of(messages), ClearToolResults(keep=0, media="keep")).messages[2].parts[0]
+    with_image = (
+        proposals(View.of(messages), ClearToolResults(keep=0, media="keep")).messages[2].parts[0]
+    )
     assert "1,500 characters, 1 image cleared" in dropped.text
     assert image not in dropped.content
-    assert kept.content[1:] == (image,)
-    assert "1,500 characters cleared" in kept.text
+    assert with_image.content[1:] == (image,)
+    assert "1,500 characters cleared" in with_image.text
 
 
 def test_a_duplicate_is_cleared_with_what_it_refers_to_and_does_not_come_back() -> None:

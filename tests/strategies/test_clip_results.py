@@ -16,7 +16,7 @@ from refold.testing import check_strategy, proposals, transcripts
 IMAGE = Media("image", "image/png", "blake2b:00", 640, 480)
 
 
-def said(*content: Text | Media | Opaque, error: bool = False) -> tuple[Message, ...]:
+def talk_with(*content: Text | Media | Opaque, error: bool = False) -> tuple[Message, ...]:
     return (
         user("x"),
         Message("assistant", (ToolCall("c1", "bash", '{"command":"make"}'),)),
@@ -24,8 +24,8 @@ def said(*content: Text | Media | Opaque, error: bool = False) -> tuple[Message,
     )
 
 
-def clipped(text: str, limit: int = 1_000) -> str:
-    view = proposals(View.of(said(Text(text))), ClipResults(limit))
+def clip(text: str, limit: int = 1_000) -> str:
+    view = proposals(View.of(talk_with(Text(text))), ClipResults(limit))
     return view.messages[2].parts[0].text
 
 
@@ -48,13 +48,13 @@ def test_a_second_run_finds_nothing_to_clip(messages: tuple[Message, ...]) -> No
 
 @given(st.text("ab你\n 👨‍👩‍👧", max_size=3_000), st.integers(400, 2_000))
 def test_what_is_shown_is_at_most_the_limit(text: str, limit: int) -> None:
-    shown = clipped(text, limit)
+    shown = clip(text, limit)
     assert len(shown) <= max(limit, 0) or shown == text
     assert shown == text or len(text) > limit
 
 
 def test_the_mark_says_how_much_is_left_out_and_names_the_edit() -> None:
-    bare = View.of(said(Text("x" * 10_000)))
+    bare = View.of(talk_with(Text("x" * 10_000)))
     view = proposals(bare, ClipResults(1_000))
     (edit,) = view.edits
     assert (
@@ -66,7 +66,7 @@ def test_the_mark_says_how_much_is_left_out_and_names_the_edit() -> None:
 
 def test_lines_that_say_what_went_wrong_stay_in_order() -> None:
     noise = "\n".join(f"compiling part {n}" for n in range(500))
-    shown = clipped(f"{noise}\nexit code 2\n{noise}\nmain.c:3: error: no such thing\n{noise}")
+    shown = clip(f"{noise}\nexit code 2\n{noise}\nmain.c:3: error: no such thing\n{noise}")
     lines = shown.split("\n")
     mark = next(n for n, line in enumerate(lines) if "left out" in line)
     assert lines[mark].endswith("among them:")
@@ -76,7 +76,7 @@ def test_lines_that_say_what_went_wrong_stay_in_order() -> None:
 def test_a_limit_counts_characters_of_all_texts_of_a_result_and_media_stay() -> None:
     opaque = Opaque("future", "{}")
     content = (Text("a" * 900), IMAGE, Text("b" * 900), opaque, Text("c" * 900))
-    view = proposals(View.of(said(*content)), ClipResults(1_000))
+    view = proposals(View.of(talk_with(*content)), ClipResults(1_000))
     shown = view.messages[2].parts[0].content
     assert [type(part) for part in shown] == [Text, Media, Opaque, Text]
     assert shown[0].text.startswith("a" * 450 + "\n[… ")
@@ -104,26 +104,26 @@ def test_results_of_one_message_are_clipped_one_by_one() -> None:
 
 
 def test_an_error_stays_an_error() -> None:
-    view = proposals(View.of(said(Text("x" * 9_000), error=True)), ClipResults())
+    view = proposals(View.of(talk_with(Text("x" * 9_000), error=True)), ClipResults())
     assert view.messages[2].parts[0].error
 
 
 def test_what_a_stored_edit_shows_is_left_alone() -> None:
-    bare = View.of(said(Text("x" * 9_000)))
+    bare = View.of(talk_with(Text("x" * 9_000)))
     shown = bare.messages[2]
     stored = bare.apply(bare.replace(2, shown, by="as said"))
     assert list(ClipResults()(stored)) == []
 
 
 def test_only_what_is_new_is_looked_at() -> None:
-    messages = [*said(Text("x" * 9_000)), *said(Text("y" * 9_000))[1:]]
+    messages = [*talk_with(Text("x" * 9_000)), *talk_with(Text("y" * 9_000))[1:]]
     view = View.of(messages)
     edits = [edit for edit in ClipResults()(view, 3) if isinstance(edit, Edit)]
     assert [edit.start for edit in edits] == [4]
 
 
 def test_an_edit_that_would_not_be_smaller_is_not_made() -> None:
-    view = View.of(said(Text("x" * 9_000)), profile=Profile(count=lambda _: 7))
+    view = View.of(talk_with(Text("x" * 9_000)), profile=Profile(count=lambda _: 7))
     assert list(ClipResults()(view)) == []
 
 

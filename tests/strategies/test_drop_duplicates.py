@@ -28,7 +28,7 @@ def read(id: str, path: str = "src/a.py", text: str = LONG, **arguments: object)
     return exchange(id, "read", {"path": path, **arguments}, text)
 
 
-def edited(*exchanges: list[Message], strategy: DropDuplicates | None = None) -> list[int]:
+def list_edited(*exchanges: list[Message], strategy: DropDuplicates | None = None) -> list[int]:
     messages = [user("x"), *(message for pair in exchanges for message in pair)]
     return [edit.start for edit in proposals(View.of(messages), strategy or DropDuplicates()).edits]
 
@@ -101,38 +101,38 @@ def test_the_stub_names_the_call_the_earlier_one_and_the_edit() -> None:
 
 
 def test_the_same_call_with_the_same_result_is_shown_once() -> None:
-    assert edited(read("c1"), read("c2"), read("c3")) == [4, 6]
+    assert list_edited(read("c1"), read("c2"), read("c3")) == [4, 6]
 
 
 def test_a_file_read_with_another_range_is_the_same_if_the_result_is() -> None:
-    assert edited(read("c1"), read("c2", limit=2_000)) == [4]
-    assert edited(read("c1"), read("c2", text=LONG + "x")) == []
+    assert list_edited(read("c1"), read("c2", limit=2_000)) == [4]
+    assert list_edited(read("c1"), read("c2", text=LONG + "x")) == []
 
 
 def test_another_file_tool_or_command_is_not_the_same() -> None:
-    assert edited(read("c1"), read("c2", path="src/b.py")) == []
-    assert edited(read("c1"), exchange("c2", "view", {"path": "src/a.py"}, LONG)) == []
+    assert list_edited(read("c1"), read("c2", path="src/b.py")) == []
+    assert list_edited(read("c1"), exchange("c2", "view", {"path": "src/a.py"}, LONG)) == []
     shell = [
         exchange(f"c{n}", "bash", {"command": command}, LONG)
         for n, command in enumerate(["cat a", "cat b"])
     ]
-    assert edited(*shell) == []
+    assert list_edited(*shell) == []
 
 
 def test_short_results_and_failures_are_left_alone() -> None:
-    assert edited(read("c1", text="short"), read("c2", text="short")) == []
-    failed = [exchange(one, "bash", {"command": "make"}, LONG, error=True) for one in ("c1", "c2")]
-    assert edited(*failed) == []
+    assert list_edited(read("c1", text="short"), read("c2", text="short")) == []
+    failed = [exchange(id, "bash", {"command": "make"}, LONG, error=True) for id in ("c1", "c2")]
+    assert list_edited(*failed) == []
     exits = [
-        exchange(one, "bash", {"command": "make"}, f"{LONG}\nexit code 2") for one in ("c1", "c2")
+        exchange(id, "bash", {"command": "make"}, f"{LONG}\nexit code 2") for id in ("c1", "c2")
     ]
-    assert edited(*exits) == []
+    assert list_edited(*exits) == []
 
 
 def test_a_twin_too_far_back_does_not_count() -> None:
     apart = [exchange(f"n{n}", "bash", {"command": f"run {n}"}, "ok") for n in range(5)]
-    assert edited(read("c1"), *apart, read("c2"), strategy=DropDuplicates(within=12)) == [14]
-    assert edited(read("c1"), *apart, read("c2"), strategy=DropDuplicates(within=11)) == []
+    assert list_edited(read("c1"), *apart, read("c2"), strategy=DropDuplicates(within=12)) == [14]
+    assert list_edited(read("c1"), *apart, read("c2"), strategy=DropDuplicates(within=11)) == []
 
 
 def test_when_the_twin_is_cleared_the_later_one_is_shown_in_full_again() -> None:
@@ -146,8 +146,8 @@ def test_when_the_twin_is_cleared_the_later_one_is_shown_in_full_again() -> None
 
 def test_parallel_calls_answered_in_one_message_are_judged_one_by_one() -> None:
     calls = tuple(
-        ToolCall(one, "read", f'{{"path":"{path}"}}')
-        for one, path in (("p1", "a"), ("p2", "a"), ("p3", "b"))
+        ToolCall(id, "read", f'{{"path":"{path}"}}')
+        for id, path in (("p1", "a"), ("p2", "a"), ("p3", "b"))
     )
     answers = tuple(ToolResult(call.id, (Text(LONG),)) for call in calls)
     view = proposals(
@@ -160,10 +160,10 @@ def test_parallel_calls_answered_in_one_message_are_judged_one_by_one() -> None:
 
 
 def test_an_image_counts_as_the_same_only_if_it_is_known() -> None:
-    known, unknown = Media("image", "image/png", "blake2b:aa"), Media("image", "image/png")
-    for media, found in ((known, [4]), (unknown, [])):
-        shots = [exchange(one, "screenshot", {"page": 1}, LONG, media) for one in ("c1", "c2")]
-        assert edited(*shots) == found
+    hashed, unhashed = Media("image", "image/png", "blake2b:aa"), Media("image", "image/png")
+    for media, positions in ((hashed, [4]), (unhashed, [])):
+        shots = [exchange(id, "screenshot", {"page": 1}, LONG, media) for id in ("c1", "c2")]
+        assert list_edited(*shots) == positions
 
 
 def test_chinese_paths_and_contents_are_nothing_special() -> None:

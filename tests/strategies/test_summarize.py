@@ -53,7 +53,7 @@ def talk(turns=20, words=60):
     ]
 
 
-def fixed(text):
+def summarize_as(text):
     """A summarizer that always says *text*."""
 
     def summarize(view, start, stop, max_tokens):
@@ -142,11 +142,11 @@ def test_a_model_can_be_the_summarizer():
 
 @pytest.mark.parametrize("text", [None, "", "  \n"])
 def test_without_a_text_nothing_is_folded(text):
-    assert list(Summarize(summarizer=fixed(text))(View.of(talk()))) == []
+    assert list(Summarize(summarizer=summarize_as(text))(View.of(talk()))) == []
 
 
 def test_a_summary_that_is_not_smaller_is_not_proposed():
-    assert list(Summarize(summarizer=fixed("word " * 5_000))(View.of(talk()))) == []
+    assert list(Summarize(summarizer=summarize_as("word " * 5_000))(View.of(talk()))) == []
 
 
 def test_its_name_states_every_setting():
@@ -166,22 +166,24 @@ def test_a_fold_hides_earlier_edits_and_gives_them_back():
 
 
 def test_what_was_said_is_summarised_and_not_what_an_edit_shows_of_it():
-    said = talk()
-    said[1] = Message(
+    history = talk()
+    history[1] = Message(
         "assistant",
         (Text("We decided to use `postgres_16` because of its replication. " + "word " * 200),),
     )
-    view = View.of(said)
+    view = View.of(history)
     view = view.apply(view.replace(1, Message("assistant", (Text("[cleared]"),)), "clip"))
     (edit,) = Summarize()(view)
     assert "We decided to use `postgres_16`" in edit.insert[0].text
 
 
 def test_a_models_summary_is_kept_when_the_rules_take_over():
-    said = talk()
+    history = talk()
     first = drive(
         compact_if_due(
-            View.of(said), [Summarize(summarizer=fixed("The deploy key is K-9931."))], Budget(0, 0)
+            View.of(history),
+            [Summarize(summarizer=summarize_as("The deploy key is K-9931."))],
+            Budget(0, 0),
         )
     ).view
     second = drive(
@@ -381,16 +383,16 @@ def test_oa_2_law_an_output_stays_with_the_reference_to_its_call(
     ]
 
 
-@pytest.mark.parametrize("said", [{}, {"role": None}, {"role": "user"}])
+@pytest.mark.parametrize("role", [{}, {"role": None}, {"role": "user"}])
 @pytest.mark.parametrize("keep", range(1, 7))
 def test_ge_1_a_content_that_calls_is_the_models_whatever_role_it_names(
-    said: dict[str, Any], keep: int
+    role: dict[str, Any], keep: int
 ) -> None:
     """It was merged with our summary, and the request that passed `check` broke GE-1."""
     contents: list[dict[str, Any]] = [{"role": "user", "parts": [{"text": "x" * 3_000}]}]
     for n in range(8):
         response = {"name": "read", "response": {"output": f"y{n} " * 900}}
-        contents.append({**said, "parts": [{"functionCall": {"name": "read", "args": {"n": n}}}]})
+        contents.append({**role, "parts": [{"functionCall": {"name": "read", "args": {"n": n}}}]})
         contents.append({"role": "user", "parts": [{"functionResponse": response}]})
     contents += [
         {"role": "model", "parts": [{"text": "ok"}]},

@@ -101,11 +101,11 @@ def test_they_keep_the_laws_with_a_model(messages, rules, strategy):
     transcripts(max_turns=4),
 )
 def test_first_request_and_whatever_waits_stay_and_no_open_call_is_lost(
-    messages, rules, strategy, more
+    messages, rules, strategy, continuation
 ):
     """S3-09 C3-1 C3-3 C3-4, conformance 20: also when it runs a second time."""
     view = View.of(messages, profile=Profile(rules=rules))
-    for added in ((), tuple(m for m in more if not m.calls and not m.results)):
+    for added in ((), tuple(m for m in continuation if not m.calls and not m.results)):
         view = proposals(view.extend(added), strategy, ScriptedModel(["A summary."] * 3))
         history = view.transcript.messages
         shown = [part for message in view.messages for part in message.parts]
@@ -249,19 +249,23 @@ def test_the_roles_alternate_and_it_is_the_models_turn():
 
 def test_memory_stays_and_is_not_said_twice():
     """S3-26 S3-27 C3-5: tagged messages stay, in any role, each once, on every strategy."""
-    likes, told = (
+    likes, language = (
         remember("The user likes tea."),
         Message("assistant", remember("Speaks 中文。").parts),
     )
     note = Message("system", remember("A system note that is memory.").parts)
-    messages = [*talk(2), likes, told, *talk(2), likes, note, *talk(2)]
+    messages = [*talk(2), likes, language, *talk(2), likes, note, *talk(2)]
     for strategy in (WholeHistory, FromLastN, Chunked):
         view, _ = run(strategy(summarizer=ByModel()), messages, *"abcdefg")
-        assert [m for m in view.messages if m in (likes, told, note)] == [likes, told, note]
+        assert [m for m in view.messages if m in (likes, language, note)] == [likes, language, note]
         again, _ = run(
             strategy(summarizer=ByModel()), (), *"abcdefg", view=view.extend([*talk(3), likes])
         )
-        assert [m for m in again.messages if m in (likes, told, note)][:3] == [likes, told, note]
+        assert [m for m in again.messages if m in (likes, language, note)][:3] == [
+            likes,
+            language,
+            note,
+        ]
         forgetful, _ = run(
             strategy(summarizer=ByModel(), preserve_memory=False), messages, *"abcdefg"
         )
@@ -381,12 +385,12 @@ def test_what_stays_and_what_is_untold_can_be_asked():
 
 def test_conformance_9_summaries_that_were_merged_with_a_message_are_known_again():
     """C3-4: a view fed back as history, its neighbours of one role merged into one message."""
-    first, one, two = user("Mend it."), wrap_summary("S1"), wrap_summary("S2")
-    merged = Message("user", (*first.parts, *one.parts, *two.parts))
+    first, first_summary, second_summary = user("Mend it."), wrap_summary("S1"), wrap_summary("S2")
+    merged = Message("user", (*first.parts, *first_summary.parts, *second_summary.parts))
     assert summary_in(merged) == "S1\n\nS2"
     assert without_summary(merged) == first
     assert not is_only_summary(merged) and is_only_summary(
-        Message("user", (*one.parts, *two.parts))
+        Message("user", (*first_summary.parts, *second_summary.parts))
     )
     assert summary_in(Message("assistant", merged.parts)) is None
     view = View.of([merged, assistant(WORDS), *talk(3)], profile=Profile(rules=ANTHROPIC))

@@ -17,15 +17,15 @@ from refold.strategies import DropDuplicates
 EVERYTHING = Compactor([], Budget(10**9, 10**9))
 
 
-def asked(text):
+def question(text):
     return {"role": "user", "content": text}
 
 
-def said(text):
+def answer(text):
     return {"role": "assistant", "content": text}
 
 
-def called(id, text="", **arguments):
+def bash_call(id, text="", **arguments):
     function = {"name": "bash", "arguments": json.dumps(arguments)}
     return {
         "role": "assistant",
@@ -34,7 +34,7 @@ def called(id, text="", **arguments):
     }
 
 
-def answered(id, text):
+def bash_result(id, text):
     return {"role": "tool", "tool_call_id": id, "content": text}
 
 
@@ -44,63 +44,67 @@ def recording(*messages, system="Be brief."):
     )
 
 
-def needed(*messages, **kwargs):
+def list_needs(*messages, **kwargs):
     return [(need.at, need.name) for need in recording(*messages, **kwargs).needs]
 
 
-LISTED = [asked("Go."), called("c1", command="ls"), answered("c1", "src/pool.py")]
+LISTED = [question("Go."), bash_call("c1", command="ls"), bash_result("c1", "src/pool.py")]
 
 
 # --- what is needed ------------------------------------------------------------------------------
 
 
 def test_what_a_result_brought_up_and_a_call_uses_first_is_needed():
-    assert needed(*LISTED, called("c2", path="src/pool.py")) == [(3, "src/pool.py")]
+    assert list_needs(*LISTED, bash_call("c2", path="src/pool.py")) == [(3, "src/pool.py")]
 
 
 def test_only_the_first_use_counts():
-    uses = called("c2", path="src/pool.py", also="src/pool.py"), answered("c2", "src/pool.py")
-    assert needed(*LISTED, *uses, called("c3", path="src/pool.py")) == [(3, "src/pool.py")]
+    uses = bash_call("c2", path="src/pool.py", also="src/pool.py"), bash_result("c2", "src/pool.py")
+    assert list_needs(*LISTED, *uses, bash_call("c3", path="src/pool.py")) == [(3, "src/pool.py")]
 
 
 @pytest.mark.parametrize(
     "before",
     [
-        [asked("Open src/pool.py.")],
-        [asked("Go."), said("I shall open src/pool.py."), asked("Do.")],
-        [asked("Go."), called("c0", command="touch src/pool.py"), answered("c0", "")],
+        [question("Open src/pool.py.")],
+        [question("Go."), answer("I shall open src/pool.py."), question("Do.")],
+        [question("Go."), bash_call("c0", command="touch src/pool.py"), bash_result("c0", "")],
     ],
     ids=["user", "assistant", "call"],
 )
 def test_what_was_said_before_a_result_brought_it_up_is_not_needed(before):
-    assert needed(*before, *LISTED[1:], called("c2", path="src/pool.py")) == []
+    assert list_needs(*before, *LISTED[1:], bash_call("c2", path="src/pool.py")) == []
 
 
 def test_what_the_system_prompt_says_is_not_needed():
     assert (
-        needed(*LISTED, called("c2", path="src/pool.py"), system="Never touch src/pool.py.") == []
+        list_needs(*LISTED, bash_call("c2", path="src/pool.py"), system="Never touch src/pool.py.")
+        == []
     )
 
 
 def test_what_is_said_after_a_result_brought_it_up_is_still_needed():
-    talk = said("There is src/pool.py."), asked("Open src/pool.py.")
-    assert needed(*LISTED, *talk, called("c2", path="src/pool.py")) == [(5, "src/pool.py")]
+    talk = answer("There is src/pool.py."), question("Open src/pool.py.")
+    assert list_needs(*LISTED, *talk, bash_call("c2", path="src/pool.py")) == [(5, "src/pool.py")]
 
 
 def test_a_call_that_comes_with_text_still_needs_what_it_names():
-    assert needed(*LISTED, called("c2", "Opening src/pool.py.", path="src/pool.py")) == [
+    assert list_needs(*LISTED, bash_call("c2", "Opening src/pool.py.", path="src/pool.py")) == [
         (3, "src/pool.py")
     ]
 
 
 def test_a_result_that_comes_later_is_of_no_use():
     assert (
-        needed(asked("Go."), called("c1", path="src/pool.py"), answered("c1", "src/pool.py")) == []
+        list_needs(
+            question("Go."), bash_call("c1", path="src/pool.py"), bash_result("c1", "src/pool.py")
+        )
+        == []
     )
 
 
 def test_what_no_call_uses_is_not_needed():
-    assert needed(*LISTED, said("There is src/pool.py.")) == []
+    assert list_needs(*LISTED, answer("There is src/pool.py.")) == []
 
 
 @pytest.mark.parametrize(
@@ -136,7 +140,10 @@ def test_arguments_that_are_no_json_are_read_as_text():
 
 def test_another_pattern_counts_other_words():
     words = recording(
-        asked("Go."), called("c1", q="x"), answered("c1", "HAT030"), called("c2", flight="HAT030")
+        question("Go."),
+        bash_call("c1", q="x"),
+        bash_result("c1", "HAT030"),
+        bash_call("c2", flight="HAT030"),
     )
     assert words.needs == ()
     flights = Recording(words.payload, re.compile(r"HAT\d+"))
@@ -147,11 +154,11 @@ def test_another_pattern_counts_other_words():
 
 LONG = [
     *LISTED,
-    called("c2", command="wc"),
-    answered("c2", "lines " * 50),
-    called("c3", path="src/pool.py"),
-    answered("c3", "fine"),
-    said("Done."),
+    bash_call("c2", command="wc"),
+    bash_result("c2", "lines " * 50),
+    bash_call("c3", path="src/pool.py"),
+    bash_result("c3", "fine"),
+    answer("Done."),
 ]
 
 
@@ -180,7 +187,7 @@ class Clear:
             yield view.replace(2, map_parts(view.transcript.messages[2], change))
 
 
-def replayed(strategy, messages=LONG):
+def replay(strategy, messages=LONG):
     return recording(*messages).replay(Compactor([strategy], Budget(0, 0)))
 
 
@@ -225,32 +232,32 @@ def test_size_and_system_prompt_are_counted_apart():
 
 
 def test_what_is_hidden_is_lost():
-    result = replayed(Clear("-"), [*LISTED[:2], answered("c1", "src/pool.py " * 50), *LONG[3:]])
+    result = replay(Clear("-"), [*LISTED[:2], bash_result("c1", "src/pool.py " * 50), *LONG[3:]])
     assert result.recall == 0
     assert result.survived == {}
     assert result.needed == 1
 
 
 def test_a_stub_that_names_it_keeps_it():
-    result = replayed(
+    result = replay(
         Clear("cleared; had src/pool.py"),
-        [*LISTED[:2], answered("c1", "src/pool.py " * 50), *LONG[3:]],
+        [*LISTED[:2], bash_result("c1", "src/pool.py " * 50), *LONG[3:]],
     )
     assert result.survived == {"stub": 1}
     assert result.recall == 1
 
 
 def test_a_summary_that_names_it_keeps_it():
-    result = replayed(
-        Fold("had src/pool.py"), [*LISTED[:2], answered("c1", "src/pool.py " * 50), *LONG[3:]]
+    result = replay(
+        Fold("had src/pool.py"), [*LISTED[:2], bash_result("c1", "src/pool.py " * 50), *LONG[3:]]
     )
     assert result.survived == {"summary": 1}
 
 
 def test_the_paths_of_a_group_are_read_as_written_out():
-    result = replayed(
+    result = replay(
         Fold("had src/{slot.py,pool.py}"),
-        [*LISTED[:2], answered("c1", "src/pool.py " * 50), *LONG[3:]],
+        [*LISTED[:2], bash_result("c1", "src/pool.py " * 50), *LONG[3:]],
     )
     assert result.survived == {"summary": 1}
     assert expand_groups("a {b,c} d/{e}") == "a {b,c} d/{e}\nd/e"
@@ -259,9 +266,9 @@ def test_the_paths_of_a_group_are_read_as_written_out():
 def test_an_identifier_is_found_inside_a_longer_word():
     messages = (
         *LISTED[:2],
-        answered("c1", "pool.py"),
-        asked("In src/pool.py."),
-        called("c2", path="pool.py"),
+        bash_result("c1", "pool.py"),
+        question("In src/pool.py."),
+        bash_call("c2", path="pool.py"),
     )
     view = View.of(recording(*messages).messages)
     assert places(view, ["pool.py", "slot.py"], {"pool.py": [3], "slot.py": []}) == ["tail", None]
@@ -273,25 +280,22 @@ def test_what_comes_after_the_call_is_not_found():
 
 
 def test_a_compaction_breaks_the_cache_once():
-    messages = [*LISTED[:2], answered("c1", "src/pool.py " * 50), *LONG[3:]]
-    assert replayed(Fold("earlier"), messages).breaks == 1
-    assert replayed(DropDuplicates(), messages).breaks == 0
+    messages = [*LISTED[:2], bash_result("c1", "src/pool.py " * 50), *LONG[3:]]
+    assert replay(Fold("earlier"), messages).breaks == 1
+    assert replay(DropDuplicates(), messages).breaks == 0
 
 
 def test_stubs_and_summaries_count_as_tokens():
-    messages = [*LISTED[:2], answered("c1", "src/pool.py " * 50), *LONG[3:]]
-    assert (
-        replayed(Fold("earlier"), messages).tokens
-        < replayed(Fold("earlier " * 20), messages).tokens
-    )
+    messages = [*LISTED[:2], bash_result("c1", "src/pool.py " * 50), *LONG[3:]]
+    assert replay(Fold("earlier"), messages).tokens < replay(Fold("earlier " * 20), messages).tokens
 
 
 def test_replays_add_up():
-    one, other = Replay(1, 10, 0, 2, {"tail": 1}), Replay(2, 20, 1, 2, {"tail": 1, "stub": 1})
-    assert one + other == Replay(3, 30, 1, 4, {"tail": 2, "stub": 1})
-    assert (one + other).recall == 0.75
+    first, second = Replay(1, 10, 0, 2, {"tail": 1}), Replay(2, 20, 1, 2, {"tail": 1, "stub": 1})
+    assert first + second == Replay(3, 30, 1, 4, {"tail": 2, "stub": 1})
+    assert (first + second).recall == 0.75
 
 
 def test_nothing_needed_is_nothing_lost():
-    assert recording(asked("Hello.")).replay(EVERYTHING) == Replay()
+    assert recording(question("Hello.")).replay(EVERYTHING) == Replay()
     assert Replay().recall == 1

@@ -31,9 +31,9 @@ def test_chat(upstream) -> None:
         answer = client.chat.completions.create(model="m", messages=ASK)
         with client.chat.completions.stream(model="m", messages=ASK) as stream:
             streamed = stream.get_final_completion()
-    for one in (answer.choices[0], streamed.choices[0]):
-        assert one.finish_reason == "tool_calls" and one.message.content == "Let me look."
-        calls = one.message.tool_calls
+    for choice in (answer.choices[0], streamed.choices[0]):
+        assert choice.finish_reason == "tool_calls" and choice.message.content == "Let me look."
+        calls = choice.message.tool_calls
         assert [(c.function.name, json.loads(c.function.arguments)) for c in calls] == WANTED
         assert [c.id for c in calls] == ["call_1", "own_id"]
 
@@ -45,8 +45,8 @@ def test_responses(upstream) -> None:
             begun = [e.item for e in stream if e.type == "response.output_item.added"]
             streamed = stream.get_final_response()
     assert [item.arguments for item in begun if item.type == "function_call"] == ["", ""]
-    for one in (answer, streamed):
-        calls = [item for item in one.output if item.type == "function_call"]
+    for response in (answer, streamed):
+        calls = [item for item in response.output if item.type == "function_call"]
         assert [(c.name, json.loads(c.arguments)) for c in calls] == WANTED
         assert [c.call_id for c in calls] == ["call_1", "own_id"]
 
@@ -56,9 +56,9 @@ def test_anthropic(upstream) -> None:
         answer = client.messages.create(model="m", max_tokens=9, messages=ASK)
         with client.messages.stream(model="m", max_tokens=9, messages=ASK) as stream:
             streamed = stream.get_final_message()
-    for one in (answer, streamed):
-        assert one.stop_reason == "tool_use"
-        calls = [block for block in one.content if block.type == "tool_use"]
+    for message in (answer, streamed):
+        assert message.stop_reason == "tool_use"
+        calls = [block for block in message.content if block.type == "tool_use"]
         assert [(c.name, c.input) for c in calls] == WANTED
         assert [c.id for c in calls] == ["toolu_1", "own_id"]
 

@@ -20,7 +20,7 @@ LINES = st.sampled_from(
 TEXTS = st.lists(LINES, max_size=120).map("\n".join)
 
 
-def shown(text: str, room: int = 1_000, asked: str = "") -> tuple[str, str]:
+def show_outline(text: str, room: int = 1_000, asked: str = "") -> tuple[str, str]:
     outlined = outline(text, frozenset(terms(asked)))
     assert outlined is not None
     kind, lines = outlined
@@ -28,7 +28,7 @@ def shown(text: str, room: int = 1_000, asked: str = "") -> tuple[str, str]:
     return kind, lines.show(room)
 
 
-def left_out(outlined: str) -> int:
+def count_omitted(outlined: str) -> int:
     """How many entries the marks of an outline count."""
     counts = re.findall(r"^\[… ([\d,]+) \w+\]$", outlined, re.MULTILINE)
     return sum(int(count.replace(",", "")) for count in counts)
@@ -54,7 +54,7 @@ def test_what_an_outline_of_lines_leaves_out_is_counted(text: str) -> None:
             outlined = weighed.show(500)
             lines = outlined.split("\n")
             marks = sum(line.startswith("[… ") for line in lines)
-            assert len(lines) - marks + left_out(outlined) == len(text.split("\n"))
+            assert len(lines) - marks + count_omitted(outlined) == len(text.split("\n"))
 
 
 @pytest.mark.parametrize("text", ["", "a word", "\n" * 500, "A paragraph of prose. " * 300])
@@ -70,7 +70,7 @@ def test_a_text_without_a_shape_has_no_outline(text: str) -> None:
 )
 def test_a_failure_survives_anywhere_in_a_log(at: int, failure: str) -> None:
     lines = [f"2026-11-02 08:{n % 60:02d} 请求 {n} served in {n % 7} ms" for n in range(800)]
-    kind, text = shown("\n".join([*lines[:at], f"2026-11-02 {failure}", *lines[at:]]))
+    kind, text = show_outline("\n".join([*lines[:at], f"2026-11-02 {failure}", *lines[at:]]))
     assert kind == "log"
     assert failure in text
     assert "  (×800)" in text
@@ -79,7 +79,7 @@ def test_a_failure_survives_anywhere_in_a_log(at: int, failure: str) -> None:
 @given(st.permutations(["connected to db", "cache is cold", "reading config", "job queue is up"]))
 def test_the_first_line_of_each_kind_survives(news: list[str]) -> None:
     noise = "\n".join(f"worker {n} took task 0x{n:08x}" for n in range(100))
-    kind, text = shown("\n".join(f"{noise}\n{line}" for line in news))
+    kind, text = show_outline("\n".join(f"{noise}\n{line}" for line in news))
     assert kind == "log"
     assert all(line in text for line in news)
 
@@ -88,7 +88,7 @@ def test_of_tests_the_failures_and_the_figures_stay() -> None:
     passes = "\n".join(f"tests/test_{n}.py::test_it PASSED" for n in range(300))
     failure = "____ test_pay ____\n    def test_pay():\n>       assert pay(3) == 4\nE       AssertionError: assert 5 == 4\ntests/test_pay.py:9: AssertionError"
     figures = "==== 1 failed, 300 passed in 2.31s ===="
-    kind, text = shown(f"{passes}\n{failure}\n{passes}\n{figures}\nexit code 1")
+    kind, text = show_outline(f"{passes}\n{failure}\n{passes}\n{figures}\nexit code 1")
     assert kind == "log"
     assert all(line in text for line in (*failure.split("\n")[2:], figures))
 
@@ -108,13 +108,13 @@ def test_of_code_what_was_asked_for_survives(part: int, number: str) -> None:
     text = "\n".join(
         f"{number.format(n) if number != '{}' else ''}{line}" for n, line in enumerate(lines)
     )
-    kind, outlined = shown(text, 1_500, f"the end of {part}")
+    kind, outlined = show_outline(text, 1_500, f"the end of {part}")
     assert kind == "code"
     assert f"return total  # end of {part}\n" in f"{outlined}\n"
 
 
 def test_of_code_lines_that_open_a_block_stay_beside_both_ends() -> None:
-    _, outlined = shown(CODE, 1_500)
+    _, outlined = show_outline(CODE, 1_500)
     assert outlined.startswith("import os\n")
     assert outlined.endswith("# end of 59")
     assert len(re.findall(r"^def part_\d+", outlined, re.MULTILINE)) > 10
@@ -130,7 +130,7 @@ def test_a_list_of_paths_shows_every_folder(sizes: list[int]) -> None:
         for n, size in enumerate([*sizes, 20])
         for k in range(size)
     ]
-    kind, text = shown("\n".join(paths), 2_000)
+    kind, text = show_outline("\n".join(paths), 2_000)
     assert kind == "listing"
     assert text.startswith("in /home/me/app/src/:\n")
     names = [
@@ -140,7 +140,7 @@ def test_a_list_of_paths_shows_every_folder(sizes: list[int]) -> None:
         for word in line.split()
         if word.endswith(".py")
     ]
-    assert len(names) + left_out(text) == len(paths)
+    assert len(names) + count_omitted(text) == len(paths)
     assert all(f"dir{n}/ " in text for n in range(len(sizes)))
 
 
@@ -148,7 +148,7 @@ def test_a_recursive_listing_is_grouped_by_its_own_folders() -> None:
     text = "".join(
         f"./lib/part{n}:\n" + "".join(f"file{k}.ex\n" for k in range(40)) + "\n" for n in range(8)
     )
-    kind, outlined = shown(text)
+    kind, outlined = show_outline(text)
     assert kind == "listing"
     assert all(f"part{n}/ " in outlined for n in range(8))
 
@@ -157,10 +157,10 @@ def test_a_search_shows_every_file_and_never_a_match_under_another_file() -> Non
     text = "\n".join(
         f"src/f{n}.py:{k}:    call(thing_{k})" for n in range(12) for k in range(1, 30)
     )
-    kind, outlined = shown(text)
+    kind, outlined = show_outline(text)
     assert kind == "search"
     assert all(f"src/f{n}.py:1:" in outlined for n in range(12))
-    assert left_out(outlined) > 200
+    assert count_omitted(outlined) > 200
 
 
 # --- JSON ------------------------------------------------------------------------------------------
@@ -182,20 +182,20 @@ def test_of_an_array_the_entry_out_of_the_ordinary_survives(at: int, is_lines: b
         if is_lines
         else json.dumps({"total": 200, "entries": entries}, indent=2)
     )
-    kind, outlined = shown(text)
+    kind, outlined = show_outline(text)
     assert kind == "json"
     assert f'"id":{at},"state":"failed"' in outlined
     assert "200 × {id, state, note, tags}" in outlined
-    assert outlined.count('- {"id"') + left_out(outlined) == 200
+    assert outlined.count('- {"id"') + count_omitted(outlined) == 200
 
 
 def test_of_json_that_was_written_wide_everything_may_fit() -> None:
     value = {"name": "refold", "versions": [{"number": n, "ok": True} for n in range(20)]}
     text = json.dumps(value, indent=8)
     assert len(text) > 1_200
-    _, outlined = shown(text)
+    _, outlined = show_outline(text)
     assert all(f'{{"number":{n},"ok":true}}' in outlined for n in range(20))
-    assert not left_out(outlined)
+    assert not count_omitted(outlined)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_a_diff_shows_every_file_and_what_changed_first() -> None:
     text = "".join(
         f"diff --git a/f{n}.py b/f{n}.py\n--- a/f{n}.py\n+++ b/f{n}.py\n{body}" for n in range(6)
     )
-    kind, outlined = shown(text)
+    kind, outlined = show_outline(text)
     assert kind == "diff"
     assert outlined.count("diff --git") == 6
     assert outlined.count("+new 0\n") == 6
@@ -226,7 +226,7 @@ def test_a_table_keeps_its_head_and_the_row_out_of_the_ordinary(at: int, mark: s
         *([str(n), ["上海", "北京"][n % 2], "ok"] for n in range(300)),
     ]
     rows[at][2] = "lost"
-    kind, outlined = shown("\n".join(map(mark.join, rows)))
+    kind, outlined = show_outline("\n".join(map(mark.join, rows)))
     assert kind == "table"
     assert outlined.startswith(mark.join(rows[0]) + "\n")
     assert mark.join(rows[at]) in outlined.split("\n")
@@ -238,7 +238,7 @@ def test_of_a_page_headings_links_and_what_was_asked_for_stay_and_no_script() ->
         for n in range(30)
     )
     page = f"<!DOCTYPE html><html><head><style>p {{}}</style><script>alert('<h1>no</h1>')</script></head><!-- <h1>no</h1> --><body>{parts}<p>The port is 8081 &amp; free.</p></body></html>"
-    kind, outlined = shown(page, 2_000, "which port")
+    kind, outlined = show_outline(page, 2_000, "which port")
     assert kind == "html"
     assert all(f"## Part {n}\n" in f"{outlined}\n" for n in range(30))
     assert "The port is 8081 & free." in outlined

@@ -33,7 +33,9 @@ def test_the_checksum_is_the_sum(data, byte):
 def test_neighbours_share_a_byte(raw):
     raw = raw.translate(None, LEFT_OUT)
     classes = [*raw.translate(SIXTEEN), 0]
-    assert list(pairs_of(raw)) == [one << 4 | other for one, other in pairwise(classes)]
+    assert list(pairs_of(raw)) == [
+        left_class << 4 | right_class for left_class, right_class in pairwise(classes)
+    ]
     shapes = [*raw.translate(FOUR), 0, 0, 0]
     fours = zip(shapes, shapes[1:], shapes[2:], shapes[3:], strict=False)
     assert list(fours_of(raw)) == [a << 6 | b << 4 | c << 2 | d for a, b, c, d in fours]

@@ -43,7 +43,7 @@ def talk(turns: int) -> list[dict[str, str]]:
     ]
 
 
-def estimated(body: dict[str, Any], format: str) -> int:
+def estimate_body(body: dict[str, Any], format: str) -> int:
     """Tokens of a request as they are estimated, counted from its parts."""
     envelope = open_payload(body, format)
     return count_fixed(envelope.system, envelope.tools) + sum(map(count_message, envelope.decode()))
@@ -118,7 +118,7 @@ def test_f15_law_without_a_report_tokens_are_the_estimate_times_the_prior_system
     if named:
         body["model"] = model
     compact = Compactor([], NEVER, format="anthropic", model="" if named else model)
-    view, raw = compact(body), estimated(body, "anthropic")
+    view, raw = compact(body), estimate_body(body, "anthropic")
     assert view.profile.fixed_tokens + view.estimate == raw
     assert (
         view.tokens
@@ -136,8 +136,8 @@ def test_f15_a_list_of_messages_has_the_prior_and_the_window_of_the_model_that_t
     assert Compactor([], NEVER)(talk(5)).tokens == view.estimate
     check = Compactor([], Budget(Fraction(0.5), Fraction(0.2)), model=OLDER).check(talk(5))
     assert check.threshold == 100_000
-    other = Compactor([], NEVER, model=OLDER)({"model": "gpt-5", "messages": talk(5)})
-    assert other.tokens == other.estimate, "what the request names comes first"
+    named = Compactor([], NEVER, model=OLDER)({"model": "gpt-5", "messages": talk(5)})
+    assert named.tokens == named.estimate, "what the request names comes first"
 
 
 @given(st.sampled_from(NAMES), st.floats(0.7, 2.5))
@@ -148,8 +148,8 @@ def test_f15_law_with_a_report_the_prior_is_gone(model, real):
     billed = round(real * view.estimate)
     compact.report(view, {"prompt_tokens": billed, "completion_tokens": 1})
     assert compact(body).tokens == billed
-    other = compact({"model": model, "messages": talk(4)[1:]})
-    assert other.tokens == pytest.approx(real * other.estimate, abs=2)
+    shorter = compact({"model": model, "messages": talk(4)[1:]})
+    assert shorter.tokens == pytest.approx(real * shorter.estimate, abs=2)
 
 
 def test_f15_a_report_that_cannot_be_of_one_request_leaves_the_prior():
@@ -188,7 +188,7 @@ def test_f15_a_budget_of_the_window_acts_before_the_provider_refuses(model: str,
     fired = []
     for turns in range(1, 201, 2):
         body = {"model": model, "messages": talk(turns)}
-        billed = real * estimated(body, "anthropic")
+        billed = real * estimate_body(body, "anthropic")
         fired.append(compact.check(body).level == "hard")
         if billed > window:
             break
@@ -203,7 +203,7 @@ def test_f15_a_budget_of_the_window_acts_before_the_provider_refuses(model: str,
 WINDOWS = {name: Window(20_000) for name in (OLDER, "gemini-3-pro", "plain")}
 
 
-def sent(driver: Driver, model: str, steps: int, api: str) -> Outgoing:
+def prepare(driver: Driver, model: str, steps: int, api: str) -> Outgoing:
     """What goes out for a session of so many steps; with Gemini it is the path that names the model."""
     if api == "openai_chat":
         return driver(chat_request(steps, model=model), api)
@@ -216,7 +216,7 @@ def sent(driver: Driver, model: str, steps: int, api: str) -> Outgoing:
 def first_hard(model: str, api: str) -> int:
     """Steps of a session at which something is compacted for the first time."""
     with Driver(windows=WINDOWS) as driver:
-        return next(steps for steps in range(1, 90) if sent(driver, model, steps, api).edits)
+        return next(steps for steps in range(1, 90) if prepare(driver, model, steps, api).edits)
 
 
 @pytest.mark.parametrize(("model", "api"), [(OLDER, "openai_chat"), ("gemini-3-pro", "gemini")])
@@ -228,7 +228,7 @@ def test_f15_the_hard_level_of_a_gateway_counts_as_the_model_does(model: str, ap
 
 def test_f15_a_request_of_gemini_goes_out_without_a_model_in_its_body():
     with Driver(windows=WINDOWS) as driver:
-        out = sent(driver, "gemini-3-pro", 80, "gemini")
+        out = prepare(driver, "gemini-3-pro", 80, "gemini")
     assert out.edits
     assert "model" not in json.loads(out.body)
 

@@ -161,7 +161,7 @@ LITELLM = {
 
 
 @pytest.mark.parametrize(
-    ("more", "hour"),
+    ("fields", "hour"),
     [
         ({}, None),
         ({"prompt_tokens_details": {"cached_tokens": 17_915}}, None),
@@ -182,9 +182,9 @@ LITELLM = {
     ],
     ids=["plain", "read", "by term", "empty fields of another API"],
 )
-def test_litellms_cache_fields_are_inside_its_prompt_tokens(more, hour):
+def test_litellms_cache_fields_are_inside_its_prompt_tokens(fields, hour):
     """Read as Anthropic's, no usage was found: such a bill and such a window went unseen."""
-    assert read_usage({**LITELLM, **more}) == Usage(25_801, 50, 17_915, 7_883, hour=hour)
+    assert read_usage({**LITELLM, **fields}) == Usage(25_801, 50, 17_915, 7_883, hour=hour)
 
 
 @pytest.mark.parametrize("name", ["prompt_tokens", "prompt_cache_hit_tokens"])
@@ -246,8 +246,8 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_no_object_raises(usage):
-    found = read_usage(usage)
-    assert found is None or found.input > 0
+    reading = read_usage(usage)
+    assert reading is None or reading.input > 0
 
 
 def test_conformance_45_cached_tokens_count_once_and_sums_over_calls_are_recognised():
@@ -282,9 +282,9 @@ def test_recorded_usages_are_read(shared):
         for line in path.read_text(encoding="utf-8").splitlines():
             usage = (json.loads(line).get("message") or {}).get("usage")
             if usage:
-                found = read_usage(usage)
+                reading = read_usage(usage)
                 parts = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
                 total = sum(usage.get(part) or 0 for part in parts)
-                assert (found.input if found else 0) == total
+                assert (reading.input if reading else 0) == total
                 count += 1
     assert count > 100
