@@ -61,18 +61,18 @@ def stories(draw: st.DrawFn, *, orders: bool = True) -> Story:
         if turn:
             story.entries.append(("answer", f"All done. {next(words)}"))
             story.open.clear()
-        told = [
+        notes = [
             CONTEXT[n].format(next(words))
             for n in draw(st.lists(st.integers(0, 3), max_size=3, unique=True))
         ]
-        for text in told:
+        for text in notes:
             story.context[text.split(":")[0].split("\n")[0]] = text
         request = draw(st.sampled_from(("Fix {}.", "请修复 {}。", "Fix it.\n\n{}"))).format(
             next(words)
         )
         story.open.append(request)
         behind = draw(st.booleans())
-        story.entries.append(("ask", (told, request, behind)))
+        story.entries.append(("ask", (notes, request, behind)))
         for _ in range(draw(st.integers(0, 6))):
             typed = (
                 draw(st.sampled_from(("", "", "", "tail", "system")))
@@ -96,45 +96,45 @@ def stories(draw: st.DrawFn, *, orders: bool = True) -> Story:
 
 def body(story: Story, format: str) -> dict[str, Any]:
     """The story as a request."""
-    made = list(MAKERS[format](story))
+    entries = list(MAKERS[format](story))
     model = {"anthropic": "claude-opus-5", "openai_chat": "gpt-5", "openai_responses": "gpt-5"}.get(
         format, "gemini-3"
     )
     name = {"openai_responses": "input", "gemini": "contents"}.get(format, "messages")
-    return {"model": model, name: made}
+    return {"model": model, name: entries}
 
 
-def _asked(told: list[str], request: str, behind: bool) -> list[str]:
-    notes = [f"<system-reminder>\n{text}\n</system-reminder>" for text in told]
+def _write_request(context: list[str], request: str, behind: bool) -> list[str]:
+    notes = [f"<system-reminder>\n{text}\n</system-reminder>" for text in context]
     return [request, *notes] if behind else [*notes, request]
 
 
 def _anthropic(story: Story) -> Iterator[dict[str, Any]]:
-    for n, (what, said) in enumerate(story.entries):
-        if what == "ask":
+    for n, (kind, content) in enumerate(story.entries):
+        if kind == "ask":
             yield {
                 "role": "user",
-                "content": [{"type": "text", "text": text} for text in _asked(*said)],
+                "content": [{"type": "text", "text": text} for text in _write_request(*content)],
             }
-        elif what == "call":
+        elif kind == "call":
             yield {
                 "role": "assistant",
                 "content": [{"type": "tool_use", "id": f"c{n}", "name": "read", "input": {"n": n}}],
             }
-            out = "\n\n".join(filter(None, said))
+            out = "\n\n".join(filter(None, content))
             yield {
                 "role": "user",
                 "content": [{"type": "tool_result", "tool_use_id": f"c{n}", "content": out}],
             }
         else:
-            yield {"role": "system" if what == "system" else "assistant", "content": said}
+            yield {"role": "system" if kind == "system" else "assistant", "content": content}
 
 
 def _openai_chat(story: Story) -> Iterator[dict[str, Any]]:
-    for n, (what, said) in enumerate(story.entries):
-        if what == "ask":
-            yield from ({"role": "user", "content": text} for text in _asked(*said))
-        elif what == "call":
+    for n, (kind, content) in enumerate(story.entries):
+        if kind == "ask":
+            yield from ({"role": "user", "content": text} for text in _write_request(*content))
+        elif kind == "call":
             function = {"name": "read", "arguments": json.dumps({"n": n})}
             yield {
                 "role": "assistant",
@@ -144,18 +144,18 @@ def _openai_chat(story: Story) -> Iterator[dict[str, Any]]:
             yield {
                 "role": "tool",
                 "tool_call_id": f"c{n}",
-                "content": "\n\n".join(filter(None, said)),
+                "content": "\n\n".join(filter(None, content)),
             }
         else:
-            yield {"role": "developer" if what == "system" else "assistant", "content": said}
+            yield {"role": "developer" if kind == "system" else "assistant", "content": content}
 
 
 def _openai_responses(story: Story) -> Iterator[dict[str, Any]]:
-    for n, (what, said) in enumerate(story.entries):
-        if what == "ask":
-            texts = [{"type": "input_text", "text": text} for text in _asked(*said)]
+    for n, (kind, content) in enumerate(story.entries):
+        if kind == "ask":
+            texts = [{"type": "input_text", "text": text} for text in _write_request(*content)]
             yield {"type": "message", "role": "user", "content": texts}
-        elif what == "call":
+        elif kind == "call":
             yield {
                 "type": "function_call",
                 "call_id": f"c{n}",
@@ -165,38 +165,38 @@ def _openai_responses(story: Story) -> Iterator[dict[str, Any]]:
             yield {
                 "type": "function_call_output",
                 "call_id": f"c{n}",
-                "output": "\n\n".join(filter(None, said)),
+                "output": "\n\n".join(filter(None, content)),
             }
-        elif what == "system":
+        elif kind == "system":
             yield {
                 "type": "message",
                 "role": "developer",
-                "content": [{"type": "input_text", "text": said}],
+                "content": [{"type": "input_text", "text": content}],
             }
         else:
             yield {
                 "type": "message",
                 "role": "assistant",
-                "content": [{"type": "output_text", "text": said}],
+                "content": [{"type": "output_text", "text": content}],
             }
 
 
 def _gemini(story: Story) -> Iterator[dict[str, Any]]:
-    for n, (what, said) in enumerate(story.entries):
-        if what == "ask":
-            yield {"role": "user", "parts": [{"text": text} for text in _asked(*said)]}
-        elif what == "call":
+    for n, (kind, content) in enumerate(story.entries):
+        if kind == "ask":
+            yield {"role": "user", "parts": [{"text": text} for text in _write_request(*content)]}
+        elif kind == "call":
             yield {"role": "model", "parts": [{"functionCall": {"name": "read", "args": {"n": n}}}]}
-            response = {"name": "read", "response": {"output": said[0]}}
+            response = {"name": "read", "response": {"output": content[0]}}
             yield {
                 "role": "user",
                 "parts": [
                     {"functionResponse": response},
-                    *([{"text": said[1]}] if said[1] else []),
+                    *([{"text": content[1]}] if content[1] else []),
                 ],
             }
         else:
-            yield {"role": "model", "parts": [{"text": said}]}
+            yield {"role": "model", "parts": [{"text": content}]}
 
 
 MAKERS = {
@@ -218,7 +218,7 @@ def says_so(attempts: tuple[Attempt, ...]) -> bool:
     return any(a.outcome == "degraded" and "word for word" in a.reason for a in attempts)
 
 
-def compacted(story: Story, format: str, strategies: tuple[Strategy, ...], to: int) -> View:
+def compact_story(story: Story, format: str, strategies: tuple[Strategy, ...], to: int) -> View:
     return Compactor(strategies, Budget(to, to), format=format)(body(story, format))
 
 
@@ -232,7 +232,7 @@ def test_d1_d2_d5_what_must_stay_is_in_the_next_request(
     """The open request, every order and the newest context of each kind stand in the request word for word, or the outcome
     says that they do not; and the request is as valid as it was."""
     story = data.draw(stories(orders=format != "gemini"))
-    view = compacted(story, format, WAYS[way](to), to)
+    view = compact_story(story, format, WAYS[way](to), to)
     shown = texts(view.messages)
     for text in story.orders:
         assert text in shown

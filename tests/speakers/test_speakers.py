@@ -47,8 +47,8 @@ def call(id: str) -> Message:
     return Message("assistant", (ToolCall(id, "read", "{}"),))
 
 
-def result(id: str, text: str = "ok", *more: Text) -> Message:
-    return Message("user", (ToolResult(id, (Text(text),)), *more))
+def result(id: str, text: str = "ok", *texts: Text) -> Message:
+    return Message("user", (ToolResult(id, (Text(text),)), *texts))
 
 
 def parts(*texts: str) -> Message:
@@ -64,9 +64,9 @@ def voices(message: Message) -> list[str]:
     return [segment.voice for segment in segments(message)]
 
 
-def asked_in(messages: list[Message]) -> list[str]:
-    found = current_request(messages, segment_messages(messages))
-    return [segment.text for at in sorted(found) for segment in found[at]]
+def list_asked(messages: list[Message]) -> list[str]:
+    segments_at = current_request(messages, segment_messages(messages))
+    return [segment.text for at in sorted(segments_at) for segment in segments_at[at]]
 
 
 @pytest.mark.parametrize(
@@ -138,19 +138,19 @@ def test_who_speaks_in_a_message(message: Message, expected: list[str]) -> None:
 
 def test_d2_reminders_behind_a_prompt_are_not_the_request() -> None:
     """Kimi Code sends prompt, date and permission mode as three user messages."""
-    said = [
+    messages = [
         user("Do it."),
         user(reminder("Today's date is now.")),
         user(reminder("Auto permission mode is active.")),
     ]
-    assert asked_in(said) == ["Do it."]
-    assert [is_request(message) for message in said] == [True, False, False]
+    assert list_asked(messages) == ["Do it."]
+    assert [is_request(message) for message in messages] == [True, False, False]
 
 
 def test_d1_what_is_typed_while_the_agent_works_adds_to_the_request() -> None:
     """Three requests of one turn, in a prompt, a system message and at the end of a result, are all open."""
     late = reminder(STEER.format("Third."))
-    said = [
+    messages = [
         user("First."),
         call("1"),
         result("1"),
@@ -158,38 +158,38 @@ def test_d1_what_is_typed_while_the_agent_works_adds_to_the_request() -> None:
         call("2"),
         result("2", f"x\n{late}"),
     ]
-    assert asked_in(said) == ["First.", STEER.format("Second."), late]
-    assert asked_in([*said, call("3"), result("3")])[0] == "First."
-    assert asked_in([*said, model("Done."), user("Fourth.")]) == ["Fourth."]
+    assert list_asked(messages) == ["First.", STEER.format("Second."), late]
+    assert list_asked([*messages, call("3"), result("3")])[0] == "First."
+    assert list_asked([*messages, model("Done."), user("Fourth.")]) == ["Fourth."]
 
 
 def test_a_turn_of_several_entries_is_not_over_before_its_calls() -> None:
-    said = [user("First."), model("I look."), call("1"), result("1"), user("Second.")]
-    assert asked_in(said) == ["First.", "Second."]
+    messages = [user("First."), model("I look."), call("1"), result("1"), user("Second.")]
+    assert list_asked(messages) == ["First.", "Second."]
 
 
 def test_text_that_commands_are_written_in_ends_no_turn() -> None:
     """mini-swe-agent and smolagents: commands are texts, and so are their outputs."""
-    said = [
+    messages = [
         user("New task:\nDo it."),
         model("ls"),
         user("Observation:\na"),
         model("cat a"),
         user("Observation:\nb"),
     ]
-    assert asked_in(said) == ["New task:\nDo it."]
+    assert list_asked(messages) == ["New task:\nDo it."]
 
 
 def test_a_label_that_comes_twice_is_a_tool_s() -> None:
-    said = [
+    messages = [
         user("Do it."),
         model("ls"),
         user("Output of the shell:\na"),
         model("cat"),
         user("Output of the shell:\nb"),
     ]
-    assert asked_in(said) == ["Do it."]
-    assert asked_in(said[:3]) == ["Output of the shell:\na"], "once it may be a person's"
+    assert list_asked(messages) == ["Do it."]
+    assert list_asked(messages[:3]) == ["Output of the shell:\na"], "once it may be a person's"
 
 
 def test_requests_that_begin_alike_are_a_persons() -> None:
@@ -198,19 +198,19 @@ def test_requests_that_begin_alike_are_a_persons() -> None:
     for head in ("I get this error:", "## My request for Codex:", "翻译："):
         asking = [user(f"{head}\n{n}") for n in range(3)]
         chat = [message for request in asking for message in (request, model("Done."))]
-        assert asked_in(chat[:-1]) == [f"{head}\n2"]
+        assert list_asked(chat[:-1]) == [f"{head}\n2"]
         work = [user("Do it."), call("1"), result("1"), model("Done."), *chat]
-        assert asked_in(work[:-1]) == [f"{head}\n2"]
+        assert list_asked(work[:-1]) == [f"{head}\n2"]
     wrapped = user("# Context from my IDE setup:\n\n## Open tabs:\n- a: a\n\n## My request:\nWhy?")
     assert request_text(wrapped) == "Why?"
-    assert asked_in([wrapped, model("So."), wrapped]) == ["## My request:\nWhy?"]
+    assert list_asked([wrapped, model("So."), wrapped]) == ["## My request:\nWhy?"]
 
 
 def test_a_text_about_summaries_is_the_request_only_where_there_is_no_other() -> None:
-    told = user("Handoff summary: we were at the parser.")
-    assert asked_in([user("Do it."), told]) == ["Do it."]
-    assert asked_in([told]) == [told.text]
-    assert asked_in([user("<note>Fix it</note>"), user(reminder("Today's date is now."))]) == [
+    handoff = user("Handoff summary: we were at the parser.")
+    assert list_asked([user("Do it."), handoff]) == ["Do it."]
+    assert list_asked([handoff]) == [handoff.text]
+    assert list_asked([user("<note>Fix it</note>"), user(reminder("Today's date is now."))]) == [
         "<note>Fix it</note>"
     ]
 
@@ -218,27 +218,31 @@ def test_a_text_about_summaries_is_the_request_only_where_there_is_no_other() ->
 def test_d2_a_turn_that_begins_with_nothing_but_elements_is_about_them() -> None:
     """A person who pasted a document after an answer was not heard, since an older request was there."""
     document = "<project>\n<a>1</a>\n</project>\n<project>\n<a>2</a>\n</project>"
-    said = [user("Do it."), model("Done."), user(document), call("1"), result("1")]
-    assert asked_in(said)[0] == "Do it."
+    messages = [user("Do it."), model("Done."), user(document), call("1"), result("1")]
+    assert list_asked(messages)[0] == "Do it."
     assert user(document) in [
-        message for _, message in find_verbatim(View.of(said), 4, 10**9).messages
+        message for _, message in find_verbatim(View.of(messages), 4, 10**9).messages
     ], "word for word, blanks included"
-    assert asked_in([said[0], call("1"), result("1"), user("<acme>1</acme>"), call("2")]) == [
+    assert list_asked([messages[0], call("1"), result("1"), user("<acme>1</acme>"), call("2")]) == [
         "Do it."
     ]
-    assert asked_in([*said[:2], user(reminder("Today's date is now.")), call("1")]) == ["Do it."]
+    assert list_asked([*messages[:2], user(reminder("Today's date is now.")), call("1")]) == [
+        "Do it."
+    ]
 
 
 def test_f4_an_error_reported_to_an_agent_without_calls_is_no_request() -> None:
     """smolagents' first "Error:" took the place of the task, which was then cut."""
     error = "Error:\nNo JSON blob.\nNow let's retry: take care not to repeat previous errors!"
-    assert asked_in([user("New task:\nDo it."), model("ls"), user(error)]) == ["New task:\nDo it."]
-    assert asked_in([user(error + "\n\nNew task:\nDo it.")]) == [error + "\n\nNew task:\nDo it."]
-    assert asked_in([user("Go."), model("Gone."), user("Error:\nx is undefined")]) == [
+    assert list_asked([user("New task:\nDo it."), model("ls"), user(error)]) == [
+        "New task:\nDo it."
+    ]
+    assert list_asked([user(error + "\n\nNew task:\nDo it.")]) == [error + "\n\nNew task:\nDo it."]
+    assert list_asked([user("Go."), model("Gone."), user("Error:\nx is undefined")]) == [
         "Error:\nx is undefined"
     ]
     command = "I ran the following shell command: make, and it fails. Repair it."
-    assert asked_in([user("Go."), model("Gone."), user(command)]) == [command]
+    assert list_asked([user("Go."), model("Gone."), user(command)]) == [command]
 
 
 def test_request_of_gives_the_person_s_own_words() -> None:
@@ -255,15 +259,15 @@ def test_request_of_gives_the_person_s_own_words() -> None:
 @pytest.mark.parametrize("wrap", [system, lambda text: result("1", f"ok\n\n{reminder(text)}")])
 def test_d1_what_a_client_explains_around_typed_words_is_not_the_person_s(wrap) -> None:
     """A summary quoted the explanation of Claude Code as the person's request."""
-    said = wrap(STEER.format("Use tabs.\n\nAnd no blanks."))
-    place = IN_RESULT if said.results else ""
-    assert request_text(said) == f"{place}Use tabs.\n\nAnd no blanks."
+    steering = wrap(STEER.format("Use tabs.\n\nAnd no blanks."))
+    place = IN_RESULT if steering.results else ""
+    assert request_text(steering) == f"{place}Use tabs.\n\nAnd no blanks."
     report = "The user sent a new message:\nit crashed. Why?"
     assert request_text(user(report)) == report  # a person may report so
 
 
-def texts_of(said: list[Message], stop: int) -> list[str]:
-    return [message.text for _, message in find_verbatim(View.of(said), stop, 10**9).messages]
+def texts_of(messages: list[Message], stop: int) -> list[str]:
+    return [message.text for _, message in find_verbatim(View.of(messages), stop, 10**9).messages]
 
 
 def test_d5_the_newest_context_of_each_kind_stays() -> None:
@@ -273,12 +277,12 @@ def test_d5_the_newest_context_of_each_kind_stays() -> None:
         "One.",
     )
     second = parts(reminder("The current date is: Tue"), "Two.")
-    said = [first, model("Done."), second, model("Done."), user("Three.")]
-    assert texts_of(said, 4) == [
+    messages = [first, model("Done."), second, model("Done."), user("Three.")]
+    assert texts_of(messages, 4) == [
         reminder("The following skills are available: a"),
         reminder("The current date is: Tue"),
     ]
-    assert texts_of(said, 2) == [reminder("The following skills are available: a")], (
+    assert texts_of(messages, 2) == [reminder("The following skills are available: a")], (
         "the newer date is behind it"
     )
 
@@ -306,14 +310,14 @@ def test_deltas_stay_beside_the_state_before_them() -> None:
     skills = [
         user(reminder(f"Skill {name} became available after startup.")) for name in ("x", "y")
     ]
-    said = [state, delta, *skills, user("Go."), model("Done."), user("More.")]
-    assert texts_of(said, 6) == [message.text for message in said[:4]]
+    messages = [state, delta, *skills, user("Go."), model("Done."), user("More.")]
+    assert texts_of(messages, 6) == [message.text for message in messages[:4]]
     newer = user("<environment_context><cwd>/b</cwd></environment_context>")
-    assert texts_of([*said, newer], 6) == [skill.text for skill in skills], "older ones go"
+    assert texts_of([*messages, newer], 6) == [skill.text for skill in skills], "older ones go"
 
 
 def test_orders_stay_and_differ_by_their_numbers() -> None:
-    said = [
+    messages = [
         system("Never touch PROD-1."),
         system("Never touch PROD-2."),
         system("Never touch PROD-1."),
@@ -321,15 +325,15 @@ def test_orders_stay_and_differ_by_their_numbers() -> None:
         model("x"),
         user("y"),
     ]
-    assert texts_of(said, 4) == ["Never touch PROD-2.", "Never touch PROD-1."]
+    assert texts_of(messages, 4) == ["Never touch PROD-2.", "Never touch PROD-1."]
 
 
 def test_what_is_lifted_out_of_a_result_says_where_it_stood_and_is_known_again() -> None:
     late = reminder(STEER.format("Use tabs."))
-    said = [user("Go."), call("1"), result("1", f"long\n{late}"), call("2"), result("2")]
-    lifted = find_verbatim(View.of(said), 3, 10**9).messages[-1][1]
+    messages = [user("Go."), call("1"), result("1", f"long\n{late}"), call("2"), result("2")]
+    lifted = find_verbatim(View.of(messages), 3, 10**9).messages[-1][1]
     assert lifted.role == "user" and late in lifted.text and lifted.text != late
-    assert voices(lifted) == ["person"] and asked_in([user("Go."), lifted, call("2")]) == [
+    assert voices(lifted) == ["person"] and list_asked([user("Go."), lifted, call("2")]) == [
         "Go.",
         lifted.text,
     ]
@@ -337,12 +341,12 @@ def test_what_is_lifted_out_of_a_result_says_where_it_stood_and_is_known_again()
 
 def test_images_of_a_request_stay_with_it() -> None:
     image = Media("image", "image/png", "x")
-    said = [
+    messages = [
         Message("user", (Text(reminder("note")), image, Text("What is this?"))),
         call("1"),
         result("1"),
     ]
-    assert find_verbatim(View.of(said), 1, 10**9).messages == ((0, said[0]),)
+    assert find_verbatim(View.of(messages), 1, 10**9).messages == ((0, messages[0]),)
 
 
 @given(
@@ -365,8 +369,8 @@ def test_no_word_is_lost_in_cutting(pieces: list[str]) -> None:
     """What is in no segment of a text is blank."""
     text = "".join(pieces)
     for role in ("user", "system"):
-        found = segments(Message(role, (Text(text),)))
-        assert re.sub(r"\s", "", "".join(segment.text for segment in found)) == re.sub(
+        pieces_read = segments(Message(role, (Text(text),)))
+        assert re.sub(r"\s", "", "".join(segment.text for segment in pieces_read)) == re.sub(
             r"\s", "", text
         )
 
@@ -401,7 +405,7 @@ CUT = re.compile(r"…\[\d+ chars, sha \w+\]\Z")
 """How the recordings mark where a text was cut."""
 
 
-def closed(message: Message) -> Message:
+def close_elements(message: Message) -> Message:
     """*message* with the elements closed that the cutting of the recordings left open."""
 
     def close(text: str) -> str:
@@ -426,19 +430,19 @@ def test_the_current_request_is_found_in_recorded_requests(shared: Path) -> None
                 payload = open_payload(row["body"])
             except (FormatError, TypeError):
                 continue
-            said = list(map(closed, payload.decode()))
-            if not said or request_kind(
+            messages = list(map(close_elements, payload.decode()))
+            if not messages or request_kind(
                 Incoming(payload.codec.NAME, "", row["path"], (), b""), payload
             ):
                 continue
-            found = asked_in(said)
+            asked = list_asked(messages)
             if not any(
-                map(PERSON.search, (message.text for message in said if message.role == "user"))
+                map(PERSON.search, (message.text for message in messages if message.role == "user"))
             ):
                 continue
-            ok = bool(found) and all(map(PERSON.search, found))
+            ok = bool(asked) and all(map(PERSON.search, asked))
             right += ok
-            wrong += [] if ok else [f"{path.name}: {found}"]
+            wrong += [] if ok else [f"{path.name}: {asked}"]
     assert right > 250
     assert len(wrong) <= right // 50, wrong
 
@@ -484,17 +488,17 @@ def test_the_text_of_a_skill_that_a_call_launched_is_no_persons(is_apart):
     )
     stopped = [*behind, user("[Request interrupted by user]"), user("No. Never touch the schema.")]
     assert has_person(segment_messages([user("Allow npm."), call, *stopped])[-1])
-    other = Message("assistant", (ToolCall("c1", "Bash", '{"command": "cat log"}'),))
-    assert has_person(segment_messages([user("Allow npm."), other, *behind])[-1])
-    said = [
+    shell_call = Message("assistant", (ToolCall("c1", "Bash", '{"command": "cat log"}'),))
+    assert has_person(segment_messages([user("Allow npm."), shell_call, *behind])[-1])
+    messages = [
         user("Allow npm."),
         call,
         *behind,
         Message("assistant", (Text("Done."),)),
         user("Thanks."),
     ]
-    spoken = segment_messages(said)
-    assert [has_person(own) for own in spoken] == [True, *[False] * (len(said) - 2), True]
+    spoken = segment_messages(messages)
+    assert [has_person(own) for own in spoken] == [True, *[False] * (len(messages) - 2), True]
 
 
 @pytest.mark.parametrize("text", [

@@ -60,33 +60,33 @@ def opus(steps: int, typed: dict[int, str], *, in_results: bool) -> bytes:
 
 def chat(messages: Iterable[tuple[str, str]], steps: int, size: int = 1) -> bytes:
     """A Chat Completions request whose agent is at work."""
-    said: list[Any] = [{"role": role, "content": text} for role, text in messages]
+    entries_sent: list[Any] = [{"role": role, "content": text} for role, text in messages]
     for n in range(steps):
         function = {"name": "read", "arguments": json.dumps({"path": f"f{n}.py"})}
-        said.append(
+        entries_sent.append(
             {
                 "role": "assistant",
                 "content": None,
                 "tool_calls": [{"id": f"c{n}", "type": "function", "function": function}],
             }
         )
-        said.append(
+        entries_sent.append(
             {"role": "tool", "tool_call_id": f"c{n}", "content": f"file {n}\n{WORDS * size}"}
         )
-    return json.dumps({"model": "m", "messages": said}).encode()
+    return json.dumps({"model": "m", "messages": entries_sent}).encode()
 
 
 def texts(body: bytes) -> list[str]:
     """Each text of a request, our summaries left out."""
-    found = list[str]()
+    contents = list[str]()
     for entry in entries(body):
         content = entry.get("content") or []
-        found += (
+        contents += (
             [content]
             if isinstance(content, str)
             else [part.get("text") or str(part.get("content")) for part in content]
         )
-    return [text for text in found if not text.startswith("<earlier-conversation>")]
+    return [text for text in contents if not text.startswith("<earlier-conversation>")]
 
 
 @pytest.mark.parametrize("in_results", [False, True])
@@ -109,7 +109,7 @@ def test_d1_three_requests_of_one_turn_are_all_in_every_later_request(in_results
 @pytest.mark.parametrize("role", ["system", "developer"])
 def test_d1_an_order_in_mid_conversation_is_never_lost(role: str) -> None:
     """An operator's order vanished at the first compaction, and stood in no summary."""
-    said = [
+    turns = [
         ("system", "Be brief."),
         ("user", "Go."),
         ("assistant", "Gone."),
@@ -118,7 +118,7 @@ def test_d1_an_order_in_mid_conversation_is_never_lost(role: str) -> None:
     ]
     with Driver(windows=dict.fromkeys(MODELS, Window(4_000))) as driver:
         for steps in range(1, 40):
-            out = driver(chat(said, steps), "openai_chat")
+            out = driver(chat(turns, steps), "openai_chat")
             assert "NEVER touch PROD." in texts(out.body)
         assert out.edits
 
@@ -126,7 +126,7 @@ def test_d1_an_order_in_mid_conversation_is_never_lost(role: str) -> None:
 def test_d2_reminders_behind_a_prompt_do_not_take_its_place() -> None:
     """Kimi Code's date and permission mode were taken for the request, and the user's 120 rules were cut to 42."""
     rules = "\n".join(f"Rule {n}: name no file after number {n}." for n in range(120))
-    said = [
+    turns = [
         ("system", "x"),
         ("user", rules),
         ("user", reminder("Today's date is 3 May.")),
@@ -134,8 +134,8 @@ def test_d2_reminders_behind_a_prompt_do_not_take_its_place() -> None:
     ]
     with Driver(windows=dict.fromkeys(MODELS, Window(9_000))) as driver:
         for steps in range(1, 50):
-            out = driver(chat(said, steps), "openai_chat")
-            assert {text for _, text in said[1:]} <= set(texts(out.body)), steps
+            out = driver(chat(turns, steps), "openai_chat")
+            assert {text for _, text in turns[1:]} <= set(texts(out.body)), steps
         assert out.edits
 
 
@@ -145,9 +145,9 @@ def test_d3_a_long_request_beside_the_summary_leaves_it_room() -> None:
         "Please move the parser to the new interface. "
         + "Mind what the callers expect of it here. " * 75
     )
-    said = [("system", "x"), ("user", "Hi."), ("assistant", "Hello."), ("user", request)]
+    turns = [("system", "x"), ("user", "Hi."), ("assistant", "Hello."), ("user", request)]
     with Driver(windows=dict.fromkeys(MODELS, Window(12_000))) as driver:
-        out = [driver(chat(said, steps), "openai_chat") for steps in range(1, 90)][-1]
+        out = [driver(chat(turns, steps), "openai_chat") for steps in range(1, 90)][-1]
     assert request in texts(out.body)
     summary = next(
         entry["content"]
@@ -168,11 +168,11 @@ def test_d3_a_long_task_stays_whole_when_something_is_typed_later(window: int) -
         f"Rule {n}: the module part{n} keeps its public name and its tests pass." for n in range(50)
     )
     with Driver(windows=dict.fromkeys(MODELS, Window(window * 2))) as driver:
-        said = chat([("user", task)], 5).decode()
+        task_body = chat([("user", task)], 5).decode()
         for steps in range(1, 40):
-            late = json.loads(said)
-            more = json.loads(chat([("user", "Be quick with that.")], 5 + steps))
-            late["messages"] += [more["messages"][0], *more["messages"][11:]]
+            late = json.loads(task_body)
+            longer = json.loads(chat([("user", "Be quick with that.")], 5 + steps))
+            late["messages"] += [longer["messages"][0], *longer["messages"][11:]]
             out = driver(json.dumps(late).encode(), "openai_chat")
             assert {task, "Be quick with that."} <= set(texts(out.body)), steps
         assert out.edits
@@ -220,17 +220,17 @@ def test_d4_what_aider_says_of_files_stays() -> None:
             ("assistant", "Ok."),
         ),
     ]
-    said = [("system", "Act as a developer."), *examples, *files]
+    turns = [("system", "Act as a developer."), *examples, *files]
     for n in range(40):
         ran = f"I ran this command:\n\npytest -k {n}\n\nAnd got this output:\n\n{WORDS}\nE   ValueError: {n}"
-        said += [
+        turns += [
             ("user", f"Please add function number {n}."),
             ("assistant", WORDS),
             ("user", ran),
             ("assistant", "Ok."),
         ]
     with Driver(windows=dict.fromkeys(MODELS, Window(8_000))) as driver:
-        out = driver(chat([*said, ("user", "Now mend it.")], 0), "openai_chat")
+        out = driver(chat([*turns, ("user", "Now mend it.")], 0), "openai_chat")
     shown = texts(out.body)
     assert out.edits and {text for _, text in (*examples[:2], files[0], files[2])} <= set(shown)
     summary = next(
@@ -249,15 +249,15 @@ def test_d5_context_beside_an_earlier_prompt_stays_the_newest_of_each_kind() -> 
         reminder("We are setting up the context: /work"),
     )
     environment = "<environment_context>\n  <cwd>/work</cwd>\n</environment_context>"
-    said = [("system", "x"), ("user", skills), ("user", startup), ("user", environment)]
+    turns = [("system", "x"), ("user", skills), ("user", startup), ("user", environment)]
     for n in range(30):
-        said += [
+        turns += [
             ("user", reminder(f"The current date is: day {n}")),
             ("user", f"Do thing {n}."),
             ("assistant", WORDS),
         ]
     with Driver(windows=dict.fromkeys(MODELS, Window(6_000))) as driver:
-        out = driver(chat([*said, ("user", "And now?")], 0), "openai_chat")
+        out = driver(chat([*turns, ("user", "And now?")], 0), "openai_chat")
     shown = texts(out.body)
     assert out.edits and {
         skills,
@@ -325,9 +325,9 @@ def test_d3_law_an_agent_that_reads_hidden_files_again_is_put_into_no_circle(
             reader.steps.append(100 + n if n % 2 or not missing else missing[0])
         assert not missing, f"{compactions} compactions in {len(reader.steps)} steps"
         assert 0 < compactions <= 5
-        kept = driver.count("refetched_kept", api="openai_chat")
+        refetched = driver.count("refetched_kept", api="openai_chat")
     brakes = [record for record in caplog.records if record.msg == "fetched again and left"]
-    assert sum(record.fields["results"] for record in brakes) == kept > 0
+    assert sum(record.fields["results"] for record in brakes) == refetched > 0
     assert all(record.fields["tokens"] > 0 for record in brakes)
 
 
@@ -406,6 +406,6 @@ def test_d9_continue_s_own_compaction_goes_through_as_it_came() -> None:
     """It sends all tools and asks in the last user message; it was compacted as a turn of the conversation."""
     asks = "Please provide a concise summary of our conversation so far."
     with Driver(windows=dict.fromkeys(MODELS, Window(50_000))) as driver:
-        said = [("system", "x"), ("user", "Go."), ("assistant", WORDS), ("user", asks)]
-        out = driver(chat(said, 0), "openai_chat")
+        turns = [("system", "x"), ("user", "Go."), ("assistant", WORDS), ("user", asks)]
+        out = driver(chat(turns, 0), "openai_chat")
         assert (out.outcome, out.reason) == ("side", "compaction")

@@ -58,8 +58,8 @@ def facts(draw):
     )
 
 
-def answer(**found):
-    return json.dumps(found, ensure_ascii=False)
+def answer(**answers):
+    return json.dumps(answers, ensure_ascii=False)
 
 
 GOOD = answer(
@@ -71,7 +71,7 @@ GOOD = answer(
 
 def history(turns=6):
     call = Message("assistant", (ToolCall("c1", "catalog", '{"q":"phone"}'),))
-    found = Message("tool", (ToolResult("c1", (Text("X-12 499 EUR " + WORDS),)),))
+    finding = Message("tool", (ToolResult("c1", (Text("X-12 499 EUR " + WORDS),)),))
     talk = [
         m
         for n in range(turns)
@@ -80,7 +80,7 @@ def history(turns=6):
             Message("assistant", (Text(f"Reply {n}. {WORDS}"),)),
         )
     ]
-    return [user("I want a phone, in dark. " + WORDS), call, found, *talk]
+    return [user("I want a phone, in dark. " + WORDS), call, finding, *talk]
 
 
 def run(strategy, messages, *answers, view=None, rules=CHAT):
@@ -148,8 +148,8 @@ def test_what_is_written_is_read_back(value):
     )
 )
 def test_reading_never_raises(text):
-    found = FORM.parse(text)
-    assert found is None or FORM.merge(None, found) == found
+    read_facts = FORM.parse(text)
+    assert read_facts is None or FORM.merge(None, read_facts) == read_facts
 
 
 @pytest.mark.parametrize(("text", "expected"), [
@@ -186,13 +186,13 @@ def test_merging_adds_facts_and_replaces_single_ones(old, new):
 def test_ten_rounds_lose_no_fact():
     now = None
     for n in range(10):
-        told = FORM.parse(
+        update = FORM.parse(
             answer(
                 user_preferences=[f"likes {n}"],
                 issue_solved=f"round {n}" if n < 5 else "No facts found",
             )
         )
-        now = FORM.parse(FORM.render(FORM.merge(now, told)))
+        now = FORM.parse(FORM.render(FORM.merge(now, update)))
     assert len(now["user_preferences"]) == 10
     assert now["issue_solved"] == ("round 4",)
 

@@ -63,17 +63,17 @@ def test_no_edit_is_cut_through(messages, rules, keep):
 @pytest.mark.parametrize("keep", [0.3, 0.5, 0.8])
 def test_a_request_near_the_end_does_not_make_the_tail_a_fraction_of_what_was_wanted(keep):
     """Once a session of 155,000 tokens came down to 4,000 where 100,000 were asked for."""
-    work = [one for n in range(60) for one in (call(str(n)), result(str(n)))]
+    work = [message for n in range(60) for message in (call(str(n)), result(str(n)))]
     view = View.of(
         [user("Do it."), *work, user("Thanks."), assistant("You are welcome.")],
         profile=Profile(lambda _: 10),
     )
-    left = view.base.tokens(tail_start(view, keep), len(view.transcript))
-    assert 0.9 * keep <= left / view.tokens <= keep
+    tail = view.base.tokens(tail_start(view, keep), len(view.transcript))
+    assert 0.9 * keep <= tail / view.tokens <= keep
 
 
 def test_a_request_near_enough_is_where_the_tail_begins():
-    work = [one for n in range(60) for one in (call(str(n)), result(str(n)))]
+    work = [message for n in range(60) for message in (call(str(n)), result(str(n)))]
     view = View.of(
         [user("Do it."), *work[:80], user("And that."), *work[80:], assistant()],
         profile=Profile(lambda _: 10),

@@ -41,12 +41,12 @@ def test_the_tldr_has_its_five_sections():
         "Sure!\n\n```markdown\n# 1. Key Objectives\n- Book a flight\n\n**Tools Used & Results:** search: 3 flights\n- pay: refused\n"
         "### Key Findings\nThe card is expired.\n```python\n## Next Steps\n```\n## Current status:\n1. waiting\n## NEXT STEPS\n- none\n```"
     )
-    found = TLDR.parse(answer)
-    assert found["Key Objectives"] == ("Book a flight",)
-    assert found["Tools Used & Results"] == ("search: 3 flights", "pay: refused")
-    assert found["Key Findings"] == ("The card is expired.\n```python\n## Next Steps\n```",)
-    assert found["Current Status"] == ("waiting",)
-    assert found["Next Steps"] == ()
+    sections = TLDR.parse(answer)
+    assert sections["Key Objectives"] == ("Book a flight",)
+    assert sections["Tools Used & Results"] == ("search: 3 flights", "pay: refused")
+    assert sections["Key Findings"] == ("The card is expired.\n```python\n## Next Steps\n```",)
+    assert sections["Current Status"] == ("waiting",)
+    assert sections["Next Steps"] == ()
 
 
 @given(WITH_VALUE)
@@ -72,8 +72,8 @@ def test_a_fence_and_text_before_it_change_nothing(drawn, before):
     ),
 )
 def test_reading_never_raises(form, text):
-    found = form.parse(text)
-    assert found is None or form.parse(form.render(found)) == found
+    sections = form.parse(text)
+    assert sections is None or form.parse(form.render(sections)) == sections
 
 
 def test_the_missing_headings_are_listed() -> None:
@@ -120,9 +120,9 @@ def test_merging_goes_by_the_heading(drawn):
         if heading.kind == "state":
             assert both[heading.title] == new[heading.title]
         else:
-            told = (*old[heading.title], *new[heading.title])
+            entries = (*old[heading.title], *new[heading.title])
             assert {comparison_key(text) for text in both[heading.title]} == {
-                comparison_key(text) for text in told
+                comparison_key(text) for text in entries
             }
     assert form.merge(None, new) == new
     assert form.merge(both, new) == form.merge(form.merge(both, new), new)
@@ -131,9 +131,9 @@ def test_merging_goes_by_the_heading(drawn):
 def test_ten_rounds_of_forgetful_updates_lose_nothing():
     now = None
     for n in range(10):
-        told = Sections((("Done", (f"did {n}",)), ("In progress", (f"doing {n}",)), ("Files modified", (f"{n}.py",)),
+        update = Sections((("Done", (f"did {n}",)), ("In progress", (f"doing {n}",)), ("Files modified", (f"{n}.py",)),
                          ("User preferences", (f"never {n}",) if n < 2 else ())))  # fmt: skip
-        now = HANDOVER.merge(now, HANDOVER.parse(HANDOVER.render(told)))
+        now = HANDOVER.merge(now, HANDOVER.parse(HANDOVER.render(update)))
         now = HANDOVER.parse(HANDOVER.render(now))
     assert [len(now[h.title]) for h in HANDOVER.headings] == [10, 1, 10, 0, 2]
     assert now["In progress"] == ("doing 9",)

@@ -106,8 +106,8 @@ def test_text_around_it_changes_nothing(value, around):
     )
 )
 def test_reading_never_raises(text):
-    found = FORM.parse(text)
-    assert found is None or FORM.parse(FORM.render(found)) == found
+    state = FORM.parse(text)
+    assert state is None or FORM.parse(FORM.render(state)) == state
 
 
 @pytest.mark.parametrize(

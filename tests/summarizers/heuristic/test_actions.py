@@ -183,11 +183,11 @@ def test_json_lines_hold_every_scalar(value):
 
 def test_an_image_beside_a_request_is_named():
     words = "Never touch src/a.py. Make it look like this."
-    said = [Message("user", (Text(words), Media("image", ref="abc"))), *call("rebook", "ok")]
-    text = summarize(said, user("Go."))
+    messages = [Message("user", (Text(words), Media("image", ref="abc"))), *call("rebook", "ok")]
+    text = summarize(messages, user("Go."))
     assert f"- [image] {words}" in text
     assert "## Rules" not in text  # the request says it
-    assert read_amendments(text, read_state(read_steps([*said, user("Go.")]))) == []
+    assert read_amendments(text, read_state(read_steps([*messages, user("Go.")]))) == []
 
 
 def test_lines_of_files_that_begin_with_a_hash_stand_as_they_are():
@@ -289,9 +289,9 @@ def test_the_fields_behind_an_output_are_none_of_it():
     assert read_report(failed)[:2] == ("no rule\nto make app\nmake failed", 2)
     assert read_report("Output: Error: x\nSignal: 9").output == "Error: x"
     assert read_report("Output: a\nb") == CommandReport("Output: a\nb")
-    said = call("run_shell_command", text, command="docker compose up")
-    assert "linked app" in summarize(user("Go."), said)
-    assert "(none)" not in summarize(user("Go."), said)
+    messages = call("run_shell_command", text, command="docker compose up")
+    assert "linked app" in summarize(user("Go."), messages)
+    assert "(none)" not in summarize(user("Go."), messages)
 
 
 def test_a_command_that_the_shell_still_runs_has_no_outcome_yet():
@@ -311,16 +311,16 @@ def test_figures_in_a_long_frame_are_read():
 
 
 def test_a_look_that_fails_is_no_open_error():
-    said = call("Bash", "cat: a.py: No such file", is_error=True, command="cat a.py")
-    assert "last error" not in summarize(user("Go."), said)
+    messages = call("Bash", "cat: a.py: No such file", is_error=True, command="cat a.py")
+    assert "last error" not in summarize(user("Go."), messages)
 
 
 def test_a_check_that_is_not_installed_has_tested_nothing():
-    said = [
+    messages = [
         *call("Write", "Written.", file_path="a.ts", content="x"),
         *call("Bash", "Exit code 127\nvitest: not found", is_error=True, command="vitest run"),
     ]
-    assert "created, not tested since: a.ts" in summarize(said)
+    assert "created, not tested since: a.ts" in summarize(messages)
 
 
 def test_variables_before_a_command_are_no_part_of_its_name():

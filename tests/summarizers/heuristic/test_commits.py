@@ -38,8 +38,8 @@ def commit(command, files=None, *lines):
     return bash(command, "\n".join(("[main 1234567] A subject", counted, *lines)))
 
 
-def committed(*calls):
-    files = collect([message for said in calls for message in said]).files
+def list_committed(*calls):
+    files = collect([message for step in calls for message in step]).files
     return {path for path, file in files.items() if file.is_committed}
 
 
@@ -69,33 +69,33 @@ def test_a_commit_has_what_was_added_by_a_pattern():
     changed = edit(
         "opk/slicers/cura.py", "opk/slicers/deep/x.py", "opk/core/bundle.py", "docs/a.md"
     )
-    said = commit("git add opk/slicers/*.py docs/a.md && git commit -m x")
-    assert committed(changed, said) == {"opk/slicers/cura.py", "docs/a.md"}
+    by_pattern = commit("git add opk/slicers/*.py docs/a.md && git commit -m x")
+    assert list_committed(changed, by_pattern) == {"opk/slicers/cura.py", "docs/a.md"}
     absolute = edit("/srv/opk/slicers/cura.py", "/srv/opk/core/bundle.py")
-    assert committed(absolute, said) == {"/srv/opk/slicers/cura.py"}
+    assert list_committed(absolute, by_pattern) == {"/srv/opk/slicers/cura.py"}
 
 
 def test_a_commit_has_nothing_of_ours_if_only_other_files_were_added():
-    said = commit("git commit -m 'Lock the dependencies'", 1)
-    assert not committed(edit("src/a.ts"), bash("git add package-lock.json"), said)
+    of_other_files = commit("git commit -m 'Lock the dependencies'", 1)
+    assert not list_committed(edit("src/a.ts"), bash("git add package-lock.json"), of_other_files)
     later = commit("git commit -m x", 1)
-    assert committed(edit("src/a.ts"), bash("git add package-lock.json"), said, later) == {
-        "src/a.ts"
-    }
+    assert list_committed(
+        edit("src/a.ts"), bash("git add package-lock.json"), of_other_files, later
+    ) == {"src/a.ts"}
 
 
 def test_what_was_taken_out_of_the_index_is_in_no_commit():
-    out, said = bash("git restore --staged README.md"), commit("git commit -m x", 1)
-    assert committed(edit("a.py", "README.md"), bash("git add -A"), out, said) == {"a.py"}
-    assert committed(edit("a.py", "README.md"), out, said) == {"a.py"}
-    assert not committed(edit("a.py"), bash("git add a.py"), bash("git reset"), said)
+    out, last = bash("git restore --staged README.md"), commit("git commit -m x", 1)
+    assert list_committed(edit("a.py", "README.md"), bash("git add -A"), out, last) == {"a.py"}
+    assert list_committed(edit("a.py", "README.md"), out, last) == {"a.py"}
+    assert not list_committed(edit("a.py"), bash("git add a.py"), bash("git reset"), last)
 
 
 def test_a_commit_of_all_that_git_knows_has_no_new_files():
-    said = write("new.py"), edit("a.py"), commit("git commit -am x", 1)
-    assert committed(*said) == {"a.py"}
+    steps = write("new.py"), edit("a.py"), commit("git commit -am x", 1)
+    assert list_committed(*steps) == {"a.py"}
     named = commit("git add new.py && git commit -m y", 1, " create mode 100644 new.py")
-    assert committed(*said, edit("new.py"), named) == {"a.py", "new.py"}
+    assert list_committed(*steps, edit("new.py"), named) == {"a.py", "new.py"}
 
 
 @pytest.mark.parametrize("path", [
@@ -105,10 +105,12 @@ def test_a_commit_of_all_that_git_knows_has_no_new_files():
 def test_what_repositories_hardly_ever_have_is_in_no_commit_of_all(path):
     changed = edit("src/a.py", path)
     for files in (None, 1, 9):
-        assert committed(changed, commit("git add -A && git commit -m x", files)) == {"src/a.py"}
+        assert list_committed(changed, commit("git add -A && git commit -m x", files)) == {
+            "src/a.py"
+        }
     if "/" not in path:
         named = commit(f"git add -f {path} && git commit -m x")
-        assert committed(changed, named) == {path}
+        assert list_committed(changed, named) == {path}
 
 
 def test_a_commit_of_fewer_files_has_only_those_that_it_names():
@@ -116,37 +118,39 @@ def test_a_commit_of_fewer_files_has_only_those_that_it_names():
     named = " create mode 100644 src/new.py", " delete mode 100644 src/old.py"
     everything = {"src/new.py", "src/a.py", "src/b.py", "src/old.py"}
     command = "git add -A && git commit -m x"
-    assert committed(changed, commit(command, 4, *named)) == everything
-    assert committed(changed, commit(command, 3, *named)) == {"src/new.py", "src/old.py"}
-    assert committed(changed, commit(command, 2)) == {"src/a.py", "src/b.py"}
-    assert committed(changed, commit(command)) == everything
+    assert list_committed(changed, commit(command, 4, *named)) == everything
+    assert list_committed(changed, commit(command, 3, *named)) == {"src/new.py", "src/old.py"}
+    assert list_committed(changed, commit(command, 2)) == {"src/a.py", "src/b.py"}
+    assert list_committed(changed, commit(command)) == everything
     moved = commit(command, 4, " rename src/{old.py => new.py} (100%)")
-    assert committed(changed, moved) == everything
+    assert list_committed(changed, moved) == everything
     twice = bash(f"{command}; git pull", "[main 1] x\n 1 file changed\n 2 files changed")
-    assert committed(changed, twice) == everything
+    assert list_committed(changed, twice) == everything
 
 
 def test_what_a_commit_names_begins_at_the_root_of_its_repository():
     changed = write("/srv/shop/src/new.py", "/srv/blog/src/draft.md")
-    said = commit("git add -A && git commit -m x", 7, " create mode 100644 src/new.py")
-    assert committed(changed, said) == {"/srv/shop/src/new.py"}
+    of_all = commit("git add -A && git commit -m x", 7, " create mode 100644 src/new.py")
+    assert list_committed(changed, of_all) == {"/srv/shop/src/new.py"}
 
 
 def test_a_commit_of_paths_has_only_these():
-    said = commit("git commit -m x -- src", 1)
-    assert committed(edit("src/a.py", "b.py"), said) == {"src/a.py"}
+    of_paths = commit("git commit -m x -- src", 1)
+    assert list_committed(edit("src/a.py", "b.py"), of_paths) == {"src/a.py"}
 
 
 def test_what_is_added_in_a_directory_is_of_that():
     changed = edit("web/a.ts", "a.ts")
-    assert committed(changed, commit("cd web && git add . && git commit -m x")) == {"web/a.ts"}
-    assert committed(changed, commit("git add a.ts && git commit -m x")) == {"a.ts"}
+    assert list_committed(changed, commit("cd web && git add . && git commit -m x")) == {"web/a.ts"}
+    assert list_committed(changed, commit("git add a.ts && git commit -m x")) == {"a.ts"}
 
 
 def test_a_name_may_be_the_end_of_that_which_git_says():
-    said = commit("git add -A && git commit -m x", 7, " delete mode 100644 agents/config/a.yaml")
-    assert committed(bash("rm config/a.yaml"), said) == {"config/a.yaml"}
-    assert committed(bash("rm -r agents/config"), said) == {"agents/config"}
+    of_deletion = commit(
+        "git add -A && git commit -m x", 7, " delete mode 100644 agents/config/a.yaml"
+    )
+    assert list_committed(bash("rm config/a.yaml"), of_deletion) == {"config/a.yaml"}
+    assert list_committed(bash("rm -r agents/config"), of_deletion) == {"agents/config"}
 
 
 def test_what_git_takes_out_of_its_index_stays_where_it_is():
@@ -154,30 +158,30 @@ def test_what_git_takes_out_of_its_index_stays_where_it_is():
 
 
 def test_a_deleted_file_that_no_commit_names_is_in_no_stash():
-    said = commit("git add -A && git commit -m x", 1)
-    files = collect([*bash("rm graph.json"), *edit("a.py"), *said, *bash("git stash")]).files
+    of_all = commit("git add -A && git commit -m x", 1)
+    files = collect([*bash("rm graph.json"), *edit("a.py"), *of_all, *bash("git stash")]).files
     assert files["graph.json"].state == "deleted" and not files["graph.json"].is_committed
 
 
-@pytest.mark.parametrize("said", [
+@pytest.mark.parametrize("output", [
     'On branch main\nChanges not staged for commit:\n\tmodified:   a.py\n\nno changes added to commit (use "git add")',
     "On branch main\nnothing to commit, working tree clean",
     "nothing added to commit but untracked files present",
 ])  # fmt: skip
-def test_what_git_did_not_commit_is_not_committed(said):
+def test_what_git_did_not_commit_is_not_committed(output):
     """Behind a pipe git's exit code is not seen."""
-    state = collect([*edit("a.py"), *bash("git commit -m x 2>&1 | tail -3", said)])
+    state = collect([*edit("a.py"), *bash("git commit -m x 2>&1 | tail -3", output)])
     assert not state.files["a.py"].is_committed and not state.checks
-    status = bash("git commit -m x && git status", f"[main 1234567] x\n 1 file changed\n{said}")
-    assert committed(edit("a.py"), status) == {"a.py"}
-    assert committed(edit("a.py"), bash("git commit -qm x; git status", said)) == {"a.py"}
+    status = bash("git commit -m x && git status", f"[main 1234567] x\n 1 file changed\n{output}")
+    assert list_committed(edit("a.py"), status) == {"a.py"}
+    assert list_committed(edit("a.py"), bash("git commit -qm x; git status", output)) == {"a.py"}
 
 
 @pytest.mark.parametrize("options", ["--amend --no-edit", "--allow-empty -m x"])
 def test_a_commit_that_needs_no_files_has_those_that_were_staged(options):
-    assert not committed(edit("a.py"), bash(f"git commit {options}"))
-    assert committed(edit("a.py"), bash(f"git add -A && git commit {options}")) == {"a.py"}
-    assert committed(edit("a.py"), bash(f"git commit -a {options}")) == {"a.py"}
+    assert not list_committed(edit("a.py"), bash(f"git commit {options}"))
+    assert list_committed(edit("a.py"), bash(f"git add -A && git commit {options}")) == {"a.py"}
+    assert list_committed(edit("a.py"), bash(f"git commit -a {options}")) == {"a.py"}
 
 
 def test_a_commit_stands_though_the_push_behind_it_fails():

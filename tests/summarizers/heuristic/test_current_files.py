@@ -76,7 +76,7 @@ def test_the_first_line_that_a_command_prints_of_its_file(command, first):
 
 
 def test_a_patch_says_what_it_replaces_in_which_file():
-    for made in (
+    for patching in (
         ToolCall("c1", "apply_patch", json.dumps({"input": PATCH})),
         ToolCall("c1", "apply_patch", PATCH),
         ToolCall("c1", "shell", json.dumps({"command": ["apply_patch", PATCH]})),
@@ -86,7 +86,7 @@ def test_a_patch_says_what_it_replaces_in_which_file():
             json.dumps({"command": ["bash", "-lc", f"apply_patch <<'EOF'\n{PATCH}\nEOF"]}),
         ),
     ):
-        assert list(iter_patch(effect_of_call(made), made.arguments)) == [
+        assert list(iter_patch(effect_of_call(patching), patching.arguments)) == [
             Hunk(
                 "src/pool.py",
                 tuple(SOURCE[1:4]),
@@ -158,14 +158,14 @@ def test_a_patch_changes_the_text_that_a_shell_showed():
 
 
 def test_a_summary_shows_the_text_after_the_patch_and_quotes_no_line_that_it_removed():
-    said = [
+    messages = [
         user("Read the limits from the settings."),
         *shell("cat src/pool.py", "\n".join(SOURCE)),
         *shell(f"apply_patch <<'EOF'\n{PATCH}\nEOF", "Success. Updated the following files:"),
         *shell("cat big.log", "nothing happened here " * 2_000),
     ]
-    view = View.of(said)
-    text = drive(RuleSummary()(view, 0, len(said), 3_000)).text
+    view = View.of(messages)
+    text = drive(RuleSummary()(view, 0, len(messages), 3_000)).text
     current = text.split("## Current text of files")[1].split("## Excerpts")[0]
     assert '    limit_3 = read_limit("three")' in current
     assert "    limit_20 = compute_limit(20)" in current
@@ -236,8 +236,8 @@ def test_what_stands_for_a_text_is_not_the_text(stub):
     assert text_of([*shown, *call("read", stub, path="src/pool.py")], "src/pool.py") == list(
         enumerate(SOURCE, 1)
     )
-    said = [user("Go."), *call("read", stub, path="src/pool.py")]
-    assert stub not in drive(RuleSummary()(View.of(said), 0, 3, 2_000)).text
+    messages = [user("Go."), *call("read", stub, path="src/pool.py")]
+    assert stub not in drive(RuleSummary()(View.of(messages), 0, 3, 2_000)).text
 
 
 def test_a_page_is_no_file():
@@ -286,11 +286,11 @@ def test_a_patch_that_has_no_place_makes_a_file_stale(lines):
 @pytest.mark.parametrize("code", ["Exit code: 1\nOutput:\n", ""])
 def test_a_patch_that_was_refused_changes_nothing(code):
     refused = f"{code}apply_patch verification failed: Failed to find expected lines"
-    said = [
+    messages = [
         *shell("cat a.py", "\n".join(TWO)),
         *patch("@@", "-class A:", "+class C:", result=refused),
     ]
-    files = read_files(read_steps(said))
+    files = read_files(read_steps(messages))
     assert files["a.py"].lines == list(enumerate(TWO, 1)) and not files["a.py"].is_stale
 
 
@@ -320,18 +320,18 @@ def test_a_second_change_by_one_command_makes_a_file_stale():
 
 
 def test_an_edit_that_is_made_again_and_again_does_not_grow_without_end():
-    said = call("Write", "Done.", file_path="/a.py", content="a")
+    messages = call("Write", "Done.", file_path="/a.py", content="a")
     for _ in range(40):
-        said += call("Edit", "Done.", file_path="/a.py", old_string="a", new_string="aa")
-    assert not text_of(said, "/a.py")
+        messages += call("Edit", "Done.", file_path="/a.py", old_string="a", new_string="aa")
+    assert not text_of(messages, "/a.py")
 
 
 def test_a_list_of_tasks_is_no_other_agent():
-    said = [
+    messages = [
         *call("read", "\n".join(SOURCE), path="src/pool.py"),
         *call("TaskUpdate", "Updated.", subject="Look at src/pool.py"),
     ]
-    assert not read_files(read_steps(said))["src/pool.py"].is_stale
+    assert not read_files(read_steps(messages))["src/pool.py"].is_stale
 
 
 def test_the_files_of_a_deleted_folder_have_no_text():
@@ -359,8 +359,8 @@ def test_what_stands_behind_a_patch_is_none_of_it():
 
 def test_a_result_that_stands_for_another_is_not_quoted():
     stub = "File unchanged since last read: load_rows and load_cols stand above."
-    said = [user("Go."), *call("read", stub, path="src/pool.py")]
-    assert "load_cols" not in drive(RuleSummary()(View.of(said), 0, 3, 2_000)).text
+    messages = [user("Go."), *call("read", stub, path="src/pool.py")]
+    assert "load_cols" not in drive(RuleSummary()(View.of(messages), 0, 3, 2_000)).text
 
 
 @pytest.mark.parametrize(("path", "is_task"), [
@@ -386,23 +386,23 @@ def read_at(first, rows):
 
 def test_a_read_that_contradicts_what_is_known_leaves_nothing_older():
     """A script took five lines out of the file, as nobody saw: the lines behind were not there."""
-    said = [*read_at(1, SOURCE), *shell("python fix_lines.py"), *read_at(10, SOURCE[14:19])]
-    assert text_of(said, "src/pool.py") == [*enumerate(map(str.rstrip, SOURCE[14:19]), 10)]
+    messages = [*read_at(1, SOURCE), *shell("python fix_lines.py"), *read_at(10, SOURCE[14:19])]
+    assert text_of(messages, "src/pool.py") == [*enumerate(map(str.rstrip, SOURCE[14:19]), 10)]
 
 
 def test_lines_behind_a_read_are_numbered_anew_if_lines_in_it_moved():
-    said = [
+    messages = [
         *read_at(1, SOURCE),
         *shell("python fix_lines.py"),
         *read_at(5, [*SOURCE[4:9], *SOURCE[14:30]]),
     ]
     rest = [*SOURCE[:9], *SOURCE[14:]]
-    assert text_of(said, "src/pool.py") == [*enumerate(map(str.rstrip, rest), 1)]
+    assert text_of(messages, "src/pool.py") == [*enumerate(map(str.rstrip, rest), 1)]
 
 
 def test_a_read_of_other_lines_leaves_what_is_known():
-    said = [*read_at(1, SOURCE[:9]), *read_at(20, SOURCE[19:29]), *read_at(10, SOURCE[9:19])]
-    assert text_of(said, "src/pool.py") == [*enumerate(map(str.rstrip, SOURCE[:29]), 1)]
+    messages = [*read_at(1, SOURCE[:9]), *read_at(20, SOURCE[19:29]), *read_at(10, SOURCE[9:19])]
+    assert text_of(messages, "src/pool.py") == [*enumerate(map(str.rstrip, SOURCE[:29]), 1)]
 
 
 def test_a_part_that_is_read_again_says_nothing_of_the_rest():
@@ -423,8 +423,8 @@ def test_an_edit_that_begins_within_a_line_that_is_not_known_is_not_passed_over(
     old = "compute_limit(3)\n    limit_4 = "
     edit = call("edit", "Done.", path="src/pool.py", old_string=old, new_string="4 + ")
     assert read_files(read_steps([*read, *edit]))["src/pool.py"].is_stale
-    other = call("edit", "Done.", path="src/pool.py", old_string="x\n    y", new_string="z")
-    assert not read_files(read_steps([*read, *other]))["src/pool.py"].is_stale
+    unrelated = call("edit", "Done.", path="src/pool.py", old_string="x\n    y", new_string="z")
+    assert not read_files(read_steps([*read, *unrelated]))["src/pool.py"].is_stale
 
 
 def test_of_parts_that_matter_as_much_the_smaller_ones_are_shown():
@@ -432,9 +432,9 @@ def test_of_parts_that_matter_as_much_the_smaller_ones_are_shown():
         f"def read_{name}(path):\n" + "".join(f"    {name}_{n} = load({n})\n" for n in range(size))
         for name, size in (("users", 18), ("orders", 5), ("invoices", 5))
     ]
-    said = [user("Mend the store."), *call("Read", "\n".join(parts), file_path="src/store.py")]
-    files = read_files(read_steps(said))
-    text = render_current(files, [], Context([0.5] * len(said), frozenset(), False, ""), 240)
+    messages = [user("Mend the store."), *call("Read", "\n".join(parts), file_path="src/store.py")]
+    files = read_files(read_steps(messages))
+    text = render_current(files, [], Context([0.5] * len(messages), frozenset(), False, ""), 240)
     assert "def read_orders" in text
     assert "def read_invoices" in text
     assert "def read_users" not in text
@@ -444,14 +444,14 @@ def test_a_part_that_shares_its_words_with_the_newest_messages_is_shown_before_a
     """Not much of what was just changed is changed again."""
     edited = "def close_pool(path):\n" + "".join(f"    pool_{n} = shut({n})\n" for n in range(6))
     wanted = "def drain_queue(queue):\n" + "    queue.drain(queue)\n" * 6
-    said = [
+    messages = [
         user("Mend the store."),
         *call("Read", f"{edited}\n{wanted}", file_path="src/store.py"),
         *call("Edit", "ok", file_path="src/store.py", old_string="shut(0)", new_string="close(0)"),
     ]
-    context = Context([0.5] * len(said), frozenset(), False, "")
+    context = Context([0.5] * len(messages), frozenset(), False, "")
     newest = ["Now the queue: def drain_queue(queue) must drain the queue."]
-    text = render_current(read_files(read_steps(said)), newest, context, 90)
+    text = render_current(read_files(read_steps(messages)), newest, context, 90)
     assert "queue.drain" in text
     assert "shut(1)" not in text
 

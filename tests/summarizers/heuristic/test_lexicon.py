@@ -216,29 +216,29 @@ def test_ordinary_sentences_stress_nothing(language: str) -> None:
 @pytest.mark.parametrize("language", PREFERS)
 def test_preferences_are_remembered(language: str) -> None:
     for text in PREFERS[language]:
-        assert remembered(text) == {("preference", text)}
+        assert list_memories(text) == {("preference", text)}
 
 
 @pytest.mark.parametrize("language", PREFERS_NOT)
 def test_ordinary_sentences_prefer_nothing(language: str) -> None:
-    assert [text for text in PREFERS_NOT[language] if remembered(text)] == []
+    assert [text for text in PREFERS_NOT[language] if list_memories(text)] == []
 
 
-def remembered(text: str) -> set[tuple[str, str]]:
+def list_memories(text: str) -> set[tuple[str, str]]:
     sink = ProcessMemories()
     before = View.of(
         [user(text), Message("assistant", (Text("Well."),)), user("And?")], profile=Profile()
     )
     flush(before, before.apply(before.fold(0, 2, user("[summary]"), by="test")), sink)
-    return {(one.kind, one.text) for one in sink.search("", 10)}
+    return {(memory.kind, memory.text) for memory in sink.search("", 10)}
 
 
 def test_memories_stand_behind_the_heads_of_their_lists() -> None:
-    assert remembered("Please never:\n- use tabs in Python\n- commit on Fridays") == {
+    assert list_memories("Please never:\n- use tabs in Python\n- commit on Fridays") == {
         ("preference", "Please never: use tabs in Python"),
         ("preference", "Please never: commit on Fridays"),
     }
-    assert remembered("我们不再：\n- 使用 MySQL 数据库\n") == set()
+    assert list_memories("我们不再：\n- 使用 MySQL 数据库\n") == set()
 
 
 @pytest.mark.parametrize("text", [
@@ -273,7 +273,7 @@ def test_words_that_turn_what_they_stand_with() -> None:
     assert [text for text in NEGATES_NOT if NEGATING.is_in(text)] == []
 
 
-@pytest.mark.parametrize("words", WORDINGS, ids=lambda one: one.language)
+@pytest.mark.parametrize("words", WORDINGS, ids=lambda wording: wording.language)
 def test_every_language_has_words_of_each_kind(words: object) -> None:
     for kind in ("strict", "binds", "stresses", "prefers", "corrects", "negates"):
         assert getattr(words, kind), kind
@@ -299,8 +299,8 @@ def test_very_many_characters_are_searched_in_one_pass(start: str, unit: str) ->
 
 
 def test_a_constraint_in_any_language_is_in_the_digest() -> None:
-    said = [user(f"{texts[0]}\n") for texts in BINDS.values()]
-    assert list(collect(said).constraints) == [texts[0] for texts in BINDS.values()]
+    messages = [user(f"{texts[0]}\n") for texts in BINDS.values()]
+    assert list(collect(messages).constraints) == [texts[0] for texts in BINDS.values()]
 
 
 def test_what_stands_behind_a_shells_prompt_binds_nobody() -> None:
@@ -333,13 +333,13 @@ def test_a_log_binds_nobody(log: str) -> None:
 
 
 def test_who_talks_of_something_binds_nobody() -> None:
-    told = "My dogs always make me happy, and they must have been tired."
-    talk = [user(told), Message("assistant", (Text("How nice!"),))] * 10
+    small_talk = "My dogs always make me happy, and they must have been tired."
+    talk = [user(small_talk), Message("assistant", (Text("How nice!"),))] * 10
     asked = [user("Please never use tables."), user("Wait, tables are fine.")]
     call = ToolCall("c1", "bash", '{"command": "make"}')
     work = [Message("assistant", (call,)), Message("user", (ToolResult("c1", (Text("ok"),)),))]
     assert list(collect([*talk, *asked]).constraints) == [asked[0].text, asked[1].text]
-    assert next(iter(collect([*talk, *work, *asked]).constraints)) == told
+    assert next(iter(collect([*talk, *work, *asked]).constraints)) == small_talk
 
 
 OPEN_QUESTIONS = """\

@@ -25,7 +25,7 @@ def names(text: str) -> set[str]:
     return set(find_names(text))
 
 
-@pytest.mark.parametrize(("text", "found"), [
+@pytest.mark.parametrize(("text", "expected"), [
     ("请修改src/订单/订单服务.py，然后运行测试", {"src/订单/订单服务.py"}),
     ("把src/甲乙.py改成src/丙丁.py吧", {"src/甲乙.py", "src/丙丁.py"}),
     ("請修改src/訂單/服務.py裡的函式", {"src/訂單/服務.py"}),
@@ -49,8 +49,10 @@ def names(text: str) -> set[str]:
     ("ｓｒｃ/ｏｒｄｅｒ_ｉｄ", {"ｓｒｃ/ｏｒｄｅｒ_ｉｄ"}),
     ("src/आदेश/सेवा.py खोलो", {"src/आदेश/सेवा.py"}),
 ])  # fmt: skip
-def test_names_in_any_script_are_found_where_they_begin_and_end(text: str, found: set[str]) -> None:
-    assert names(text) == found
+def test_names_in_any_script_are_found_where_they_begin_and_end(
+    text: str, expected: set[str]
+) -> None:
+    assert names(text) == expected
 
 
 @pytest.mark.parametrize("text", [
@@ -102,14 +104,14 @@ def session(form: str, many: int = 30) -> list[Message]:
     return messages
 
 
-def listed(form: str, many: int) -> str:
+def list_results(form: str, many: int) -> str:
     """All that the tools of a session answer."""
     return "\n".join(plain_text(message) for message in session(form, many) if message.results)
 
 
-def translated(form: str, words: dict[str, str]) -> str:
-    for word, other in words.items():
-        form = form.replace(word, other)
+def translate(form: str, words: dict[str, str]) -> str:
+    for word, translation in words.items():
+        form = form.replace(word, translation)
     return form
 
 
@@ -117,8 +119,8 @@ def translated(form: str, words: dict[str, str]) -> str:
 def test_what_is_found_does_not_depend_on_the_script(
     form: str, words: dict[str, str], many: int
 ) -> None:
-    ours, theirs = listed(form, many), listed(translated(form, words), many)
-    assert {translated(name, words) for name in names(ours)} == names(theirs)
+    ours, theirs = list_results(form, many), list_results(translate(form, words), many)
+    assert {translate(name, words) for name in names(ours)} == names(theirs)
 
 
 def visible(form: str) -> int:
@@ -147,19 +149,21 @@ def cost(form: str) -> int:
 @pytest.mark.parametrize("words", TWINS)
 @pytest.mark.parametrize("form", FORMS[:2])
 def test_as_many_names_are_visible_as_their_tokens_allow(form: str, words: dict[str, str]) -> None:
-    other = translated(form, words)
-    assert visible(other) >= 0.9 * visible(form) * min(1.0, cost(form) / cost(other)) > 20
+    translation = translate(form, words)
+    assert (
+        visible(translation) >= 0.9 * visible(form) * min(1.0, cost(form) / cost(translation)) > 20
+    )
 
 
 def test_paths_in_any_script_are_reported_as_vanished() -> None:
-    def gone(form: str) -> int:
+    def count_vanished(form: str) -> int:
         body = [{"role": message.role, "content": message.text} for message in session("x")[:1]]
         body += [{"role": "assistant", "content": "Look: " + form.format(at)} for at in range(200)]
         compactor = refold.Compactor([Summarize(2, 200)], refold.Budget(0, 0))
-        found = compactor.preview(body).losses
-        return len(found.paths)
+        losses = compactor.preview(body).losses
+        return len(losses.paths)
 
-    assert gone("src/订单/单元_{}.py") >= gone("src/orders/unit_{}.py") > 50
+    assert count_vanished("src/订单/单元_{}.py") >= count_vanished("src/orders/unit_{}.py") > 50
 
 
 def test_f18_the_index_of_names_lists_no_edit_of_ours() -> None:
@@ -172,7 +176,7 @@ def test_f18_the_index_of_names_lists_no_edit_of_ours() -> None:
 # --- F3: words keep their first letter -------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("text", "found"), [
+@pytest.mark.parametrize(("text", "expected"), [
     ("<exit_code>1</exit_code>", {"exit_code"}),
     ("async run(): Promise<BashResult> {", {"BashResult"}),
     ("<UserCard onSelect={pickUser} />", {"UserCard", "onSelect", "pickUser"}),
@@ -188,9 +192,9 @@ def test_f18_the_index_of_names_lists_no_edit_of_ours() -> None:
     ("修改<订单服务.py>吧", {"订单服务.py"}),
     ("改\x1b[32m「订单服务.py」\x1b[0m吧", {"订单服务.py"}),
 ])  # fmt: skip
-def test_f3_words_keep_their_first_letter(text: str, found: set[str]) -> None:
+def test_f3_words_keep_their_first_letter(text: str, expected: set[str]) -> None:
     """A summary lists `exit_code` and `BashResult`, not `xit_code`, `ashResult` or `31mError`."""
-    assert names(text) == found
+    assert names(text) == expected
 
 
 def test_f3_a_long_text_is_cut_between_words() -> None:
@@ -228,12 +232,12 @@ def test_f3_no_line_of_a_summary_or_a_stub_has_colours() -> None:
         "cat app.log": f"{red('warn')} port 5433 is taken",
         "cat colours.py": 'RED = "\\x1b[31m"  # the colour of errors',
     }
-    said = [user("Find out.")]
+    messages = [user("Find out.")]
     for name, output in outputs.items():
         call = ToolCall(name, "bash", json.dumps({"command": name}))
-        said.append(Message("assistant", (Text(f"We use {red('tokio')} for the pool."), call)))
-        said.append(Message("user", (ToolResult(name, (Text(output),)),)))
-    summary = drive(RuleSummary()(View.of(said), 1, len(said), 2_000)).text
+        messages.append(Message("assistant", (Text(f"We use {red('tokio')} for the pool."), call)))
+        messages.append(Message("user", (ToolResult(name, (Text(output),)),)))
+    summary = drive(RuleSummary()(View.of(messages), 1, len(messages), 2_000)).text
     assert "\x1b" not in summary
     for words in ("1 failed, 3 passed", "port 5433", "We use tokio", 'RED = "\\x1b[31m"'):
         assert words in summary

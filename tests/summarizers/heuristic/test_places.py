@@ -69,14 +69,14 @@ def test_a_path_is_that_of_the_directory_in_which_its_command_runs(command, path
 
 
 def test_two_files_of_one_name_are_two():
-    said = [
+    messages = [
         *call("bash", "name = 'web'", command="cd frontend && cat src/app.ts"),
         *call("bash", "name = 'api'", command="cat src/app.ts"),
         *call("bash", command="cd frontend && sed -i s/web/page/ src/app.ts"),
     ]
-    assert states_of(collect(said)) == {"src/app.ts": "read", "frontend/src/app.ts": "modified"}
+    assert states_of(collect(messages)) == {"src/app.ts": "read", "frontend/src/app.ts": "modified"}
     for is_sure in (False, True):  # a shell may stay where it was
-        files = read_files(read_steps([CODEX, *said] if is_sure else said))
+        files = read_files(read_steps([CODEX, *messages] if is_sure else messages))
         assert files["src/app.ts"].lines == [(1, "name = 'api'")]
         assert files["src/app.ts"].is_stale != is_sure
         assert files["frontend/src/app.ts"].is_stale
@@ -95,7 +95,7 @@ def test_a_call_says_where_its_command_runs(argument):
 
 
 def test_a_file_has_one_name_however_codex_names_it():
-    said = [
+    messages = [
         CODEX,
         user("Rename it."),
         *shell("cat src/app.ts", "name = 'web'\nport = 1", "/srv/shop/frontend"),
@@ -104,36 +104,41 @@ def test_a_file_has_one_name_however_codex_names_it():
         *shell("rm /srv/shop/frontend/src/old.ts"),
         *shell("cat app.ts", "name = 'page'\nport = 1", "frontend/src"),
     ]
-    assert states_of(collect(said)) == {
+    assert states_of(collect(messages)) == {
         "frontend/src/app.ts": "modified",
         "frontend/src/a.ts": "created",
         "frontend/src/b.ts": "created",
         "frontend/src/old.ts": "deleted",
     }
-    app, written, *_ = read_files(read_steps(said)).values()
+    app, written, *_ = read_files(read_steps(messages)).values()
     assert [text for _, text in app.lines] == ["name = 'page'", "port = 1"] and not app.is_stale
     assert written.lines == [(1, "x")]
 
 
 def test_a_summary_names_files_from_the_folder_that_stays_in_sight():
     shown = shell("cat src/app.ts", "\n".join(f"const limit_{n} = {n}" for n in range(40)))
-    said = [CODEX, user("Go."), *shown, *patch("src/app.ts", "const limit_3 = 3", "const x = 0")]
+    messages = [
+        CODEX,
+        user("Go."),
+        *shown,
+        *patch("src/app.ts", "const limit_3 = 3", "const x = 0"),
+    ]
     for start in (0, 1):
-        text = drive(RuleSummary()(View.of(said), start, len(said), 4_000)).text
+        text = drive(RuleSummary()(View.of(messages), start, len(messages), 4_000)).text
         assert "modified, not tested since: src/app.ts" in text
         assert "### src/app.ts\n" in text and "const x = 0\nconst limit_4" in text
 
 
 def test_a_folder_that_changes_names_no_file():
-    other = user("<environment_context>\n  <cwd>/srv/blog</cwd>\n</environment_context>")
-    assert [*states_of(collect([CODEX, *shell("cat a.ts"), other]))] == ["/srv/shop/a.ts"]
+    other_folder = user("<environment_context>\n  <cwd>/srv/blog</cwd>\n</environment_context>")
+    assert [*states_of(collect([CODEX, *shell("cat a.ts"), other_folder]))] == ["/srv/shop/a.ts"]
 
 
 def test_a_patch_in_a_command_is_applied_where_that_runs():
     body = "*** Begin Patch\n*** Add File: a.ts\n+x\n*** End Patch"
-    said = [CODEX, *shell(f"cd frontend && apply_patch <<'EOF'\n{body}\nEOF", "Success.")]
-    assert states_of(collect(said)) == {"frontend/a.ts": "created"}
-    assert read_files(read_steps(said))["frontend/a.ts"].lines == [(1, "x")]
+    messages = [CODEX, *shell(f"cd frontend && apply_patch <<'EOF'\n{body}\nEOF", "Success.")]
+    assert states_of(collect(messages)) == {"frontend/a.ts": "created"}
+    assert read_files(read_steps(messages))["frontend/a.ts"].lines == [(1, "x")]
 
 
 def test_a_text_goes_into_the_file_of_its_directory():
@@ -148,11 +153,11 @@ def test_what_is_staged_is_named_from_the_directory():
 
 
 def test_a_change_in_a_directory_that_nobody_names_makes_a_file_stale():
-    said = [
+    messages = [
         *call("Read", "     1\tname = 1", file_path="/srv/shop/src/app.ts"),
         *call("bash", command="cd $ROOT && sed -i s/1/2/ src/app.ts"),
     ]
-    assert read_files(read_steps(said))["/srv/shop/src/app.ts"].is_stale
+    assert read_files(read_steps(messages))["/srv/shop/src/app.ts"].is_stale
 
 
 def test_what_was_written_again_elsewhere_is_fresh():
@@ -162,8 +167,12 @@ def test_what_was_written_again_elsewhere_is_fresh():
 
 
 def test_no_path_vanishes_that_nobody_wrote():
-    said = [user("Go."), *call("bash", command="cd web && cat src/app.ts old.ts"), user("Thanks.")]
-    before = View.of(said)
+    messages = [
+        user("Go."),
+        *call("bash", command="cd web && cat src/app.ts old.ts"),
+        user("Thanks."),
+    ]
+    before = View.of(messages)
     after = before.apply_valid([before.fold(0, max(before.cuts), user("Gone."), by="all")])
     losses = find_losses(before, after)
     assert {*losses.paths, *losses.identifiers} == {"src/app.ts", "old.ts"}
@@ -200,53 +209,55 @@ BOTH = [
 def test_a_file_has_one_name_if_tools_name_it_absolutely_and_commands_relatively(
     command, states, texts
 ):
-    said = [*BOTH, *call("Bash", command=command)]
-    assert states_of(collect(said)) == states
-    files = read_files(read_steps(said))
+    messages = [*BOTH, *call("Bash", command=command)]
+    assert states_of(collect(messages)) == states
+    files = read_files(read_steps(messages))
     assert sorted(files) == sorted(texts)
 
 
 def test_a_file_that_a_patch_creates_by_its_relative_name_is_the_one_that_others_edit_on_windows():
     path = "C:\\Users\\ada\\cap\\notes.md"
     body = "*** Begin Patch\n*** Add File: notes.md\n+one\n+two\n*** End Patch"
-    said = [
+    messages = [
         user("Go."),
         *call("write", "Done.", filePath="C:\\Users\\ada\\cap\\doc\\plan.md", content="x"),
         *call("apply_patch", "Success.", patchText=body),
         *patch(path, "one", "ONE"),
         *call("bash", "", command="git add doc notes.md && git commit -m a", workdir=path[:-9]),
     ]
-    assert read_files(read_steps(said))[path].lines == [(1, "ONE"), (2, "two")]
-    files = collect(said).files
+    assert read_files(read_steps(messages))[path].lines == [(1, "ONE"), (2, "two")]
+    files = collect(messages).files
     assert {name: file.is_committed for name, file in files.items()} == {
         path[:-8] + "doc\\plan.md": True,
         path: True,
     }
-    text = drive(RuleSummary()(View.of([*said, user("x " * 9_000)]), 0, len(said), 4_000)).text
+    text = drive(
+        RuleSummary()(View.of([*messages, user("x " * 9_000)]), 0, len(messages), 4_000)
+    ).text
     assert "root: C:\\Users\\ada\\cap\\\ncreated, committed: notes.md doc\\plan.md" in text
 
 
-@pytest.mark.parametrize("others", [
+@pytest.mark.parametrize("reads", [
     call("Read", "1\ty", file_path="/repo/web/src/v.ts"),  # which of both is meant?
     [m for n in "abc" for m in call("Read", "1\ty", file_path=f"/srv/{n}.ts")],  # most are elsewhere
 ])  # fmt: skip
-def test_a_relative_path_that_may_name_another_file_is_left_alone(others):
-    states = states_of(collect([*BOTH, *others, *call("Bash", command="rm src/v.ts")]))
+def test_a_relative_path_that_may_name_another_file_is_left_alone(reads):
+    states = states_of(collect([*BOTH, *reads, *call("Bash", command="rm src/v.ts")]))
     assert (states["src/v.ts"], states[V]) == ("deleted", "modified")
 
 
 def test_a_copy_of_the_work_that_is_only_read_is_another_file():
-    said = [
+    messages = [
         *call("Read", "1\told", file_path="/old/src/v.ts"),
         *call("Bash", command="rm src/v.ts"),
     ]
-    assert states_of(collect(said)) == {"/old/src/v.ts": "read", "src/v.ts": "deleted"}
+    assert states_of(collect(messages)) == {"/old/src/v.ts": "read", "src/v.ts": "deleted"}
 
 
 def test_an_earlier_summary_and_later_calls_may_name_a_file_differently():
     earlier = wrap_summary("## Files\ncreated, not tested since: /repo/src/v.ts")
-    said = [earlier, *call("Bash", command="rm src/v.ts"), user("x " * 9_000)]
-    assert "deleted" in (files := drive(RuleSummary()(View.of(said), 0, 3, 2_000)).text)
+    messages = [earlier, *call("Bash", command="rm src/v.ts"), user("x " * 9_000)]
+    assert "deleted" in (files := drive(RuleSummary()(View.of(messages), 0, 3, 2_000)).text)
     assert "created" not in files
 
 

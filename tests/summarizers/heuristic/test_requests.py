@@ -25,10 +25,10 @@ STEPS = "\n".join(
 )
 
 
-def ask(ticket, more=""):
+def ask(ticket, last_lines=""):
     """A request as people write it who work through tickets with a template."""
     return user(
-        f"Work on the ticket {ticket}.\n\n{STEPS}\nDo NOT:\n- touch the migrations\n{more}"
+        f"Work on the ticket {ticket}.\n\n{STEPS}\nDo NOT:\n- touch the migrations\n{last_lines}"
         "- merge anything\n"
     )
 
@@ -129,7 +129,7 @@ I lean to C. Which of the three shall it be?"""
 KEEP = says("The pool is ready. Shall I keep the old name, too?")
 
 
-def asked_in(text):
+def list_requests(text):
     """Return the lines of the requests of a summary."""
     asked = text.partition("\n## Open")[0].partition("\n## Decisions")[0]
     return [line for line in asked.split("\n") if line.startswith("- ")]
@@ -143,7 +143,7 @@ def test_a_short_answer_stands_with_the_question_or_with_what_it_chooses():
         says("It is gone."),
         user("So?"),
     ]
-    asked = asked_in(summarize(talk, len(talk) - 1))
+    asked = list_requests(summarize(talk, len(talk) - 1))
     assert asked == [
         "- Plan the cache.",
         "- C (to: C. One for each worker / takes memory)",

@@ -121,12 +121,12 @@ def test_programs_of_windows_delete_and_move_files() -> None:
     "git clean -fdq", "git apply fix.patch", "find . -name '*.md' -exec sed -i s/a/b/ {} +", "ls | xargs sed -i s/a/b/",
 ])  # fmt: skip
 def test_what_may_change_any_file_makes_what_is_known_of_them_stale(command):
-    said = [*bash("sed -i s/a/b/ c.md && git checkout c.md"), *bash("cat c.md", "x")]
-    assert states_of(collect(said)) == {"c.md": "restored"}
-    said += bash(command)
-    assert states_of(collect(said)) == {}
-    assert read_files(read_steps(said))["c.md"].is_stale
+    messages = [*bash("sed -i s/a/b/ c.md && git checkout c.md"), *bash("cat c.md", "x")]
+    assert states_of(collect(messages)) == {"c.md": "restored"}
+    messages += bash(command)
+    assert states_of(collect(messages)) == {}
+    assert read_files(read_steps(messages))["c.md"].is_stale
     for harmless in ("black --version", "ffmpeg -i a.ogg b.wav"):
         assert list(shell.file_effects(harmless)) == []
-    one = "sed -i '' s/a/b/ c.md"  # as on a Mac
-    assert list(shell.file_effects(one)) == [("c.md", "modified")]
+    in_place = "sed -i '' s/a/b/ c.md"  # as on a Mac
+    assert list(shell.file_effects(in_place)) == [("c.md", "modified")]

@@ -19,7 +19,7 @@ def ran(id: str, command: str, output: str) -> list[Message]:
 
 def test_f4_what_a_client_puts_into_the_users_role_is_no_request_and_no_constraint() -> None:
     """A skill's body, a task notification, a developer's message and a pasted guide were the user's own words."""
-    said = [
+    messages = [
         user("Base directory for this skill: /s/pdf\n\nYou must never use colour."),
         user("<task-notification><id>3</id></task-notification>\nYou must read the output file."),
         Message("system", (Text("You must always answer in French."),)),
@@ -30,20 +30,20 @@ def test_f4_what_a_client_puts_into_the_users_role_is_no_request_and_no_constrai
             "I ran this command:\n\nmake\n\nAnd got this output:\n\nAll files must end in a newline."
         ),
     ]
-    found = collect(said)
-    assert len(found.requests) == 1 and next(iter(found.requests)).startswith("Please format it.")
-    assert not any("must" in rule for rule in found.constraints)
-    assert any("必须用中文" in rule for rule in found.constraints)
-    assert found.checks == {"make": "ok"}
+    state = collect(messages)
+    assert len(state.requests) == 1 and next(iter(state.requests)).startswith("Please format it.")
+    assert not any("must" in rule for rule in state.constraints)
+    assert any("必须用中文" in rule for rule in state.constraints)
+    assert state.checks == {"make": "ok"}
 
 
 def test_d4_a_command_that_a_person_ran_once_is_a_command_and_no_request() -> None:
     """aider tells of it in the user's role: its output stood among the requests, and nobody knew that it failed."""
-    told = "I ran this command:\n\npytest -k 1\n\nAnd got this output:\n\nE   ValueError: 7"
-    found = collect([user("Please add it."), user(told), user("More.")])
-    assert list(found.requests) == ["Please add it.", "More."]
-    assert found.checks == {"pytest -k 1": "failed: E ValueError: 7"}
-    assert (found.error, found.failed) == ("E ValueError: 7", "pytest -k 1")
+    report = "I ran this command:\n\npytest -k 1\n\nAnd got this output:\n\nE   ValueError: 7"
+    state = collect([user("Please add it."), user(report), user("More.")])
+    assert list(state.requests) == ["Please add it.", "More."]
+    assert state.checks == {"pytest -k 1": "failed: E ValueError: 7"}
+    assert (state.error, state.failed) == ("E ValueError: 7", "pytest -k 1")
     asked = collect([user("I ran this command: pytest. Why does it fail?")])
     assert len(asked.requests) == 1
     assert not asked.checks
@@ -53,9 +53,9 @@ def test_f4_steering_in_system_messages_and_results_is_a_request() -> None:
     steer = "The user sent a new message while you were working:\nNever rename {}."
     late = f"<system-reminder>\n{steer.format('b')}\n</system-reminder>"
     call, result = ran("1", "ls", f"a\n\n{late}")
-    found = collect([user("Go."), call, result, Message("system", (Text(steer.format("a")),))])
-    assert len(found.requests) == 3
-    assert list(found.constraints) == [f"{IN_RESULT}Never rename b.", "Never rename a."]
+    state = collect([user("Go."), call, result, Message("system", (Text(steer.format("a")),))])
+    assert len(state.requests) == 3
+    assert list(state.constraints) == [f"{IN_RESULT}Never rename b.", "Never rename a."]
 
 
 def test_f4_comments_status_lines_headings_and_guesses_are_no_decisions() -> None:
@@ -80,8 +80,8 @@ def test_f4_a_hint_is_no_error_and_a_later_success_clears_it() -> None:
     assert collect(failed).error.startswith("error: failed to push")
     done = [*failed, *ran("2", "git push -u origin main", "done\nExit code: 0")]
     assert not collect(done).error
-    other = [*failed, *ran("2", "git status", "clean\nExit code: 0")]
-    assert collect(other).error
+    unrelated = [*failed, *ran("2", "git status", "clean\nExit code: 0")]
+    assert collect(unrelated).error
 
 
 @pytest.mark.parametrize(
@@ -99,9 +99,9 @@ def test_f4_an_error_is_over_when_its_command_succeeds_among_others(
     failed: str, later: str, is_mended: bool
 ) -> None:
     """`git push` had gone through behind `git pull --rebase &&`, and its rejection was still the last error."""
-    said = [user("Go."), *ran("1", failed, "error: rejected\nExit code: 1")]
-    assert collect(said).error
-    assert (not collect([*said, *ran("2", later, "done\nExit code: 0")]).error) is is_mended
+    messages = [user("Go."), *ran("1", failed, "error: rejected\nExit code: 1")]
+    assert collect(messages).error
+    assert (not collect([*messages, *ran("2", later, "done\nExit code: 0")]).error) is is_mended
 
 
 @pytest.mark.parametrize("output", [
@@ -111,9 +111,9 @@ def test_f4_an_error_is_over_when_its_command_succeeds_among_others(
 ])  # fmt: skip
 def test_f4_work_that_says_it_failed_is_not_called_ok(output: str) -> None:
     """Chat Completions, the Responses API and Gemini flag no failed result: `[ok] pytest` stood beside `1 failed`."""
-    found = collect([user("Go."), *ran("1", "pytest -q", output)])
-    assert found.checks["pytest -q"].startswith("failed: ")
-    assert found.error
+    state = collect([user("Go."), *ran("1", "pytest -q", output)])
+    assert state.checks["pytest -q"].startswith("failed: ")
+    assert state.error
 
 
 @pytest.mark.parametrize("output", [

@@ -23,16 +23,16 @@ def summarize(messages, stop=None, beside=()):
 
 def call(name, result="", say="", *, is_error=False, **arguments):
     """Return a call, with what the model says beside it, and its result."""
-    said = (Text(say),) if say else ()
+    texts = (Text(say),) if say else ()
     request = ToolCall("c1", name, json.dumps(arguments))
     return [
-        Message("assistant", (*said, request)),
+        Message("assistant", (*texts, request)),
         Message("tool", (ToolResult("c1", (Text(result),), is_error),)),
     ]
 
 
-def edit(old, new, result="Done.", **more):
-    return call("Edit", result, file_path="/a/pool.py", old_string=old, new_string=new, **more)
+def edit(old, new, result="Done.", **options):
+    return call("Edit", result, file_path="/a/pool.py", old_string=old, new_string=new, **options)
 
 
 def test_a_line_that_an_edit_replaced_is_not_quoted_however_the_tool_indents():
@@ -44,19 +44,19 @@ def test_a_line_that_an_edit_replaced_is_not_quoted_however_the_tool_indents():
 
 
 def test_an_edit_of_a_part_of_a_line_changes_the_line_that_is_shown():
-    said = [
+    messages = [
         user("Go."),
         *call("Read", f"{FILE}\n     9\t    total = sum_of(limit_3)", file_path="/a/pool.py"),
         *edit("limit_3", "limit_drei"),
         *edit("limit_5 =", "# the fifth limit\n    limit_5 ="),
         *call("Read", "     1\tplain_name = 1", file_path="/a/other.py"),
     ]
-    text = summarize(said)
+    text = summarize(messages)
     assert "limit_drei = compute_limit(3)\n    limit_4" in text
     assert "total = sum_of(limit_drei)" in text
     assert "limit_4 = compute_limit(4)\n    # the fifth limit\n    limit_5 =" in text
     assert "limit_3" not in text
-    small = summarize([*said, user("x " * 9_000)], beside=())
+    small = summarize([*messages, user("x " * 9_000)], beside=())
     assert "limit_3" not in small
 
 
@@ -96,11 +96,11 @@ def test_what_a_command_changed_before_its_test_failed_is_modified():
 
 
 def test_the_files_of_a_deleted_folder_are_deleted_with_it():
-    said = [
+    messages = [
         *call("bash", command="touch app/models.py app2.py"),
         *call("bash", command="rm -r app"),
     ]
-    assert {path: file.state for path, file in collect(said).files.items()} == {
+    assert {path: file.state for path, file in collect(messages).files.items()} == {
         "app2.py": "created",
         "app": "deleted",
     }
@@ -118,14 +118,14 @@ def test_what_a_command_writes_into_a_file_is_the_files_text():
 
 
 def test_what_a_command_printed_is_not_quoted_when_it_ran_again():
-    said = [
+    messages = [
         user("Go."),
         *call(
             "bash", "FAILED tests/test_pool.py::test_drain - no_slot\n1 failed", command="pytest"
         ),
         *call("bash", "12 passed in 3.1s", command="pytest"),
     ]
-    text = summarize(said)
+    text = summarize(messages)
     assert "- pytest -> ok: 12 passed" in text
     assert "FAILED" not in text
 
@@ -133,9 +133,9 @@ def test_what_a_command_printed_is_not_quoted_when_it_ran_again():
 def test_a_step_is_announced_until_the_model_speaks_again():
     first = call("bash", "ok", "Let me look at pool_size first.", command="make")
     silent = call("bash", "ok", command="make")
-    other = call("bash", "ok", "It holds 8 connections at most.", command="make")
+    speaking = call("bash", "ok", "It holds 8 connections at most.", command="make")
     assert "announced last: Let me look" in summarize([user("Go."), *first, *silent])
-    assert "announced" not in summarize([user("Go."), *first, *other])
+    assert "announced" not in summarize([user("Go."), *first, *speaking])
     for word in ("last", "next"):  # what earlier versions wrote
         earlier = user(
             f"<earlier-conversation>\n## Open\n- announced {word}: Let me look.\n</earlier-conversation>"
@@ -145,13 +145,13 @@ def test_a_step_is_announced_until_the_model_speaks_again():
 
 def test_a_request_that_stays_beside_the_summary_is_not_said_in_it():
     task, later = user("Repair the pool. Never restart it."), user("And write the changelog.")
-    said = [
+    messages = [
         task,
         *call("bash", "ok", command="make"),
         later,
         *call("bash", "ok", command="make lint"),
     ]
-    text = summarize(said, beside=(task, later))
+    text = summarize(messages, beside=(task, later))
     assert "Repair" not in text
     assert "Never" not in text
     assert "- make lint -> ok" in text
@@ -159,8 +159,8 @@ def test_a_request_that_stays_beside_the_summary_is_not_said_in_it():
 
 def test_the_newest_conclusions_before_a_call_stand_for_a_monologue():
     thoughts = " ".join(f"The issue is `name_{n}` because it is unset." for n in range(9))
-    said = [user("Go."), *call("bash", "ok", thoughts, command="ls")]
-    assert len(collect(said).decisions) == 2
+    messages = [user("Go."), *call("bash", "ok", thoughts, command="ls")]
+    assert len(collect(messages).decisions) == 2
     assert len(collect([user("Go."), Message("assistant", (Text(thoughts),))]).decisions) == 9
 
 
@@ -172,26 +172,26 @@ def test_words_that_chinese_and_japanese_share_conclude_nothing_in_japanese():
 def test_a_finding_says_something_of_what_it_names():
     text = "`mysql_is_mariadb`. `ensure_connection()`. See `pool.py`."
     assert list(find_notes(text)) == ["See `pool.py`."]
-    said = [
+    messages = [
         user("Go."),
         *call("bash", "ok", "It seems the configuration is very strict here.", command="make"),
         *call("bash", "ok", "The limit of all stands in `src/limits.py`.", command="make lint"),
         *call("Read", "x", file_path="src/limits.py"),
     ]
-    text = summarize(said)
+    text = summarize(messages)
     assert "The limit of all" in text
     assert "very strict" not in text
 
 
 def test_what_repeats_the_heading_or_only_draws_is_not_quoted():
     listing = "Here's the result of running `cat -n` on /a/pool.py:\n" + FILE
-    said = [
+    messages = [
         user("Go."),
         *call("Read", listing, file_path="/a/pool.py"),
         *call("bash", "______ test_drain_pool ______\nE  no_slot == slot_3", command="pytest -x"),
         *call("bash", "total_lines 12 of it", command="wc -l a_file.py"),
     ]
-    text = summarize(said)
+    text = summarize(messages)
     assert "Here's the result" not in text
     assert "___" not in text
     assert "### commands" not in text
@@ -234,31 +234,31 @@ def test_what_a_command_printed_is_not_quoted_when_the_newest_messages_run_it_ag
         "bash", "FAILED tests/test_pool.py::test_drain - no_slot\n1 failed", command="make"
     )
     again = call("bash", "12 passed", command="make")
-    said = [user("Go."), *first, *again]
-    assert "test_drain" in summarize(said[:3], stop=3)
-    assert "test_drain - no_slot" not in summarize(said, stop=3)
+    messages = [user("Go."), *first, *again]
+    assert "test_drain" in summarize(messages[:3], stop=3)
+    assert "test_drain - no_slot" not in summarize(messages, stop=3)
 
 
 def test_of_what_is_said_at_length_before_a_call_only_names_count():
-    known = call("Read", "x", file_path="src/clock.py")
+    read = call("Read", "x", file_path="src/clock.py")
     brief = "Rows written before have no zone; `src/clock.py` takes them for local."
     thoughts = " ".join(f"Perhaps {word} in `src/clock.py` is odd." for word in "abcde")
     wrong = "Line 317 is wrong and 318 too."
-    said = [user("Go."), *call("bash", "ok", f"{brief} {wrong}", command="make"), *known]
-    assert "takes them for local" in summarize(said)
-    assert "Line 317" not in summarize(said)
-    said = [user("Go."), *call("bash", "ok", f"{brief} {thoughts}", command="make"), *known]
-    assert "takes them for local" not in summarize(said)
+    messages = [user("Go."), *call("bash", "ok", f"{brief} {wrong}", command="make"), *read]
+    assert "takes them for local" in summarize(messages)
+    assert "Line 317" not in summarize(messages)
+    messages = [user("Go."), *call("bash", "ok", f"{brief} {thoughts}", command="make"), *read]
+    assert "takes them for local" not in summarize(messages)
 
 
 def test_what_an_exchange_is_about_ends_with_its_sentence():
     asked = ["You're right. Military history is profound.", "What is military history?"]
-    said = [
+    answers = [
         "All right.",
         "Military history is profound.",
         *(f"I was in place{n} on day{n}." for n in range(99)),
     ]
-    rarity = Rarity(asked, said)
+    rarity = Rarity(asked, answers)
     assert rarity.find_label(asked[0]) == "Military history is profound"
 
 
@@ -270,12 +270,15 @@ def test_a_line_keeps_its_indentation_by_tabs():
 
 
 def test_a_commit_that_prints_nothing_is_told_by_its_message():
-    said = call("bash", "", command="git add -A && git commit -qm 'web: Orders page' && git push")
-    assert collect(said).checks == {"git commit": "ok: web: Orders page"}
-    said = call("bash", "", command='git commit -m "$(cat <<EOF\nLong.\nEOF\n)"')
-    assert collect(said).checks == {"git commit": "ok"}
-    said = call("bash", "31 passed in 2s", command="pytest -q && git commit -qm 'Mend it'")
-    assert collect(said).checks == {"pytest -q": "ok: 31 passed in 2s", "git commit": "ok: Mend it"}
+    commit = call("bash", "", command="git add -A && git commit -qm 'web: Orders page' && git push")
+    assert collect(commit).checks == {"git commit": "ok: web: Orders page"}
+    commit = call("bash", "", command='git commit -m "$(cat <<EOF\nLong.\nEOF\n)"')
+    assert collect(commit).checks == {"git commit": "ok"}
+    commit = call("bash", "31 passed in 2s", command="pytest -q && git commit -qm 'Mend it'")
+    assert collect(commit).checks == {
+        "pytest -q": "ok: 31 passed in 2s",
+        "git commit": "ok: Mend it",
+    }
 
 
 @pytest.mark.parametrize(("command", "text", "outcome"), [
@@ -311,9 +314,9 @@ def test_a_result_that_is_left_out_tells_no_outcome():
     ("cd /repo && rm -rf app && ls", True),
 ])  # fmt: skip
 def test_what_may_be_made_again_is_not_deleted(command, is_deleted):
-    made = f"{'cd /repo && ' * command.startswith('cd')}touch app/models.py"
-    said = [*call("bash", command=made), *call("bash", command=command)]
-    files = {path.split("/repo/")[-1]: file.state for path, file in collect(said).files.items()}
+    creation = f"{'cd /repo && ' * command.startswith('cd')}touch app/models.py"
+    messages = [*call("bash", command=creation), *call("bash", command=command)]
+    files = {path.split("/repo/")[-1]: file.state for path, file in collect(messages).files.items()}
     if is_deleted is None:
         assert files == {"app/models.py": "deleted"}
     else:
@@ -350,16 +353,16 @@ def test_what_stands_above_a_list_is_no_rule():
         assert len(collect([user(rule)]).constraints) == 1
 
 
-def found(text):
+def finding(text):
     return Message("assistant", (Text(text),))
 
 
 def test_what_was_found_wrong_is_no_decision_once_its_file_was_changed():
     fault = "The root cause is that `pool.py` never frees a slot."
     line = "The fix is missing: `drain_all()` ignores the limit."
-    other = "The problem is that `clock.py` never stops."
-    asked = [user("Review it."), found(f"{fault} {line} {other}")]
-    assert set(collect(asked).decisions) == {fault, line, other}
+    unchanged = "The problem is that `clock.py` never stops."
+    asked = [user("Review it."), finding(f"{fault} {line} {unchanged}")]
+    assert set(collect(asked).decisions) == {fault, line, unchanged}
     assert (
         fault
         in collect(
@@ -367,8 +370,13 @@ def test_what_was_found_wrong_is_no_decision_once_its_file_was_changed():
         ).decisions
     )
     done = "Fixed: `pool.py` never freed a slot because `drain_all` was not called."
-    changed = [*asked, user("Mend it."), *edit("drain_all(pool)", "drain_some(pool)"), found(done)]
-    assert set(collect(changed).decisions) == {other, done}
+    changed = [
+        *asked,
+        user("Mend it."),
+        *edit("drain_all(pool)", "drain_some(pool)"),
+        finding(done),
+    ]
+    assert set(collect(changed).decisions) == {unchanged, done}
     assert (
         done
         in collect([*changed, user("Go on."), *edit("x_1", "x_2", "Error: not found")]).decisions
@@ -387,8 +395,8 @@ def test_what_was_found_wrong_is_no_decision_once_its_file_was_changed():
     ],
 )
 def test_a_decision_about_a_file_holds_when_the_file_is_changed(decision):
-    said = [user("Review it."), found(decision), user("Do it."), *edit("a_1", "a_2")]
-    assert set(collect(said).decisions) == {decision}
+    messages = [user("Review it."), finding(decision), user("Do it."), *edit("a_1", "a_2")]
+    assert set(collect(messages).decisions) == {decision}
 
 
 def task_of(messages, stop=None):
@@ -408,22 +416,22 @@ def test_the_task_is_what_people_name_not_a_page_that_was_edited_nor_a_skills():
         file_path="/h/.agents/skills/deck/references/design-specs.md",
     )
     chosen = call("Read", document("Port the importer"), file_path="/w/.impl/plan.md")
-    other = call("Read", document("Rename the exporter"), file_path="/w/roadmap.md")
+    roadmap = call("Read", document("Rename the exporter"), file_path="/w/roadmap.md")
     read = call("Read", page, file_path="/w/docs/planning/plan-patterns.md")
     change = call(
         "Edit", "Done.", file_path="/w/docs/planning/plan-patterns.md",
         old_string="needs step 2", new_string="wants step 2",
     )  # fmt: skip
     asked = user("Do what .impl/plan.md says.")
-    assert task_of([asked, *chosen, *other, *read, *change, *skill]).startswith(
+    assert task_of([asked, *chosen, *roadmap, *read, *change, *skill]).startswith(
         "/w/.impl/plan.md\n"
     )
     asked = user("Go on with 'Port the importer'.")
-    assert task_of([asked, *chosen, *other]).startswith("/w/.impl/plan.md\n")
+    assert task_of([asked, *chosen, *roadmap]).startswith("/w/.impl/plan.md\n")
     asked = user("Go on with the roadmap.")
-    assert task_of([asked, *chosen, *other, *read, *change, *skill]).startswith("/w/roadmap.md\n")
+    assert task_of([asked, *chosen, *roadmap, *read, *change, *skill]).startswith("/w/roadmap.md\n")
     assert not task_of([user("Go on."), *skill])
-    assert not task_of([user("Draw the folders."), *other]), "it was read on the way"
+    assert not task_of([user("Draw the folders."), *roadmap]), "it was read on the way"
 
 
 def test_the_task_is_whole_though_a_part_of_it_was_read_again():
@@ -467,9 +475,9 @@ def test_an_answer_in_the_same_words_is_not_to_the_question_of_an_earlier():
 
 def test_what_a_tool_answers_with_an_error_was_not_read():
     answer = '{\n  "status": "error",\n  "tool": "read",\n  "error": "ENOENT: no such file"\n}'
-    said = [user("Go."), *call("read", answer, path="/a/memory.md")]
-    assert not collect(said).files
-    assert "memory.md" not in summarize(said).partition("## Open")[0]
+    messages = [user("Go."), *call("read", answer, path="/a/memory.md")]
+    assert not collect(messages).files
+    assert "memory.md" not in summarize(messages).partition("## Open")[0]
 
 
 def test_a_list_with_questions_is_no_plan():

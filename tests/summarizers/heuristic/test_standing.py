@@ -30,7 +30,7 @@ def call(name, result="ok", *, say="", is_error=False, **arguments):
     ]
 
 
-def opened(messages):
+def list_open(messages):
     """Return what a summary lists as open."""
     text = render_state(collect(messages), 500)
     return text.partition("## Open\n")[2].partition("\n## ")[0]
@@ -72,48 +72,52 @@ def test_a_heading_that_only_holds_the_word_settles_nothing(head):
 
 def test_what_the_next_request_denies_is_not_decided():
     cause = "The problem is the desktop program."
-    told = [user("Why?"), says(cause)]
-    assert cause in collect([*told, user("Then mend that in the program, please.")]).decisions
-    assert not collect([*told, user("There is no desktop program, I said that before.")]).decisions
-    assert collect([*told, user("Do not touch the desktop program any more.")]).decisions
+    exchange = [user("Why?"), says(cause)]
+    assert cause in collect([*exchange, user("Then mend that in the program, please.")]).decisions
+    assert not collect(
+        [*exchange, user("There is no desktop program, I said that before.")]
+    ).decisions
+    assert collect([*exchange, user("Do not touch the desktop program any more.")]).decisions
 
 
 def test_why_something_failed_is_not_decided_if_it_works_as_it_is():
     cause = "The problem is that the pond is missing here, it answers with code 503."
     refused = call("bash", "Error: refused\nExit code: 1", command="make pond")
-    told = [user("Fill it."), *refused, says(cause), user("Try again.")]
+    exchange = [user("Fill it."), *refused, says(cause), user("Try again.")]
     again = call("bash", command="make pond")
-    assert cause in collect([*told, *refused]).decisions
-    assert cause in collect([*told, *call("bash", command="make net"), *again]).decisions
-    assert cause not in collect([*told, *again]).decisions
+    assert cause in collect([*exchange, *refused]).decisions
+    assert cause in collect([*exchange, *call("bash", command="make net"), *again]).decisions
+    assert cause not in collect([*exchange, *again]).decisions
 
 
 def test_a_plan_says_how_many_turns_ago_it_was_made():
     plan = call("TodoWrite", todos=[{"content": "Write it up", "status": "pending"}])
-    made = [user("Do it."), *plan, says("I have read all of it. Shall I go on?")]
-    assert opened([*made, user("yes")]) == "- [ ] Write it up"
-    later = [*made, user("Now tell me in detail how the other command walks the heap.")]
-    assert opened(later) == "- turns since this plan: 1\n- [ ] Write it up"
+    planned = [user("Do it."), *plan, says("I have read all of it. Shall I go on?")]
+    assert list_open([*planned, user("yes")]) == "- [ ] Write it up"
+    later = [*planned, user("Now tell me in detail how the other command walks the heap.")]
+    assert list_open(later) == "- turns since this plan: 1\n- [ ] Write it up"
     for n in range(3):
         later += [says("So."), user(f"And what does the command number {n} of the list do?")]
-    assert opened(later) == "- turns since this plan: 4\n- [ ] Write it up"
+    assert list_open(later) == "- turns since this plan: 4\n- [ ] Write it up"
 
 
 def test_an_error_behind_which_work_went_on_ends_with_the_turn():
     failed = [user("Go."), *call("bash", "error: no way\nExit code: 1", command="install x")]
-    other = user("Now tell me in detail what the other program does.")
-    assert "no way" in opened([*failed, says("It fails."), other])
-    assert "no way" in opened([*failed, *call("bash", command="make y")])
-    assert "no way" not in opened([*failed, *call("bash", command="make y"), says("Well."), other])
+    question = user("Now tell me in detail what the other program does.")
+    assert "no way" in list_open([*failed, says("It fails."), question])
+    assert "no way" in list_open([*failed, *call("bash", command="make y")])
+    assert "no way" not in list_open(
+        [*failed, *call("bash", command="make y"), says("Well."), question]
+    )
     rejected = "The user doesn't want to proceed with this tool use. It was rejected."
-    assert not opened([user("Go."), *call("bash", rejected, is_error=True, command="make")])
+    assert not list_open([user("Go."), *call("bash", rejected, is_error=True, command="make")])
 
 
 def test_what_was_announced_before_a_later_request_is_not_open():
-    said = [user("Go."), *call("Read", say="Let me read the pool.", file_path="/a/pool.py")]
-    assert "announced last: Let me read the pool." in opened(said)
-    assert not opened([*said, user("Stop, do something else with the other file.")])
-    state = collect(said)
+    messages = [user("Go."), *call("Read", say="Let me read the pool.", file_path="/a/pool.py")]
+    assert "announced last: Let me read the pool." in list_open(messages)
+    assert not list_open([*messages, user("Stop, do something else with the other file.")])
+    state = collect(messages)
     drop_superseded(state, read_steps([user("Stop, do something else with the other file.")]))
     assert not state.next_step
 
@@ -199,8 +203,15 @@ def test_a_rule_may_begin_with_a_mark_or_stand_behind_do():
 
 def test_of_a_commands_text_before_the_latest_only_the_ends_are_shown():
     template = "Pre-compaction memory flush. " + "Store what matters in the memory. " * 40
-    said = [user("Go."), says("Yes."), user(template), says("NO_REPLY"), user("Next."), says("So.")]
-    text = render_state(collect(said), 2_000)
+    messages = [
+        user("Go."),
+        says("Yes."),
+        user(template),
+        says("NO_REPLY"),
+        user("Next."),
+        says("So."),
+    ]
+    text = render_state(collect(messages), 2_000)
     assert "characters …]" in text and text.count("Store what matters") < 12
     rule = user("Pre-compaction memory flush. Never overwrite it.")
     assert collect([rule]).constraints

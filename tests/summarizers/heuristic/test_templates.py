@@ -86,16 +86,16 @@ def test_rules_of_a_command_hold_until_something_else_is_asked(way, template, ru
 
 @pytest.mark.parametrize("way", WAYS)
 def test_rules_of_a_command_that_is_done_are_not_in_a_later_summary(way):
-    said = [user("Never push to main."), says("OK."), *expand(REVIEW, way), *looks(1)]
-    view = View.of([*said, says("Three remarks."), user("Mend the first."), *looks(2)])
-    for stop in (len(said), len(said) + 2):
+    messages = [user("Never push to main."), says("OK."), *expand(REVIEW, way), *looks(1)]
+    view = View.of([*messages, says("Three remarks."), user("Mend the first."), *looks(2)])
+    for stop in (len(messages), len(messages) + 2):
         state = read_material(read_source(view, 0, stop)).state
         assert list(state.constraints) == ["Never push to main."]
-    early = View.of([*said, *looks(3)])
-    summary = drive(RuleSummary()(early, 0, len(said), 1_500)).text
-    later = early.apply(early.fold(0, len(said), wrap_summary(summary)))
+    early = View.of([*messages, *looks(3)])
+    summary = drive(RuleSummary()(early, 0, len(messages), 1_500)).text
+    later = early.apply(early.fold(0, len(messages), wrap_summary(summary)))
     later = later.extend([says("Three remarks."), user("Mend the first."), *looks(4)])
-    text = drive(RuleSummary()(later, 0, len(said) + 4, 3_000)).text
+    text = drive(RuleSummary()(later, 0, len(messages) + 4, 3_000)).text
     assert "\n## Rules" not in text and "\n## Notes" not in text
 
 
@@ -103,16 +103,16 @@ def test_what_the_person_says_too_stands_when_the_command_is_done():
     rule = "Never comment on formatting."
     asked = expand(f"Review it. {rule} You must quote lines.", "parts")
     for order in ([user(rule), *asked], [*asked, user(rule)]):
-        said = [*order, says("Three remarks."), user("Mend the first.")]
-        assert list(collect(said).constraints) == [rule]
+        messages = [*order, says("Three remarks."), user("Mend the first.")]
+        assert list(collect(messages).constraints) == [rule]
 
 
 @pytest.mark.parametrize("way", ["parts", "messages"])
 def test_a_commands_text_is_part_of_the_current_request(way):
     """It stays word for word, as what the person typed behind the command does."""
-    said = expand(REVIEW, way, ARGUMENTS)
-    assert all(map(has_person, segment_messages(said)))
-    assert list(collect(said).requests) == ["only src/", REVIEW.strip()]
+    messages = expand(REVIEW, way, ARGUMENTS)
+    assert all(map(has_person, segment_messages(messages)))
+    assert list(collect(messages).requests) == ["only src/", REVIEW.strip()]
 
 
 @pytest.mark.parametrize("between", [
@@ -120,8 +120,8 @@ def test_a_commands_text_is_part_of_the_current_request(way):
     [says("I did.")],
 ])  # fmt: skip
 def test_what_follows_a_command_without_a_text_is_the_persons(between):
-    said = [user(MARK.format("model")), *between, user("Never push to main."), says("OK.")]
-    assert list(collect([*said, user("Go on.")]).constraints) == ["Never push to main."]
+    messages = [user(MARK.format("model")), *between, user("Never push to main."), says("OK.")]
+    assert list(collect([*messages, user("Go on.")]).constraints) == ["Never push to main."]
     clear = "<command-name>/clear</command-name>\n<command-message>clear</command-message>"
-    said = [user(clear), user("Never push to main."), says("OK."), user("Go on.")]
-    assert list(collect(said).constraints) == ["Never push to main."]
+    messages = [user(clear), user("Never push to main."), says("OK."), user("Go on.")]
+    assert list(collect(messages).constraints) == ["Never push to main."]

@@ -42,12 +42,12 @@ def edit(path="src/pool.py", number=3):
 
 
 def files_of(*calls):
-    return states_of(collect([message for said in calls for message in said]))
+    return states_of(collect([message for step in calls for message in step]))
 
 
 def text_of(*calls):
     """Return the lines that are known of the file, and whether they may differ."""
-    steps = read_steps([user("Go."), *(message for said in calls for message in said)])
+    steps = read_steps([user("Go."), *(message for step in calls for message in step)])
     file = read_files(steps).get("src/pool.py")
     return ([text for _, text in file.lines], file.is_stale) if file else ([], False)
 
@@ -107,8 +107,8 @@ def test_an_edit_that_git_undid_is_none(command):
     lines, is_stale = text_of(read(), edit(), undone)
     assert is_stale or not any("undone_limit" in line for line in lines)
     assert text_of(read(), edit(), undone, read()) == (SOURCE, False)
-    said = [user("Go."), *read(), *edit(), *undone, *bash("cat big.log", "row " * 9_000)]
-    text = drive(RuleSummary()(View.of(said), 0, len(said), 3_000)).text
+    messages = [user("Go."), *read(), *edit(), *undone, *bash("cat big.log", "row " * 9_000)]
+    text = drive(RuleSummary()(View.of(messages), 0, len(messages), 3_000)).text
     assert "restored: src/pool.py" in text and "modified" not in text
     assert "undone_limit" not in text.replace("newText: limit_3 = undone_limit", "") or is_stale
 
@@ -126,8 +126,8 @@ def test_git_undoes_what_a_command_changed_before_it_was_read():
 
 def test_git_goes_back_to_what_was_committed():
     commit = bash("git add -A && git commit -m x", "[main 1234567] x\n 1 file changed")
-    said = [*read(), *edit(), *commit, *edit(number=4), *bash("git checkout -- src/pool.py")]
-    file = collect(said).files["src/pool.py"]
+    messages = [*read(), *edit(), *commit, *edit(number=4), *bash("git checkout -- src/pool.py")]
+    file = collect(messages).files["src/pool.py"]
     assert (file.state, file.is_committed) == ("modified", True)
 
 
@@ -162,9 +162,9 @@ def test_git_changes_back_only_what_was_changed():
 
 
 def test_a_file_that_was_made_and_deleted_is_in_no_stash():
-    said = bash("echo x > src/probe.py"), bash("rm src/probe.py"), bash("git stash")
-    assert files_of(*said) == {"src/probe.py": "deleted"}
-    assert files_of(bash("rm src/pool.py"), said[2]) == {"src/pool.py": "stashed"}
+    steps = bash("echo x > src/probe.py"), bash("rm src/probe.py"), bash("git stash")
+    assert files_of(*steps) == {"src/probe.py": "deleted"}
+    assert files_of(bash("rm src/pool.py"), steps[2]) == {"src/pool.py": "stashed"}
 
 
 def test_edits_in_the_stash_are_there_until_it_is_popped():
@@ -175,8 +175,8 @@ def test_edits_in_the_stash_are_there_until_it_is_popped():
     assert files_of(read(), edit(), bash("git stash && pytest; git stash pop")) == {
         "src/pool.py": "modified"
     }
-    for said in ((away,), (away, back)):
-        lines, is_stale = text_of(read(), edit(), *said)
+    for stashing in ((away,), (away, back)):
+        lines, is_stale = text_of(read(), edit(), *stashing)
         assert lines[2] == "limit_3 = undone_limit" and is_stale
 
 
@@ -191,10 +191,10 @@ def test_another_branch_may_have_other_texts():
 
 
 def test_a_path_that_git_is_given_may_be_the_end_of_an_absolute_one():
-    said = (read("/work/src/pool.py"), edit("/work/src/pool.py"), bash("git checkout src/pool.py"))
-    assert files_of(*said) == {"/work/src/pool.py": "restored"}
+    steps = (read("/work/src/pool.py"), edit("/work/src/pool.py"), bash("git checkout src/pool.py"))
+    assert files_of(*steps) == {"/work/src/pool.py": "restored"}
     twin = edit("/work/old/src/pool.py")
-    assert set(files_of(*said[:2], twin, said[2]).values()) == {"modified"}  # which is not known
+    assert set(files_of(*steps[:2], twin, steps[2]).values()) == {"modified"}  # which is not known
     inside = bash("sed -i s/1/2/ src/pool.py && cd /work && git checkout src/pool.py")
     assert files_of(inside) == {"src/pool.py": "restored"}
     beside = bash("sed -i s/1/2/ old/src/pool.py && git checkout src/pool.py")
@@ -208,10 +208,10 @@ def test_an_earlier_summary_knows_no_edit_that_was_undone_since():
 
 
 def test_of_what_git_undid_nothing_is_a_change():
-    said = [user("Go."), *read(), *edit(), *bash("git checkout src/pool.py")]
-    assert not [text for text in notes_of(said).sections["context"] if "pool.py" in text]
+    messages = [user("Go."), *read(), *edit(), *bash("git checkout src/pool.py")]
+    assert not [text for text in notes_of(messages).sections["context"] if "pool.py" in text]
     commit = bash("git add -A && git commit -m x", "[main 1234567] x")
-    assert not collect([*said, *commit]).files["src/pool.py"].is_committed
+    assert not collect([*messages, *commit]).files["src/pool.py"].is_committed
 
 
 @pytest.mark.parametrize(("command", "paths"), [

@@ -67,13 +67,13 @@ def test_a_prompt_has_an_id_that_changes_with_its_text_and_the_ledger_has_it():
     assert Prompt("x", "a").id != Prompt("x", "b").id
     plain = run(ScriptedModel([GOOD]), ModelSummary()).attempts[0].prompt
     again = run(ScriptedModel([GOOD]), ModelSummary()).attempts[0].prompt
-    more = (
+    instructed = (
         run(ScriptedModel([GOOD]), ModelSummary(instructions="Keep all port numbers."))
         .attempts[0]
         .prompt
     )
-    assert plain == again != more
-    assert plain.startswith("summary@") and more.startswith("summary@")
+    assert plain == again != instructed
+    assert plain.startswith("summary@") and instructed.startswith("summary@")
 
 
 def test_instructions_are_added_to_the_prompt_and_a_prompt_replaces_it():
@@ -231,10 +231,10 @@ def test_the_same_model_is_asked_apart_while_a_call_is_open():
 
 def test_a_conversation_that_counts_more_than_estimated_leaves_less_room():
     """The provider's own figures count, not ours."""
-    messages, model, other = talk(60), ScriptedModel([GOOD] * 9), ScriptedModel([GOOD] * 9)
+    messages, model, scaled_model = talk(60), ScriptedModel([GOOD] * 9), ScriptedModel([GOOD] * 9)
     run(model, ModelSummary(window=8_000), messages)
-    run(other, ModelSummary(window=8_000), messages, profile=Profile(calibrate=Scale(2.5)))
-    assert len(model.asked) == 1 < len(other.asked)
+    run(scaled_model, ModelSummary(window=8_000), messages, profile=Profile(calibrate=Scale(2.5)))
+    assert len(model.asked) == 1 < len(scaled_model.asked)
 
 
 # --- parts ---------------------------------------------------------------------------------------
@@ -275,10 +275,10 @@ def test_halves_are_the_whole_and_neither_is_empty(text):
 
 
 @given(st.text("</>record \\\n#ab", max_size=60), st.text("</>record \n#- ab", max_size=60))
-def test_words_and_record_are_separable_for_any_text(told, record):
-    assert split_record(join_record(told, record)) == (told.strip(), record.strip())
-    assert split_record(summary_in(wrap_summary(join_record(told, record)))) == (
-        told.strip(),
+def test_words_and_record_are_separable_for_any_text(words, record):
+    assert split_record(join_record(words, record)) == (words.strip(), record.strip())
+    assert split_record(summary_in(wrap_summary(join_record(words, record)))) == (
+        words.strip(),
         record.strip(),
     )
 
@@ -321,9 +321,9 @@ def test_a_form_is_asked_for_read_and_rendered():
     model = ScriptedModel([f"Here it is:\n{SNAPSHOT}"])
     compaction = run(model, ModelSummary(form=form))
     assert form.template in model.asked[0].system
-    told, _ = split_record(summary_in(compaction.view.messages[0]))
-    assert form.parse(told) == form.parse(SNAPSHOT)
-    assert told.startswith("<state_snapshot>")
+    words, _ = split_record(summary_in(compaction.view.messages[0]))
+    assert form.parse(words) == form.parse(SNAPSHOT)
+    assert words.startswith("<state_snapshot>")
 
 
 def test_what_is_not_in_the_form_is_asked_for_once_more_then_rejected():
@@ -345,10 +345,10 @@ def test_a_state_is_updated_by_deltas():
     assert first.attempts[0].outcome == "applied", first.attempts[0].reason
     model = ScriptedModel(['{"add": {"decisions": [{"text": "use sqlite"}]}}'])
     second = run(model, ModelSummary(form=form), [*first.view.messages, *talk(6)])
-    told, _ = split_record(summary_in(second.view.messages[0]))
-    state = form.parse(told)
+    words, _ = split_record(summary_in(second.view.messages[0]))
+    state = form.parse(words)
     assert isinstance(state, State)
-    assert "use sqlite" in told
+    assert "use sqlite" in words
 
 
 def test_parts_of_a_form_are_joined_without_another_request():
@@ -356,9 +356,9 @@ def test_parts_of_a_form_are_joined_without_another_request():
     compaction = run(
         model, ModelSummary(form=SnapshotForm(), window=6_000, fallback=None), talk(40, 120)
     )
-    told, _ = split_record(summary_in(compaction.view.messages[0]))
+    words, _ = split_record(summary_in(compaction.view.messages[0]))
     assert len(model.asked) >= 2
-    assert all(f"the key is K-{n}" in told for n in range(1, len(model.asked) + 1))
+    assert all(f"the key is K-{n}" in words for n in range(1, len(model.asked) + 1))
     assert f"in {len(model.asked)} parts" in compaction.attempts[0].reason
 
 

@@ -66,7 +66,7 @@ def ran(id):
     ]
 
 
-def compacted(messages, place, rules=None, keep=4, model=None, **settings):
+def summarize_at(messages, place, rules=None, keep=4, model=None, **settings):
     view = (
         messages
         if isinstance(messages, View)
@@ -123,40 +123,40 @@ TAIL = [(m.role, m.text) for m in talk()[-4:]]
 
 def test_a_users_message_by_default():
     """X-2"""
-    assert shape(compacted(talk(), "user")) == [("user", "summary"), *TAIL]
+    assert shape(summarize_at(talk(), "user")) == [("user", "summary"), *TAIL]
 
 
 def test_a_users_message_and_an_acknowledgement():
     """S0-15 S0-31 S0-46 X-2: Human with the snapshot, AI that acknowledges, then the recent messages."""
-    view = compacted(talk(), "acknowledged", DIALECTS["anthropic"])
+    view = summarize_at(talk(), "acknowledged", DIALECTS["anthropic"])
     assert shape(view) == [("user", "summary"), ("assistant", ACK), *TAIL]
 
 
 def test_a_second_system_message_where_the_rules_allow_one():
     """S1-29 C1-8 X-2: elsewhere the plain placement."""
-    assert shape(compacted(talk(), "system", DIALECTS["chat"])) == [("system", "summary"), *TAIL]
+    assert shape(summarize_at(talk(), "system", DIALECTS["chat"])) == [("system", "summary"), *TAIL]
     for name in ("anthropic", "gemini"):
-        assert shape(compacted(talk(), "system", DIALECTS[name]))[0] == ("user", "summary")
+        assert shape(summarize_at(talk(), "system", DIALECTS[name]))[0] == ("user", "summary")
 
 
 def test_the_answer_to_a_question():
     """S4-13 S4-09 X-2: the user asks what was done, the assistant answers with the summary."""
-    view = compacted(talk(), "answer", DIALECTS["anthropic"])
+    view = summarize_at(talk(), "answer", DIALECTS["anthropic"])
     assert shape(view) == [("user", QUESTION), ("assistant", "summary"), *TAIL]
     fifty = [*talk(24), user("And now?"), assistant("Fine.")]
-    assert len(compacted(fifty, "answer", keep=0).messages) == 2
+    assert len(summarize_at(fifty, "answer", keep=0).messages) == 2
 
 
 def test_the_assistants_after_the_first_request():
     """S3-14 C3-4 X-2: the first request stays as it was said."""
-    view = compacted(talk(), "after_first", DIALECTS["anthropic"])
+    view = summarize_at(talk(), "after_first", DIALECTS["anthropic"])
     assert shape(view) == [("user", "Request 0: fix part 0."), ("assistant", "summary"), *TAIL]
 
 
 def test_a_placement_of_ones_own():
-    view = compacted(talk(), Placement("assistant", "question", acknowledged=False))
+    view = summarize_at(talk(), Placement("assistant", "question", acknowledged=False))
     assert view.messages[0] == user(QUESTION)
-    assert compacted(talk(), Placement("assistant")).messages[0] == user(QUESTION)
+    assert summarize_at(talk(), Placement("assistant")).messages[0] == user(QUESTION)
 
 
 def test_an_unknown_placement_is_refused():
@@ -172,7 +172,7 @@ def test_in_the_middle_of_a_turn_the_assistant_never_follows_the_assistant(place
         user("Fix everything. " + "Really. " * 5),
         *[m for n in range(12) for m in ran(f"c{n}")],
     ]
-    view = compacted(history, place, DIALECTS["gemini"], max_tokens=400)
+    view = summarize_at(history, place, DIALECTS["gemini"], max_tokens=400)
     roles = [m.role for m in view.messages]
     assert ("assistant", "assistant") not in list(pairwise(roles))
     assert not DIALECTS["gemini"].check(view.messages)
@@ -198,7 +198,7 @@ def test_the_model_is_asked_to_go_on_where_it_should():
 def test_every_carrier_is_recognised_when_it_is_fed_back(place, dialect):
     """C0-9 C1-8 conformance 9: never a request, never told again as conversation, one summary at a time."""
     rules = DIALECTS[dialect]
-    view = compacted(
+    view = summarize_at(
         talk(), place, rules, model=ScriptedModel([GOOD.replace("done", "KEY-77 done")])
     )
     for n in range(3):
@@ -213,7 +213,7 @@ def test_every_carrier_is_recognised_when_it_is_fed_back(place, dialect):
         assert start == ((0 if rules.alternate else 1) if place in ("user", "system") else 2)
         assert tail_start(View.of(history, profile=Profile(rules=rules)), 0.99) > start
         model = ScriptedModel([GOOD.replace("done", "KEY-77 done")])
-        view = compacted(history, place, rules, keep=2, model=model)
+        view = summarize_at(history, place, rules, keep=2, model=model)
         before, _, record = model.asked[0].messages[0].text.partition("</previous-summary>")
         assert "KEY-77" in before
         assert all(
