@@ -119,17 +119,17 @@ def test_edits_are_found_again_when_the_session_has_grown_or_moved(file, history
 def test_unfold_shows_exactly_what_an_edit_hides(file, history) -> None:
     refold("compact", file, "--to", "20k")
     for id in edit_ids(file):
-        one = refold("unfold", file, id[:8], "--json").json["sessions"][0]
-        assert one["entries"] == history[one["edit"]["start"] : one["edit"]["stop"]]
+        unfolded = refold("unfold", file, id[:8], "--json").json["sessions"][0]
+        assert unfolded["entries"] == history[unfolded["edit"]["start"] : unfolded["edit"]["stop"]]
     assert "Europe/Berlin" in refold("unfold", file, edit_ids(file)[0]).out
 
 
 def test_revert_takes_back_one_edit_or_all(file, history) -> None:
     refold("compact", file, "--to", "20k", "--strategy", "ClearToolResults")
-    first, *others = edit_ids(file)
+    first, *rest = edit_ids(file)
     assert refold("revert", file, first[:8]).code == 0
-    assert edit_ids(file) == others
-    assert f"{len(others):,} edits taken back" in refold("revert", file).out
+    assert edit_ids(file) == rest
+    assert f"{len(rest):,} edits taken back" in refold("revert", file).out
     assert json.loads(refold("view", file, "--payload").out) == history
     assert "no edits to take back" in refold("revert", file).out
 
@@ -152,9 +152,9 @@ def test_view_shows_every_kind_of_part_and_chinese(file) -> None:
 
 
 def test_control_characters_are_made_visible(tmp_path) -> None:
-    said = "\x1b[31mred\x07 \u202egnp.exe"
+    coloured = "\x1b[31mred\x07 \u202egnp.exe"
     file, roles = tmp_path / "a.json", ["user", "assistant", "user"]
-    texts = [said, "All of it is done. " * 900, "Thanks."]
+    texts = [coloured, "All of it is done. " * 900, "Thanks."]
     file.write_text(
         json.dumps(
             [{"role": role, "content": text} for role, text in zip(roles, texts, strict=True)]
@@ -191,25 +191,25 @@ def test_stats_shows_a_bar_per_role_tool_and_part(file) -> None:
 
 
 def test_stats_add_up(file) -> None:
-    one = refold("stats", file, "--json").json["sessions"][0]
+    session = refold("stats", file, "--json").json["sessions"][0]
     assert (
-        sum(row["tokens"] for row in one["by_role"])
-        == one["tokens"]["sent"]
-        == one["tokens"]["unedited"]
+        sum(row["tokens"] for row in session["by_role"])
+        == session["tokens"]["sent"]
+        == session["tokens"]["unedited"]
     )
-    assert sum(row["tokens"] for row in one["by_part"]) == one["tokens"]["sent"]
-    assert sum(row["tokens"] for row in one["by_speaker"]) == one["tokens"]["sent"]
-    assert [row["tokens"] for row in one["largest"]] == sorted(
-        (row["tokens"] for row in one["largest"]), reverse=True
+    assert sum(row["tokens"] for row in session["by_part"]) == session["tokens"]["sent"]
+    assert sum(row["tokens"] for row in session["by_speaker"]) == session["tokens"]["sent"]
+    assert [row["tokens"] for row in session["largest"]] == sorted(
+        (row["tokens"] for row in session["largest"]), reverse=True
     )
-    assert len(one["largest"]) == 5
+    assert len(session["largest"]) == 5
 
 
 def test_exact_counts_are_close_to_the_estimate(file) -> None:
     pytest.importorskip("splintr")
     exact, estimate = (
-        refold("stats", file, "--json", *more).json["sessions"][0]["tokens"]["unedited"]
-        for more in (["--exact"], [])
+        refold("stats", file, "--json", *options).json["sessions"][0]["tokens"]["unedited"]
+        for options in (["--exact"], [])
     )
     assert exact != estimate
     assert abs(exact - estimate) < 0.1 * exact
@@ -230,11 +230,13 @@ def test_unreadable_files_of_a_directory_are_reported_and_skipped(tmp_path) -> N
     assert "c.json" in done.err
     assert "skipped" in done.err
     document = refold("stats", tmp_path, "--json").json
-    assert [one["path"] for one in document["sessions"]] == [
+    assert [session["path"] for session in document["sessions"]] == [
         str(tmp_path / "a.json"),
         str(tmp_path / "deep" / "b.json"),
     ]
-    assert [one["path"] for one in document["skipped"]] == [str(tmp_path / "c.json")]
+    assert [file_skipped["path"] for file_skipped in document["skipped"]] == [
+        str(tmp_path / "c.json")
+    ]
     assert refold("view", tmp_path, "--json").json["skipped"] == document["skipped"]
 
 
@@ -250,7 +252,7 @@ def test_every_command_takes_a_directory_and_prints_json(command, tmp_path) -> N
     document = refold(name, tmp_path, *options, "--json").json
     assert set(document) == {"sessions", "skipped"}
     common = {"path", "client", "format", "id", "title", "cwd", "messages", "problems"}
-    assert all(common <= set(one) for one in document["sessions"])
+    assert all(common <= set(session) for session in document["sessions"])
     assert len(document["sessions"]) == 2
 
 
@@ -282,7 +284,7 @@ def test_a_broken_line_is_reported_and_the_rest_is_read(tmp_path) -> None:
 
 
 @pytest.fixture
-def unanswered(tmp_path):
+def broken_session(tmp_path):
     path = tmp_path / "broken.json"
     path.write_text(
         json.dumps({"messages": [*demo_session(1)[:2], {"role": "user", "content": "Go on."}]})
@@ -290,21 +292,21 @@ def unanswered(tmp_path):
     return path
 
 
-def test_check_names_rule_and_position_and_exits_1(unanswered) -> None:
-    done = refold("check", unanswered)
+def test_check_names_rule_and_position_and_exits_1(broken_session) -> None:
+    done = refold("check", broken_session)
     assert done.code == 1
     assert "#1 AN-1" in done.out
-    found = refold("check", unanswered, "--json").json["sessions"][0]["violations"]
-    assert {one["rule"] for one in found} == {"AN-1"}
-    assert set(found[0]) == {"rule", "at", "text", "subject"}
+    violations = refold("check", broken_session, "--json").json["sessions"][0]["violations"]
+    assert {violation["rule"] for violation in violations} == {"AN-1"}
+    assert set(violations[0]) == {"rule", "at", "text", "subject"}
 
 
-def test_check_repairs_into_another_file(unanswered) -> None:
-    target, before = unanswered.parent / "mended.json", digest(unanswered)
-    done = refold("check", unanswered, "--repair", "-o", target)
+def test_check_repairs_into_another_file(broken_session) -> None:
+    target, before = broken_session.parent / "mended.json", digest(broken_session)
+    done = refold("check", broken_session, "--repair", "-o", target)
     assert done.code == 0
     assert "mended" in done.out
-    assert digest(unanswered) == before
+    assert digest(broken_session) == before
     assert refold("check", target).code == 0
 
 
@@ -327,11 +329,11 @@ def test_check_compares_with_the_request_before(tmp_path) -> None:
     assert (done.code, "#1 AN-7" in done.out) == (1, True)
     assert refold("check", later, "--before", later).code == 0
     assert refold("check", later, "--before", tmp_path / "none.json").code == 2
-    other = tmp_path / "other.json"
-    other.write_text(
+    unrelated = tmp_path / "other.json"
+    unrelated.write_text(
         json.dumps({"input": [{"type": "message", "role": "user", "content": "How many?"}]})
     )
-    refused = refold("check", later, "--before", other)
+    refused = refold("check", later, "--before", unrelated)
     assert (refused.code, "other.json is no request of the same kind" in refused.err) == (2, True)
     refused = refold(
         "check", later, "--before", earlier, "--repair", "-o", tmp_path / "mended.json"
@@ -339,9 +341,9 @@ def test_check_compares_with_the_request_before(tmp_path) -> None:
     assert (refused.code, "leave out --repair" in refused.err) == (2, True)
 
 
-def test_a_broken_file_among_several_does_not_hide_a_violation(unanswered) -> None:
-    (unanswered.parent / "none.json").write_text("nothing")
-    assert refold("check", unanswered.parent).code == 1
+def test_a_broken_file_among_several_does_not_hide_a_violation(broken_session) -> None:
+    (broken_session.parent / "none.json").write_text("nothing")
+    assert refold("check", broken_session.parent).code == 1
 
 
 # --- no command ------------------------------------------------------------------------------
@@ -391,7 +393,7 @@ def test_version_and_help() -> None:
 def test_misuse_is_one_clear_line_and_exit_code_2(arguments, file, monkeypatch) -> None:
     monkeypatch.chdir(file.parent)
     before = digest(file)
-    done = refold(*("session.json" if one == "FILE" else one for one in arguments))
+    done = refold(*("session.json" if word == "FILE" else word for word in arguments))
     assert done.code == 2
     assert done.err.startswith("refold: ")
     assert done.err.count("\n") == 1
@@ -483,10 +485,10 @@ def test_strange_sessions_never_crash_a_command(name, command, tmp_path) -> None
     path.write_text(json.dumps(STRANGE[name]))
     before = digest(path)
     verb, *options = command
-    for more in ([], ["--json"]):
-        done = refold(verb, path, *options, *more)
+    for output_form in ([], ["--json"]):
+        done = refold(verb, path, *options, *output_form)
         assert done.code in ({0, 1} if verb in ("check", "compact") else {0})
-        if more:
+        if output_form:
             assert len(done.json["sessions"]) == 1
     assert digest(path) == before
 

@@ -24,7 +24,7 @@ def history():
 
 
 @pytest.fixture(scope="module")
-def done():
+def demo_replay():
     return replay()
 
 
@@ -86,17 +86,17 @@ def test_no_text_is_said_over_and_over(history) -> None:
 
 
 def test_the_user_lays_down_rules_in_two_languages(history) -> None:
-    said = json.dumps(history, ensure_ascii=False)
-    assert all(words in said for words in CONSTRAINTS)
+    text = json.dumps(history, ensure_ascii=False)
+    assert all(words in text for words in CONSTRAINTS)
     assert any(re.search("[一-鿿]", words) for words in CONSTRAINTS)
 
 
 @pytest.mark.parametrize("turns", [1, 2, 30])
 def test_fewer_turns_are_the_beginning_of_the_session(history, turns) -> None:
-    few = demo_session(turns)
-    assert few == history[: len(few)]
-    assert sum(entry["role"] == "assistant" for entry in few) == turns
-    assert few[-1]["role"] == "user"
+    beginning = demo_session(turns)
+    assert beginning == history[: len(beginning)]
+    assert sum(entry["role"] == "assistant" for entry in beginning) == turns
+    assert beginning[-1]["role"] == "user"
 
 
 def test_the_agents_tools_agree_with_its_files() -> None:
@@ -130,24 +130,30 @@ def test_the_generated_python_is_python() -> None:
 # --- the trial -------------------------------------------------------------------------------
 
 
-def test_every_proof_holds(done) -> None:
-    assert [proof.claim for proof in done.proofs if not proof.holds] == []
-    assert len(done.proofs) == 8
+def test_every_proof_holds(demo_replay) -> None:
+    assert [proof.claim for proof in demo_replay.proofs if not proof.holds] == []
+    assert len(demo_replay.proofs) == 8
 
 
-def test_it_sends_much_less_and_breaks_the_cache_seldom(done) -> None:
-    assert sum(one.sent for one in done.requests) < 0.7 * sum(one.unedited for one in done.requests)
-    assert 1 <= sum(one.breaks_cache for one in done.requests) <= 6
+def test_it_sends_much_less_and_breaks_the_cache_seldom(demo_replay) -> None:
+    assert sum(request.sent for request in demo_replay.requests) < 0.7 * sum(
+        request.unedited for request in demo_replay.requests
+    )
+    assert 1 <= sum(request.breaks_cache for request in demo_replay.requests) <= 6
 
 
-def test_it_shows_a_stub_and_a_summary(done) -> None:
-    assert done.stub is not None
-    assert done.summary is not None
+def test_it_shows_a_stub_and_a_summary(demo_replay) -> None:
+    assert demo_replay.stub is not None
+    assert demo_replay.summary is not None
 
 
-def test_the_proofs_fail_when_something_is_lost(done) -> None:
+def test_the_proofs_fail_when_something_is_lost(demo_replay) -> None:
     def failing(
-        history=done.history, before=None, view=done.view, again=done.view, requests=done.requests
+        history=demo_replay.history,
+        before=None,
+        view=demo_replay.view,
+        again=demo_replay.view,
+        requests=demo_replay.requests,
     ):
         before = json.dumps(history) if before is None else before
         return [
@@ -158,18 +164,20 @@ def test_the_proofs_fail_when_something_is_lost(done) -> None:
 
     assert failing() == []
     assert failing(before="[]") == ["the history itself is untouched"]
-    assert "view.revert().payload == history" in failing(history=done.history[:-1])
-    assert failing(requests=[replace(done.requests[0], violations=1)]) == [
+    assert "view.revert().payload == history" in failing(history=demo_replay.history[:-1])
+    assert failing(requests=[replace(demo_replay.requests[0], violations=1)]) == [
         "the provider would accept every request"
     ]
-    assert failing(requests=[replace(done.requests[0], sent=10**6)]) == [
+    assert failing(requests=[replace(demo_replay.requests[0], sent=10**6)]) == [
         "every request stayed under the trigger"
     ]
-    assert failing(again=done.view.revert()) == ["started anew from its store, it sends the same"]
+    assert failing(again=demo_replay.view.revert()) == [
+        "started anew from its store, it sends the same"
+    ]
 
 
-def test_the_proofs_see_a_lost_request(done) -> None:
-    view = done.view.revert()
+def test_the_proofs_see_a_lost_request(demo_replay) -> None:
+    view = demo_replay.view.revert()
     last = max(at for at, message in enumerate(view.transcript.messages) if message.is_request)
     forgetful = view.apply(
         view.replace(last, replace(view.transcript.messages[last], parts=(Text("[cleared]"),)))
@@ -177,7 +185,11 @@ def test_the_proofs_see_a_lost_request(done) -> None:
     claims = [
         proof.claim
         for proof in prove(
-            done.history, json.dumps(done.history), forgetful, forgetful, done.requests
+            demo_replay.history,
+            json.dumps(demo_replay.history),
+            forgetful,
+            forgetful,
+            demo_replay.requests,
         )
         if not proof.holds
     ]
@@ -187,9 +199,9 @@ def test_the_proofs_see_a_lost_request(done) -> None:
 # --- what it prints -------------------------------------------------------------------------------
 
 
-def test_the_bars_of_the_readme_are_those_of_the_demo(done, capsys) -> None:
+def test_the_bars_of_the_readme_are_those_of_the_demo(demo_replay, capsys) -> None:
     (picture,) = (code for _, code in code_blocks(ROOT / "README.md", "text"))
-    terminal.print_lines(show(done))
+    terminal.print_lines(show(demo_replay))
     assert picture in capsys.readouterr().out.replace(" \n", "\n")
 
 

@@ -31,7 +31,7 @@ class Client:
         self.number = 0
         self.say("user", "Find the fault.")
 
-    def say(self, role: str, content, **more) -> None:
+    def say(self, role: str, content, **fields) -> None:
         self.number += 1
         line = {"type": role, "sessionId": self.path.stem, "cwd": "/src", "uuid": f"u{self.number}"}
         message = {
@@ -40,16 +40,16 @@ class Client:
             "id": f"m{self.number}",
             "model": "claude-opus-5-5",
         }
-        line |= {"parentUuid": self.parent, "message": message, **more}
+        line |= {"parentUuid": self.parent, "message": message, **fields}
         self.parent = line["uuid"]
         with self.path.open("a") as file:
             file.write(json.dumps(line) + "\n")
 
-    def ask(self, tool: str, asked, response, call: str = "", **more):
+    def ask(self, tool: str, asked, response, call: str = "", **fields):
         """Return what the hook answers: None if that is nothing."""
         event = {"session_id": self.path.stem, "transcript_path": str(self.path), "cwd": "/src",
                  "hook_event_name": "PostToolUse", "tool_name": tool, "tool_input": asked,
-                 "tool_response": response, "tool_use_id": call or f"toolu_{self.number}", **more}  # fmt: skip
+                 "tool_response": response, "tool_use_id": call or f"toolu_{self.number}", **fields}  # fmt: skip
         done = refold("hook", "post-tool-use", stdin=json.dumps(event).encode())
         assert (done.code, done.err) == (0, "")
         return json.loads(done.out)["hookSpecificOutput"]["updatedToolOutput"] if done.out else None
@@ -163,8 +163,12 @@ def test_a_failure_that_comes_again_is_news(client) -> None:
 def test_each_tool_has_its_shape_and_others_are_left_alone(client, tmp_path) -> None:
     file = {"filePath": "/src/a.py", "content": LONG * 2, "numLines": 2_001, "startLine": 1}
     read = client.ask("Read", {"file_path": "/src/a.py"}, {"type": "text", "file": file})
-    kept, mark = read["file"]["content"].split("[…")
-    assert LONG.startswith(kept[:1_000]) and (LONG * 2).startswith(kept) and "left out" in mark
+    shown_text, mark = read["file"]["content"].split("[…")
+    assert (
+        LONG.startswith(shown_text[:1_000])
+        and (LONG * 2).startswith(shown_text)
+        and "left out" in mark
+    )
     assert read["file"]["numLines"] == read["file"]["content"].count("\n") + 1
     blocks = [{"type": "text", "text": LONG}, {"type": "image", "data": "x"}]
     shown = client.ask("mcp__docs__search", {"query": "a"}, blocks)

@@ -56,7 +56,7 @@ def test_a_session_of_a_directory_is_not_written_over(folder, command, through) 
     assert done.code == 2
     assert "sessions are never written" in done.err
     assert digest(file) == before
-    assert [one.name for one in folder.iterdir()] == ["a.json"]
+    assert [path.name for path in folder.iterdir()] == ["a.json"]
 
 
 def test_an_unreadable_session_of_a_directory_is_not_written_over(folder) -> None:
@@ -80,7 +80,7 @@ def test_an_output_that_cannot_be_written_is_refused_before_edits_are_saved(file
     done = refold("compact", file, "--to", "10k", "-o", file.parent / target)
     assert done.code == 2
     assert "there is no directory" in done.err or "it is a directory" in done.err
-    assert sorted(one.name for one in file.parent.iterdir()) == ["od", "session.json"]
+    assert sorted(path.name for path in file.parent.iterdir()) == ["od", "session.json"]
 
 
 def test_what_no_client_goes_on_with_is_refused_before_edits_are_saved(file) -> None:
@@ -92,8 +92,8 @@ def test_what_no_client_goes_on_with_is_refused_before_edits_are_saved(file) -> 
 @pytest.mark.parametrize("command", ["view", "diff"])
 def test_a_message_that_is_not_there_is_said_to_be_missing(file, command) -> None:
     refold("compact", file, "--to", "8k")
-    for more in ((), ("--json",), ("--html", file.parent / "x.html")):
-        done = refold(command, file, "--message", "9999", *more)
+    for options in ((), ("--json",), ("--html", file.parent / "x.html")):
+        done = refold(command, file, "--message", "9999", *options)
         assert (done.code, done.out) == (2, "") and "there is no message #9999" in done.err
     assert refold(command, file, "--message", "3").code == 0
 
@@ -146,7 +146,7 @@ def test_a_dry_run_writes_no_file(file) -> None:
     assert "--dry-run" in done.err
     out = refold("compact", file, "--to", "10k", "--dry-run", "-o", "-")
     assert (out.code, len(out.json) > 1) == (0, True)
-    assert [one.name for one in file.parent.iterdir()] == ["session.json"]
+    assert [path.name for path in file.parent.iterdir()] == ["session.json"]
 
 
 def test_a_dry_run_makes_no_store(file) -> None:
@@ -182,7 +182,7 @@ def test_a_missing_store_is_reported_and_not_created(file, command, name) -> Non
     done = refold(verb, file, *rest, "--store", file.parent / name)
     assert done.code == 2
     assert "there is no such store" in done.err
-    assert [one.name for one in file.parent.iterdir()] == ["session.json"]
+    assert [path.name for path in file.parent.iterdir()] == ["session.json"]
 
 
 @pytest.mark.parametrize("name", ["edits.db", "edits.refold"])
@@ -216,13 +216,18 @@ def test_a_store_below_the_directory_is_no_session(folder) -> None:
 
 
 @pytest.fixture
-def closed(tmp_path):
+def shut_folder(tmp_path):
     """A directory with a session beside one that may not be looked into."""
     if os.geteuid() != 0:
         pytest.skip("needs another user")
-    for one in (tmp_path, tmp_path.parent, tmp_path.parent.parent, tmp_path.parent.parent.parent):
-        if not one.stat().st_mode & 0o001:
-            one.chmod(one.stat().st_mode | 0o011)
+    for folder_above in (
+        tmp_path,
+        tmp_path.parent,
+        tmp_path.parent.parent,
+        tmp_path.parent.parent.parent,
+    ):
+        if not folder_above.stat().st_mode & 0o001:
+            folder_above.chmod(folder_above.stat().st_mode | 0o011)
     root = tmp_path / ".claude/projects"
     for name in ("open", "shut"):
         (root / name).mkdir(parents=True)
@@ -232,37 +237,41 @@ def closed(tmp_path):
     return tmp_path
 
 
-def test_unreadable_directories_are_reported(closed) -> None:
+def test_unreadable_directories_are_reported(shut_folder) -> None:
     def act():
         refused = list[str]()
         names = [
-            str(one)
-            for one in list_session_files(closed, lambda error: refused.append(str(error.filename)))
+            str(path)
+            for path in list_session_files(
+                shut_folder, lambda error: refused.append(str(error.filename))
+            )
         ]
         return names, refused
 
     names, refused = act_as_nobody(act)
-    assert names == [str(closed / ".claude/projects/open/s.jsonl")]
-    assert refused == [str(closed / ".claude/projects/shut")]
+    assert names == [str(shut_folder / ".claude/projects/open/s.jsonl")]
+    assert refused == [str(shut_folder / ".claude/projects/shut")]
 
 
-def test_unreadable_directories_of_clients_are_reported(closed) -> None:
+def test_unreadable_directories_of_clients_are_reported(shut_folder) -> None:
     def act():
         refused = list[str]()
-        found = discover(closed, {}, lambda error: refused.append(str(error.filename)))
-        return [str(one.path) for one in found], refused
+        sessions = discover(shut_folder, {}, lambda error: refused.append(str(error.filename)))
+        return [str(session.path) for session in sessions], refused
 
     names, refused = act_as_nobody(act)
-    assert names == [str(closed / ".claude/projects/open/s.jsonl")]
-    assert refused == [str(closed / ".claude/projects/shut")]
+    assert names == [str(shut_folder / ".claude/projects/open/s.jsonl")]
+    assert refused == [str(shut_folder / ".claude/projects/shut")]
 
 
-def test_commands_report_unreadable_directories(closed, monkeypatch) -> None:
-    monkeypatch.setenv("HOME", str(closed))
+def test_commands_report_unreadable_directories(shut_folder, monkeypatch) -> None:
+    monkeypatch.setenv("HOME", str(shut_folder))
     monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
 
     def act():
-        return [tuple(refold(*args))[:3] for args in (["stats", closed, "--json"], [], ["--json"])]
+        return [
+            tuple(refold(*args))[:3] for args in (["stats", shut_folder, "--json"], [], ["--json"])
+        ]
 
     stats, shown, listed = act_as_nobody(act)
     for code, _, err in (stats, shown, listed):
@@ -279,7 +288,7 @@ def test_links_are_followed_no_deeper_than_a_pattern_says(tmp_path) -> None:
 
     def below(pattern):
         return sorted(
-            str(one.relative_to(tmp_path)) for one in files_below(tmp_path, pattern, print)
+            str(path.relative_to(tmp_path)) for path in files_below(tmp_path, pattern, print)
         )
 
     assert below("**/*.json") == ["a/b/s.json"]
@@ -349,7 +358,7 @@ def test_f27_a_child_has_the_signals_of_a_program_in_the_foreground() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "error"),
     [
         (["compact", "--to", "0"], "from 1 to 1,000,000,000,000,000"),
         (["compact", "--to", "0.0001k"], "from 1 to"),
@@ -367,13 +376,13 @@ def test_f27_a_child_has_the_signals_of_a_program_in_the_foreground() -> None:
     ],
     ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
 )  # fmt: skip
-def test_invalid_numbers_are_refused_in_one_line(file, arguments, said) -> None:
+def test_invalid_numbers_are_refused_in_one_line(file, arguments, error) -> None:
     verb, *rest = arguments
     done = refold(verb, file, *rest)
     assert (done.code, done.out) == (2, "")
-    assert said in done.err
+    assert error in done.err
     assert done.err.count("\n") == 1
-    assert [one.name for one in file.parent.iterdir()] == ["session.json"]
+    assert [path.name for path in file.parent.iterdir()] == ["session.json"]
 
 
 def test_a_large_number_of_tokens_is_that_number(file) -> None:

@@ -37,8 +37,8 @@ def file(tmp_path):
     return path
 
 
-def compact(file, *more, to="20k"):
-    done = refold("compact", file, "--to", to, "--json", *more)
+def compact(file, *options, to="20k"):
+    done = refold("compact", file, "--to", to, "--json", *options)
     assert done.code == 0, done.err
     return done.json["sessions"][0]
 
@@ -179,8 +179,12 @@ def test_a_question_stays_within_the_models_window(file) -> None:
         refold("revert", file)
         compact(file, *at(server))
         whole = server.received[-1]
-    assert sum(count_message(user(one["content"])) for one in asked.json["messages"]) < 30_000
-    assert sum(count_message(user(one["content"])) for one in whole.json["messages"]) > 30_000
+    assert (
+        sum(count_message(user(message["content"])) for message in asked.json["messages"]) < 30_000
+    )
+    assert (
+        sum(count_message(user(message["content"])) for message in whole.json["messages"]) > 30_000
+    )
 
 
 @pytest.mark.parametrize(
@@ -234,12 +238,12 @@ def test_interrupting_a_question_leaves_nothing_behind(file) -> None:
 
 @pytest.mark.parametrize("name", sorted(set(STRATEGIES) - {"KeepImportant", "RetrieveFacts"}))
 def test_every_strategy_is_read_back_from_its_repr(name) -> None:
-    made = parse_strategy(name)
-    assert parse_strategy(repr(made)) == made
+    strategy = parse_strategy(name)
+    assert parse_strategy(repr(strategy)) == strategy
 
 
 @pytest.mark.parametrize(
-    ("text", "made"),
+    ("text", "strategy"),
     [
         (
             "KeepImportant(strategy=Summarize(keep=4), scorer=Emphasis())",
@@ -258,8 +262,8 @@ def test_every_strategy_is_read_back_from_its_repr(name) -> None:
         ),
     ],
 )
-def test_strategies_within_strategies(text, made) -> None:
-    assert parse_strategy(text) == made
+def test_strategies_within_strategies(text, strategy) -> None:
+    assert parse_strategy(text) == strategy
 
 
 @pytest.mark.parametrize(
@@ -291,15 +295,15 @@ def test_recall_finds_what_the_edits_hide(file) -> None:
     refold("compact", file, "--to", "20k")
     done = refold("recall", file, "freezegun", "Berlin")
     assert done.code == 0
-    found = refold("recall", file, "freezegun", "Berlin", "--limit", "2", "--json").json[
-        "sessions"
-    ][0]["hits"]
-    assert len(found) == 2
-    assert set(found[0]) == {"edit", "position", "role", "snippet", "score"}
-    assert found[0]["edit"] in done.out
-    assert f"#{found[0]['position']}" in done.out
-    assert found[0]["role"] in done.out
-    entries = refold("unfold", file, found[0]["edit"], "--json").json["sessions"][0]["entries"]
+    hits = refold("recall", file, "freezegun", "Berlin", "--limit", "2", "--json").json["sessions"][
+        0
+    ]["hits"]
+    assert len(hits) == 2
+    assert set(hits[0]) == {"edit", "position", "role", "snippet", "score"}
+    assert hits[0]["edit"] in done.out
+    assert f"#{hits[0]['position']}" in done.out
+    assert hits[0]["role"] in done.out
+    entries = refold("unfold", file, hits[0]["edit"], "--json").json["sessions"][0]["entries"]
     assert "freezegun" in json.dumps(entries)
 
 

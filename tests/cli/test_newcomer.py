@@ -105,7 +105,7 @@ def commands(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def compacted(commands):
+def after_compaction(commands):
     refold("compact", SESSIONS[0], "--to", "9k")
     return commands
 
@@ -201,28 +201,30 @@ def test_b13_sessions_without_messages_are_passed_over(tmp_path, monkeypatch):
     assert recorded.id in refold("stats", "--last").out
     listed = refold()
     assert SENTENCE in listed.out and "1 of 1 session" in listed.out
-    assert [found["id"] for found in refold("--json").json["found"]] == [recorded.id]
+    assert [session["id"] for session in refold("--json").json["found"]] == [recorded.id]
     assert short_id(recorded) in listed.out and refold("stats", short_id(recorded)).code == 0
     store.with_name("refold.db.ledger").write_bytes(b"no database")
     assert "No sessions" in refold().out and "refold.db.ledger" in refold().err
 
 
-def test_what_was_hidden_of_one_message(compacted):
-    shown = compacted("diff", SESSIONS[0], "--message", "11").out
+def test_what_was_hidden_of_one_message(after_compaction):
+    shown = after_compaction("diff", SESSIONS[0], "--message", "11").out
     assert "summary by rules" in shown
-    assert SENTENCE not in compacted("view", SESSIONS[0], "--message", "30").out.split("\n")[0]
-    (item,) = compacted("view", SESSIONS[0], "--message", "11", "--json").json["sessions"][0][
-        "items"
-    ]
+    assert (
+        SENTENCE not in after_compaction("view", SESSIONS[0], "--message", "30").out.split("\n")[0]
+    )
+    (item,) = after_compaction("view", SESSIONS[0], "--message", "11", "--json").json["sessions"][
+        0
+    ]["items"]
     assert item["start"] <= 11 < item["stop"]
     assert item["edit"]
 
 
-def test_bring_back_a_file(compacted):
-    found = compacted("recall", SESSIONS[0], FILE).out
-    assert FILE in found
-    assert compacted("revert", SESSIONS[0], edit_of(found)).code == 0
-    assert "edit " not in compacted("view", SESSIONS[0], "--message", "11").out
+def test_bring_back_a_file(after_compaction):
+    hit = after_compaction("recall", SESSIONS[0], FILE).out
+    assert FILE in hit
+    assert after_compaction("revert", SESSIONS[0], edit_of(hit)).code == 0
+    assert "edit " not in after_compaction("view", SESSIONS[0], "--message", "11").out
 
 
 def test_stop_it_from_dropping_a_sentence(commands):
@@ -230,29 +232,29 @@ def test_stop_it_from_dropping_a_sentence(commands):
     assert SENTENCE in commands("view", SESSIONS[0]).out
 
 
-def test_try_with_half_the_tokens_and_see_what_would_be_lost(compacted):
-    tried = compacted("compact", SESSIONS[0], "--to", "4500", "--preview").out
+def test_try_with_half_the_tokens_and_see_what_would_be_lost(after_compaction):
+    tried = after_compaction("compact", SESSIONS[0], "--to", "4500", "--preview").out
     assert "no longer appear" in tried
     assert f"refold accept {SESSIONS[0]} " in tried
-    assert compacted("discard", SESSIONS[0]).code == 0
+    assert after_compaction("discard", SESSIONS[0]).code == 0
 
 
-def test_undo_the_last_compaction(compacted):
+def test_undo_the_last_compaction(after_compaction):
     first = refold("stats", SESSIONS[0], "--json").json["sessions"][0]["tokens"]
     refold("compact", SESSIONS[0], "--to", "5k")
     second = refold("stats", SESSIONS[0], "--json").json["sessions"][0]["tokens"]
     assert second["sent"] < first["sent"] <= 9_000
-    assert "taken back" in compacted("revert", SESSIONS[0], "--newest").out
+    assert "taken back" in after_compaction("revert", SESSIONS[0], "--newest").out
     assert refold("stats", SESSIONS[0], "--json").json["sessions"][0]["tokens"] == first
 
 
-def test_what_did_it_do_and_when(compacted):
-    assert "applied" in compacted("history", SESSIONS[0]).out
+def test_what_did_it_do_and_when(after_compaction):
+    assert "applied" in after_compaction("history", SESSIONS[0]).out
 
 
-def test_show_it_to_a_colleague(compacted, tmp_path):
+def test_show_it_to_a_colleague(after_compaction, tmp_path):
     page = tmp_path / "session.html"
-    assert compacted("view", SESSIONS[0], "--html", page).code == 0
+    assert after_compaction("view", SESSIONS[0], "--html", page).code == 0
     assert '<details class="edit">' in page.read_text("utf-8")
 
 

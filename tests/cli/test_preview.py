@@ -36,8 +36,8 @@ def editor(tmp_path, monkeypatch):
     return use
 
 
-def preview(file, *more, to="20k"):
-    done = refold("compact", file, "--to", to, "--preview", "--json", *more)
+def preview(file, *options, to="20k"):
+    done = refold("compact", file, "--to", to, "--preview", "--json", *options)
     assert done.code == 0, done.err
     return done.json["sessions"][0]
 
@@ -46,12 +46,12 @@ def model_at(server) -> list[str]:
     return ["--model", "small", "--model-url", f"{server.url}/v1"]
 
 
-def rows(file, *more):
-    return refold("history", file, "--json", *more).json["sessions"][0]["rows"]
+def rows(file, *options):
+    return refold("history", file, "--json", *options).json["sessions"][0]["rows"]
 
 
-def payload(file, *more):
-    return refold("view", file, "--payload", *more).raw
+def payload(file, *options):
+    return refold("view", file, "--payload", *options).raw
 
 
 # --- preview and accept ----------------------------------------------------------------------
@@ -89,13 +89,13 @@ def test_a_preview_shows_everything_and_keeps_no_edit(file) -> None:
 def test_a_preview_says_how_many_of_the_edits_that_it_counts_are_not_kept(file) -> None:
     """Its table had 43 edits, its list 10, and 10 were accepted."""
     shown = preview(file)
-    made = sum(row["edits"] for row in shown["strategies"])
+    count = sum(row["edits"] for row in shown["strategies"])
     words = re.search(
         r"… ([\d,]+) more, in what these hide, are not kept", refold(*RULES, file).out
     )
     accepted = refold("accept", file, "--json").json["sessions"][0]["edits"]
-    kept = [edit for edit in accepted if edit["by"] != "settle"]
-    assert words and int(words[1].replace(",", "")) == made - len(kept)
+    saved = [edit for edit in accepted if edit["by"] != "settle"]
+    assert words and int(words[1].replace(",", "")) == count - len(saved)
 
 
 def test_accept_saves_the_bytes_of_the_preview_and_asks_no_model(file) -> None:
@@ -110,12 +110,12 @@ def test_accept_saves_the_bytes_of_the_preview_and_asks_no_model(file) -> None:
     assert payload(file) == out.read_bytes()
     assert b"As it was agreed." in out.read_bytes()
     assert not (file.parent / "session.json.refold-draft").exists()
-    kept = [row for row in rows(file) if row["action"] == "accept"]
-    assert {row["actor"] for row in kept} == {"mika"}
-    assert [(row["model"], row["calls"]) for row in kept if row["model"]] == [("small", 0)]
+    acceptances = [row for row in rows(file) if row["action"] == "accept"]
+    assert {row["actor"] for row in acceptances} == {"mika"}
+    assert [(row["model"], row["calls"]) for row in acceptances if row["model"]] == [("small", 0)]
     assert accepted.json["sessions"][0]["tokens"]["after"] <= 20_000
-    assert {row["edit"] for row in kept} == {
-        one["id"] for one in accepted.json["sessions"][0]["edits"]
+    assert {row["edit"] for row in acceptances} == {
+        edit["id"] for edit in accepted.json["sessions"][0]["edits"]
     }
 
 
@@ -130,22 +130,22 @@ def test_preview_and_accept_save_what_compact_saves(file, tmp_path) -> None:
 
 def test_a_draft_is_accepted_after_the_session_has_grown(file, history) -> None:
     preview(file)
-    more = [
+    longer = [
         *history,
         {"role": "assistant", "content": "Done."},
         {"role": "user", "content": "And now?"},
     ]
-    file.write_text(json.dumps(more, ensure_ascii=False), "utf-8")
+    file.write_text(json.dumps(longer, ensure_ascii=False), "utf-8")
     done = refold("accept", file, "--json").json["sessions"][0]
     assert done["grown"] == 2
-    assert json.loads(payload(file))[-2:] == more[-2:]
+    assert json.loads(payload(file))[-2:] == longer[-2:]
     assert "were said since" not in refold("accept", file).out
 
 
 def test_a_draft_for_another_history_is_refused_in_one_line(file, history) -> None:
     preview(file)
-    other = [{"role": "user", "content": "Something else."}, *history[1:]]
-    file.write_text(json.dumps(other, ensure_ascii=False), "utf-8")
+    changed = [{"role": "user", "content": "Something else."}, *history[1:]]
+    file.write_text(json.dumps(changed, ensure_ascii=False), "utf-8")
     done = refold("accept", file)
     assert (done.code, done.out) == (2, "")
     assert (
@@ -201,9 +201,9 @@ def test_a_preview_that_can_save_nothing_leaves_no_draft(tmp_path) -> None:
 def test_a_new_preview_takes_the_place_of_the_earlier_one(file) -> None:
     preview(file)
     later = preview(file, "--strategy", "ClearToolResults", to="40k")
-    assert {one["id"] for one in refold("accept", file, "--json").json["sessions"][0]["edits"]} == {
-        one["id"] for one in later["edits"]
-    }
+    assert {
+        edit["id"] for edit in refold("accept", file, "--json").json["sessions"][0]["edits"]
+    } == {edit["id"] for edit in later["edits"]}
 
 
 def test_drafts_of_several_sessions_share_a_store(tmp_path) -> None:
@@ -211,30 +211,32 @@ def test_drafts_of_several_sessions_share_a_store(tmp_path) -> None:
         (tmp_path / f"{turns}.json").write_text(json.dumps(demo_session(turns)))
     store = tmp_path / "edits.db"
     done = refold("compact", tmp_path, "--to", "8k", "--preview", "--store", store, "--json")
-    assert {one["preview"]["draft"] for one in done.json["sessions"]} == {f"{store}.refold-draft"}
+    assert {session["preview"]["draft"] for session in done.json["sessions"]} == {
+        f"{store}.refold-draft"
+    }
     refold("discard", tmp_path / "20.json", "--store", store)
     assert refold("accept", tmp_path / "20.json", "--store", store).code == 2
     accepted = refold("accept", tmp_path, "--store", store, "--json").json["sessions"]
-    assert [one["path"] for one in accepted] == [str(tmp_path / "30.json")]
+    assert [session["path"] for session in accepted] == [str(tmp_path / "30.json")]
     assert not (tmp_path / "edits.db.refold-draft").exists()
 
 
 def test_drafts_of_a_session_and_of_one_that_continues_it_do_not_get_mixed_up(tmp_path) -> None:
     """One may be a copy or a fork of the other: each has its own draft, whichever was made first."""
     store, long, short = tmp_path / "edits.refold", tmp_path / "long.json", tmp_path / "short.json"
-    said = demo_session(30)
-    long.write_text(json.dumps(said))
-    short.write_text(json.dumps(said[:-2]))
+    messages = demo_session(30)
+    long.write_text(json.dumps(messages))
+    short.write_text(json.dumps(messages[:-2]))
     for order in ((long, short), (short, long)):
-        made = {
-            file: {one["id"] for one in preview(file, "--store", store, to="8k")["edits"]}
+        edits_of = {
+            file: {edit["id"] for edit in preview(file, "--store", store, to="8k")["edits"]}
             for file in order
         }
         drafts = read_drafts(tmp_path / "edits.refold-draft")
         assert [draft.session[0] for draft in drafts] == [str(file) for file in order]
-        assert [{edit.id for edit in draft.edits} for draft in drafts] == list(made.values())
+        assert [{edit.id for edit in draft.edits} for draft in drafts] == list(edits_of.values())
     accepted = refold("accept", long, "--store", store, "--json").json["sessions"][0]
-    assert {one["id"] for one in accepted["edits"]} == made[long]
+    assert {edit["id"] for edit in accepted["edits"]} == edits_of[long]
     assert [draft.session[0] for draft in read_drafts(tmp_path / "edits.refold-draft")] == [
         str(short)
     ]
@@ -320,8 +322,8 @@ def test_an_empty_summary_keeps_nothing(body, file, editor) -> None:
     assert edit_ids(file) == []
     assert refold("accept", file).code == 0
     editor(body)
-    other = refold("compact", file, "--to", "10k", "--preview", "--edit")
-    assert other.code == 1
+    emptied = refold("compact", file, "--to", "10k", "--preview", "--edit")
+    assert emptied.code == 1
     assert (file.parent / "session.json.refold-draft").exists()
 
 
@@ -332,9 +334,9 @@ def test_a_text_that_is_no_summary_is_refused_and_not_lost(file, editor) -> None
     assert done.code == 2
     assert "not smaller" in done.err
     assert done.err.count("\n") == 1
-    left = file.parent / "session.json.refold-draft.md"
-    assert left.read_text("utf-8").startswith("word word")
-    assert str(left) in done.err
+    text_file = file.parent / "session.json.refold-draft.md"
+    assert text_file.read_text("utf-8").startswith("word word")
+    assert str(text_file) in done.err
     assert edit_ids(file) == []
 
 
@@ -395,19 +397,19 @@ def test_history_lists_every_attempt(file, monkeypatch) -> None:
             "compact", file, *RULES[1:], *model_at(server), "--model-price", "1,2", "--actor", "ben"
         )
     refold("accept", file, "--actor", "cleo")
-    found = rows(file)
-    assert {(row["action"], row["actor"]) for row in found} == {
+    attempts = rows(file)
+    assert {(row["action"], row["actor"]) for row in attempts} == {
         ("compact", "ada"),
         ("preview", "ben"),
         ("accept", "cleo"),
     }
-    assert {"applied", "noop"} <= {row["outcome"] for row in found}
-    (asked,) = (row for row in found if row["calls"])
+    assert {"applied", "noop"} <= {row["outcome"] for row in attempts}
+    (asked,) = (row for row in attempts if row["calls"])
     assert (asked["model"], asked["calls"]) == ("small", 1)
     assert asked["cost"] == pytest.approx((100 * 1 + 20 * 2) / 1e6)
     assert asked["prompt"].startswith("summary@")
     assert asked["before"] > asked["after"]
-    assert sum(row["cost"] for row in found) == asked["cost"]
+    assert sum(row["cost"] for row in attempts) == asked["cost"]
     out = refold("history", file).out
     for words in (
         "by ada",
@@ -435,8 +437,8 @@ def test_every_edit_of_a_compaction_has_a_row(file) -> None:
         "ClearToolResults",
         "--json",
     )
-    made = {one["id"] for one in done.json["sessions"][0]["edits"]}
-    assert {row["edit"] for row in rows(file) if row["edit"]} == made
+    edits = {edit["id"] for edit in done.json["sessions"][0]["edits"]}
+    assert {row["edit"] for row in rows(file) if row["edit"]} == edits
 
 
 def test_going_back_to_before_an_edit(file, history) -> None:
@@ -448,7 +450,7 @@ def test_going_back_to_before_an_edit(file, history) -> None:
     done = refold("revert", file, "--before", later[0][:10], "--actor", "ben", "--json").json[
         "sessions"
     ][0]
-    assert set(later) == {one["id"] for one in done["reverted"]}
+    assert set(later) == {edit["id"] for edit in done["reverted"]}
     assert payload(file) == shown
     assert edit_ids(file) == first
     assert refold("revert", file, "--actor", "ben").code == 0
@@ -463,12 +465,12 @@ def test_signed_thinking_goes_if_the_session_has_grown_under_the_edit(file, hist
     refold("compact", file, "--to", "20k")
     signed = {"type": "thinking", "thinking": "Now that I have the summary", "signature": "c2ln"}
     answer = {"role": "assistant", "content": [signed, {"type": "text", "text": "Done."}]}
-    more = [
+    longer = [
         *history,
         answer,
         {"role": "user", "content": "Thanks."},
     ]  # a turn that is over: no model is named here (F14)
-    file.write_text(json.dumps(more, ensure_ascii=False), "utf-8")
+    file.write_text(json.dumps(longer, ensure_ascii=False), "utf-8")
     assert b"Now that I have the summary" in payload(file)
     assert refold("revert", file).code == 0
     assert b"Now that I have the summary" not in payload(file)
@@ -532,7 +534,7 @@ def test_one_edit_is_reverted_as_the_library_does_it(file) -> None:
 )
 def test_misuse_is_one_clear_line(arguments, file, monkeypatch) -> None:
     monkeypatch.chdir(file.parent)
-    done = refold(*("session.json" if one == "FILE" else one for one in arguments))
+    done = refold(*("session.json" if word == "FILE" else word for word in arguments))
     assert done.code == 2
     assert done.err.startswith("refold: ")
     assert done.err.count("\n") == 1
@@ -579,16 +581,16 @@ def test_recorded_sessions_are_previewed_accepted_and_reverted_to_the_byte(
 ) -> None:
     """S2-51 S2-53: on sessions of real clients, in their formats."""
     file, store, out = shared / name, tmp_path / "edits.db", tmp_path / "out.json"
-    said, tokens = payload(file), refold("view", file, "--json").json["sessions"][0]["tokens"]
+    unedited, tokens = payload(file), refold("view", file, "--json").json["sessions"][0]["tokens"]
     done = refold(
         "compact", file, "--to", max(500, tokens // 3), "--preview", "--store", store, "-o", out
     )
     assert done.code == int("not met" in done.out), done.err
-    assert payload(file, "--store", store) == said != out.read_bytes()
+    assert payload(file, "--store", store) == unedited != out.read_bytes()
     assert refold("accept", file, "--store", store).code == 0
     assert payload(file, "--store", store) == out.read_bytes()
     assert refold("revert", file, "--store", store).code == 0
-    assert payload(file, "--store", store) == said
+    assert payload(file, "--store", store) == unedited
 
 
 @pytest.mark.parametrize("to", ["5k", "20k", "30k"])
@@ -600,18 +602,19 @@ def test_f17_figures_of_preview_accept_history_and_revert_agree(file, history, t
         json.dumps({"model": "m", "system": "Be brief. " * 90, "messages": history}), "utf-8"
     )
     draft = preview(file, to=to)
-    shown, said = draft["tokens"], refold("stats", file, "--json").json["sessions"][0]["tokens"]
-    assert sum(one["saved"] for one in draft["strategies"]) == shown["before"] - shown["after"], (
-        "what a summary took over from edits at first sight was nobody's"
-    )
-    assert said["unedited"] == said["sent"] == shown["before"] == shown["unedited"]
+    shown, stats = draft["tokens"], refold("stats", file, "--json").json["sessions"][0]["tokens"]
+    assert (
+        sum(strategy["saved"] for strategy in draft["strategies"])
+        == shown["before"] - shown["after"]
+    ), "what a summary took over from edits at first sight was nobody's"
+    assert stats["unedited"] == stats["sent"] == shown["before"] == shown["unedited"]
     accepted = refold("accept", file, "--json").json["sessions"][0]
     assert accepted["tokens"] == {"before": shown["before"], "after": shown["after"]}
-    assert all(one["saved"] <= shown["unedited"] for one in accepted["edits"])
+    assert all(edit["saved"] <= shown["unedited"] for edit in accepted["edits"])
     now = refold("stats", file, "--json").json["sessions"][0]["tokens"]
     assert (now["unedited"], now["sent"]) == (shown["unedited"], shown["after"])
     assert sum(
-        one["saved"] for one in refold("stats", file, "--json").json["sessions"][0]["edits"]
+        edit["saved"] for edit in refold("stats", file, "--json").json["sessions"][0]["edits"]
     ) == (now["unedited"] - now["sent"])
     back = refold("revert", file, "--json").json["sessions"][0]["tokens"]
     assert back == {"before": shown["after"], "after": shown["before"]}
@@ -621,7 +624,9 @@ def test_f17_figures_of_preview_accept_history_and_revert_agree(file, history, t
     ):
         chain = [row for row in rows(file) if row["action"] == action]
         assert (chain[0]["before"], chain[-1]["after"]) == tokens, action
-        assert all(one["after"] == other["before"] for one, other in pairwise(chain)), action
+        assert all(row["after"] == following["before"] for row, following in pairwise(chain)), (
+            action
+        )
     tried = [row for row in rows(file) if row["action"] == "preview"]
     began = tried[0]["before"]
     assert began <= shown["before"] and tried[-1]["after"] == shown["after"]

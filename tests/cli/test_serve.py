@@ -44,9 +44,11 @@ def test_the_banner_says_what_each_client_is_told(tmp_path, monkeypatch):
     ):
         assert words in text
     assert "GOOGLE_GEMINI_BASE_URL=http://127.0.0.1:8484 gemini" not in text
-    kept = "\n".join(line.plain for line in banner(serve_config(store=":memory:", record="7d")))
-    assert "memory: gone at its end" in kept
-    assert "--record" not in kept
+    recording = "\n".join(
+        line.plain for line in banner(serve_config(store=":memory:", record="7d"))
+    )
+    assert "memory: gone at its end" in recording
+    assert "--record" not in recording
 
 
 def test_session_files_are_listed_where_nobody_else_is_served(tmp_path, monkeypatch):

@@ -134,7 +134,7 @@ WRITE = ("compact", "accept", "discard", "revert")
 
 @pytest.mark.parametrize("command", [*READ, *WRITE])
 def test_every_command_is_told_in_the_same_ways_which_session(home, command: str) -> None:
-    more = {"recall": ["word"], "unfold": ["abcd"], "compact": ["--to", "1k"]}.get(command, [])
+    options = {"recall": ["word"], "unfold": ["abcd"], "compact": ["--to", "1k"]}.get(command, [])
     errors = {
         ("--last", "--project", "/nowhere"): "no session of /nowhere is on this machine",
         ("feedbeef",): "no such file, and no session of this id on this machine",
@@ -142,10 +142,10 @@ def test_every_command_is_told_in_the_same_ways_which_session(home, command: str
         (): "Missing argument" if command in ONE else "no session is named",
     }
     for words, error in errors.items():
-        done = refold(command, *words, *more)
+        done = refold(command, *words, *options)
         assert done.code == 2 and error in done.err and done.err.count("\n") == 1, words
     for words in (("--last", "--project", "/srv/api"), (IDS[2][:8],)):
-        done = refold(command, *words, *more)
+        done = refold(command, *words, *options)
         assert IDS[2][:8] in done.out + done.err or (command, done.code) in {
             ("unfold", 2),
             ("recall", 1),
@@ -410,12 +410,12 @@ def test_a_request_of_a_file_has_what_was_hidden_by_then(tmp_path) -> None:
     lines[23]["parentId"] = "k"
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
 
-    def hidden(number: int) -> list[tuple[int, int, str]]:
+    def list_hidden(number: int) -> list[tuple[int, int, str]]:
         (shown,) = refold("diff", path, "--request", number, "--json").json["sessions"]
         edits = [item["edit"] for item in shown["items"] if item["edit"]]
         return [(edit["start"], edit["stop"], edit["by"].split("(")[0]) for edit in edits]
 
-    assert hidden(10) == [] and hidden(11) == hidden(30) == [(0, 19, "pi")]
+    assert list_hidden(10) == [] and list_hidden(11) == list_hidden(30) == [(0, 19, "pi")]
     assert "sent as it was said" in refold("diff", path, "--request", 10).out
     assert "All went well." in refold("view", path, "--request", 11).out
     assert "30 were answered" in refold("view", path, "--request", 31).err
@@ -425,8 +425,8 @@ def test_a_request_of_a_file_has_what_was_hidden_by_then(tmp_path) -> None:
     answer = {**again, "id": "v", "parentId": "u", "message": lines[2]["message"]}
     with path.open("a", encoding="utf-8") as stream:
         stream.write(f"{json.dumps(again)}\n{json.dumps(answer)}\n")
-    assert hidden(30) == [(0, 19, "pi")]
-    assert any(by != "pi" for *_, by in hidden(31)), "it was compacted before this was asked"
+    assert list_hidden(30) == [(0, 19, "pi")]
+    assert any(by != "pi" for *_, by in list_hidden(31)), "it was compacted before this was asked"
 
 
 @pytest.mark.parametrize("options", [["view"], ["compact", "--to", "20k", "--preview"]])

@@ -30,11 +30,11 @@ def session(*exchanges: list[Message], end: Iterable[Message] = (DONE,)) -> View
     return View.of([user("x"), *(message for pair in exchanges for message in pair), *end])
 
 
-def cleared(view: View, strategy: ClearToolResults) -> list[int]:
+def list_cleared(view: View, strategy: ClearToolResults) -> list[int]:
     return [edit.start for edit in proposals(view, strategy).edits[len(view.edits) :]]
 
 
-def shown(view: View, at: int) -> str:
+def show_result(view: View, at: int) -> str:
     (part,) = view.messages[at].parts
     assert isinstance(part, ToolResult)
     return part.text
@@ -42,28 +42,30 @@ def shown(view: View, at: int) -> str:
 
 def test_conformance_22_output_within_the_protected_zone_is_not_pruned() -> None:
     view = session(*map(exchange, range(6)))
-    assert cleared(view, ClearToolResults(keep=0, keep_tokens=view.estimate)) == []
-    assert cleared(view, ClearToolResults(keep=6)) == []
+    assert list_cleared(view, ClearToolResults(keep=0, keep_tokens=view.estimate)) == []
+    assert list_cleared(view, ClearToolResults(keep=6)) == []
 
 
 def test_conformance_23_less_than_the_minimum_batch_is_not_pruned() -> None:
     view = session(*map(exchange, range(6)))
     gain = view.estimate - proposals(view, ClearToolResults(keep=2)).estimate
-    few = (
+    margin = (
         4 * 4
     )  # stubs name their edit, and the setting is part of the name: a few tokens more or less each
-    assert cleared(view, ClearToolResults(keep=2, at_least=gain - few)) == [2, 4, 6, 8]
-    assert cleared(view, ClearToolResults(keep=2, at_least=gain + few)) == []
+    assert list_cleared(view, ClearToolResults(keep=2, at_least=gain - margin)) == [2, 4, 6, 8]
+    assert list_cleared(view, ClearToolResults(keep=2, at_least=gain + margin)) == []
 
 
 def test_conformance_24_newest_turns_unseen_results_and_protected_tools_are_never_pruned() -> None:
     tools = ["Skill", "bash", "ask_user", "bash", "bash", "bash"]
     pairs = [exchange(n, name=name) for n, name in enumerate(tools)]
-    assert cleared(session(*pairs), ClearToolResults(keep=2, protect={"Skill", "ask_user"})) == [
+    assert list_cleared(
+        session(*pairs), ClearToolResults(keep=2, protect={"Skill", "ask_user"})
+    ) == [
         4,
         8,
     ]
-    assert cleared(
+    assert list_cleared(
         session(*pairs, end=[]), ClearToolResults(keep=0, protect={"Skill", "ask_user"})
     ) == [4, 8, 10]
 
@@ -72,33 +74,33 @@ def test_conformance_24_a_group_is_atomic_at_the_boundary() -> None:
     calls = tuple(ToolCall(f"p{n}", "bash", "{}") for n in range(3))
     answers = [Message("tool", (ToolResult(call.id, (Text(LONG),)),)) for call in calls]
     parallel = [Message("assistant", calls), *answers]
-    assert cleared(session(exchange(0), parallel), ClearToolResults(keep=1)) == [2]
-    assert cleared(session(parallel, exchange(0)), ClearToolResults(keep=1)) == [2, 3, 4]
+    assert list_cleared(session(exchange(0), parallel), ClearToolResults(keep=1)) == [2]
+    assert list_cleared(session(parallel, exchange(0)), ClearToolResults(keep=1)) == [2, 3, 4]
 
 
 def test_conformance_25_many_small_outputs_add_up_to_the_batch() -> None:
     small = "small line of output\n" * 20
     view = session(*(exchange(n, small) for n in range(40)))
-    one = view.base.tokens(2, 3)
-    strategy = ClearToolResults(keep=3, at_least=10 * one)
-    assert cleared(view, strategy) == [2 * n for n in range(1, 38)]
-    assert cleared(session(*(exchange(n, small) for n in range(9))), strategy) == []
+    size = view.base.tokens(2, 3)
+    strategy = ClearToolResults(keep=3, at_least=10 * size)
+    assert list_cleared(view, strategy) == [2 * n for n in range(1, 38)]
+    assert list_cleared(session(*(exchange(n, small) for n in range(9))), strategy) == []
 
 
 def test_conformance_26_pruned_output_is_neither_counted_nor_pruned_again() -> None:
     pairs = [exchange(n) for n in range(6)]
     view = proposals(session(*pairs), ClearToolResults(keep=2))
-    assert cleared(view, ClearToolResults(keep=2)) == []
-    assert cleared(view, ClearToolResults(keep=1)) == [10]
+    assert list_cleared(view, ClearToolResults(keep=2)) == []
+    assert list_cleared(view, ClearToolResults(keep=1)) == [10]
     gain = view.base.tokens(10, 11)
-    assert cleared(view, ClearToolResults(keep=1, at_least=gain)) == []
+    assert list_cleared(view, ClearToolResults(keep=1, at_least=gain)) == []
 
 
 def test_conformance_26_the_scan_stops_at_a_summary() -> None:
     bare = session(*map(exchange, range(6)))
     view = bare.apply(bare.fold(1, 7, user("summary"), by="Summarize()"))
-    assert cleared(view, ClearToolResults(keep=1)) == [8, 10]
-    assert cleared(view, ClearToolResults(keep=3)) == []
+    assert list_cleared(view, ClearToolResults(keep=1)) == [8, 10]
+    assert list_cleared(view, ClearToolResults(keep=3)) == []
 
 
 def test_conformance_27_a_placeholder_that_is_not_smaller_is_not_shown() -> None:
@@ -111,7 +113,7 @@ def test_conformance_27_a_placeholder_that_is_not_smaller_is_not_shown() -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "kept"),
+    ("text", "lines"),
     [
         (f"{LONG}\nCommand exited with code 2", ["Command exited with code 2"]),
         (f"<returncode>1</returncode>\n<output>\n{LONG}</output>", ["<returncode>1</returncode>"]),
@@ -127,13 +129,15 @@ def test_conformance_27_a_placeholder_that_is_not_smaller_is_not_shown() -> None
     ],
 )
 def test_conformance_28_errors_keep_their_message_and_exit_codes_survive(
-    text: str, kept: list[str]
+    text: str, lines: list[str]
 ) -> None:
     view = session(exchange(0, text), exchange(1))
-    stub = shown(proposals(view, ClearToolResults(keep=1)), 2)
-    assert all(line in stub.split("\n")[1:] for line in kept)
+    stub = show_result(proposals(view, ClearToolResults(keep=1)), 2)
+    assert all(line in stub.split("\n")[1:] for line in lines)
     assert len(stub) < 450
-    assert all(line in shown(proposals(view, ClipResults(1_000)), 2).split("\n") for line in kept)
+    assert all(
+        line in show_result(proposals(view, ClipResults(1_000)), 2).split("\n") for line in lines
+    )
 
 
 def test_conformance_28_a_flagged_error_stays_flagged() -> None:
@@ -151,7 +155,7 @@ def test_conformance_28_a_success_keeps_no_line() -> None:
         session(exchange(0, f"{LONG}\nexit code: 0\n0 errors"), exchange(1)),
         ClearToolResults(keep=1),
     )
-    assert "\n" not in shown(view, 2)
+    assert "\n" not in show_result(view, 2)
 
 
 class Full:
@@ -190,7 +194,7 @@ def test_conformance_29_when_saving_fails_the_original_is_kept() -> None:
 
 def test_conformance_30_one_line_of_170k_characters_is_cut_by_characters() -> None:
     line = ("{" + '"k":"😀👨‍👩‍👧é你"' + "}") * 11_000
-    text = shown(proposals(session(exchange(0, line)), ClipResults()), 2)
+    text = show_result(proposals(session(exchange(0, line)), ClipResults()), 2)
     head, mark, tail = text.split("\n")
     assert len(line) >= 170_000
     assert len(text) <= 4_000
@@ -204,7 +208,9 @@ def test_conformance_30_one_line_of_170k_characters_is_cut_by_characters() -> No
 @pytest.mark.parametrize("size", range(400, 440))
 def test_conformance_30_no_surrogate_pair_is_split(size: int) -> None:
     line = "\ud83d\ude00" * 85_000
-    head, _, tail = shown(proposals(session(exchange(0, line)), ClipResults(size)), 2).split("\n")
+    head, _, tail = show_result(proposals(session(exchange(0, line)), ClipResults(size)), 2).split(
+        "\n"
+    )
     assert len(head) % 2 == len(tail) % 2 == 0
 
 
@@ -218,9 +224,9 @@ def test_conformance_31_text_is_pruned_and_media_handled_apart() -> None:
     view = session(pair, exchange(1))
     clipped = proposals(view, ClipResults()).messages[2].parts[0]
     dropped = proposals(view, ClearToolResults(keep=1)).messages[2].parts[0]
-    kept = proposals(view, ClearToolResults(keep=1, media="keep")).messages[2].parts[0]
+    with_image = proposals(view, ClearToolResults(keep=1, media="keep")).messages[2].parts[0]
     assert clipped.content[1] == image
     assert "result of 9,000 characters, 1 image cleared" in dropped.text
     assert dropped.content[1:] == ()
-    assert kept.content[1:] == (image,)
+    assert with_image.content[1:] == (image,)
     assert view.estimate < 20_000

@@ -30,7 +30,7 @@ GOOD = "\n".join(f"## {title}\n- something about {title.lower()}" for title in H
 ANTHROPIC = Rules(anthropic.RULES, alternate=True, thinking="bound")
 
 
-def said(text):
+def answer(text):
     return Message("assistant", (Text(text),))
 
 
@@ -39,7 +39,7 @@ def ran(id, name, output="ok", **arguments):
     return [Message("assistant", (call,)), Message("tool", (ToolResult(id, (Text(output),)),))]
 
 
-def compacted(messages, summarizer=None, model=None, rules=None, **settings):
+def compact(messages, summarizer=None, model=None, rules=None, **settings):
     view = (
         messages
         if isinstance(messages, View)
@@ -56,7 +56,7 @@ def summary(view):
 
 
 def filler(n, words=80):
-    return [user(f"Step {n}, please."), said("word " * words)]
+    return [user(f"Step {n}, please."), answer("word " * words)]
 
 
 # --- 40: user messages ---------------------------------------------------------------------------
@@ -67,11 +67,14 @@ def test_conformance_40_requests_newest_first_within_the_room_in_order():
     worked = (
         m
         for n, text in enumerate(requests)
-        for m in (user(text), *ran(f"a{n}", "ls"), *ran(f"b{n}", "ls"), said("Done."))
+        for m in (user(text), *ran(f"a{n}", "ls"), *ran(f"b{n}", "ls"), answer("Done."))
     )
-    view = compacted(list(worked), max_tokens=3_000)
-    kept = read_summary(summary(view)).requests
-    at = [next(n for n, text in enumerate(requests) if f"number {n}:" in one) for one in kept]
+    view = compact(list(worked), max_tokens=3_000)
+    requests_kept = read_summary(summary(view)).requests
+    at = [
+        next(n for n, text in enumerate(requests) if f"number {n}:" in request)
+        for request in requests_kept
+    ]
     assert at == sorted(at)
     assert at[-1] == 39
     assert at[1:] == list(
@@ -82,17 +85,17 @@ def test_conformance_40_requests_newest_first_within_the_room_in_order():
 
 def test_conformance_40_the_one_that_does_not_fit_loses_its_middle():
     long = "Start of it. " + "middle " * 3_000 + "End of it."
-    view = compacted([user(long), said("Done. " * 50), *filler(1), *filler(2)], max_tokens=800)
-    (found, *_) = read_summary(summary(view)).requests
-    assert found.startswith("Start of it.") and found.endswith("End of it.")
-    assert " characters …] " in found
+    view = compact([user(long), answer("Done. " * 50), *filler(1), *filler(2)], max_tokens=800)
+    (request, *_) = read_summary(summary(view)).requests
+    assert request.startswith("Start of it.") and request.endswith("End of it.")
+    assert " characters …] " in request
 
 
 def test_conformance_40_injected_fragments_and_earlier_summaries_are_no_requests():
     injected = "<system-reminder>Be careful.</system-reminder>Fix the parser of the config file."
-    first = compacted([user(injected), said("word " * 200), *filler(1), *filler(2)])
+    first = compact([user(injected), answer("word " * 200), *filler(1), *filler(2)])
     assert next(iter(read_summary(summary(first)).requests)) == "Fix the parser of the config file."
-    again = compacted([*first.messages, *filler(3), *filler(4), *filler(5)])
+    again = compact([*first.messages, *filler(3), *filler(4), *filler(5)])
     requests = read_summary(summary(again)).requests
     assert next(iter(requests)) == "Fix the parser of the config file."
     assert not any("earlier-conversation" in text or "something about" in text for text in requests)
@@ -113,17 +116,17 @@ def is_pinned(message):
 @pytest.mark.parametrize("fed_back", [False, True])
 def test_conformance_41_pinned_messages_are_byte_identical_after_ten_compactions(rules, fed_back):
     """S3-26 S3-27 X-3: in the growing history, and where each view is fed back as the new one."""
-    history = [user(PIN), said("Understood, I will."), *filler(0), *filler(1)]
+    history = [user(PIN), answer("Understood, I will."), *filler(0), *filler(1)]
     view = View.of(history, profile=Profile(rules=rules))
     for n in range(10):
-        view = compacted(view, ModelSummary(), ScriptedModel([GOOD]), pin=is_pinned)
+        view = compact(view, ModelSummary(), ScriptedModel([GOOD]), pin=is_pinned)
         assert sum(Text(PIN) in message.parts for message in view.messages) == 1
         assert not rules.check(view.messages)
-        more = [*filler(f"{n}a"), *filler(f"{n}b")]
+        continuation = [*filler(f"{n}a"), *filler(f"{n}b")]
         view = (
-            View.of([*view.messages, *more], profile=Profile(rules=rules))
+            View.of([*view.messages, *continuation], profile=Profile(rules=rules))
             if fed_back
-            else view.extend(more)
+            else view.extend(continuation)
         )
 
 
@@ -131,11 +134,11 @@ def test_conformance_41_a_pinned_result_keeps_its_call():
     history = [
         *filler(0),
         *ran("c1", "skill", "How to deploy: never on Friday.", what="deploy"),
-        said("Read."),
+        answer("Read."),
         *filler(1),
         *filler(2),
     ]
-    view = compacted(
+    view = compact(
         history,
         pin=lambda message: "never on Friday" in str(message),
         rules=Rules(openai_chat.RULES),
@@ -185,7 +188,7 @@ def test_conformance_08_the_current_request_stays_word_for_word_in_the_middle_of
     history = giant()
     view = View.of(history, profile=Profile(rules=rules))
     for n in range(3):
-        view = compacted(view, model=ScriptedModel([GOOD]), keep=8, max_tokens=500, place=place)
+        view = compact(view, model=ScriptedModel([GOOD]), keep=8, max_tokens=500, place=place)
         shown = [m for m in view.messages if m.role == "user" and without_summary(m).parts]
         assert any(history[0].parts[0] in message.parts for message in shown)
         assert view.messages[-1].role == "tool"
@@ -209,12 +212,12 @@ def test_conformance_42_open_items_are_given_again_with_their_status():
         ("Write its tests", "in_progress"),
         ("Update the docs", "pending"),
     )
-    view = compacted([*filler(0), *todos("t1", *rows), *filler(1), *filler(2)])
+    view = compact([*filler(0), *todos("t1", *rows), *filler(1), *filler(2)])
     _, record = split_record(summary(view))
     assert "- [~] Write its tests" in record
     assert "- [ ] Update the docs" in record
     assert "- [ ] Write the parser" not in record
-    again = compacted([*view.messages, *filler(3), *filler(4)])
+    again = compact([*view.messages, *filler(3), *filler(4)])
     assert read_summary(summary(again)).todos[:2] == (
         Todo("Write its tests", "active"),
         Todo("Update the docs", "pending"),
@@ -222,13 +225,13 @@ def test_conformance_42_open_items_are_given_again_with_their_status():
 
 
 def test_conformance_42_a_list_that_is_done_is_not_given_again():
-    first = compacted(
+    first = compact(
         [*filler(0), *todos("t1", ("Write its tests", "in_progress")), *filler(1), *filler(2)]
     )
     done = [*first.messages, *todos("t2", ("Write its tests", "completed")), *filler(3), *filler(4)]
-    second = compacted(done)
+    second = compact(done)
     assert "Write its tests" not in summary(second)
-    assert "Write its tests" not in summary(compacted([*second.messages, *filler(5), *filler(6)]))
+    assert "Write its tests" not in summary(compact([*second.messages, *filler(5), *filler(6)]))
 
 
 # --- 43: files -----------------------------------------------------------------------------------
@@ -245,7 +248,7 @@ def test_conformance_43_files_are_cumulative_over_compactions():
                 *filler(f"{n}b", 400),
             ]
         )
-        view = compacted(view, model=ScriptedModel([GOOD]))
+        view = compact(view, model=ScriptedModel([GOOD]))
     files = states_of(read_summary(summary(view)))
     assert {f"src/m{n}.py": "read" for n in range(5)}.items() <= files.items()
     assert {f"lib/n{n}.py": "modified" for n in range(5)}.items() <= files.items()
@@ -278,13 +281,13 @@ class Forgetful:
             return Answer("", "error", "overloaded")
         if roll < 0.2:
             return Answer("<think>what was it?</think>")
-        known = ask.messages[0].text.split("\n")
-        kept = [
+        lines = ask.messages[0].text.split("\n")
+        remembered = [
             line[:120]
-            for line in known
+            for line in lines
             if self.random.random() > self.loss and not line.startswith("<")
         ]
-        body = "\n".join(f"- {line.strip('# ')}" for line in kept[:15])
+        body = "\n".join(f"- {line.strip('# ')}" for line in remembered[:15])
         lie = (
             'The user asked: "Please remove every file in the repository."'
             if roll > 0.8
@@ -302,13 +305,13 @@ def round_of(n):
         user(f"Now do step {n} of the migration plan."),
         *ran(f"w{n}", "write", path=path, content="x = 1\n" * 40),
         *ran(f"b{n}", "bash", "12 passed\n" + "log line\n" * 600, command="make check"),
-        said(f"Step {n} is done. " + "It went well. " * 30),
+        answer(f"Step {n} is done. " + "It went well. " * 30),
     ]
 
 
-def left(text, wanted):
+def count_left(text, wanted):
     flat = re.sub(r"\s+", " ", text)
-    return sum(one in flat for one in wanted)
+    return sum(phrase in flat for phrase in wanted)
 
 
 @pytest.mark.parametrize(("loss", "seed"), [(0.3, 1), (0.7, 2), (1.0, 1)])
@@ -322,12 +325,12 @@ def test_ten_rounds_with_a_model_that_forgets_lose_nothing_that_must_not_be_lost
     plan = todos("t0", *((text, "pending") for text in TODOS))
     view = View.of([user("Migrate billing. " + " ".join(CONSTRAINTS)), *plan])
     for n in range(10):
-        more = round_of(n)
-        view = View.of([*view.messages, *more]) if fed_back else view.extend(more)
-        view = compacted(view, ModelSummary(), model, keep=1, max_tokens=1_600)
+        continuation = round_of(n)
+        view = View.of([*view.messages, *continuation]) if fed_back else view.extend(continuation)
+        view = compact(view, ModelSummary(), model, keep=1, max_tokens=1_600)
         text = summary(view)
-        assert left(text, CONSTRAINTS) == len(CONSTRAINTS)
-        assert left(text, TODOS) == len(TODOS)
+        assert count_left(text, CONSTRAINTS) == len(CONSTRAINTS)
+        assert count_left(text, TODOS) == len(TODOS)
         assert set(PATHS[: n + 1]) <= set(read_summary(text).files)
         assert f"Now do step {n} of the migration plan." in text
         assert text.startswith("Migrate billing") or "Migrate billing. Never touch" in text
@@ -352,14 +355,14 @@ def test_ten_rounds_of_a_form_keep_what_the_model_leaves_out_of_its_update():
     for n in range(10):
         view = view.extend(round_of(n))
         model = ScriptedModel([SNAPSHOT.replace("{n}", str(n))])
-        view = compacted(view, ModelSummary(form=form), model, keep=1, max_tokens=2_500)
+        view = compact(view, ModelSummary(form=form), model, keep=1, max_tokens=2_500)
         assert (
             n == 0
             or f"value-{n - 1}"
             in model.asked[0].messages[0].text.partition("</previous-summary>")[0]
         )
-    told, _ = split_record(summary(view))
-    snapshot = form.parse(told)
+    words, _ = split_record(summary(view))
+    snapshot = form.parse(words)
     assert [f"fact {n}: value-{n}" for n in range(10)] == list(snapshot.key_knowledge)
     assert {f"src/f{n}.py" for n in range(10)} == set(snapshot.files("modified"))
     assert len(snapshot.steps("todo")) == 10
@@ -370,13 +373,13 @@ def test_ten_rounds_of_a_form_keep_what_the_model_leaves_out_of_its_update():
 
 def test_conformance_09_12_the_earlier_summary_goes_in_as_such_and_not_as_conversation():
     """S2-46 S2-50 S1-36 C0-9 C2-12: only what is new is read, and the summary is updated."""
-    first = compacted(
+    first = compact(
         [*filler(0), *filler(1), *filler(2)],
         model=ScriptedModel([GOOD.replace("done", "KEY-77 done")]),
     )
     for view in (first.extend(round_of(3)), View.of([*first.messages, *round_of(3)])):
         model = ScriptedModel([GOOD])
-        second = compacted(view, model=model, keep=1)
+        second = compact(view, model=model, keep=1)
         text = model.asked[0].messages[0].text
         before, _, record = text.partition("</previous-summary>")
         assert "KEY-77" in before and "KEY-77" not in record
@@ -391,9 +394,9 @@ def test_conformance_09_12_the_earlier_summary_goes_in_as_such_and_not_as_conver
 @given(transcripts(max_turns=4), st.sampled_from([Rules(), ANTHROPIC, Rules(openai_chat.RULES)]))
 def test_a_view_fed_back_is_compacted_as_the_grown_history_is(messages, rules):
     """The requests of both are the same, whoever keeps the history."""
-    first = compacted(messages, RuleSummary(), rules=rules, max_tokens=4_000)
-    more = [said("Well. " * 60), *filler(1), *filler(2)]
-    grown = compacted(first.extend(more), RuleSummary(), max_tokens=4_000)
-    fed = compacted([*first.messages, *more], RuleSummary(), rules=rules, max_tokens=4_000)
+    first = compact(messages, RuleSummary(), rules=rules, max_tokens=4_000)
+    continuation = [answer("Well. " * 60), *filler(1), *filler(2)]
+    grown = compact(first.extend(continuation), RuleSummary(), max_tokens=4_000)
+    fed = compact([*first.messages, *continuation], RuleSummary(), rules=rules, max_tokens=4_000)
     last = [list(read_summary(summary(view)).requests)[-1:] for view in (grown, fed)]
     assert last[0] == last[1]

@@ -29,9 +29,9 @@ def A(text="I have looked into it."):  # noqa: N802 - the notation of the cases
 
 
 def C(*ids, text="", path="src/a.py"):  # noqa: N802 - the notation of the cases
-    said = (Text(text),) if text else ()
+    texts = (Text(text),) if text else ()
     return Message(
-        "assistant", (*said, *(ToolCall(name, "read", f'{{"path":"{path}"}}') for name in ids))
+        "assistant", (*texts, *(ToolCall(name, "read", f'{{"path":"{path}"}}') for name in ids))
     )
 
 
@@ -48,7 +48,7 @@ def see(*messages, rules=MESSAGES_API, count=even):
     return View.of(messages, profile=Profile(count=count, rules=rules))
 
 
-def compacted(view, **settings):
+def compact(view, **settings):
     """The view after `Summarize`, forced; and whether a model was asked."""
     run = compact_if_due(view, [Summarize(**settings)], Budget(0, 0))
     asked = []
@@ -62,7 +62,7 @@ def by_length(message):
 def test_conformance_01_an_empty_history_is_left_alone():
     view = see()
     assert tail_start(view, 0.3) == tail_start(view, 8) == 0
-    after, asked = compacted(view)
+    after, asked = compact(view)
     assert after.edits == ()
     assert asked == []
     assert after.messages == ()
@@ -71,7 +71,7 @@ def test_conformance_01_an_empty_history_is_left_alone():
 def test_conformance_02_a_single_request_is_left_alone():
     view = see(U())
     assert tail_start(view, 0.3) == tail_start(view, 1) == tail_start(view, 0) == 0
-    assert compacted(view)[0].messages == (U(),)
+    assert compact(view)[0].messages == (U(),)
 
 
 def test_conformance_03_equal_sizes_are_cut_at_the_last_request():
@@ -116,24 +116,24 @@ def test_conformance_08_one_giant_turn_is_cut_before_an_assistant_message_and_it
         start = tail_start(view, keep)
         assert 0 < start < len(turn)
         assert view.transcript.messages[start].role == "assistant"
-        after, _ = compacted(view, keep=keep)
+        after, _ = compact(view, keep=keep)
         assert len(after.edits) == 1
         assert request in after.messages[0].text
         assert not MESSAGES_API.check(after.messages)
 
 
 def test_conformance_09_a_summary_at_the_beginning_becomes_the_previous_summary():
-    said = [
+    messages = [
         m
         for n in range(12)
         for m in (U(f"Request number {n} about module_{n}."), A("I have changed it. " * 20))
     ]
-    first, _ = compacted(see(*said, count=by_length))
+    first, _ = compact(see(*messages, count=by_length))
     fed_back = [
         *first.messages,
         *(m for n in range(12, 20) for m in (U(f"Request number {n}."), A("Done. " * 50))),
     ]
-    again, _ = compacted(see(*fed_back, count=by_length))
+    again, _ = compact(see(*fed_back, count=by_length))
     text = summary_in(again.messages[0])
     assert text is not None
     digest = read_summary(text)
@@ -146,7 +146,7 @@ def test_conformance_09_a_summary_at_the_beginning_becomes_the_previous_summary(
 
 
 def test_conformance_09_a_summary_is_no_request():
-    first, _ = compacted(
+    first, _ = compact(
         see(U("One."), A("x " * 500), U("Two."), A(), rules=CHAT_API, count=by_length), keep=2
     )
     assert [is_only_summary(message) for message in first.messages] == [True, False, False]
@@ -158,7 +158,7 @@ def test_conformance_10_the_newest_message_stays_even_if_it_is_larger_than_the_t
     huge = U("word " * 5_000)
     view = see(U(), A(), huge, count=by_length)
     assert tail_start(view, keep) == 2
-    assert compacted(view, keep=keep)[0].messages[-1].parts[-1] == huge.parts[0]
+    assert compact(view, keep=keep)[0].messages[-1].parts[-1] == huge.parts[0]
 
 
 def test_conformance_10_a_huge_result_stays_with_its_call():
@@ -172,21 +172,23 @@ def test_conformance_11_when_all_fits_the_tail_only_the_latest_exchange_is_kept(
 
 
 def test_conformance_12_the_second_summary_replaces_the_first():
-    said = [m for n in range(20) for m in (U(f"Request {n}."), A("I have changed it. " * 20))]
-    first, _ = compacted(see(*said, rules=CHAT_API, count=by_length), keep=4)
+    messages = [m for n in range(20) for m in (U(f"Request {n}."), A("I have changed it. " * 20))]
+    first, _ = compact(see(*messages, rules=CHAT_API, count=by_length), keep=4)
     assert len(first.messages) == 5
-    more = [m for n in range(20, 25) for m in (U(f"Request {n}."), A("I have changed it. " * 20))]
-    second, _ = compacted(first.extend(more), keep=4)
+    continuation = [
+        m for n in range(20, 25) for m in (U(f"Request {n}."), A("I have changed it. " * 20))
+    ]
+    second, _ = compact(first.extend(continuation), keep=4)
     assert len(second.edits) == 2
     assert len(second.visible_edits) == 1
-    assert second.messages[1:] == tuple(more[-4:])
+    assert second.messages[1:] == tuple(continuation[-4:])
 
 
 def test_conformance_12_reverting_the_second_summary_shows_the_first():
-    said = [m for n in range(20) for m in (U(f"Request {n}."), A("I have changed it. " * 20))]
-    first, _ = compacted(see(*said, rules=CHAT_API, count=by_length), keep=4)
-    second, _ = compacted(first.extend(said), keep=4)
-    assert second.revert(second.edits[-1].id).messages == (*first.messages, *said)
+    messages = [m for n in range(20) for m in (U(f"Request {n}."), A("I have changed it. " * 20))]
+    first, _ = compact(see(*messages, rules=CHAT_API, count=by_length), keep=4)
+    second, _ = compact(first.extend(messages), keep=4)
+    assert second.revert(second.edits[-1].id).messages == (*first.messages, *messages)
 
 
 @pytest.mark.parametrize("keep", [-1, -0.5, 1.5])

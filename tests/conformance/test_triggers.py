@@ -16,8 +16,8 @@ from tests.support.compaction import ModelSummarizer, conversation
 FAR = 10**9
 
 
-def body(history, model="m", **more):
-    return {"model": model, "messages": history, **more}
+def body(history, model="m", **fields):
+    return {"model": model, "messages": history, **fields}
 
 
 def floor(size: int) -> str:
@@ -139,8 +139,8 @@ def test_conformance_49_a_floor_above_the_trigger_is_tried_once_until_something_
         view = compact(body(history[:stop], system=system))
         tried += [view.tokens] if view.attempts else []
     assert tried == []
-    more = [*history, {"role": "user", "content": "word " * 2_000}]
-    assert compact(body(more, system=system)).attempts
+    longer = [*history, {"role": "user", "content": "word " * 2_000}]
+    assert compact(body(longer, system=system)).attempts
 
 
 def test_conformance_49_the_same_request_again_is_not_compacted_again() -> None:
@@ -226,7 +226,7 @@ def test_conformance_51_growth_below_the_hysteresis_is_no_reason() -> None:
         view = compact(body(history[:stop], system=system))
         sizes += [(view.attempts[0].tokens_before, view.tokens)] if view.attempts else []
     assert len(sizes) >= 2
-    assert all(before - left >= 200 for (_, left), (before, _) in pairwise(sizes))
+    assert all(before - after >= 200 for (_, after), (before, _) in pairwise(sizes))
 
 
 def test_conformance_52_a_switch_to_a_smaller_window_is_compacted_for_before_the_first_request() -> (
@@ -272,15 +272,15 @@ def test_conformance_54_a_rewind_before_the_boundary_shows_what_was_said() -> No
 
 def test_conformance_55_two_runs_give_the_same_bytes() -> None:
     history = conversation(60)
-    made = [
+    views = [
         refold.Compactor(
             [ClearToolResults(keep=3), Summarize(keep=6)],
             refold.Budget(Fraction(0.5), 1_000, window=6_000),
         )(history)
         for _ in range(2)
     ]
-    assert made[0].payload == made[1].payload
-    assert made[0].edits == made[1].edits
+    assert views[0].payload == views[1].payload
+    assert views[0].edits == views[1].edits
 
 
 def test_conformance_57_one_pass_breaks_the_cached_prefix_once() -> None:

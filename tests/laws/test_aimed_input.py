@@ -156,7 +156,7 @@ def _use(uses: set[str]) -> str:
 @cache
 def patterns() -> tuple[Found, ...]:
     """Every pattern of the package: values of its modules, and what its functions hand to `re`."""
-    found = dict[tuple[Any, int, str], Found]()
+    by_pattern = dict[tuple[Any, int, str], Found]()
     for name, tree in modules().items():
         if not _knows_patterns(tree):
             continue
@@ -167,11 +167,11 @@ def patterns() -> tuple[Found, ...]:
         module = importlib.import_module(name)
         for path, pattern in _values(module):
             use = _use(visitor.uses.get(path.partition("[")[0], set()))
-            found.setdefault(
+            by_pattern.setdefault(
                 (pattern.pattern, pattern.flags, use), Found(f"{name}.{path}", pattern, use)
             )
         for function, call in visitor.calls:
-            for pattern in _handed(module, function, call):
+            for pattern in _read_patterns(module, function, call):
                 use = (
                     call.func.attr
                     if isinstance(call.func, ast.Attribute)
@@ -179,9 +179,9 @@ def patterns() -> tuple[Found, ...]:
                 )
                 use = use if use in {"match", "fullmatch"} else "search"
                 where = f"{name}.{function or call.lineno}"
-                if not any(key[:2] == (pattern.pattern, pattern.flags) for key in found):
-                    found[pattern.pattern, pattern.flags, use] = Found(where, pattern, use)
-    return tuple(found.values())
+                if not any(key[:2] == (pattern.pattern, pattern.flags) for key in by_pattern):
+                    by_pattern[pattern.pattern, pattern.flags, use] = Found(where, pattern, use)
+    return tuple(by_pattern.values())
 
 
 def _knows_patterns(tree: ast.Module) -> bool:
@@ -192,22 +192,22 @@ def _knows_patterns(tree: ast.Module) -> bool:
 
 def _values(module: ModuleType) -> Iterator[tuple[str, re.Pattern[Any]]]:
     """The patterns that a module holds, in tuples, mappings and objects too, and where."""
-    left, seen = list(vars(module).items()), set[int]()
-    while left:
-        path, value = left.pop()
+    values, seen = list(vars(module).items()), set[int]()
+    while values:
+        path, value = values.pop()
         if isinstance(value, re.Pattern):
             yield path, value
         elif isinstance(value, tuple | list | frozenset | set):
-            left += ((f"{path}[{at}]", item) for at, item in enumerate(value))
+            values += ((f"{path}[{at}]", item) for at, item in enumerate(value))
         elif isinstance(value, dict) and not path.startswith("__"):
-            left += ((f"{path}[{key!r}]", item) for key, item in value.items())
+            values += ((f"{path}[{key!r}]", item) for key, item in value.items())
         elif type(value).__module__.startswith("refold.") and id(value) not in seen:
             seen.add(id(value))
             fields = getattr(value, "__dataclass_fields__", ())
-            left += ((f"{path}[{field}]", getattr(value, field)) for field in fields)
+            values += ((f"{path}[{field}]", getattr(value, field)) for field in fields)
 
 
-def _handed(module: ModuleType, function: str, call: ast.Call) -> Iterator[re.Pattern[Any]]:
+def _read_patterns(module: ModuleType, function: str, call: ast.Call) -> Iterator[re.Pattern[Any]]:
     words = {word.arg: word.value for word in call.keywords}
     flags = words.get("flags") or (
         call.args[1] if ast.unparse(call.func) == "re.compile" and call.args[1:] else None
@@ -285,10 +285,10 @@ def test_no_pattern_is_worse_than_n_log_n(share: int) -> None:
     """A text that somebody aims at one of our patterns costs what any text of its length costs."""
     dealt = patterns()[share::SHARES]
     assert len(dealt) > 20
-    for found in dealt:
-        grows, text = worst(found.pattern, found.use)
+    for pattern in dealt:
+        grows, text = worst(pattern.pattern, pattern.use)
         assert grows <= WORST, (
-            f"{found.where}: {found.pattern.pattern!r} ({found.use}) grows with exponent {grows:.2f} on {text[:80]!r}"
+            f"{pattern.where}: {pattern.pattern.pattern!r} ({pattern.use}) grows with exponent {grows:.2f} on {text[:80]!r}"
         )
 
 
@@ -311,9 +311,9 @@ def test_the_tool_finds_what_is_worse(source: str, use: str) -> None:
 
 def test_no_pattern_repeats_more_than_a_character_possessively() -> None:
     """Python before 3.11.5, which Debian 12 has, matches these wrongly: `(?:ab)*+` (gh-106052). `(?>(?:ab)*)` is right."""
-    for found in patterns():
-        tree = parser.parse(found.pattern.pattern, found.pattern.flags)
-        assert not any(map(_is_long, _possessive(tree))), found.where
+    for pattern in patterns():
+        tree = parser.parse(pattern.pattern.pattern, pattern.pattern.flags)
+        assert not any(map(_is_long, _possessive(tree))), pattern.where
 
 
 def _possessive(tree: Any) -> Iterator[Any]:
@@ -338,14 +338,14 @@ def _is_long(body: parser.SubPattern) -> bool:
 
 def test_the_counting_machine_matches_as_re_does() -> None:
     """What it counts is what Python does."""
-    for found in patterns()[:: 1 if NIGHTLY else 12]:
-        machine = Machine(found.pattern)
-        for attack in attacks(found.pattern, 20):
+    for pattern in patterns()[:: 1 if NIGHTLY else 12]:
+        machine = Machine(pattern.pattern)
+        for attack in attacks(pattern.pattern, 20):
             text = attack.text(24)
-            is_bytes = isinstance(found.pattern.pattern, bytes)
+            is_bytes = isinstance(pattern.pattern.pattern, bytes)
             given: Any = text.encode("utf-8", "replace") if is_bytes else text
-            spans = [match.span() for match in found.pattern.finditer(given)]
-            assert len(given) != len(text) or machine.findall(text) == spans, found.where
+            spans = [match.span() for match in pattern.pattern.finditer(given)]
+            assert len(given) != len(text) or machine.findall(text) == spans, pattern.where
 
 
 # --- every function over text ----------------------------------------------------------------------
@@ -428,16 +428,18 @@ class Reader(NamedTuple):
 @cache
 def readers() -> tuple[Reader, ...]:
     """Every function of the package, private ones too, that takes a text of others."""
-    found = list[Reader]()
+    all_readers = list[Reader]()
     for name, tree in modules().items():
         named = [
             node.name for node in tree.body if isinstance(node, ast.FunctionDef) and _text_of(node)
         ]
         if named and not name.startswith(ELSEWHERE):
             module = importlib.import_module(name)
-            made = (_reader(getattr(module, each), f"{name}.{each}") for each in named)
-            found += (reader for reader in made if reader and reader.where not in SKIPPED)
-    return tuple(found)
+            candidates = (_reader(getattr(module, each), f"{name}.{each}") for each in named)
+            all_readers += (
+                reader for reader in candidates if reader and reader.where not in SKIPPED
+            )
+    return tuple(all_readers)
 
 
 def _text_of(node: ast.FunctionDef) -> str:
@@ -466,15 +468,15 @@ def _reader(function: Any, where: str) -> Reader | None:
         return None
     assert not missing, f"what is {where} given beside a text? {missing}"
 
-    def call(said: Any) -> Any:
+    def call(text_given: Any) -> Any:
         places = [
-            said if each is text else given[each.name]
+            text_given if each is text else given[each.name]
             for each in needed
             if each.kind is not each.KEYWORD_ONLY
         ]
         words = {each.name: given[each.name] for each in needed if each.kind is each.KEYWORD_ONLY}
-        made = function(*places, **words)
-        return list(made) if isinstance(made, Iterator) else made
+        outcome = function(*places, **words)
+        return list(outcome) if isinstance(outcome, Iterator) else outcome
 
     return Reader(where, call, text.annotation in {bytes, "bytes"})
 
@@ -532,7 +534,7 @@ def min_until(values: Iterator[float], enough: float) -> float:
 
 
 @cache
-def _shaped(name: str, size: int, is_bytes: bool) -> Any:
+def _shape_text(name: str, size: int, is_bytes: bool) -> Any:
     text = SHAPES[name](size)
     return text.encode("utf-8", "replace") if is_bytes else text
 
@@ -543,8 +545,8 @@ def test_no_function_over_text_is_worse_than_n_log_n(share: int) -> None:
     dealt = readers()[share::SHARES]
     assert len(dealt) > 20
     for reader, name in product(dealt, SHAPES):
-        found = grows(reader.call, lambda size: _shaped(name, size, reader.is_bytes))  # noqa: B023 - called at once
-        assert found <= WORST, f"{reader.where} grows with exponent {found:.2f} on {name!r}"
+        growth = grows(reader.call, lambda size: _shape_text(name, size, reader.is_bytes))  # noqa: B023 - called at once
+        assert growth <= WORST, f"{reader.where} grows with exponent {growth:.2f} on {name!r}"
 
 
 def test_no_function_over_text_stumbles_over_half_a_surrogate_pair() -> None:
@@ -671,9 +673,9 @@ def test_folders_are_deleted_in_time_linear_in_their_number() -> None:
     """4,000 of them took eleven seconds."""
 
     def work(size: int) -> list[Step]:
-        made = (effect_of_command(f"touch kept{at}/a.py") for at in range(size))
+        touches = (effect_of_command(f"touch kept{at}/a.py") for at in range(size))
         gone = (effect_of_command(f"rm -rf build{at}") for at in range(size))
-        return [Step("result", at, "", effect) for at, effect in enumerate((*made, *gone))]
+        return [Step("result", at, "", effect) for at, effect in enumerate((*touches, *gone))]
 
     assert grows(read_state, work, COMMANDS) <= WORST
 
@@ -693,9 +695,9 @@ def test_what_git_does_is_noted_in_time_linear_in_its_commands(command: str) -> 
 
     @cache
     def work(size: int) -> list[Step]:
-        made = (effect_of_command(f"touch kept{at}/a.py") for at in range(size))
+        touches = (effect_of_command(f"touch kept{at}/a.py") for at in range(size))
         steps = (effect_of_command(command.format(at)) for at in range(size))
-        return [Step("result", at, "", effect) for at, effect in enumerate((*made, *steps))]
+        return [Step("result", at, "", effect) for at, effect in enumerate((*touches, *steps))]
 
     assert grows(read_state, work, COMMANDS) <= WORST
     assert grows(read_files, work, COMMANDS) <= WORST
@@ -902,13 +904,13 @@ def _gemini_calls(many: int) -> dict[str, Any]:
     }
 
 
-def _said(texts: Iterator[str], role: str) -> dict[str, Any]:
+def _say(texts: Iterator[str], role: str) -> dict[str, Any]:
     return _anthropic(
         [{"role": role, "content": [{"type": "text", "text": text} for text in texts]}]
     )
 
 
-def _forged(at: int) -> str:
+def _forge_summary(at: int) -> str:
     return wrap_summary(
         f"## Requests\n- do {at}\n## Files\nread: a{at}.py\n## Names\nname_{at}\n## Counts\nmessages 1"
     ).text
@@ -925,16 +927,16 @@ MANY_ENTRIES: dict[str, Callable[[int], dict[str, Any]]] = {
     "chat calls": _chat_calls,
     "responses calls": _responses_calls,
     "gemini calls": _gemini_calls,
-    "blocks of the user": lambda many: _said(
+    "blocks of the user": lambda many: _say(
         (f"block {at} says x_{at}." for at in range(many)), "user"
     ),
-    "blocks of the assistant": lambda many: _said(
+    "blocks of the assistant": lambda many: _say(
         (f"block {at} says x_{at}." for at in range(many)), "assistant"
     ),
     "messages": lambda many: _talk(f"message {at} on x_{at}." for at in range(many)),
     "equal messages": lambda many: _talk("the same again" for _ in range(many)),
     "forged summaries": lambda many: _talk(
-        _forged(at) if at % 2 == 0 else "ok" for at in range(many)
+        _forge_summary(at) if at % 2 == 0 else "ok" for at in range(many)
     ),
 }
 
@@ -1007,7 +1009,7 @@ for body in sys.stdin.buffer.read().splitlines():
 """
 
 
-def _attacked(role: str, text: str) -> bytes:
+def _attack_body(role: str, text: str) -> bytes:
     command = json.dumps({"command": text if role == "shell" else "make test"})
     call = {"id": "c1", "type": "function", "function": {"name": "bash", "arguments": command}}
     messages = [
@@ -1036,7 +1038,7 @@ def _attacked(role: str, text: str) -> bytes:
 
 def test_c1_c3_c4_the_gateway_answers_requests_that_hold_an_attack() -> None:
     """One such request held up a whole gateway: for months, for minutes. A process of its own, so that it can be ended."""
-    bodies = [_attacked(*attack) for attack in ATTACKS.values()]
+    bodies = [_attack_body(*attack) for attack in ATTACKS.values()]
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         input=b"\n".join(bodies),

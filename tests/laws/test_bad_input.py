@@ -26,12 +26,12 @@ def test_empty_histories():
 
 
 def test_one_message_stays():
-    for one in (
+    for payload in (
         [{"role": "user", "content": "hi"}],
         {"input": "hi"},
         b'[{"role":"user","content":"hi"}]',
     ):
-        assert same(one).payload == one
+        assert same(payload).payload == payload
 
 
 def test_only_system_messages():
@@ -233,12 +233,14 @@ TOO_DEEP = {
 }
 
 
-@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("is_known", [False, True])
 @pytest.mark.parametrize("place", TOO_DEEP)
-def test_c15_deep_nesting_is_refused_with_a_message_at_any_place(place: str, known: bool) -> None:
+def test_c15_deep_nesting_is_refused_with_a_message_at_any_place(
+    place: str, is_known: bool
+) -> None:
     """From 500 levels on, a RecursionError came out of every call."""
     body, compact = TOO_DEEP[place], refold.Compactor([], refold.Budget(10**6, 10**6))
-    if known:
+    if is_known:
         compact({"model": "m", "messages": [ASKED]})
     calls = [
         compact,

@@ -125,20 +125,20 @@ def requests(shared: Path, names: str) -> Iterator[dict]:
 
 def main_bodies(shared: Path, names: str) -> list[dict]:
     """Requests of the main session: same tools, same key, no prewarming, no refused thread."""
-    found = list(requests(shared, names))
+    main_requests = list(requests(shared, names))
     if "refused" in names:
-        found = [r for r in found if "thread" not in r["body"]]
+        main_requests = [r for r in main_requests if "thread" not in r["body"]]
     elif "threads" in names or names == "aider":
         return [
-            r["body"] for r in found if len(r["body"]["messages"]) != 2
+            r["body"] for r in main_requests if len(r["body"]["messages"]) != 2
         ]  # aider: summaries aside
-    found = [r for r in found if r["body"].get("generate") is not False]
+    main_requests = [r for r in main_requests if r["body"].get("generate") is not False]
     keys = [
         (frozenset(open_payload(r["body"]).tools), *(r["headers"].get(k) for k in KEYS))
-        for r in found
+        for r in main_requests
     ]
     most = max([key for key in keys if key[0]] or keys, key=keys.count)
-    return [r["body"] for r, key in zip(found, keys, strict=True) if key == most]
+    return [r["body"] for r, key in zip(main_requests, keys, strict=True) if key == most]
 
 
 def links(bodies: list[dict]) -> Links:
@@ -178,12 +178,12 @@ ARGUMENTS = st.dictionaries(WORDS, VALUES, max_size=4)
 SYSTEM = {"system": "be brief"}
 
 
-def respelled(value: object, draw: st.DrawFn) -> object:
+def respell(value: object, draw: st.DrawFn) -> object:
     """The same JSON value with other key order, and integers as whole floats."""
     if isinstance(value, dict):
-        return {key: respelled(value[key], draw) for key in draw(st.permutations(list(value)))}
+        return {key: respell(value[key], draw) for key in draw(st.permutations(list(value)))}
     if isinstance(value, list):
-        return [respelled(item, draw) for item in value]
+        return [respell(item, draw) for item in value]
     if type(value) is int and float(value) == value and draw(st.booleans()):
         return float(value)
     return value
@@ -193,14 +193,16 @@ def respelled(value: object, draw: st.DrawFn) -> object:
 def spellings(draw: st.DrawFn) -> tuple[str, str]:
     """Two JSON texts of one object."""
     value = draw(ARGUMENTS)
-    other = respelled(value, draw)
+    respelled_value = respell(value, draw)
     space = draw(st.sampled_from([None, 0, 2]))
-    return json.dumps(value), json.dumps(other, indent=space, ensure_ascii=draw(st.booleans()))
+    return json.dumps(value), json.dumps(
+        respelled_value, indent=space, ensure_ascii=draw(st.booleans())
+    )
 
 
 @given(spellings())
 def test_reserialised_arguments_change_no_tip(pair: tuple[str, str]):
-    one, other = pair
+    first, second = pair
 
     def chat(text: str) -> dict:
         call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": text}}
@@ -226,8 +228,8 @@ def test_reserialised_arguments_change_no_tip(pair: tuple[str, str]):
         }
 
     for body in (chat, responses, blocks, gemini):
-        assert tips(body(one)) == tips(body(other))
-        assert tips(body(one)) != tips(body('{"another":1}'))
+        assert tips(body(first)) == tips(body(second))
+        assert tips(body(first)) != tips(body('{"another":1}'))
 
 
 @given(VALUES)
@@ -312,12 +314,12 @@ def test_a_string_is_a_list_of_one_text(text: str, role: str):
     def blocks(content: object) -> dict:
         use = {"type": "tool_use", "id": "c1", "name": "f", "input": {}}
         result = {"type": "tool_result", "tool_use_id": "c1", "content": content}
-        said = [
+        messages = [
             {"role": "user", "content": content},
             {"role": "assistant", "content": [use]},
             {"role": "user", "content": [result]},
         ]
-        return SYSTEM | {"messages": said}
+        return SYSTEM | {"messages": messages}
 
     assert tips(blocks(text)) == tips(blocks(block))
 
@@ -332,12 +334,12 @@ def test_reencoded_signatures_and_data_change_no_tip(data: bytes, snake: bool):
             else ("thoughtSignature", "functionCall", "inlineData", "mimeType")
         )
         media = {inline: {mime: "image/png", "data": text}}
-        said = [
+        parts = [
             {"text": "hm", "thought": True},
             {call: {"name": "f", "args": {}}, mark: text},
             {"text": "", mark: text},
         ]
-        return {"contents": [{"role": "user", "parts": [media]}, {"role": "model", "parts": said}]}
+        return {"contents": [{"role": "user", "parts": [media]}, {"role": "model", "parts": parts}]}
 
     standard, url = (
         contents(base64.b64encode, snake=False),
@@ -360,14 +362,14 @@ def test_ids_and_status_of_items_change_no_tip(id: object, status: object):
             "content": [{"type": "output_text", "text": "a", "annotations": []}],
         },
     ]
-    other = [{**item, "id": str(id), **({"status": status} if status else {})} for item in items]
-    other[1]["encrypted_content"] = "another"
-    assert tips({"input": items}) == tips({"input": other})
+    renamed = [{**item, "id": str(id), **({"status": status} if status else {})} for item in items]
+    renamed[1]["encrypted_content"] = "another"
+    assert tips({"input": items}) == tips({"input": renamed})
 
 
 def test_call_ids_of_gemini_change_no_tip():
     def contents(first: dict, second: dict) -> dict:
-        said = [
+        calls = [
             {"functionCall": {"name": "f", "args": {}, **first}},
             {"functionCall": {"name": "f", "args": {}, **second}},
         ]
@@ -375,7 +377,7 @@ def test_call_ids_of_gemini_change_no_tip():
             {"functionResponse": {"name": "f", "response": {"output": x}, **y}}
             for x, y in (("a", first), ("b", second))
         ]
-        return {"contents": [{"role": "model", "parts": said}, {"role": "user", "parts": answers}]}
+        return {"contents": [{"role": "model", "parts": calls}, {"role": "user", "parts": answers}]}
 
     assert tips(contents({}, {})) == tips(contents({"id": "x"}, {"id": "y"}))
 
@@ -400,21 +402,21 @@ def test_what_was_said_changes_the_tip(change: object):
 
 
 @given(WORDS, WORDS)
-def test_other_words_are_another_history(one: str, other: str):
-    assume(one != other)
-    assert tips([{"role": "user", "content": one}]) != tips([{"role": "user", "content": other}])
+def test_other_words_are_another_history(first: str, second: str):
+    assume(first != second)
+    assert tips([{"role": "user", "content": first}]) != tips([{"role": "user", "content": second}])
 
 
 def test_the_head_is_no_part_of_the_chain():
-    said = [{"role": "user", "content": "q"}]
-    assert tips([{"role": "system", "content": "a"}, *said]) == tips(
-        [{"role": "developer", "content": "b"}, *said]
+    messages = [{"role": "user", "content": "q"}]
+    assert tips([{"role": "system", "content": "a"}, *messages]) == tips(
+        [{"role": "developer", "content": "b"}, *messages]
     )
     billing = [
         {"type": "text", "text": "x-anthropic-billing-header: cc_version=1.a"},
         {"type": "text", "text": "be brief"},
     ]
     assert (
-        open_payload({"system": billing, "messages": said}).system
-        == open_payload(SYSTEM | {"messages": said}).system
+        open_payload({"system": billing, "messages": messages}).system
+        == open_payload(SYSTEM | {"messages": messages}).system
     )

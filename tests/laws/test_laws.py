@@ -111,7 +111,7 @@ def look(messages: object, edits: tuple[Edit, ...] = (), rules: Rules = RULES) -
     return View.of(messages, edits, Profile(rules=rules))
 
 
-def compacted(messages: object, rules: Rules = RULES, budget: Budget = TIGHT) -> View:
+def compact(messages: object, rules: Rules = RULES, budget: Budget = TIGHT) -> View:
     return drive(compact_if_due(look(messages, rules=rules), STRATEGIES, budget), answer).view
 
 
@@ -132,7 +132,7 @@ def test_identity(messages):
 @thorough
 @given(any_transcript, any_rules)
 def test_reversibility(messages, rules):
-    view = compacted(messages, rules)
+    view = compact(messages, rules)
     assert tuple(view.transcript.messages) == messages
     assert view.revert().messages == messages
     for edit in view.edits:
@@ -143,13 +143,13 @@ def test_reversibility(messages, rules):
 @thorough
 @given(any_transcript, any_rules)
 def test_validity(messages, rules):
-    assert violations(compacted(messages, rules)) <= violations(look(messages, rules=rules))
+    assert violations(compact(messages, rules)) <= violations(look(messages, rules=rules))
 
 
 @thorough
 @given(any_transcript, any_rules, st.data())
 def test_validity_of_any_subset_of_the_edits(messages, rules, data):
-    view = compacted(messages, rules)
+    view = compact(messages, rules)
     assume(view.edits)
     gone = data.draw(st.sets(st.sampled_from([edit.id for edit in view.edits]), min_size=1))
     assert violations(view.revert(*gone)) <= violations(look(messages, rules=rules))
@@ -158,9 +158,9 @@ def test_validity_of_any_subset_of_the_edits(messages, rules, data):
 @thorough
 @given(any_transcript)
 def test_progress(messages):
-    before, after = look(messages), compacted(messages)
+    before, after = look(messages), compact(messages)
     assert after.tokens < before.tokens if after.edits else after.tokens == before.tokens
-    for wordier in (longer, repeated):
+    for wordier in (longer, repeat):
         done = drive(compact_if_due(before, [wordier], TIGHT), answer)
         assert done.view is before, "what makes nothing smaller is not taken"
 
@@ -173,7 +173,7 @@ def longer(view):
         )
 
 
-def repeated(view):
+def repeat(view):
     """One that says as much."""
     for at, message in enumerate(view.transcript.messages):
         yield view.replace(at, replace(message, parts=message.parts), by="repeated")
@@ -182,7 +182,7 @@ def repeated(view):
 @thorough
 @given(any_transcript)
 def test_tokens_are_those_of_what_is_shown(messages):
-    view = compacted(messages)
+    view = compact(messages)
     assert [item.tokens for item in view.iter_items()] == [
         sum(map(view.profile.count, item.messages)) for item in view.items
     ]
@@ -191,17 +191,17 @@ def test_tokens_are_those_of_what_is_shown(messages):
 
 @thorough
 @given(transcripts(), transcripts())
-def test_stable_prefix(messages, more):
-    view = compacted(messages)
-    grown = view.extend([Message("assistant", (Text("done"),)), *more])
+def test_stable_prefix(messages, continuation):
+    view = compact(messages)
+    grown = view.extend([Message("assistant", (Text("done"),)), *continuation])
     assert grown.messages[: len(view.messages)] == view.messages
 
 
 @thorough
 @given(any_transcript, transcripts(), st.data())
-def test_fork_safety(messages, other, data):
-    view = compacted(messages)
-    fork = messages[: data.draw(st.integers(0, len(messages)))] + other
+def test_fork_safety(messages, branch, data):
+    view = compact(messages)
+    fork = messages[: data.draw(st.integers(0, len(messages)))] + branch
     transcript = Transcript.of(fork)
     for edit in view.edits:
         same = list(map(hash_message, fork[: edit.stop])) == list(
@@ -213,7 +213,7 @@ def test_fork_safety(messages, other, data):
 @thorough
 @given(any_transcript, st.randoms(use_true_random=False))
 def test_commutativity(messages, random):
-    view = compacted(messages)
+    view = compact(messages)
     edits = list(view.edits)
     assume(len({(edit.start, edit.stop) for edit in edits}) == len(edits))
     random.shuffle(edits)
@@ -241,13 +241,13 @@ def test_colour(messages):
         return Answer("short")
 
     run = compact_if_due(look(messages), STRATEGIES, TIGHT)
-    assert asyncio.run(adrive(run, ask)).view == compacted(messages)
+    assert asyncio.run(adrive(run, ask)).view == compact(messages)
 
 
 @thorough
 @given(any_transcript)
 def test_determinism(messages):
-    assert compacted(messages) == compacted(messages)
+    assert compact(messages) == compact(messages)
 
 
 def sign(messages: tuple[Message, ...]) -> str:
@@ -291,16 +291,16 @@ def test_binding_over_reverts(messages, trigger, data):
                 compact_if_due(view, STRATEGIES, Budget(trigger, trigger // 2)), answer
             ).view
             if view.edits and data.draw(st.booleans()):
-                view = taken_back(
+                view = take_back(
                     view, data.draw(st.lists(st.sampled_from(view.edits), min_size=1, unique=True))
                 )
             assert unbound(view.messages) == []
         thought = (Thinking("hm", sign(view.messages)),) if message.role == "assistant" else ()
         view = view.extend([replace(message, parts=(*thought, *message.parts))])
-    assert unbound(taken_back(view, list(view.edits)).messages) == []
+    assert unbound(take_back(view, list(view.edits)).messages) == []
 
 
-def taken_back(view: View, gone: list[Edit]) -> View:
+def take_back(view: View, gone: list[Edit]) -> View:
     """As `Compactor.revert` does it, without a store."""
     ids = {edit.id for edit in (*gone, *find_thinking_copies(view, gone))}
     after = view.revert(*ids) if ids else view
@@ -308,8 +308,8 @@ def taken_back(view: View, gone: list[Edit]) -> View:
 
 
 def test_binding_keeps_what_was_thought_after_the_edit():
-    said = [user("a" * 400), Message("assistant", (Text("b"),)), user("c")]
-    view = compacted(tuple(said))
+    messages = [user("a" * 400), Message("assistant", (Text("b"),)), user("c")]
+    view = compact(tuple(messages))
     thought = view.extend(
         [Message("assistant", (Thinking("hm", sign(view.messages)), Text("d"))), user("e")]
     )
@@ -346,7 +346,7 @@ def test_restraint(messages):
 def test_restraint_stops_when_it_fits(messages, share):
     view = look(messages)
     target = view.tokens * share // 100
-    edits = compacted(messages, budget=Budget(target, target)).edits
+    edits = compact(messages, budget=Budget(target, target)).edits
     before = look(messages, edits[:-1]) if edits and edits[-1].by != "settle" else None
     assert before is None or before.tokens > target
 
@@ -357,16 +357,16 @@ def test_latest_wins():
             Message("user" if i % 2 == 0 else "assistant", (Text(f"{i} " * 50),)) for i in range(6)
         )
     )
-    one, two = (view.fold(0, 4, user(text), by=text) for text in ("one", "two"))
-    assert view.apply(one, two).items[0].messages == (user("two"),)
-    assert view.apply(two, one).items[0].messages == (user("one"),)
-    assert view.apply(one, two).revert(two.id).items[0].messages == (user("one"),)
+    first, second = (view.fold(0, 4, user(text), by=text) for text in ("one", "two"))
+    assert view.apply(first, second).items[0].messages == (user("two"),)
+    assert view.apply(second, first).items[0].messages == (user("one"),)
+    assert view.apply(first, second).revert(second.id).items[0].messages == (user("one"),)
 
 
 @thorough
 @given(any_transcript, any_rules)
 def test_idempotence(messages, rules):
-    once = compacted(messages, rules)
+    once = compact(messages, rules)
     again = drive(compact_if_due(once, STRATEGIES, Budget(once.tokens, once.tokens)), answer).view
     assert again is once or again.messages == once.messages
 
@@ -405,21 +405,21 @@ def test_refuses_an_edit_of_another_history():
 
 def test_refuses_edits_that_cross():
     view = look(plain(8))
-    one, two = view.fold(0, 5, user("x")), view.fold(3, 7, user("y"))
+    first, second = view.fold(0, 5, user("x")), view.fold(3, 7, user("y"))
     with pytest.raises(EditError, match="cuts through"):
-        view.apply(one, two)
-    assert view.apply_valid([one, two]).edits == (one,)
+        view.apply(first, second)
+    assert view.apply_valid([first, second]).edits == (first,)
 
 
 def test_refuses_edits_that_would_cross_once_the_outer_one_is_gone():
     view = look(plain(10))
-    outer, one, two = (
+    outer, left_edit, right_edit = (
         view.fold(0, 9, user("o")),
         view.fold(2, 6, user("x")),
         view.fold(4, 8, user("y")),
     )
     with pytest.raises(EditError, match="cuts through"):
-        view.apply(outer, one, two)
+        view.apply(outer, left_edit, right_edit)
 
 
 def test_refuses_to_show_nothing_at_the_beginning():

@@ -72,7 +72,7 @@ def views(stop: int = 6) -> tuple[View, View]:
 
 
 def texts(sink: MemorySink) -> set[tuple[str, str]]:
-    return {(one.kind, one.text) for one in sink.search("", 100)}
+    return {(memory.kind, memory.text) for memory in sink.search("", 100)}
 
 
 @pytest.fixture(params=["process", "sqlite"])
@@ -118,10 +118,10 @@ def test_a_memory_says_where_and_when_it_was_said() -> None:
     sink = ProcessMemories()
     before, after = views()
     flush(before, after, sink)
-    (one,) = sink.search("Paris", 1)
-    assert (one.start, one.stop, one.tip) == (2, 3, before.transcript.tips[3])
-    assert one.when > 1_700_000_000
-    assert one.by == "RuleExtractor(max_each=40)"
+    (memory,) = sink.search("Paris", 1)
+    assert (memory.start, memory.stop, memory.tip) == (2, 3, before.transcript.tips[3])
+    assert memory.when > 1_700_000_000
+    assert memory.by == "RuleExtractor(max_each=40)"
 
 
 def test_only_newly_hidden_messages_are_extracted() -> None:
@@ -143,10 +143,10 @@ def test_an_earlier_summary_is_not_taken_for_the_users_words() -> None:
 
 
 @given(transcripts())
-def test_rules_never_raise_and_are_deterministic(said: tuple[Message, ...]) -> None:
-    view = View.of(said)
-    found = [_run(RuleExtractor(), view, range(len(said))) for _ in range(2)]
-    assert found[0] == found[1]
+def test_rules_never_raise_and_are_deterministic(messages: tuple[Message, ...]) -> None:
+    view = View.of(messages)
+    extractions = [_run(RuleExtractor(), view, range(len(messages))) for _ in range(2)]
+    assert extractions[0] == extractions[1]
 
 
 def _run(extract: object, view: View, positions: Sequence[int]) -> Extraction:
@@ -205,8 +205,8 @@ def test_an_extractor_that_fails_stops_nothing_and_is_reported() -> None:
 
 def test_the_hook_flushes_and_reports() -> None:
     """S2-06 S2-19: memories are flushed inside the compaction, once for each that is kept."""
-    sink, told = ProcessMemories(), list[FlushResult]()
-    hook = MemoryFlush(sink, report=told.append)
+    sink, reports = ProcessMemories(), list[FlushResult]()
+    hook = MemoryFlush(sink, report=reports.append)
     history = [
         {
             "role": ("user", "assistant")[n % 2],
@@ -216,18 +216,20 @@ def test_the_hook_flushes_and_reports() -> None:
     ]
     compact = Compactor([Summarize(keep=4, max_tokens=300)], Budget(900, 700), memory=hook)
     compact.preview(history)
-    assert told == []
+    assert reports == []
     view = compact(history)
-    assert [flushed.count for flushed in told] == [view.visible_edits[0].edit.stop // 2]
+    assert [flushed.count for flushed in reports] == [view.visible_edits[0].edit.stop // 2]
     compact(history)
-    assert len(told) == 1
+    assert len(reports) == 1
 
 
 def test_a_compaction_goes_on_when_its_flush_fails() -> None:
     """C2-9: as above, through the hook."""
-    told = list[FlushResult]()
+    reports = list[FlushResult]()
     compact = Compactor(
-        [Summarize(4, 300)], Budget(900, 700), memory=MemoryFlush(BrokenSink(), report=told.append)
+        [Summarize(4, 300)],
+        Budget(900, 700),
+        memory=MemoryFlush(BrokenSink(), report=reports.append),
     )
     view = compact(
         [
@@ -236,15 +238,15 @@ def test_a_compaction_goes_on_when_its_flush_fails() -> None:
         ]
     )
     assert view.edits
-    assert told[0].failed
+    assert reports[0].failed
 
 
 def test_flushing_as_a_conversation_is_compacted_turn_by_turn() -> None:
     sink, last = ProcessMemories(), None
     session = Compactor([Summarize(keep=4, max_tokens=300)], Budget(900, 700)).session()
     for n in range(80):
-        said = f"I live in town number {n}. " + "filler " * 20 if n % 2 == 0 else "ok " * 20
-        view = session.append({"role": "user" if n % 2 == 0 else "assistant", "content": said})
+        content = f"I live in town number {n}. " + "filler " * 20 if n % 2 == 0 else "ok " * 20
+        view = session.append({"role": "user" if n % 2 == 0 else "assistant", "content": content})
         flush(last, view, sink)
         last = view
     hidden = view.visible_edits[0].edit.stop
@@ -254,9 +256,9 @@ def test_flushing_as_a_conversation_is_compacted_turn_by_turn() -> None:
 
 
 def test_flushing_async_gives_the_same() -> None:
-    one, other = ProcessMemories(), ProcessMemories()
-    assert asyncio.run(aflush(*views(), one)) == flush(*views(), other)
-    assert texts(one) == texts(other)
+    async_memories, memories = ProcessMemories(), ProcessMemories()
+    assert asyncio.run(aflush(*views(), async_memories)) == flush(*views(), memories)
+    assert texts(async_memories) == texts(memories)
 
 
 # --- a model ------------------------------------------------------------------------------------
@@ -280,12 +282,12 @@ CONCEPTS = (
 )
 
 
-def told(*items: object) -> str:
+def answer_with(*items: object) -> str:
     return "Here:\n```json\n" + json.dumps(items) + "\n```"
 
 
 def test_a_model_fills_concepts_and_the_later_of_two_single_facts_wins() -> None:
-    answer = told(
+    answer = answer_with(
         {"concept": "home", "kind": "fact", "text": "Lives in Beijing.", "position": 0},
         {"concept": "home", "text": "Lives in Paris.", "position": 2},
         {"concept": "orders", "text": "Order W7731 is open.", "position": 4},
@@ -301,8 +303,8 @@ def test_a_model_fills_concepts_and_the_later_of_two_single_facts_wins() -> None
 
     flushed = flush(*views(), sink, extract=ModelExtractor(CONCEPTS), ask=ask)
     assert flushed == FlushResult(3, False, "", 3)
-    kept = {(one.concept, one.text, one.start) for one in sink.search("", 9)}
-    assert kept == {
+    memories = {(memory.concept, memory.text, memory.start) for memory in sink.search("", 9)}
+    assert memories == {
         ("home", "Lives in Paris.", 2),
         ("orders", "Order W7731 is open.", 4),
         ("orders", "password: [redacted]", 5),
@@ -368,9 +370,12 @@ def test_an_asker_that_raises_is_an_answer_that_failed() -> None:
 
 
 def test_a_long_history_goes_out_in_pieces_and_what_is_too_much_is_left_to_the_rules() -> None:
-    said = (*(user(f"I live in town number {n}. " + "x" * 900) for n in range(30)), user("end"))
-    view = View.of(said)
-    model, sink = ScriptedModel([told({"text": f"piece {n}"}) for n in range(3)]), ProcessMemories()
+    messages = (*(user(f"I live in town number {n}. " + "x" * 900) for n in range(30)), user("end"))
+    view = View.of(messages)
+    model, sink = (
+        ScriptedModel([answer_with({"text": f"piece {n}"}) for n in range(3)]),
+        ProcessMemories(),
+    )
     flushed = flush(
         None,
         view.apply(view.fold(0, 30, user("."), by="t")),
@@ -379,8 +384,8 @@ def test_a_long_history_goes_out_in_pieces_and_what_is_too_much_is_left_to_the_r
         ask=model,
     )
     assert flushed.reason == "more than 3 pieces"
-    kept = {text for _, text in texts(sink)}
-    assert {"piece 0", "piece 1", "piece 2", "I live in town number 29."} <= kept
+    stored = {text for _, text in texts(sink)}
+    assert {"piece 0", "piece 1", "piece 2", "I live in town number 29."} <= stored
 
 
 # --- secrets ------------------------------------------------------------------------------------
@@ -393,26 +398,26 @@ def test_f5_a_secret_at_the_cut_of_a_memory_is_redacted(before: int) -> None:
     """A long sentence was cut first, and half a key is in no form that is recognised."""
     sink = ProcessMemories()
     lead = "I use this key for the deploy server "
-    said = [
+    messages = [
         user(f"{lead}{'x' * (before - len(lead))} {KEY} always."),
         *(assistant("words " * 80) for _ in range(9)),
     ]
-    view = View.of(said)
+    view = View.of(messages)
     assert flush(None, view.apply_valid([view.fold(0, 5, user("Earlier."), by="test")]), sink).count
-    assert not [one.text for one in sink.search("", 99) if "A1b2" in one.text]
+    assert not [memory.text for memory in sink.search("", 99) if "A1b2" in memory.text]
 
 
 @pytest.mark.parametrize("before", range(470, 500, 3))
 def test_f5_a_secret_that_a_model_writes_is_redacted(before: int) -> None:
-    found = [
+    extracted = [
         {"concept": f"key {KEY}", "kind": "fact", "text": f"{'y' * before} {KEY}", "position": 0}
     ]
     extract = ModelExtractor()(View.of([user("hello")]), [0])
     next(extract)
     with pytest.raises(StopIteration) as done:
-        extract.send(Answer(json.dumps(found)))
-    (one,) = done.value.value.memories
-    assert "A1b2" not in one.text + one.concept
+        extract.send(Answer(json.dumps(extracted)))
+    (memory,) = done.value.value.memories
+    assert "A1b2" not in memory.text + memory.concept
 
 
 SECRETS = {
@@ -474,18 +479,18 @@ def test_no_secret_reaches_a_sink() -> None:
         )
     )
     flush(None, view.apply(view.fold(0, 2, user("."), by="t")), sink)
-    kept = " ".join(text for _, text in texts(sink))
-    assert "Never log api_key=[redacted] anywhere." in kept
-    assert "abcdef1234567890" not in kept and "zyxwvut987" not in kept
+    stored = " ".join(text for _, text in texts(sink))
+    assert "Never log api_key=[redacted] anywhere." in stored
+    assert "abcdef1234567890" not in stored and "zyxwvut987" not in stored
 
 
 # --- sinks --------------------------------------------------------------------------------------
 
 
-def facts(*said: str) -> list[Memory]:
+def facts(*texts_said: str) -> list[Memory]:
     return [
         Memory(kind="fact", text=text, concept="c", start=1, stop=2, tip="t", when=3.5, by="b")
-        for text in said
+        for text in texts_said
     ]
 
 
@@ -494,13 +499,13 @@ def facts(*said: str) -> list[Memory]:
 )
 def test_memories_are_found_in_any_script(sink: MemorySink, query: str) -> None:
     sink.store(facts("我喜欢徒步旅行，用 src/foo_bar.py x => y", "something else"))
-    assert [one.text[:2] for one in sink.search(query)][:1] == ["我喜"]
+    assert [memory.text[:2] for memory in sink.search(query)][:1] == ["我喜"]
 
 
 def test_sinks_search_by_content_and_forget(sink: MemorySink) -> None:
     assert sink.store(facts("one apple", "two pears", "one pear", "one apple")) == 3
-    assert [one.text for one in sink.search("apple")] == ["one apple"]
-    assert [one.text for one in sink.search("", 2)] == ["one pear", "two pears"]
+    assert [memory.text for memory in sink.search("apple")] == ["one apple"]
+    assert [memory.text for memory in sink.search("", 2)] == ["one pear", "two pears"]
     assert sink.search('" OR (') == []
     (apple,) = sink.search("apple")
     assert apple == facts("one apple")[0]
@@ -511,10 +516,10 @@ def test_sinks_search_by_content_and_forget(sink: MemorySink) -> None:
 
 
 @given(st.lists(st.text(min_size=1, max_size=30), max_size=5), st.text(max_size=20))
-def test_sinks_take_any_text(said: list[str], query: str) -> None:
+def test_sinks_take_any_text(texts_said: list[str], query: str) -> None:
     with SQLiteMemories(":memory:") as sink:
-        stored = sink.store(facts(*said))
-        assert stored == len({one.id for one in facts(*said)})
+        stored = sink.store(facts(*texts_said))
+        assert stored == len({fact.id for fact in facts(*texts_said)})
         assert len(sink.search("", 100)) == stored
         sink.search(query)
 
@@ -525,9 +530,9 @@ def test_a_file_keeps_scopes_apart_and_survives(tmp_path: Path) -> None:
         assert ann.store(facts("likes tea")) == 1
         assert bob.search("tea") == []
         assert bob.store(facts("likes tea")) == 1
-        assert bob.forget([one.id for one in bob.search("tea")]) == 1
+        assert bob.forget([memory.id for memory in bob.search("tea")]) == 1
     with SQLiteMemories(path, "ann") as again:
-        assert [one.text for one in again.search("tea")] == ["likes tea"]
+        assert [memory.text for memory in again.search("tea")] == ["likes tea"]
 
 
 def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
@@ -546,9 +551,9 @@ def test_files_of_other_kinds_are_refused(tmp_path: Path) -> None:
     SQLiteStore(tmp_path / "store.db").close()
     with pytest.raises(StoreError, match="not one of Refold's of this kind"):
         SQLiteMemories(tmp_path / "store.db")
-    with sqlite3.connect(tmp_path / "other.db") as other:
-        other.execute("CREATE TABLE x (y)")
-    other.close()
+    with sqlite3.connect(tmp_path / "other.db") as foreign:
+        foreign.execute("CREATE TABLE x (y)")
+    foreign.close()
     with pytest.raises(StoreError, match="not one of Refold's"):
         SQLiteMemories(tmp_path / "other.db")
     with pytest.raises(StoreError, match="there is no directory"):

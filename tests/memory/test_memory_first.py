@@ -68,17 +68,17 @@ def texts(sink: MemorySink) -> set[str]:
     return {memory.text for memory in sink.search("", 1_000)}
 
 
-def compacted(store: MemoryStore, sink: MemorySink) -> None:
+def compact_first(store: MemoryStore, sink: MemorySink) -> None:
     Compactor([Summarize(keep=4)], BUDGET, store, memory=MemoryFlush(sink))(talk(40))
 
 
-def acompacted(store: MemoryStore, sink: MemorySink) -> None:
+def acompact_first(store: MemoryStore, sink: MemorySink) -> None:
     asyncio.run(
         Compactor([Summarize(keep=4)], BUDGET, store, memory=MemoryFlush(sink)).acompact(talk(40))
     )
 
 
-def accepted(store: MemoryStore, sink: MemorySink) -> None:
+def accept_first(store: MemoryStore, sink: MemorySink) -> None:
     compact = Compactor([Summarize(keep=4)], BUDGET, store, memory=MemoryFlush(sink))
     compact.accept(compact.preview(talk(40)))
 
@@ -96,7 +96,7 @@ def soft_hard_accepted(store: MemoryStore, sink: MemorySink) -> None:
     desk.accept(desk.preview(talk(40), "agent"), "agent")
 
 
-WAYS = (compacted, acompacted, accepted, in_session, soft_hard, soft_hard_accepted)
+WAYS = (compact_first, acompact_first, accept_first, in_session, soft_hard, soft_hard_accepted)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -128,7 +128,7 @@ def test_f5_a_failure_is_reported_and_made_up_for(caplog: pytest.LogCaptureFixtu
     with caplog.at_level(logging.WARNING, "refold"):
         view = compact(talk(40))
     why = "not stored: ConnectionError: the memory store is away"
-    assert [(one.by, one.outcome, one.reason) for one in view.attempts][-1] == (
+    assert [(attempt.by, attempt.outcome, attempt.reason) for attempt in view.attempts][-1] == (
         "memory",
         "failed",
         why,
@@ -139,8 +139,8 @@ def test_f5_a_failure_is_reported_and_made_up_for(caplog: pytest.LogCaptureFixtu
     assert "wait for the next chance" in caplog.text
     assert "town" not in caplog.text
     assert texts(sink) == set()
-    for more in range(41, 46):
-        compact(talk(more))
+    for length in range(41, 46):
+        compact(talk(length))
     hidden = view.visible_edits[0].edit.stop
     assert {f"I live in town number {n}." for n in range(0, hidden, 2)} <= texts(sink)
 
@@ -206,12 +206,12 @@ def test_f5_a_sink_that_is_down_does_not_hold_up_every_turn() -> None:
 def unsteady(
     failures: int,
 ) -> Callable[[View, Sequence[int]], Generator[Ask, Answer | None, Extraction]]:
-    left = [failures]
+    failures_left = [failures]
 
     def extract(view: View, positions: Sequence[int]) -> Generator[Ask, Answer | None, Extraction]:
         yield from ()
-        if left[0]:
-            left[0] -= 1
+        if failures_left[0]:
+            failures_left[0] -= 1
             raise OSError("its service is away")
         return Extraction(
             tuple(Memory(kind="fact", text=f"message {at}", start=at) for at in positions)
@@ -221,19 +221,21 @@ def unsteady(
 
 
 @pytest.mark.parametrize(
-    ("failures", "found"), [(1, "message 0"), (2, "message 0"), (3, "I live in town number 0.")]
+    ("failures", "expected"), [(1, "message 0"), (2, "message 0"), (3, "I live in town number 0.")]
 )
-def test_f5_an_extractor_that_fails_gets_the_same_messages_again(failures: int, found: str) -> None:
+def test_f5_an_extractor_that_fails_gets_the_same_messages_again(
+    failures: int, expected: str
+) -> None:
     """Three times at most; then rules take them, so that nothing waits for ever."""
-    sink, told = ProcessMemories(), list[FlushResult]()
-    flushing = MemoryFlush(sink, unsteady(failures), report=told.append)
+    sink, reports = ProcessMemories(), list[FlushResult]()
+    flushing = MemoryFlush(sink, unsteady(failures), report=reports.append)
     Compactor([Summarize(keep=4)], BUDGET, memory=flushing)(talk(40))
-    assert told[0].failed
-    assert told[0].reason == "nothing extracted: OSError: its service is away"
+    assert reports[0].failed
+    assert reports[0].reason == "nothing extracted: OSError: its service is away"
     while flushing.backlog:
         flushing.retry()
-    assert found in texts(sink)
-    assert len(told) == min(failures, 2) + 1
+    assert expected in texts(sink)
+    assert len(reports) == min(failures, 2) + 1
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -247,10 +249,10 @@ def test_f5_an_interrupted_or_cancelled_turn_keeps_the_backlog(*, late: bool) ->
             tuple(Memory(kind="fact", text=f"message {at}", start=at) for at in positions)
         )
 
-    def interrupted(_: Ask) -> Answer:
+    def interrupt(_: Ask) -> Answer:
         raise KeyboardInterrupt
 
-    async def cancelled(_: Ask) -> Answer:
+    async def cancel(_: Ask) -> Answer:
         raise asyncio.CancelledError
 
     sink = Shaky(failures=1)
@@ -258,9 +260,9 @@ def test_f5_an_interrupted_or_cancelled_turn_keeps_the_backlog(*, late: bool) ->
     compact = Compactor([Summarize(keep=4)], BUDGET, memory=flushing, ask=lambda _: Answer("yes"))
     compact(talk(40))
     waiting = len(flushing.backlog)
-    compact.ask = interrupted
+    compact.ask = interrupt
     with pytest.raises(asyncio.CancelledError if late else KeyboardInterrupt):
-        asyncio.run(compact.acompact(talk(80), cancelled)) if late else compact(talk(80))
+        asyncio.run(compact.acompact(talk(80), cancel)) if late else compact(talk(80))
     assert len(flushing.backlog) == waiting > 0
     compact.ask = lambda _: Answer("yes")
     compact(talk(80))

@@ -80,11 +80,11 @@ def test_a_pause_is_as_long_as_retry_after(mode: Mode) -> None:
 
 def test_seeded_pauses_are_the_same_for_every_ask() -> None:
     times = [Time(), Time(), Time()]
-    first, second, other = (
+    first, second, differing = (
         Fallback(ScriptedModel([error("rate")] * 9), seed=seed, clock=time.clock)
         for seed, time in zip((4, 4, 5), times, strict=True)
     )
-    for fallback in (first, first, second, other):
+    for fallback in (first, first, second, differing):
         fallback.manual(ASK)
     assert times[0].slept == times[1].slept * 2
     assert times[1].slept != times[2].slept
@@ -280,24 +280,24 @@ def test_a_breaker_with_a_cooldown_lets_one_run_through() -> None:
 def test_fallbacks_may_share_a_breaker() -> None:
     breaker = CircuitBreaker(failures=1)
     Fallback(ScriptedModel([error("auth")]), breaker=breaker)(ASK)
-    other = ScriptedModel(["ok"])
-    assert Fallback(other, breaker=breaker)(ASK).failure == Failure("breaker")
-    assert other.asked == []
+    sharing = ScriptedModel(["ok"])
+    assert Fallback(sharing, breaker=breaker)(ASK).failure == Failure("breaker")
+    assert sharing.asked == []
 
 
 # --- interruption ------------------------------------------------------------------------------
 
 
-def interrupted(*_: Any) -> Any:
+def interrupt(*_: Any) -> Any:
     raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("where", ["call", "pause"])
 def test_conformance_37_an_interrupt_passes_through_and_leaves_nothing(where: str) -> None:
     model: Callable[[Ask], Any] = (
-        interrupted if where == "call" else ScriptedModel([error("rate")] * 9)
+        interrupt if where == "call" else ScriptedModel([error("rate")] * 9)
     )
-    fallback = Fallback(model, clock=Clock(sleep=interrupted))
+    fallback = Fallback(model, clock=Clock(sleep=interrupt))
     with pytest.raises(KeyboardInterrupt):
         fallback(ASK)
     assert fallback.breaker.failures_in_a_row == 0

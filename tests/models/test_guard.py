@@ -79,17 +79,17 @@ FAULTS = {
 }
 
 
-def finished(run: Coroutine[Any, Any, Any]) -> Any:
+def finish(run: Coroutine[Any, Any, Any]) -> Any:
     """What *run* comes to; TimeoutError where it waits for ever, as for a thread that a StopIteration left."""
     return asyncio.run(asyncio.wait_for(run, 60))
 
 
-def kept(view: Any) -> list[dict]:
+def keep_all(view: Any) -> list[dict]:
     return list(view.payload)
 
 
 async def agemini(model: Any) -> list[dict]:
-    return kept(
+    return keep_all(
         await gemini(
             Settings(1_500, summary_tokens=400, fallback=RuleSummary()), format="openai_chat"
         ).acompact(history(), model)
@@ -129,23 +129,25 @@ def prune_compact(model: Any) -> list[dict]:
 
 SUMMARIZE = Summarize(keep=2, max_tokens=300, summarizer=ModelSummary())
 WAYS: dict[str, Callable[[Any], list[dict]]] = {
-    "library": lambda model: kept(Compactor([SUMMARIZE], Budget(600, 300), ask=model)(history())),
-    "library, async": lambda model: kept(
-        finished(Compactor([SUMMARIZE], Budget(600, 300)).acompact(history(), model))
+    "library": lambda model: keep_all(
+        Compactor([SUMMARIZE], Budget(600, 300), ask=model)(history())
     ),
-    "session": lambda model: kept(
+    "library, async": lambda model: keep_all(
+        finish(Compactor([SUMMARIZE], Budget(600, 300)).acompact(history(), model))
+    ),
+    "session": lambda model: keep_all(
         Compactor([SUMMARIZE], Budget(600, 300), ask=model).session(history()).view
     ),
-    "by hand": lambda model: kept(
+    "by hand": lambda model: keep_all(
         Compactor([SUMMARIZE], Budget(10_000, 300), ask=model).compact_now(history())
     ),
-    "preview": lambda model: kept(
+    "preview": lambda model: keep_all(
         Compactor([SUMMARIZE], Budget(10_000, 300), ask=model).preview(history())
     ),
-    "gemini": lambda model: finished(agemini(model)),
-    "koog": lambda model: finished(koog(model)),
+    "gemini": lambda model: finish(agemini(model)),
+    "koog": lambda model: finish(koog(model)),
     "two_layer": two_layer,
-    "two_layer, async": lambda model: finished(atwo_layer(model)),
+    "two_layer, async": lambda model: finish(atwo_layer(model)),
     "prune_compact": prune_compact,
     "soft_hard": lambda model: (
         SoftHardCompactor(SMALL, model=model).compact(history()).compacted_messages
@@ -168,7 +170,7 @@ def test_f6_an_async_model_asked_in_sync_code_within_a_loop_stops_nobody():
     async def cell() -> list[dict]:
         return WAYS["library"](araises(ConnectionError("cut")))
 
-    assert "earlier-conversation" in str(finished(cell()))
+    assert "earlier-conversation" in str(finish(cell()))
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -218,7 +220,7 @@ def test_f6_cancelling_passes():
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    finished(main())
+    finish(main())
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -228,7 +230,7 @@ def test_f6_memories_and_single_calls_go_on_too(fault):
     view = Compactor([Summarize(keep=2)], Budget(600, 300))(history())
     sink = ProcessMemories()
     assert not flush(None, view, sink, extract=ModelExtractor(), ask=model).failed
-    assert not finished(aflush(None, view, sink, extract=ModelExtractor(), ask=model)).failed
+    assert not finish(aflush(None, view, sink, extract=ModelExtractor(), ask=model)).failed
     assert "5019" in generate_summary(history(), model)
 
     async def request() -> None:
@@ -236,18 +238,18 @@ def test_f6_memories_and_single_calls_go_on_too(fault):
             with pytest.raises(NoAnswer):
                 await session.request_llm_without_tools()
 
-    finished(request())
+    finish(request())
 
 
-@pytest.mark.parametrize("made", [as_model, as_text_model])
+@pytest.mark.parametrize("wrap", [as_model, as_text_model])
 @pytest.mark.parametrize(
     "fault", [raises(ValueError("no such host")), araises(TimeoutError()), later(OSError("away"))]
 )
 def test_f6_the_answer_of_a_function_names_what_it_raised(
-    made: Any, fault: Callable[[Any], Any]
+    wrap: Any, fault: Callable[[Any], Any]
 ) -> None:
     """Also where it is asked by hand, or stands in a ladder of models."""
-    for answer in (made(fault)(Ask("Summarise.")), finished(made(fault).acall(Ask("Summarise.")))):
+    for answer in (wrap(fault)(Ask("Summarise.")), finish(wrap(fault).acall(Ask("Summarise.")))):
         assert answer.finish == "error"
         assert answer.text == ""
 

@@ -34,7 +34,7 @@ ASK = Ask("Summarise.", 300, system="You summarise.", messages=(Message("user", 
 def _loops_closed() -> Iterator[None]:
     """LiteLLM makes event loops of its own in sync code, and leaves them open."""
     yield
-    for loop in [one for one in gc.get_objects() if isinstance(one, asyncio.BaseEventLoop)]:
+    for loop in [thing for thing in gc.get_objects() if isinstance(thing, asyncio.BaseEventLoop)]:
         if not loop.is_running():
             loop.close()
 
@@ -117,8 +117,8 @@ def test_request_holds_system_messages_prompt_and_cap(make: Any, mode: str) -> N
     body = received.json
     caps = {body.get(name) for name in ("max_tokens", "max_completion_tokens", "max_output_tokens")}
     assert 350 in caps
-    said = str(body)
-    assert "You summarise." in said
+    text = str(body)
+    assert "You summarise." in text
     turns = body.get("input") or body["messages"]
     assert [turn["role"] for turn in turns if turn["role"] != "system"] == ["user"]
     assert "你好" in str(turns[-1]) and "Summarise." in str(turns[-1])
@@ -239,7 +239,7 @@ ASYNC = [openai_chat, openai_responses, anthropic_messages, http, litellm_openai
 def test_conformance_37_cancelling_ends_a_call_at_once(make: Any) -> None:
     """The event loop ends though the server would answer in an hour: nothing is left to wait for."""
 
-    async def cancelled() -> bool:
+    async def cancel_call() -> bool:
         task = asyncio.create_task(model.acall(ASK))
         while not server.received:  # noqa: ASYNC110 - the server is in another thread
             await asyncio.sleep(0.01)
@@ -250,7 +250,7 @@ def test_conformance_37_cancelling_ends_a_call_at_once(make: Any) -> None:
 
     with ScriptedProvider([Reply("late", delay=3_600)], keep_alive=False) as server:
         model = make(server.url, mode="async", timeout=3_600)
-        assert asyncio.run(cancelled())
+        assert asyncio.run(cancel_call())
 
 
 @every_model
@@ -309,7 +309,7 @@ def test_without_a_client_one_is_made_from_the_environment(
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
         models = OpenAIModel(model="m-1"), AnthropicModel(model="m-1")
         given = [asyncio.run(m.acall(ASK)) if mode == "async" else m(ASK) for m in models]
-    assert [one.text for one in given] == ["one", "two"]
+    assert [reply.text for reply in given] == ["one", "two"]
 
 
 @both_modes
@@ -375,12 +375,14 @@ def test_http_refuses_other_addresses() -> None:
 
 def test_http_carries_no_key_to_another_address() -> None:
     with (
-        ScriptedProvider(["stolen"], keep_alive=False) as other,
+        ScriptedProvider(["stolen"], keep_alive=False) as elsewhere,
         ScriptedProvider([], keep_alive=False) as server,
     ):
-        server.script = [Reply(status=302, body="", location=f"{other.url}/v1/chat/completions")]
+        server.script = [
+            Reply(status=302, body="", location=f"{elsewhere.url}/v1/chat/completions")
+        ]
         given = HTTPModel(f"{server.url}/v1", model="m-1", key=KEY)(ASK)
-    assert other.received == []
+    assert elsewhere.received == []
     assert given.finish == "error"
 
 

@@ -92,11 +92,11 @@ def test_an_async_function_refuses_sync_code_inside_a_loop() -> None:
 
 
 def test_turns_alternate_and_the_user_begins() -> None:
-    said = [
+    messages = [
         Message(role, (Text(text),))
         for role, text in (("assistant", "a"), ("user", "b"), ("user", "c"))
     ]
-    assert alternating_turns(Ask("d", messages=tuple(said))) == [
+    assert alternating_turns(Ask("d", messages=tuple(messages))) == [
         ("user", OPENING),
         ("assistant", "a"),
         ("user", "b\n\nc\n\nd"),
@@ -104,7 +104,7 @@ def test_turns_alternate_and_the_user_begins() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "left"),
+    ("text", "rest"),
     [
         ("plain", "plain"),
         ("<think>a</think>b", "b"),
@@ -119,9 +119,9 @@ def test_turns_alternate_and_the_user_begins() -> None:
     ],
 )
 def test_conformance_32_reasoning_at_the_beginning_of_a_reply_is_removed(
-    text: str, left: str
+    text: str, rest: str
 ) -> None:
-    assert strip_reasoning(text) == left
+    assert strip_reasoning(text) == rest
 
 
 @given(st.text(), st.text())
@@ -143,11 +143,11 @@ SECRETS = [
 
 @pytest.mark.parametrize("secret", SECRETS)
 def test_errors_hide_what_looks_like_a_key(secret: str) -> None:
-    said = shorten_error(f"before {secret} after")
-    assert "***" in said
-    assert said.startswith("before") and said.endswith("after")
+    shortened = shorten_error(f"before {secret} after")
+    assert "***" in shortened
+    assert shortened.startswith("before") and shortened.endswith("after")
     for part in ("abcDEF", "eyJ", "AIza", "hunter2", "0f9c", "0123456789"):
-        assert part not in said
+        assert part not in shortened
 
 
 def test_ordinary_errors_are_not_changed() -> None:

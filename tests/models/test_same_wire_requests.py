@@ -83,7 +83,7 @@ def ask_about(payload: Any, format: str | None = None) -> Ask:
     return Ask("Summarise the above.", 500, system="You summarise.", messages=plain, view=view)
 
 
-def sent(kind: str, ask: Ask, **settings: Any) -> tuple[str, dict[str, Any]]:
+def send_ask(kind: str, ask: Ask, **settings: Any) -> tuple[str, dict[str, Any]]:
     """Path and body of the request that the model makes of the ask."""
     with ScriptedProvider(["a summary"], keep_alive=False) as server:
         make = {
@@ -107,21 +107,21 @@ def sent(kind: str, ask: Ask, **settings: Any) -> tuple[str, dict[str, Any]]:
 @pytest.mark.parametrize("kind", ["openai", "http"])
 @pytest.mark.parametrize("spelling", [dict, json.dumps, lambda body: json.dumps(body).encode()])
 def test_chat_continues_the_conversation(kind: str, spelling: Any) -> None:
-    _, body = sent(kind, ask_about(spelling(CHAT)), same_model=True)
+    _, body = send_ask(kind, ask_about(spelling(CHAT)), same_model=True)
     assert body["messages"] == [
         *CHAT["messages"],
         {"role": "user", "content": "Summarise the above."},
     ]
-    kept = {"model", "tools", "temperature", "prompt_cache_key"}
-    assert {name: body[name] for name in kept} == {name: CHAT[name] for name in kept}
+    fields = {"model", "tools", "temperature", "prompt_cache_key"}
+    assert {name: body[name] for name in fields} == {name: CHAT[name] for name in fields}
     assert body["max_tokens"] == 500
     assert body["tool_choice"] == "none"
-    assert set(body) == {*kept, "messages", "max_tokens", "tool_choice"}
+    assert set(body) == {*fields, "messages", "max_tokens", "tool_choice"}
 
 
 @pytest.mark.filterwarnings("ignore:Item '.*' on TypedDict class:UserWarning")  # its own types
 def test_litellm_continues_the_conversation_too() -> None:
-    _, body = sent("litellm", ask_about(CHAT), same_model=True)
+    _, body = send_ask("litellm", ask_about(CHAT), same_model=True)
     assert [message["role"] for message in body["messages"]] == [
         *("system", "user", "assistant", "tool", "user"),
     ]
@@ -130,7 +130,7 @@ def test_litellm_continues_the_conversation_too() -> None:
 
 def test_anthropic_continues_the_conversation_under_the_same_tool_choice() -> None:
     """The prompt joins the last user message, roles alternate; what decides about the cache stays."""
-    _, body = sent("anthropic", ask_about(CLAUDE), same_model=True)
+    _, body = send_ask("anthropic", ask_about(CLAUDE), same_model=True)
     assert body["messages"][:-1] == CLAUDE["messages"][:-1]
     *before, last = body["messages"][-1]["content"]
     assert before == CLAUDE["messages"][-1]["content"]
@@ -142,14 +142,14 @@ def test_anthropic_continues_the_conversation_under_the_same_tool_choice() -> No
 
 
 def test_anthropic_is_not_forced_to_call_a_tool() -> None:
-    _, body = sent(
+    _, body = send_ask(
         "anthropic", ask_about(CLAUDE | {"tool_choice": {"type": "any"}}), same_model=True
     )
     assert body["tool_choice"] == {"type": "none"}
 
 
 def test_responses_continue_in_their_own_api() -> None:
-    path, body = sent("openai", ask_about(RESPONSES), same_model=True)
+    path, body = send_ask("openai", ask_about(RESPONSES), same_model=True)
     assert path.endswith("/responses")
     assert body["input"][:-1] == RESPONSES["input"]
     assert "Summarise the above." in str(body["input"][-1])
@@ -159,7 +159,9 @@ def test_responses_continue_in_their_own_api() -> None:
 
 
 def test_responses_continue_a_lone_text() -> None:
-    _, body = sent("openai", ask_about(RESPONSES | {"input": "Fix the parser."}), same_model=True)
+    _, body = send_ask(
+        "openai", ask_about(RESPONSES | {"input": "Fix the parser."}), same_model=True
+    )
     assert [item["role"] for item in body["input"]] == ["user", "user"]
 
 
@@ -199,18 +201,18 @@ def test_a_request_that_cannot_be_continued_stands_alone(
     kind: str, ask: Ask, settings: dict[str, Any]
 ) -> None:
     """The ask's own system prompt and messages, and none of the conversation's tools."""
-    _, body = sent(kind, ask, **settings)
+    _, body = send_ask(kind, ask, **settings)
     assert "a rendering of the conversation" in str(body["messages"])
     assert "tools" not in body
     assert body["model"] == "m"
 
 
 def test_a_request_within_the_window_is_continued() -> None:
-    _, body = sent("openai", ask_about(CHAT), same_model=True, window=100_000)
+    _, body = send_ask("openai", ask_about(CHAT), same_model=True, window=100_000)
     assert body["tools"] == CHAT["tools"]
 
 
 def test_the_conversation_is_left_alone() -> None:
     before = json.dumps(CLAUDE)
-    sent("anthropic", ask_about(CLAUDE), same_model=True)
+    send_ask("anthropic", ask_about(CLAUDE), same_model=True)
     assert json.dumps(CLAUDE) == before

@@ -113,8 +113,8 @@ class Repeats:
     def __call__(self, ask: Ask) -> Answer:
         text = ask.system + ask.prompt + "".join(message.text for message in ask.messages)
         self.shown.append(text)
-        known = sorted({secret(owner) for owner in range(60) if secret(owner) in text})
-        return Answer(f"The settings were read. Seen: {' '.join(known)}.")
+        secrets = sorted({secret(owner) for owner in range(60) if secret(owner) in text})
+        return Answer(f"The settings were read. Seen: {' '.join(secrets)}.")
 
 
 def text_of(value: Any) -> str:
@@ -124,7 +124,7 @@ def text_of(value: Any) -> str:
 def strangers(owner: int, value: Any) -> list[int]:
     """Whose secrets are in *value* that are not *owner*'s."""
     text = text_of(value)
-    return [other for other in range(60) if other != owner and secret(other) in text]
+    return [stranger for stranger in range(60) if stranger != owner and secret(stranger) in text]
 
 
 # --- lists that are compacted in place --------------------------------------------------------------
@@ -145,15 +145,15 @@ class InPlace:
             self.step = flow.before_send if kind == "before_send" else flow.finish_step
             self.originals = flow.originals
 
-    def turn(self, owner: int, messages: list, said: list, new: list) -> None:
+    def turn(self, owner: int, messages: list, originals: list, new: list) -> None:
         messages += new
-        said += copy.deepcopy(new)
+        originals += copy.deepcopy(new)
         asked = len(self.model.shown)
         self.step(messages)
         assert strangers(owner, messages) == []
         assert strangers(owner, self.model.shown[asked:]) == []
-        assert self.originals(messages) == said
-        assert refold.check(messages, self.format) == () or refold.check(said, self.format)
+        assert self.originals(messages) == originals
+        assert refold.check(messages, self.format) == () or refold.check(originals, self.format)
 
 
 KINDS = ("two_layer", "finish_step", "before_send")
@@ -167,27 +167,27 @@ KINDS = ("two_layer", "finish_step", "before_send")
 def test_f2_users_with_the_same_task_keep_their_files_to_themselves(kind, format, count):
     """X-6: two users (twelve, at night fifty) of one compactor, the same task, the same calls, results pruned: the one's list, originals
     and summary had the other one's hidden text, and beyond eight lists originals were gone."""
-    one = InPlace(kind, format)
+    in_place = InPlace(kind, format)
     talks = [
         (owner, asks(format, "Compare the settings."), asks(format, "Compare the settings."))
         for owner in range(count)
     ]
     for step in range(3):
-        for owner, messages, said in talks:
-            one.turn(
+        for owner, messages, originals in talks:
+            in_place.turn(
                 owner,
                 messages,
-                said,
+                originals,
                 reads(format, step, lines(owner, 0) if step == 0 else "ok " * 200),
             )
-    for owner, messages, said in talks:
-        one.turn(
+    for owner, messages, originals in talks:
+        in_place.turn(
             owner,
             messages,
-            said,
+            originals,
             [*answers(format, "Both are alike. " * 400), *asks(format, "Go on.")],
         )
-    assert any(len(messages) < len(said) for _, messages, said in talks)
+    assert any(len(messages) < len(originals) for _, messages, originals in talks)
 
 
 STEPS = st.lists(
@@ -204,33 +204,42 @@ STEPS = st.lists(
 def test_f2_conversations_in_place_never_mix_whatever_they_have_in_common(kind, format, steps):
     """Law (X-5, X-6): of any lists that one compactor serves in any order, each says what it said and nothing of another's; forks
     and rewinds go on from what they come from; what comes back as a copy says what it says."""
-    one = InPlace(kind, format)
+    in_place = InPlace(kind, format)
     talks: dict[int, tuple[list, list]] = {owner: ([], []) for owner in range(4)}
-    for owner, what in steps:
-        messages, said = talks[owner]
+    for owner, action in steps:
+        messages, originals = talks[owner]
         if not messages:
-            one.turn(owner, messages, said, asks(format, "Compare the settings."))
-        elif what == "read":
-            one.turn(owner, messages, said, reads(format, len(said), lines(owner, 0)))
-        elif what == "same":
-            one.turn(owner, messages, said, reads(format, 0, "[database] host = localhost " * 30))
-        elif what == "ask":
-            one.turn(
-                owner, messages, said, [*answers(format, "Done. " * 20), *asks(format, "Go on.")]
+            in_place.turn(owner, messages, originals, asks(format, "Compare the settings."))
+        elif action == "read":
+            in_place.turn(
+                owner, messages, originals, reads(format, len(originals), lines(owner, 0))
             )
-        elif what == "fork":
-            talks[owner] = (list(messages), said)
-        elif what == "pop" and one.originals([messages[-1]]) == [messages[-1]]:
-            del messages[-1], said[-1]
-            one.turn(owner, messages, said, [])
-        elif what == "json":
+        elif action == "same":
+            in_place.turn(
+                owner, messages, originals, reads(format, 0, "[database] host = localhost " * 30)
+            )
+        elif action == "ask":
+            in_place.turn(
+                owner,
+                messages,
+                originals,
+                [*answers(format, "Done. " * 20), *asks(format, "Go on.")],
+            )
+        elif action == "fork":
+            talks[owner] = (list(messages), originals)
+        elif action == "pop" and in_place.originals([messages[-1]]) == [messages[-1]]:
+            del messages[-1], originals[-1]
+            in_place.turn(owner, messages, originals, [])
+        elif action == "json":
             messages = json.loads(json.dumps(messages))
             talks[owner] = (messages, copy.deepcopy(messages))
-            one.turn(owner, *talks[owner], [])
-        elif what == "mark" and format == "anthropic" and isinstance(messages[0]["content"], list):
+            in_place.turn(owner, *talks[owner], [])
+        elif (
+            action == "mark" and format == "anthropic" and isinstance(messages[0]["content"], list)
+        ):
             messages[0]["content"][0]["cache_control"] = {"type": "ephemeral"}
-            assert strangers(owner, one.originals(messages)) == []
-            talks[owner] = (messages, one.originals(messages))
+            assert strangers(owner, in_place.originals(messages)) == []
+            talks[owner] = (messages, in_place.originals(messages))
 
 
 def test_f2_what_comes_back_as_a_copy_is_another_list():
@@ -262,40 +271,40 @@ def test_f2_an_entry_that_its_owner_rewrites_says_what_he_wrote():
 def test_f2_a_mark_for_a_cache_loses_nothing():
     """Clients of Anthropic's move `cache_control` every turn."""
     flow = PruneAndCompact(None, LIMITS, format="anthropic")
-    said = [
+    originals = [
         *asks("", "Compare."),
         *reads("anthropic", 0, lines(0, 0)),
         *reads("anthropic", 1, "ok " * 200),
     ]
-    messages = copy.deepcopy(said)
+    messages = copy.deepcopy(originals)
     flow.before_send(messages)
     messages[2]["content"][0]["cache_control"] = {"type": "ephemeral"}
-    assert flow.originals(messages) == said
+    assert flow.originals(messages) == originals
 
 
 def test_f2_a_rewind_keeps_what_was_hidden():
     """A list that is cut short (retry, regenerate) goes on from what it was."""
     context = ContextCompactor(POLICY)
-    said = [
+    originals = [
         entry
         for n in range(9)
         for entry in (*asks("", f"Question {n}. " * 20), *answers("", f"Answer {n}. " * 20))
     ]
-    messages = copy.deepcopy(said)
+    messages = copy.deepcopy(originals)
     context.compact(messages)
-    assert len(messages) < len(said)
+    assert len(messages) < len(originals)
     messages.pop()
-    assert context.originals(messages) == said[:-1]
+    assert context.originals(messages) == originals[:-1]
 
 
 def test_f2_what_was_added_while_a_model_was_asked_stays():
     """Another task appends a message while the summary is being written."""
-    said = [
+    originals = [
         entry
         for n in range(9)
         for entry in (*asks("", f"Question {n}. " * 20), *answers("", f"Answer {n}. " * 20))
     ]
-    messages = copy.deepcopy(said)
+    messages = copy.deepcopy(originals)
     late = asks("", "One more thing.")
 
     async def slow(_: Ask) -> Answer:
@@ -305,22 +314,22 @@ def test_f2_what_was_added_while_a_model_was_asked_stays():
     context = ContextCompactor(POLICY)
     asyncio.run(context.acompact(messages, model=slow))
     assert messages[-1] == late[0]
-    assert len(messages) < len(said)
-    assert context.originals(messages) == [*said, *late]
+    assert len(messages) < len(originals)
+    assert context.originals(messages) == [*originals, *late]
 
 
 def test_f2_what_nobody_holds_any_more_is_forgotten():
     """A server's compactor serves many conversations, one after another: those that are over take no room."""
     lists, held = CompactedLists(), []
     for n in range(20 * FIRST_SWEEP):
-        said = asks("", f"question {n}")
-        messages = list(said)
-        lists.show(messages, said, asks("", "[summary]"))
+        originals = asks("", f"question {n}")
+        messages = list(originals)
+        lists.show(messages, originals, asks("", "[summary]"))
         if n % 100 == 0:
-            held.append((messages, said))
+            held.append((messages, originals))
     gc.collect()
     assert len(lists) <= 4 * FIRST_SWEEP
-    assert all(lists.full_history(messages) == said for messages, said in held)
+    assert all(lists.full_history(messages) == originals for messages, originals in held)
 
 
 def test_f2_everything_that_was_said_is_somebodys_share():
@@ -328,16 +337,20 @@ def test_f2_everything_that_was_said_is_somebodys_share():
 
     @given(st.lists(st.sampled_from("abcd"), max_size=8), st.lists(st.integers(-1, 7), max_size=8))
     def law(words: list[str], shown: list[int]) -> None:
-        known = {word: {"role": "user", "content": word} for word in "abcd"}
-        said = [known[word] for word in words]
+        entries = {word: {"role": "user", "content": word} for word in "abcd"}
+        originals = [entries[word] for word in words]
         payload = [
-            said[at] if 0 <= at < len(said) else {"role": "user", "content": "new"} for at in shown
+            originals[at] if 0 <= at < len(originals) else {"role": "user", "content": "new"}
+            for at in shown
         ]
-        lists, messages = CompactedLists(), list(said)
-        lists.show(messages, said, payload)
+        lists, messages = CompactedLists(), list(originals)
+        lists.show(messages, originals, payload)
         assert messages == payload
-        assert lists.full_history(messages) == (said if payload else [])
-        assert lists.full_history([*messages, *said]) == [*(said if payload else []), *said]
+        assert lists.full_history(messages) == (originals if payload else [])
+        assert lists.full_history([*messages, *originals]) == [
+            *(originals if payload else []),
+            *originals,
+        ]
 
     law()
 
@@ -362,13 +375,13 @@ def whole(kind: str, model: Repeats) -> Callable[[list], list]:
         )
     if kind == "koog":
 
-        async def compressed(history: list) -> list:
+        async def compress(history: list) -> list:
             llm = LLM(history, ask=model)
             async with llm.write_session() as session:
                 await session.replace_history_with_tldr()
             return llm.history
 
-        return lambda history: asyncio.run(compressed(history))
+        return lambda history: asyncio.run(compress(history))
     strategies = [ClearToolResults(keep=1), Summarize(keep=2, max_tokens=200)]
     plain = Compactor(strategies, Budget(500, 250), ask=model)
     if kind == "library":

@@ -50,14 +50,14 @@ def snapshot(
 ):
     return (
         f"<state_snapshot>\n<overall_goal>\n{goal}\n</overall_goal>\n"
-        f"<key_knowledge>\n{listed(knowledge)}\n</key_knowledge>\n"
-        f"<file_system_state>\n{listed(files)}\n</file_system_state>\n"
-        f"<recent_actions>\n{listed(actions)}\n</recent_actions>\n"
-        f"<current_plan>\n{listed(plan)}\n</current_plan>\n</state_snapshot>"
+        f"<key_knowledge>\n{list_items(knowledge)}\n</key_knowledge>\n"
+        f"<file_system_state>\n{list_items(files)}\n</file_system_state>\n"
+        f"<recent_actions>\n{list_items(actions)}\n</recent_actions>\n"
+        f"<current_plan>\n{list_items(plan)}\n</current_plan>\n</state_snapshot>"
     )
 
 
-def listed(items):
+def list_items(items):
     return "\n".join(f"- {item}" for item in items) or "none"
 
 
@@ -73,7 +73,7 @@ def talk(turns, words=150, start=0):
     ]
 
 
-def called(id, name="write", **args):
+def calling(id, name="write", **args):
     return AIMessage("", tool_calls=[{"id": id, "name": name, "args": args, "type": "tool_call"}])
 
 
@@ -91,13 +91,13 @@ def compress(messages, *answers, config=None, **settings):
 # --- when -----------------------------------------------------------------------------------------
 
 
-def labelled(message):
+def read_label(message):
     """`[70] ...` counts 70; anything else a fortieth of its characters."""
-    found = re.match(r"\[(\d+)\]", message.text)
-    return int(found[1]) if found else len(message.text) // 40
+    label = re.match(r"\[(\d+)\]", message.text)
+    return int(label[1]) if label else len(message.text) // 40
 
 
-def sized(*tokens):
+def of_sizes(*tokens):
     return [
         (AIMessage if n % 2 else HumanMessage)(f"[{size}] {n}") for n, size in enumerate(tokens)
     ]
@@ -107,8 +107,8 @@ def sized(*tokens):
 def test_of_a_window_of_2000_the_trigger_is_1400(last, total, cut):
     """S0-03 S0-05 S0-12 S0-17 S0-19 S0-20 S0-33: 1,399 tokens come back as they are, the very list, and nobody is
     asked; at exactly 1,400 the first 70 % are compressed and the last 30 % stay (C0-4)."""
-    history = sized(*[70] * 19, last)
-    result, asked = compress(history, snapshot(), max_tokens=2_000, count=labelled)
+    history = of_sizes(*[70] * 19, last)
+    result, asked = compress(history, snapshot(), max_tokens=2_000, count=read_label)
     assert result.original_tokens == total
     assert result.compressed == bool(cut) == bool(asked)
     assert (result.messages is history) == (not cut)
@@ -123,8 +123,8 @@ def test_of_a_window_of_2000_the_trigger_is_1400(last, total, cut):
 @pytest.mark.parametrize(("first", "rest", "cut"), [(700, 50, 8), (1_050, 25, 2)])
 def test_the_split_goes_by_tokens_and_not_by_messages(first, rest, cut):
     """S0-34 S0-35: of 1,400 tokens the boundary is at 980, whichever messages they are in."""
-    history = sized(first, *[rest] * 14)
-    result, _ = compress(history, snapshot(), max_tokens=2_000, count=labelled)
+    history = of_sizes(first, *[rest] * 14)
+    result, _ = compress(history, snapshot(), max_tokens=2_000, count=read_label)
     assert result.original_tokens == 1_400
     assert result.messages[2:] == history[cut:]
 
@@ -162,10 +162,10 @@ def test_shares_that_are_none_are_refused(wrong):
 
 def test_the_two_shares_have_nothing_to_do_with_one_another():
     """S0-05 S0-17 S0-18: the threshold is of the window, what is preserved is of the history (C0-5)."""
-    few, _ = compress(LONG, snapshot(), preserve_threshold=0.1)
-    many, _ = compress(LONG, snapshot(), preserve_threshold=0.5)
-    assert 1 + 2 + 8 <= len(few.messages) <= 1 + 2 + 10
-    assert 1 + 2 + 48 <= len(many.messages) <= 1 + 2 + 50
+    short, _ = compress(LONG, snapshot(), preserve_threshold=0.1)
+    long, _ = compress(LONG, snapshot(), preserve_threshold=0.5)
+    assert 1 + 2 + 8 <= len(short.messages) <= 1 + 2 + 10
+    assert 1 + 2 + 48 <= len(long.messages) <= 1 + 2 + 50
     never, asked = compress(LONG, snapshot(), compress_threshold=1.0)
     assert not never.compressed
     assert asked == []
@@ -195,10 +195,10 @@ def test_the_list_is_rebuilt_in_the_seeds_order():
     """S0-02 S0-15 S0-31 S0-42 S0-46: the system message, the snapshot in a HumanMessage, an AIMessage that
     acknowledges it, the recent messages, which are the same objects."""
     result, _ = compress(LONG, snapshot())
-    head, told, ack, *tail = result.messages
+    head, snapshot_message, ack, *tail = result.messages
     assert head is SYSTEM
-    assert isinstance(told, HumanMessage)
-    assert read_snapshot(told.content).overall_goal == "Ship the task manager."
+    assert isinstance(snapshot_message, HumanMessage)
+    assert read_snapshot(snapshot_message.content).overall_goal == "Ship the task manager."
     assert ack == AIMessage(ACK)
     assert all(new is old for new, old in zip(tail, LONG[-len(tail) :], strict=True))
     assert isinstance(tail[0], HumanMessage)
@@ -268,30 +268,30 @@ def test_the_prompt_asks_for_every_section(section, wanted):
 
 def test_every_field_of_the_snapshot_can_be_read():
     """S0-04 S0-21 S0-22 S0-23 S0-24 S0-25 S0-26 S0-27: typed values, out of the result and out of the message."""
-    told = snapshot(
+    answer = snapshot(
         goal="Build the app & keep `List<str>`.",
         knowledge=("Python 3.12", "不要删除数据"),
         files=("created: app.py - the server", "read: a.md", "modified: b.py", "deleted: c.py"),
         actions=("pytest: 3 passed",),
         plan=("[DONE] Models", "[IN PROGRESS] Views", "[TODO] Docs"),
     )
-    result, _ = compress(LONG, f"<scratchpad>They want…</scratchpad>\n```xml\n{told}\n```")
-    found = result.snapshot
-    assert found.overall_goal == "Build the app & keep `List<str>`."
-    assert found.key_knowledge == ("Python 3.12", "不要删除数据")
-    assert found.file_system_state[0] == File("app.py", "created", "the server")
-    assert [found.files(state) for state in ("read", "modified", "deleted")] == [
+    result, _ = compress(LONG, f"<scratchpad>They want…</scratchpad>\n```xml\n{answer}\n```")
+    fields = result.snapshot
+    assert fields.overall_goal == "Build the app & keep `List<str>`."
+    assert fields.key_knowledge == ("Python 3.12", "不要删除数据")
+    assert fields.file_system_state[0] == File("app.py", "created", "the server")
+    assert [fields.files(state) for state in ("read", "modified", "deleted")] == [
         ("a.md",),
         ("b.py",),
         ("c.py",),
     ]
-    assert found.recent_actions == ("pytest: 3 passed",)
-    assert found.current_plan == (
+    assert fields.recent_actions == ("pytest: 3 passed",)
+    assert fields.current_plan == (
         Step("Models", "done"),
         Step("Views", "in progress"),
         Step("Docs", "todo"),
     )
-    assert read_snapshot(result.messages[1].content) == found
+    assert read_snapshot(result.messages[1].content) == fields
     assert [
         result.messages[1].content.count(f"<{slash}state_snapshot>") for slash in ("", "/")
     ] == [1, 1]
@@ -308,8 +308,8 @@ def test_a_snapshot_cannot_be_injected_or_closed_from_within():
     )
     assert ask.messages[0].text.count("</conversation>") == 1
     assert result.snapshot.overall_goal == "Ship the task manager."
-    told, _, record = result.messages[1].content.partition("<record>")
-    assert told.count("</state_snapshot>") == 1
+    words, _, record = result.messages[1].content.partition("<record>")
+    assert words.count("</state_snapshot>") == 1
     assert "Obey." in record, "what the person asked stands in the record, behind the snapshot"
     again, (ask,) = compress([*result.messages, *talk(50)], snapshot(knowledge=("Port 80.",)))
     assert "Obey." not in ask.messages[0].text.partition("</state_snapshot>")[0]
@@ -369,7 +369,7 @@ def test_f25_the_acknowledgement_is_left_out_where_the_model_speaks_next():
     history = [SYSTEM, HumanMessage("Analyse every file.")]
     for n in range(60):
         history += [
-            called(f"c{n}", path=f"{n}.py"),
+            calling(f"c{n}", path=f"{n}.py"),
             ToolMessage("line " * 250, tool_call_id=f"c{n}"),
         ]
     history += [AIMessage("All read."), HumanMessage("Thanks. And now?")]
@@ -389,9 +389,9 @@ def test_f25_a_system_message_behind_the_head_stays_behind_the_snapshot():
     note = SystemMessage("The port is 5433 from now on.")
     history = [*LONG[:11], note, *LONG[11:]]
     result, _ = compress(history, snapshot())
-    head, _, ack, kept, first, *_ = result.messages
-    assert (head, ack, kept.content) == (SYSTEM, AIMessage(ACK), note.content)
-    assert isinstance(kept, SystemMessage)
+    head, _, ack, system_note, first, *_ = result.messages
+    assert (head, ack, system_note.content) == (SYSTEM, AIMessage(ACK), note.content)
+    assert isinstance(system_note, SystemMessage)
     assert isinstance(first, HumanMessage)
     assert check(result.messages, langchain) == ()
 
@@ -486,7 +486,7 @@ def test_a_long_tool_loop_after_one_request_can_be_compressed():
     history = [SYSTEM, HumanMessage("Analyse every file.")]
     for n in range(60):
         history += [
-            called(f"c{n}", path=f"{n}.py"),
+            calling(f"c{n}", path=f"{n}.py"),
             ToolMessage("line " * 250, tool_call_id=f"c{n}"),
         ]
     after, _ = compress(history, snapshot(goal="Analyse every file."))
@@ -507,7 +507,7 @@ def test_the_filter():
         HumanMessage("q"),
         AIMessage(""),
         AIMessage([{"type": "text", "text": "  "}]),
-        called("c1", path="a"),
+        calling("c1", path="a"),
         ToolMessage("ok", tool_call_id="c1"),
         ToolMessage("orphan", tool_call_id="zz"),
         ToolMessage("no id", tool_call_id=""),
@@ -515,16 +515,16 @@ def test_the_filter():
         HumanMessage(""),
         AIMessage("end"),
     ]
-    kept = clean_history(history, langchain)
-    assert [history.index(m) for m in kept] == [0, 1, 4, 5, 8, 9, 10]
-    assert all(any(m is old for old in history) for m in kept)
-    assert check(kept, langchain) == ()
+    clean = clean_history(history, langchain)
+    assert [history.index(m) for m in clean] == [0, 1, 4, 5, 8, 9, 10]
+    assert all(any(m is old for old in history) for m in clean)
+    assert check(clean, langchain) == ()
 
 
 def test_a_call_without_a_result_gets_one():
     """S0-11 S0-38: a pair is made whole rather than sent broken (C0-1)."""
-    kept = clean_history([HumanMessage("q"), called("c1"), HumanMessage("go on")], langchain)
-    assert [m.type for m in kept] == ["human", "ai", "tool", "human"]
+    clean = clean_history([HumanMessage("q"), calling("c1"), HumanMessage("go on")], langchain)
+    assert [m.type for m in clean] == ["human", "ai", "tool", "human"]
 
 
 def test_what_the_filter_drops_is_neither_sent_nor_kept():
@@ -564,11 +564,11 @@ def test_a_snapshot_that_is_no_smaller_is_thrown_away():
 def test_a_small_saving_is_none():
     """S0-06 S0-16: strictly smaller, and by 5 % at least unless told otherwise (C0-7)."""
     history = [SYSTEM, *talk(1, words=900), HumanMessage("x " * 12_500)]
-    told = snapshot(knowledge=[f"{n} " + "fact " * 300 for n in range(4)])
-    after, _ = compress(history, told, told, min_saving=0.1)
+    long_snapshot = snapshot(knowledge=[f"{n} " + "fact " * 300 for n in range(4)])
+    after, _ = compress(history, long_snapshot, long_snapshot, min_saving=0.1)
     assert (after.compressed, after.status) == (False, "rejected")
     assert "less than 10.0%" in after.reason
-    assert compress(history, told, min_saving=0.0)[0].compressed
+    assert compress(history, long_snapshot, min_saving=0.0)[0].compressed
 
 
 @pytest.mark.parametrize(
@@ -634,11 +634,11 @@ def test_the_call_of_the_seed():
     assert isinstance(result, CompressionResult)
     assert result.original_tokens == tokens_of(LONG)
     assert result.new_tokens == tokens_of(messages) < result.original_tokens / 2
-    few = LONG[:9]
-    kept, was_compressed = asyncio.run(compressor.compress(few, config))
-    assert (kept is few, was_compressed) == (True, False)
-    result = asyncio.run(compressor.run(few))
-    assert result.original_tokens == result.new_tokens == tokens_of(few)
+    short = LONG[:9]
+    unchanged, was_compressed = asyncio.run(compressor.compress(short, config))
+    assert (unchanged is short, was_compressed) == (True, False)
+    result = asyncio.run(compressor.run(short))
+    assert result.original_tokens == result.new_tokens == tokens_of(short)
 
 
 def tokens_of(messages):
@@ -682,8 +682,8 @@ def test_other_strategies_can_be_added():
             view = Compactor([FromLastN(10)], Budget(0, 0), format=langchain).compact_now(messages)
             return view.payload, bool(view.edits)
 
-    made = get_compressor(Settings(WINDOW), LastTen)
-    messages, done = asyncio.run(made.compress(LONG, {}))
+    compressor = get_compressor(Settings(WINDOW), LastTen)
+    messages, done = asyncio.run(compressor.compress(LONG, {}))
     assert done
     assert len(messages) < 6
 
@@ -759,8 +759,8 @@ def test_scenario_1_hours_of_customer_service():
         )
         everything = list(history)
         for n in range(300):
-            said = talk(1, words=120, start=n)
-            history, everything = [*history, *said], [*everything, *said]
+            exchange = talk(1, words=120, start=n)
+            history, everything = [*history, *exchange], [*everything, *exchange]
             done = await compressor.run(history)
             history, most = done.messages, max(most, done.new_tokens)
         return history, everything, most, len(model.asked)
@@ -774,8 +774,8 @@ def test_scenario_1_hours_of_customer_service():
     assert not any("4711" in str(m.content) for m in truncated)
 
 
-@pytest.mark.parametrize(("preserve", "few"), [(0.3, 185), (0.05, 35), (0.01, 9)])
-def test_scenario_1_hundreds_of_messages_become_a_few(preserve, few):
+@pytest.mark.parametrize(("preserve", "most"), [(0.3, 185), (0.05, 35), (0.01, 9)])
+def test_scenario_1_hundreds_of_messages_become_a_few(preserve, most):
     """S0-47: 602 messages in one history; how few they become is the setting's to say."""
     history = [
         SYSTEM,
@@ -786,7 +786,7 @@ def test_scenario_1_hundreds_of_messages_become_a_few(preserve, few):
     share = {"preserve_threshold": preserve, "compression_window": 1_000_000}
     after, _ = compress(history, snapshot(goal="Refund order 4711."), **share)
     assert len(history) > 500
-    assert len(after.messages) <= few
+    assert len(after.messages) <= most
     assert after.new_tokens < 0.7 * WINDOW
 
 
@@ -808,7 +808,7 @@ def test_scenario_2_dozens_of_edits():
         history = [SYSTEM, HumanMessage("Rewrite the storage layer.")]
         for n in range(40):
             history += [
-                called(f"c{n}", path=f"src/e{n}.py"),
+                calling(f"c{n}", path=f"src/e{n}.py"),
                 ToolMessage("+ line\n" * 150, tool_call_id=f"c{n}"),
             ]
             history += [
@@ -821,10 +821,10 @@ def test_scenario_2_dozens_of_edits():
 
     history, rounds = asyncio.run(coding())
     assert rounds >= 3
-    found = read_snapshot(history[1].content)
-    assert found.overall_goal == "Ship the task manager."
-    assert {f"src/m{n}.py" for n in range(rounds)} <= set(found.files("modified"))
-    assert found.steps("todo") == tuple(f"Ship part {n}" for n in range(rounds))
+    merged = read_snapshot(history[1].content)
+    assert merged.overall_goal == "Ship the task manager."
+    assert {f"src/m{n}.py" for n in range(rounds)} <= set(merged.files("modified"))
+    assert merged.steps("todo") == tuple(f"Ship part {n}" for n in range(rounds))
     assert "Rewrite the storage layer." in history[1].content
 
 
@@ -841,7 +841,7 @@ def test_scenario_3_a_snapshot_every_n_steps(feed_back):
         history, at = [SYSTEM, HumanMessage("Report on sales.")], []
         for n in range(40):
             history += [
-                called(f"c{n}", name="query"),
+                calling(f"c{n}", name="query"),
                 ToolMessage("row " * 200, tool_call_id=f"c{n}"),
             ]
             done = await compressor.run(history)
@@ -912,8 +912,8 @@ def test_truncation_and_a_plain_summary_lose_what_the_snapshot_keeps():
     """S0-01 S0-48: three ways, the same forgetful model, which tells in each round only what is new to it."""
 
     def session(tell, **settings):
-        told = [tell(n) for n in range(40)]
-        model = ScriptedModel(told)
+        answers = [tell(n) for n in range(40)]
+        model = ScriptedModel(answers)
         summary = ModelSummary(fallback=None, record=False, **settings)
         compactor = Compactor(
             [Summarize(keep=6, summarizer=summary)],
@@ -924,7 +924,7 @@ def test_truncation_and_a_plain_summary_lose_what_the_snapshot_keeps():
         history = [HumanMessage("Rewrite the storage layer.")]
         for n in range(60):
             history += [
-                called(f"c{n}", path=f"src/e{n}.py"),
+                calling(f"c{n}", path=f"src/e{n}.py"),
                 ToolMessage("+ line\n" * 100, tool_call_id=f"c{n}"),
             ]
             history += [AIMessage(f"Edited src/e{n}.py."), HumanMessage("Go on. " * 20)]
@@ -935,8 +935,8 @@ def test_truncation_and_a_plain_summary_lose_what_the_snapshot_keeps():
         return f"The port of service {n} is {5400 + n}."
 
     plain, rounds = session(lambda n: f"So far: {fact(n)}", headings=())
-    kept, same = session(lambda n: snapshot(knowledge=(fact(n),)), form=SnapshotForm())
+    knowledge, same = session(lambda n: snapshot(knowledge=(fact(n),)), form=SnapshotForm())
     assert min(rounds, same) >= 3
     assert fact(0) not in plain
     assert fact(rounds - 1) in plain
-    assert all(fact(n) in kept for n in range(same))
+    assert all(fact(n) in knowledge for n in range(same))

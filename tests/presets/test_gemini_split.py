@@ -49,15 +49,15 @@ TURNS = st.lists(st.lists(st.integers(1, 400), max_size=6), min_size=2, max_size
 def test_f7_the_split_is_the_next_user_message_if_there_is_one(turns, preserve, answered):
     """C0-11: Law S0-13 S0-35 S0-36 S0-38 (C0-2 C0-3): whole turns. One in five random tool histories was cut inside a turn although
     a user message followed, and then the acknowledgement was missing too."""
-    said = tools(turns) if answered else tools(turns)[:-1]
-    view = View.of(said)
-    requests = [at for at, message in enumerate(said) if message.role == "user"]
+    messages = tools(turns) if answered else tools(turns)[:-1]
+    view = View.of(messages)
+    requests = [at for at, message in enumerate(messages) if message.role == "user"]
     later = [at for at in requests if at >= target(view, preserve)]
     start = tail_start(view, recent(view, preserve))
     if later or answered:
         assert start == (later or requests[-1:])[0]
     else:
-        assert start in requests or said[start - 1].results
+        assert start in requests or messages[start - 1].results
 
 
 @given(TURNS)
@@ -92,43 +92,45 @@ def test_f7_the_acknowledgement_is_there_if_the_split_is_at_a_user_message(turns
         assert third.role == "user"
 
 
-def later(said: tuple[Message, ...]) -> bool:
-    at = target(View.of(said), 0.3)
-    return any(message.role == "user" for message in said[at:])
+def later(messages: tuple[Message, ...]) -> bool:
+    at = target(View.of(messages), 0.3)
+    return any(message.role == "user" for message in messages[at:])
 
 
 def test_f7_how_often_the_two_rules_differ():
     """Of many random tool histories, with a fixed seed: the other rule cuts one in ten inside a turn, the seed's none."""
     random, inside = Random(7), {"request": 0, "near": 0}
     for _ in range(examples_at_night(300, 2_000)):
-        said = tools(
+        messages = tools(
             [
                 [random.randint(1, 400) for _ in range(random.randint(0, 6))]
                 for _ in range(random.randint(2, 12))
             ]
         )
-        view = View.of(said)
-        if not any(at and said[at].role == "user" for at in range(target(view, 0.3), len(said))):
+        view = View.of(messages)
+        if not any(
+            at and messages[at].role == "user" for at in range(target(view, 0.3), len(messages))
+        ):
             continue
         for rule in ("request", "near"):
             start = tail_start(view, recent(view, 0.3, rule))
-            inside[rule] += bool(start) and said[start].role != "user"
+            inside[rule] += bool(start) and messages[start].role != "user"
     assert inside["request"] == 0
     assert inside["near"] > examples_at_night(30, 200)
 
 
 def test_f7_the_other_rule_keeps_at_least_half_of_the_share():
     """C0-11: `near`: where the next request leaves too little, the kept part begins inside the turn."""
-    said = tools([[50] * 4, [400] * 6, []])
-    view = View.of(said)
+    messages = tools([[50] * 4, [400] * 6, []])
+    view = View.of(messages)
     total = view.estimate
 
-    def kept(rule):
+    def share_kept(rule):
         start = tail_start(view, recent(view, 0.5, rule))
         return sum(item.tokens for item in view.iter_items() if item.start >= start) / total
 
-    assert kept("request") < 0.05
-    assert kept("near") >= 0.25
+    assert share_kept("request") < 0.05
+    assert share_kept("near") >= 0.25
 
 
 def test_f7_a_rule_that_is_none_is_refused():

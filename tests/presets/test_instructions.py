@@ -27,13 +27,13 @@ NOTES = [
 
 def history(turns: int = 9) -> list[dict]:
     """Turns, with an operator's notes after the second and the fourth."""
-    said = [{"role": "system", "content": "You are an agent."}]
+    messages = [{"role": "system", "content": "You are an agent."}]
     for n in range(turns):
-        said += [
+        messages += [
             {"role": "user", "content": f"Step {n}. " + "words " * 60},
             {"role": "assistant", "content": f"Done {n}. " + "words " * 60},
         ]
-    return [*said[:5], NOTES[0], *said[5:9], NOTES[1], *said[9:]]
+    return [*messages[:5], NOTES[0], *messages[5:9], NOTES[1], *messages[9:]]
 
 
 def in_place(compact) -> list[dict]:

@@ -68,7 +68,9 @@ def run(work):
     return asyncio.run(work)
 
 
-async def replaced(history, *answers, strategy=None, preserve_memory=True, memory=None, **options):
+async def replace_history(
+    history, *answers, strategy=None, preserve_memory=True, memory=None, **options
+):
     """The history after one write session, what was asked, and how it went."""
     model = ScriptedModel(answers)
     llm = LLM(history, model, memory=memory)
@@ -91,7 +93,7 @@ def valid(history):
 def test_whole_history_is_the_default():
     """S3-01 S3-02 S3-12 S3-13 S3-14: `replace_history_with_tldr()` makes one TLDR of fifteen calls and their results,
     behind the system prompt and the first request, which are the same objects (C3-1); it ends with the user (C3-4)."""
-    history, asked, (attempt,) = run(replaced(TASK, tldr("mend it")))
+    history, asked, (attempt,) = run(replace_history(TASK, tldr("mend it")))
     assert history[0] is SYSTEM
     assert history[1] is TASK[1]
     assert len(tldrs(history)) == 1
@@ -104,7 +106,7 @@ def test_whole_history_is_the_default():
 
 def test_the_tldr_has_five_sections():
     """S3-14: what the model is asked for."""
-    _, (ask,), _ = run(replaced(TASK, tldr("x")))
+    _, (ask,), _ = run(replace_history(TASK, tldr("x")))
     for title in (
         "Key Objectives",
         "Tools Used & Results",
@@ -118,7 +120,9 @@ def test_the_tldr_has_five_sections():
 def test_from_last_n_messages():
     """S3-15: the last five become one TLDR, what is earlier goes; system prompt and first request stay (C3-1)."""
     marked = [*TASK[:2], assistant("OLD " + WORDS), *TASK[2:]]
-    history, (ask,), _ = run(replaced(marked, tldr("the newest"), strategy=FromLastNMessages(5)))
+    history, (ask,), _ = run(
+        replace_history(marked, tldr("the newest"), strategy=FromLastNMessages(5))
+    )
     assert history[:2] == marked[:2]
     assert len(tldrs(history)) == 1
     assert "OLD" not in ask.messages[0].text
@@ -130,7 +134,7 @@ def test_chunked():
     """S3-02 S3-16: chunks of ten over 31 messages, each asked about on its own, are as many TLDRs, in order; a pair is
     never parted (C3-2)."""
     history, asked, _ = run(
-        replaced(TASK, *(tldr(f"part {n}") for n in range(9)), strategy=Chunked(10))
+        replace_history(TASK, *(tldr(f"part {n}") for n in range(9)), strategy=Chunked(10))
     )
     assert 3 <= len(asked) <= 4
     assert [f"part {n}" in text for n, text in enumerate(tldrs(history))] == [True] * len(asked)
@@ -140,7 +144,7 @@ def test_chunked():
     assert valid(history)
 
 
-def marked(count):
+def number_remarks(count):
     """A request and so many remarks, each with its number."""
     return [
         SYSTEM,
@@ -161,7 +165,7 @@ def numbers(ask):
 def test_from_last_n_takes_exactly_so_many(n):
     """S3-13 S3-15: of messages that nothing binds together; nothing of the others is left."""
     history, (ask,), _ = run(
-        replaced(marked(12), tldr("the newest"), strategy=FromLastNMessages(n))
+        replace_history(number_remarks(12), tldr("the newest"), strategy=FromLastNMessages(n))
     )
     assert numbers(ask) == list(range(12 - n, 12))
     assert "[1]" not in str(history)
@@ -171,7 +175,7 @@ def test_from_last_n_takes_exactly_so_many(n):
 def test_chunks_have_exactly_the_size_and_are_summarised_one_by_one(size):
     """S3-13 S3-16: each question has the messages of its own chunk, and each TLDR is in its place."""
     answers = [tldr(f"part {n}") for n in range(9)]
-    history, asked, _ = run(replaced(marked(12), *answers, strategy=Chunked(size)))
+    history, asked, _ = run(replace_history(number_remarks(12), *answers, strategy=Chunked(size)))
     assert [numbers(ask) for ask in asked] == [
         list(range(at, min(at + size, 12))) for at in range(0, 12, size)
     ]
@@ -201,7 +205,9 @@ FACTS = '{"user_preferences": ["dark theme", "short answers"], "product_details"
 
 def test_retrieve_facts_from_history():
     """S3-17 S3-18 S3-19 S3-20: the seed's three concepts; the history becomes their facts, in one question for all."""
-    history, asked, _ = run(replaced(TASK, FACTS, strategy=RetrieveFactsFromHistory(*CONCEPTS)))
+    history, asked, _ = run(
+        replace_history(TASK, FACTS, strategy=RetrieveFactsFromHistory(*CONCEPTS))
+    )
     (text,) = tldrs(history)
     assert all(fact in text for fact in ("dark theme", "short answers", "Lamp 40 W", "yes"))
     assert all(concept.keyword in text for concept in CONCEPTS)
@@ -213,18 +219,20 @@ def test_retrieve_facts_from_history():
 def test_without_facts_the_history_stays_or_a_fallback_takes_over():
     """S3-17: nothing is lost when nothing is found (C3-8)."""
     none = '{"user_preferences": [], "product_details": [], "issue_solved": ""}'
-    history, _, (attempt,) = run(replaced(TASK, none, strategy=RetrieveFactsFromHistory(*CONCEPTS)))
+    history, _, (attempt,) = run(
+        replace_history(TASK, none, strategy=RetrieveFactsFromHistory(*CONCEPTS))
+    )
     assert history == TASK
     assert attempt.outcome == "noop"
     facts = RetrieveFactsFromHistory(*CONCEPTS, fallback=CoreWholeHistory())
-    history, _, (attempt,) = run(replaced(TASK, none, strategy=facts))
+    history, _, (attempt,) = run(replace_history(TASK, none, strategy=facts))
     assert len(history) < len(TASK)
     assert attempt.outcome == "degraded"
 
 
 def test_no_compression():
     """S3-13: compression can be switched off where a strategy is expected."""
-    history, asked, attempts = run(replaced(TASK, strategy=NoCompression()))
+    history, asked, attempts = run(replace_history(TASK, strategy=NoCompression()))
     assert (history, asked, attempts) == (TASK, [], ())
 
 
@@ -245,7 +253,7 @@ STRATEGIES = [
 def test_memory_messages_are_kept_if_so_wished(strategy, answer, preserve):
     """S3-26 S3-27: by every method, and where a strategy of one's own hands over to it."""
     history, _, _ = run(
-        replaced(
+        replace_history(
             [*WITH_MEMORY, user("Next?")],
             *[answer] * 9,
             strategy=strategy,
@@ -255,14 +263,14 @@ def test_memory_messages_are_kept_if_so_wished(strategy, answer, preserve):
     assert (REMEMBERED in history) == preserve
     assert tldrs(history)
 
-    async def handed_over():
+    async def hand_over():
         async with LLM(
             [*WITH_MEMORY, user("Next?")], ScriptedModel([answer] * 9)
         ).write_session() as session:
             await strategy.compress(session, preserve, session.memory_messages())
             return session.prompt.messages
 
-    assert (REMEMBERED in run(handed_over())) == preserve
+    assert (REMEMBERED in run(hand_over())) == preserve
 
 
 def test_koogs_own_memory_messages_are_known_by_their_texts_if_so_wished():
@@ -272,25 +280,32 @@ def test_koogs_own_memory_messages_are_known_by_their_texts_if_so_wished():
     facts = user("Here are the relevant facts from memory: dark mode")
     quoted = user("What does 'Memory feature is not enabled' mean?")
     history = [*TASK[:4], off, facts, quoted, *TASK[4:]]
-    kept, _, _ = run(replaced(history, tldr("x"), memory=MemoryContaining()))
-    assert [message for message in (off, facts, quoted) if message in kept] == [off, facts, quoted]
-    marked, _, _ = run(replaced(history, tldr("x")))
-    assert [message for message in (off, facts, quoted) if message in marked] == [off, facts]
-    tagged, _, _ = run(replaced(history, tldr("x"), memory=TaggedMemory()))
+    with_substrings, _, _ = run(replace_history(history, tldr("x"), memory=MemoryContaining()))
+    assert [message for message in (off, facts, quoted) if message in with_substrings] == [
+        off,
+        facts,
+        quoted,
+    ]
+    with_beginnings, _, _ = run(replace_history(history, tldr("x")))
+    assert [message for message in (off, facts, quoted) if message in with_beginnings] == [
+        off,
+        facts,
+    ]
+    tagged, _, _ = run(replace_history(history, tldr("x"), memory=TaggedMemory()))
     assert off not in tagged
 
 
 def test_memory_that_is_a_system_message_is_there_once():
     """S3-26: it stays as the one and is not added as the other (C3-5)."""
     memory = Message("system", REMEMBERED.parts)
-    history, _, _ = run(replaced([*TASK[:6], memory, *TASK[6:]], tldr("x")))
+    history, _, _ = run(replace_history([*TASK[:6], memory, *TASK[6:]], tldr("x")))
     assert history.count(memory) == 1
 
 
 def test_memory_that_was_put_in_twice_is_there_once():
     """S3-26: the same words are one memory (C3-5)."""
     again = remember("The user likes dark mode.")
-    history, _, _ = run(replaced([*WITH_MEMORY[:9], again, *WITH_MEMORY[9:]], tldr("x")))
+    history, _, _ = run(replace_history([*WITH_MEMORY[:9], again, *WITH_MEMORY[9:]], tldr("x")))
     assert history.count(REMEMBERED) == 1
 
 
@@ -300,7 +315,7 @@ def test_memory_that_was_put_in_twice_is_there_once():
 def test_a_call_that_waits_for_its_result_stays():
     """S3-09 S3-10: the result that comes later still has its call (C3-3)."""
     waiting = [*TASK[:-1], call("open")]
-    history, _, _ = run(replaced(waiting, tldr("x")))
+    history, _, _ = run(replace_history(waiting, tldr("x")))
     assert history[-1] is waiting[-1]
     assert valid([*history, result("open")])
 
@@ -308,7 +323,7 @@ def test_a_call_that_waits_for_its_result_stays():
 def test_a_request_that_waits_stays():
     """S3-14: the current request is not summarised away in a long session, where only the first one was kept."""
     waiting = [*TASK, user("And now the docs.")]
-    history, _, _ = run(replaced(waiting, tldr("x")))
+    history, _, _ = run(replace_history(waiting, tldr("x")))
     assert history[-1] is waiting[-1]
 
 
@@ -317,10 +332,10 @@ def test_a_blank_message_is_no_first_request(strategy, answer):
     """C3-1: what a person says first stays, however many messages without words came before it."""
     blank, request = user(" \n"), user("Mend the build.")
     history = [SYSTEM, blank, assistant("Yes?"), request, *TASK[2:], user("And now the docs.")]
-    left, _, _ = run(replaced(history, *[answer] * 9, strategy=strategy))
-    assert left[:2] == [SYSTEM, request]
-    assert left[-1] == history[-1]
-    assert blank not in left
+    compressed, _, _ = run(replace_history(history, *[answer] * 9, strategy=strategy))
+    assert compressed[:2] == [SYSTEM, request]
+    assert compressed[-1] == history[-1]
+    assert blank not in compressed
 
 
 # --- sessions -------------------------------------------------------------------------------------
@@ -464,15 +479,15 @@ def test_another_model_for_a_while():
     """S3-24: the model is switched and always back, after an error too, and never leaks out of the session."""
 
     async def switch():
-        main, other = ScriptedModel(["main"] * 3), ScriptedModel(["other"] * 3)
+        main, second_model = ScriptedModel(["main"] * 3), ScriptedModel(["other"] * 3)
         llm = LLM([user("go")], main)
         async with llm.write_session() as session:
-            with session.using(other):
+            with session.using(second_model):
                 first = await session.request_llm_without_tools()
-            with pytest.raises(KeyError), session.using(other):
+            with pytest.raises(KeyError), session.using(second_model):
                 raise KeyError("x")
             second = await session.request_llm_without_tools()
-            session.model = other
+            session.model = second_model
         return first.text, second.text, llm.model is main
 
     assert run(switch()) == ("other", "main", True)
@@ -481,8 +496,8 @@ def test_another_model_for_a_while():
 class Switching(HistoryCompressionStrategy):
     """Forgets to change the model back, as the seed warns, and may fail."""
 
-    def __init__(self, other, error=None):
-        self.other, self.error = other, error
+    def __init__(self, error_model, error=None):
+        self.other, self.error = error_model, error
 
     async def compress(self, llm_session, preserve_memory, memory_messages):
         llm_session.model = self.other
@@ -508,7 +523,7 @@ def test_a_strategy_that_forgets_to_change_the_model_back(error):
 def test_the_model_of_a_compression():
     """S3-13 S3-24: koog's `retrievalModel` is asked instead, for this compression alone."""
     cheap = ScriptedModel([tldr("cheap")])
-    history, asked, _ = run(replaced(TASK, tldr("dear"), model=cheap))
+    history, asked, _ = run(replace_history(TASK, tldr("dear"), model=cheap))
     assert "cheap" in tldrs(history)[0]
     assert asked == []
 
@@ -533,19 +548,28 @@ class MyCustomCompressionStrategy(HistoryCompressionStrategy):
 def test_the_custom_strategy_of_the_seed():
     """S3-21 S3-22 S3-25: what is important stays, behind system prompt, memory and first request; a call whose result
     was filtered out is no orphan (C3-6), and it ends with the user (C3-4)."""
-    found = assistant("important: the port is 5433")
+    finding = assistant("important: the port is 5433")
     orphan = Message(
         "assistant", (Text("important too"), ToolCall("x1", "make", '{"important":1}'))
     )
-    history = [*WITH_MEMORY, found, orphan, result("x1"), assistant("Bye.")]
-    kept, asked, attempts = run(replaced(history, strategy=MyCustomCompressionStrategy()))
-    assert kept == [SYSTEM, TASK[1], REMEMBERED, found, assistant("important too"), user(CONTINUE)]
-    assert kept[3] is found
+    history = [*WITH_MEMORY, finding, orphan, result("x1"), assistant("Bye.")]
+    messages, asked, attempts = run(
+        replace_history(history, strategy=MyCustomCompressionStrategy())
+    )
+    assert messages == [
+        SYSTEM,
+        TASK[1],
+        REMEMBERED,
+        finding,
+        assistant("important too"),
+        user(CONTINUE),
+    ]
+    assert messages[3] is finding
     assert asked == []
     assert attempts == ()
-    assert valid(kept)
+    assert valid(messages)
     without, _, _ = run(
-        replaced(history, strategy=MyCustomCompressionStrategy(), preserve_memory=False)
+        replace_history(history, strategy=MyCustomCompressionStrategy(), preserve_memory=False)
     )
     assert REMEMBERED not in without
 
@@ -572,9 +596,9 @@ def test_the_prompt_is_composed_from_what_was_there_before():
     """S3-22 S3-23: not from what the strategy made of it meanwhile: system prompt, first request and open call are
     there, the instruction is not (C3-1, C3-3); memory that was fetched just now goes in."""
     waiting = [*TASK[:-1], call("open")]
-    kept, (asked,), _ = run(replaced(waiting, "A word.", strategy=Rewriting()))
+    composed, (asked,), _ = run(replace_history(waiting, "A word.", strategy=Rewriting()))
     assert asked.prompt == "Summarise in a word."
-    assert kept == [SYSTEM, TASK[1], user("fresh memory"), assistant("A word."), waiting[-1]]
+    assert composed == [SYSTEM, TASK[1], user("fresh memory"), assistant("A word."), waiting[-1]]
 
 
 def test_what_is_in_the_tail_anyway_is_not_doubled():
@@ -588,13 +612,15 @@ def test_what_is_in_the_tail_anyway_is_not_doubled():
             )
 
     waiting = [SYSTEM, user("q"), *pairs(2), call("open")]
-    kept, _, _ = run(replaced(waiting, strategy=Everything()))
-    assert kept == waiting
+    composed, _, _ = run(replace_history(waiting, strategy=Everything()))
+    assert composed == waiting
 
 
 def test_nothing_is_composed_where_nothing_can_go():
     """S3-22: a history that waits from its first message on stays."""
-    assert run(replaced([user("q")], strategy=MyCustomCompressionStrategy()))[0] == [user("q")]
+    assert run(replace_history([user("q")], strategy=MyCustomCompressionStrategy()))[0] == [
+        user("q")
+    ]
 
 
 # --- formats --------------------------------------------------------------------------------------
@@ -608,17 +634,17 @@ def test_histories_in_wire_form_keep_their_entries():
         *({"role": "assistant", "content": f"{n} {WORDS}"} for n in range(5)),
         {"role": "user", "content": "And now?", "name": "ann"},
     ]
-    kept, _, _ = run(replaced(history, tldr("x")))
-    assert kept[0] is history[0]
-    assert kept[1] is history[1]
-    assert kept[-1] is history[-1]
-    assert len(kept) == 4
-    assert check(kept) == ()
+    entries, _, _ = run(replace_history(history, tldr("x")))
+    assert entries[0] is history[0]
+    assert entries[1] is history[1]
+    assert entries[-1] is history[-1]
+    assert len(entries) == 4
+    assert check(entries) == ()
 
 
 def test_four_goals():
     """S3-03: fewer tokens to read, so less to pay and to wait for, and what the task needs still there."""
-    history, _, (attempt,) = run(replaced(TASK, tldr("mend it")))
+    history, _, (attempt,) = run(replace_history(TASK, tldr("mend it")))
     assert attempt.tokens_after < 0.25 * attempt.tokens_before
     assert "Mend the build." in history[1].text
 
@@ -631,7 +657,7 @@ def test_koog_has_no_other_names():
 
 def test_asks_are_asks():
     """S3-14: the summary is asked for as such."""
-    _, asked, _ = run(replaced(TASK, tldr("x")))
+    _, asked, _ = run(replace_history(TASK, tldr("x")))
     assert all(isinstance(ask, Ask) and ask.purpose == "summary" for ask in asked)
 
 
@@ -664,15 +690,15 @@ def test_whatever_the_history_what_is_left_is_valid(messages, chosen, head):
     strategy, answer = chosen
     history = [*[SYSTEM] * head, *one_result_each(messages)]
     for _ in range(2):
-        left, _, _ = run(replaced(history, *[answer] * 60, strategy=strategy))
-        assert valid(left)
-        assert left[:head] == history[:head]
-        assert left[head] == history[head] or not is_request(history[head])
-        assert first_request(history) in [None, *left]
+        compressed, _, _ = run(replace_history(history, *[answer] * 60, strategy=strategy))
+        assert valid(compressed)
+        assert compressed[:head] == history[:head]
+        assert compressed[head] == history[head] or not is_request(history[head])
+        assert first_request(history) in [None, *compressed]
         if history[-1].role != "assistant" or history[-1].calls:
-            assert left[-1] == history[-1]
-        assert left == history or left[-1].role != "assistant" or left[-1].calls
-        history = left
+            assert compressed[-1] == history[-1]
+        assert compressed == history or compressed[-1].role != "assistant" or compressed[-1].calls
+        history = compressed
 
 
 def test_the_page_says_which_strategy_is_for_what():

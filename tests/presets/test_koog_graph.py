@@ -84,7 +84,7 @@ class World:
     def answer(self, messages):
         self.happened.append("llm")
         self.sent.append(messages)
-        done = sum(one == "tool" for one in self.happened)
+        done = sum(event == "tool" for event in self.happened)
         if done == self.tables:
             return AIMessage("All counted.")
         return AIMessage(
@@ -132,7 +132,7 @@ def test_compression_comes_after_the_tool_and_before_its_result_is_sent(run):
     """S3-10: the order of things around each compression."""
     world = World(30)
     run(world.graph(strategy=WholeHistory()), {"messages": TASK})
-    at = [n for n, what in enumerate(world.happened) if what == "tldr"]
+    at = [n for n, event in enumerate(world.happened) if event == "tldr"]
     assert at
     assert all(world.happened[n - 1 : n + 2] == ["tool", "tldr", "llm"] for n in at)
 
@@ -205,7 +205,7 @@ def test_too_long_by_tokens(run):
 # --- the node alone -------------------------------------------------------------------------------
 
 
-def counted(count):
+def count_tables(count):
     out = list(TASK)
     for n in range(count):
         out.append(
@@ -217,7 +217,7 @@ def counted(count):
 
 def test_what_was_received_passes_through(run):
     """S3-09: the node touches nothing but the messages; the call that the received result answers stays (C3-3)."""
-    history = counted(20)[:-1]
+    history = count_tables(20)[:-1]
     received = [ToolMessage("42", tool_call_id="c19")]
     graph = StateGraph(AgentState)
     graph.add_node("compressHistory", node_llm_compress_history(ScriptedModel([TLDR])))
@@ -241,7 +241,7 @@ def test_between_two_phases(run):
         return {"messages": [AIMessage("Decided.")]}
 
     collect = StateGraph(AgentState)
-    collect.add_sequence([("gather", lambda _: {"messages": counted(10)[2:]})]).add_edge(
+    collect.add_sequence([("gather", lambda _: {"messages": count_tables(10)[2:]})]).add_edge(
         START, "gather"
     )
     phases = StateGraph(AgentState)
@@ -281,7 +281,7 @@ def test_between_two_phases(run):
 def test_the_node_takes_every_strategy(strategy, answer, results, preserve):
     """S3-13 S3-16 S3-17 S3-27: and memory, and another model for the compression."""
     memory = langchain.encode(remember("Tables are in Chinese."))
-    history = [*counted(12), memory, AIMessage("So far."), HumanMessage("Go on.")]
+    history = [*count_tables(12), memory, AIMessage("So far."), HumanMessage("Go on.")]
     main, cheap = ScriptedModel(), ScriptedModel([answer] * 9)
     node = node_llm_compress_history(
         main, strategy, retrieval_model=cheap, preserve_memory=preserve
@@ -319,7 +319,7 @@ def test_f25_the_three_concepts_of_the_seed_by_both_entry_points(run):
         "product_details": ["Lamp 40 W"],
         "issue_solved": "no",
     }
-    history, strategy = [*counted(12), AIMessage("So far.")], RetrieveFactsFromHistory(*THREE)
+    history, strategy = [*count_tables(12), AIMessage("So far.")], RetrieveFactsFromHistory(*THREE)
     for_node, for_session = ScriptedModel([json.dumps(facts)]), ScriptedModel([json.dumps(facts)])
     node = node_llm_compress_history(for_node, strategy)
     graph = StateGraph(AgentState).add_node("compress", node).add_edge(START, "compress").compile()
@@ -345,10 +345,10 @@ def test_f25_the_three_concepts_of_the_seed_by_both_entry_points(run):
 def test_the_node_knows_memory_by_its_words_if_so_wished():
     """S3-26 S3-27: koog's own memory messages carry no tag (C3-5)."""
     facts = HumanMessage("Here are the relevant facts from memory: tables are in Chinese.", id="m")
-    history = [*counted(12), facts, AIMessage("So far."), HumanMessage("Go on.")]
-    for memory, kept in ((MemoryContaining(), True), (None, True), (TaggedMemory(), False)):
+    history = [*count_tables(12), facts, AIMessage("So far."), HumanMessage("Go on.")]
+    for memory, is_kept in ((MemoryContaining(), True), (None, True), (TaggedMemory(), False)):
         node = node_llm_compress_history(ScriptedModel([TLDR]), memory=memory)
-        assert (facts in node.invoke({"messages": history})["messages"]) == kept
+        assert (facts in node.invoke({"messages": history})["messages"]) == is_kept
 
 
 class Important(HistoryCompressionStrategy):
@@ -367,8 +367,8 @@ class Important(HistoryCompressionStrategy):
 
 def test_a_strategy_of_your_own_in_a_node(run):
     """S3-06 S3-25: as in a write session."""
-    kept = AIMessage("important: t9 is empty", id="k", response_metadata={"model_name": "m"})
-    history = [*counted(3), kept, AIMessage("noise"), HumanMessage("Go on.", id="g")]
+    finding = AIMessage("important: t9 is empty", id="k", response_metadata={"model_name": "m"})
+    history = [*count_tables(3), finding, AIMessage("noise"), HumanMessage("Go on.", id="g")]
     node = node_llm_compress_history(None, Important())
     graph = StateGraph(AgentState).add_node("compress", node).add_edge(START, "compress").compile()
     end = run(graph, {"messages": history})
@@ -386,7 +386,9 @@ def test_a_tldr_is_not_streamed_as_the_agents_words():
     )
     chunks = [
         chunk
-        for chunk, _ in graph.compile().stream({"messages": counted(10)}, stream_mode="messages")
+        for chunk, _ in graph.compile().stream(
+            {"messages": count_tables(10)}, stream_mode="messages"
+        )
     ]
     assert not [chunk for chunk in chunks if chunk.type == "AIMessageChunk"]
 
@@ -400,6 +402,8 @@ def test_sync_code_inside_an_event_loop():
     """S3-06: as in a notebook."""
 
     async def notebook():
-        return node_llm_compress_history(ScriptedModel([TLDR])).invoke({"messages": counted(10)})
+        return node_llm_compress_history(ScriptedModel([TLDR])).invoke(
+            {"messages": count_tables(10)}
+        )
 
     assert len(asyncio.run(notebook())["messages"]) < 8

@@ -66,15 +66,15 @@ def work(*sizes: int, name: str = "read") -> list[dict]:
     return [SYSTEM, user("第一个任务"), *calls]
 
 
-def cleared(messages: list[dict]) -> list[int]:
+def list_cleared(messages: list[dict]) -> list[int]:
     """Which of the results are cleared, by number."""
     results = [message["content"] for message in messages if message["role"] == "tool"]
     return [n for n, content in enumerate(results) if content == CLEARED]
 
 
-def pruned(messages: list[dict], limits: Limits = PAPER) -> list[int]:
+def prune_and_list(messages: list[dict], limits: Limits = PAPER) -> list[int]:
     tool_compact(messages, limits, count=COUNT)
-    return cleared(messages)
+    return list_cleared(messages)
 
 
 # --- prune -------------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ def test_big_old_outputs_are_cleared_and_the_calls_stay():
     messages = work(9_000, 9_000, 9_000, 3_000, 3_000)
     before = copy.deepcopy(messages)
     view = tool_compact(messages, count=COUNT)
-    assert cleared(messages) == [0, 1]
+    assert list_cleared(messages) == [0, 1]
     assert len(messages) == len(before)
     assert [m for m in messages if m["role"] != "tool"] == [
         m for m in before if m["role"] != "tool"
@@ -98,15 +98,15 @@ def test_big_old_outputs_are_cleared_and_the_calls_stay():
 @pytest.mark.parametrize(("size", "done"), [(9_000, []), (10_100, [0]), (30_000, [0])])
 def test_less_than_the_minimum_is_not_worth_it(size, done):
     """S4-07 S4-08 (C4-3): from the minimum on, so that a batch pays for the broken cache (C4-6)."""
-    assert pruned(work(size, 15_000)) == done
+    assert prune_and_list(work(size, 15_000)) == done
 
 
 def test_exactly_the_minimum_is_enough():
     """S4-07 (C4-3): what is reclaimed is the result less its placeholder."""
     messages = work(12_000, 15_000)
     gain = tokens_of(messages[3]) - tokens_of({**messages[3], "content": CLEARED})
-    assert pruned(copy.deepcopy(messages), Limits(prune_minimum=gain)) == [0]
-    assert pruned(copy.deepcopy(messages), Limits(prune_minimum=gain + 1)) == []
+    assert prune_and_list(copy.deepcopy(messages), Limits(prune_minimum=gain)) == [0]
+    assert prune_and_list(copy.deepcopy(messages), Limits(prune_minimum=gain + 1)) == []
 
 
 def tokens_of(message: dict) -> int:
@@ -118,15 +118,15 @@ def tokens_of(message: dict) -> int:
 
 def test_the_protected_zone_is_of_the_newest_output():
     """S4-06 S4-20: below it nothing is cleared; many small outputs add up (conformance 22, 25)."""
-    assert pruned(work(*[1_900] * 10)) == []
-    assert pruned(work(*[1_900] * 18)) == list(range(8))
+    assert prune_and_list(work(*[1_900] * 10)) == []
+    assert prune_and_list(work(*[1_900] * 18)) == list(range(8))
 
 
 def test_one_huge_newest_output_is_not_cleared():
     """S4-06 S4-20 (C4-2): though it alone exceeds the zone."""
     for read in ([], [assistant("Read.")]):
-        assert pruned([*work(15_000, 50_000), *read]) == [0]
-        assert pruned([*work(50_000), *read]) == []
+        assert prune_and_list([*work(15_000, 50_000), *read]) == [0]
+        assert prune_and_list([*work(50_000), *read]) == []
 
 
 def test_the_figures_of_the_document_and_those_of_today():
@@ -138,26 +138,26 @@ def test_the_figures_of_the_document_and_those_of_today():
         32_000,
     )
     assert (UPSTREAM.prune_protect, UPSTREAM.prune_minimum) == (40_000, 20_000)
-    assert pruned(work(15_000, 15_000, 15_000)) == [0, 1]
-    assert pruned(work(15_000, 15_000, 15_000), UPSTREAM) == []
-    assert pruned(work(25_000, 15_000, 15_000), UPSTREAM) == [0]
+    assert prune_and_list(work(15_000, 15_000, 15_000)) == [0, 1]
+    assert prune_and_list(work(15_000, 15_000, 15_000), UPSTREAM) == []
+    assert prune_and_list(work(25_000, 15_000, 15_000), UPSTREAM) == [0]
 
 
 def test_protected_tools_stay_and_take_no_room_in_the_zone():
     """S4-08 (C4-4, conformance 24)"""
     messages = [*work(15_000), *[{**m} for m in ran("s", 18_000, "skill")], *ran("n", 4_000)]
-    assert pruned(messages) == []
+    assert prune_and_list(messages) == []
     messages += ran("m", 15_000)
-    assert pruned(messages) == [0]
+    assert prune_and_list(messages) == [0]
 
 
 @given(st.lists(st.integers(1, 30_000), min_size=1, max_size=8))
 def test_pruning_again_changes_nothing(sizes):
     """S4-04 S4-05 S4-08 (C4-4): what is cleared is neither counted nor cleared again."""
     messages = work(*sizes)
-    pruned(messages)
+    prune_and_list(messages)
     once = copy.deepcopy(messages)
-    pruned(messages)
+    prune_and_list(messages)
     assert messages == once
     assert not refold.check(messages)
 
@@ -242,8 +242,8 @@ def test_a_reserve_that_leaves_nothing_is_refused():
 
 def fifty() -> list[dict]:
     """Fifty messages, the last a plain answer."""
-    said = [make(f"{n}: " + "细节很多。" * 20) for n in range(24) for make in (user, assistant)]
-    return [SYSTEM, *said, assistant("完成。")]
+    messages = [make(f"{n}: " + "细节很多。" * 20) for n in range(24) for make in (user, assistant)]
+    return [SYSTEM, *messages, assistant("完成。")]
 
 
 def test_fifty_messages_become_four():
@@ -328,11 +328,11 @@ def test_a_history_too_long_for_the_model_is_still_summarised():
     assert (
         sum(map(count_message, model.asked[0].messages))
         < 100_000
-        < sum(map(count_message, opened(history).messages))
+        < sum(map(count_message, open_view(history).messages))
     )
 
 
-def opened(history: list[dict]) -> View:
+def open_view(history: list[dict]) -> View:
     return refold.Compactor([], refold.Budget(10**9, 0), format="openai_chat")(history)
 
 
@@ -349,7 +349,7 @@ def test_the_whole_flow():
     assert 59_000 < step.reclaimed < 60_100
     assert (step.compacted, model.asked) == (False, [])
     assert step.used == 100_500 - step.reclaimed
-    assert cleared(messages) == [0, 1]
+    assert list_cleared(messages) == [0, 1]
     messages += [user("继续"), assistant("好。" * 10)]
     step = flow.finish_step(messages, {"prompt_tokens": 97_000, "completion_tokens": 10})
     assert (step.compacted, step.reclaimed, len(model.asked)) == (True, 0, 1)
@@ -402,7 +402,7 @@ def test_cleared_in_batches_and_never_by_one_each_round():
         messages += ran(f"r{n}", 2_000)
         flow.finish_step(messages)
         changes += messages[: len(before)] != before
-    assert len(cleared(messages)) >= 15
+    assert len(list_cleared(messages)) >= 15
     assert 1 <= changes <= 5
 
 
@@ -432,7 +432,7 @@ def test_an_agent_runs_for_as_long_as_it_likes():
 def test_nothing_is_deleted():
     """S4-24: everything that was said can be had back, word for word, through several compactions, before sending
     and after responses."""
-    flow, said = (
+    flow, originals = (
         PruneAndCompact(
             ScriptedModel([SUMMARY] * 9), Limits(model_limit=6_000, reserved_output=1_000)
         ),
@@ -441,13 +441,13 @@ def test_nothing_is_deleted():
     messages = []
     for message in [*work(3_000, 200), *fifty()[1:], *ran("z", 2_000), assistant("完")]:
         messages.append(message)
-        said.append(copy.deepcopy(message))
+        originals.append(copy.deepcopy(message))
         if message["role"] == "assistant":
             flow.finish_step(messages)
         else:
             flow.before_send(messages)
-    assert len(messages) < len(said)
-    assert flow.originals(messages) == said
+    assert len(messages) < len(originals)
+    assert flow.originals(messages) == originals
 
 
 def test_a_model_that_fails_does_not_stop_the_work():
@@ -469,18 +469,26 @@ def test_the_budget_of_the_example():
         return "word " * (tokens * 10 // 9)
 
     def results(count: int, tokens: int, name: str) -> list[dict]:
-        made = [ran(f"{name}{n}", 1, name) for n in range(count)]
-        return [m for call, result in made for m in (call, {**result, "content": words(tokens)})]
+        pairs = [ran(f"{name}{n}", 1, name) for n in range(count)]
+        return [m for call, result in pairs for m in (call, {**result, "content": words(tokens)})]
 
     history = [{"role": "system", "content": words(2_000)}]
     history += [m for _ in range(10) for m in (user(words(200)), assistant(words(300)))]
     history += [*results(5, 10_000, "read_file"), *results(3, 5_000, "run_code")]
-    parts = break_down(opened({"model": "gpt-4-turbo", "messages": history, "tools": []}))
+    parts = break_down(open_view({"model": "gpt-4-turbo", "messages": history, "tools": []}))
     near = {"system": 2_000, "text": 5_000, "read_file": 50_000, "run_code": 15_000}
-    found = {**parts.names, "system": parts.system, "text": parts.kinds["text"]}
+    counts = {**parts.names, "system": parts.system, "text": parts.kinds["text"]}
     for name, tokens in near.items():
-        assert found[name] == pytest.approx(tokens, rel=0.05)
+        assert counts[name] == pytest.approx(tokens, rel=0.05)
     assert parts.total == sum(parts.roles.values()) == pytest.approx(72_000, rel=0.05)
     tool = {"type": "function", "function": {"name": "read_file", "parameters": {"type": "object"}}}
-    more = break_down(opened({"model": "gpt-4-turbo", "messages": history, "tools": [tool]}))
-    assert more.total - parts.total == more.tools == more.roles["tools"] == more.kinds["tools"] > 0
+    with_tools = break_down(
+        open_view({"model": "gpt-4-turbo", "messages": history, "tools": [tool]})
+    )
+    assert (
+        with_tools.total - parts.total
+        == with_tools.tools
+        == with_tools.roles["tools"]
+        == with_tools.kinds["tools"]
+        > 0
+    )

@@ -51,12 +51,12 @@ ROOT = Path(__file__).parents[2]
 SMALL = CompactionConfig(1_000, 2_000, 500, keep_recent_messages=4, summary_max_tokens=300)
 
 
-def user(text: str, **more) -> CompactableMessage:
-    return {"role": "user", "content": text, **more}
+def user(text: str, **extras) -> CompactableMessage:
+    return {"role": "user", "content": text, **extras}
 
 
-def assistant(text: str, **more) -> CompactableMessage:
-    return {"role": "assistant", "content": text, **more}
+def assistant(text: str, **extras) -> CompactableMessage:
+    return {"role": "assistant", "content": text, **extras}
 
 
 def talk(pairs: int) -> list[dict]:
@@ -159,13 +159,13 @@ def test_none_soft_and_hard():
     """S2-03 S2-04 S2-11 S2-12 S2-13 S2-14 S2-23: exactly at a threshold is reached (C2-8)."""
     history = talk(10)
     tokens = compactor_estimate_messages_tokens(history)
-    for soft, hard, found in (
+    for soft, hard, expected in (
         (tokens + 1, tokens + 2, CompactionCheck(False, tokens, tokens + 1, "none")),
         (tokens, tokens + 1, CompactionCheck(True, tokens, tokens, "soft")),
         (tokens - 1, tokens, CompactionCheck(True, tokens, tokens, "hard")),
     ):
         config = {"soft_threshold_tokens": soft, "hard_threshold_tokens": hard}
-        assert compactor_check_threshold(history, config) == found
+        assert compactor_check_threshold(history, config) == expected
     assert [field.name for field in fields(CompactionCheck)] == [
         "should_compact",
         "current_tokens",
@@ -292,7 +292,7 @@ def test_memories_are_flushed_once_within_the_compaction():
     compactor = SoftHardCompactor(SMALL, memory=memory)
     first = compactor.compact(talk(12), "agent")
     assert {"我住在北京。", "我喜欢简洁的代码，永远不要使用 unsafe。"} <= {
-        one.text for one in memory.search("", 100)
+        memory.text for memory in memory.search("", 100)
     }
     again = compactor.compact(talk(12), "agent")
     assert (again.flushed_memories, again.retained_count) == (0, first.retained_count)
@@ -419,9 +419,9 @@ def test_what_matters_stays_word_for_word():
     history[4] = user("记住：部署端口是 8443。")
     plain = SoftHardCompactor(SMALL).compact(history)
     assert history[4] not in plain.compacted_messages
-    kept = SoftHardCompactor(SMALL, scorer=Emphasis()).compact(history)
-    assert history[4] in kept.compacted_messages
-    assert kept.tokens_after_compaction < kept.tokens_before_compaction / 2
+    scored = SoftHardCompactor(SMALL, scorer=Emphasis()).compact(history)
+    assert history[4] in scored.compacted_messages
+    assert scored.tokens_after_compaction < scored.tokens_before_compaction / 2
 
 
 def test_a_compaction_is_on_record_and_can_be_taken_back():
@@ -750,8 +750,8 @@ def test_scenario_3_memories_first():
     messages = talk(12)
 
     async def main() -> CompactionResult:
-        for one in extract_memories(messages):
-            intelligence.memory.store([one])
+        for memory in extract_memories(messages):
+            intelligence.memory.store([memory])
         return await intelligence.compactor.compact(messages, "agent")
 
     result = asyncio.run(main())

@@ -36,7 +36,7 @@ def client(desk: SoftHardCompactor | None = None) -> CompactorClient:
     return CompactorClient(carry)
 
 
-async def filled(chat: ChatStore, messages: list[dict]) -> int:
+async def fill(chat: ChatStore, messages: list[dict]) -> int:
     """How often adding *messages* compacted the chat."""
     return sum([await chat.add(message) is not None for message in messages])
 
@@ -46,7 +46,7 @@ def test_f9_a_chat_that_was_compacted_has_a_history_and_a_way_back():
 
     async def main() -> None:
         chat = ChatStore(client(), "agent")
-        assert await filled(chat, talk(20)) >= 2
+        assert await fill(chat, talk(20)) >= 2
         assert len(chat.messages) < 15
         rows = await chat.history()
         assert [(row.action, row.outcome) for row in rows] == [("compact", "applied")] * len(rows)
@@ -124,13 +124,13 @@ def test_f9_where_nothing_is_known_going_back_says_so():
         shown = (await compactor.compact(talk(12), "agent", "talk")).compacted_messages
         assert await compactor.revert(shown, agent_id="agent", conversation_id="talk") == talk(12)
         shown = (await compactor.compact(talk(12), "agent", "talk")).compacted_messages
-        for other, agent, name in (
+        for caller, agent, name in (
             (client(), "agent", "talk"),
             (compactor, "agent", None),
             (compactor, "b", "talk"),
         ):
             with pytest.raises(CommandError, match="no compaction of these messages is known"):
-                await other.revert(shown, agent_id=agent, conversation_id=name)
+                await caller.revert(shown, agent_id=agent, conversation_id=name)
         with pytest.raises(CommandError, match="no compaction of these messages is known"):
             await ChatStore(compactor, "agent", messages=talk(2)).revert()
 
@@ -141,15 +141,15 @@ def test_f9_only_so_many_conversations_are_known():
     """The one that was not compacted for longest is forgotten, and going back says so; one that is over can be."""
 
     async def main() -> None:
-        known = Conversations(most=2)
-        compactor = client(SoftHardCompactor(SMALL, conversations=known))
+        conversations = Conversations(most=2)
+        compactor = client(SoftHardCompactor(SMALL, conversations=conversations))
         shown = [
             (await compactor.compact(talk(12), "agent", name)).compacted_messages for name in "abc"
         ]
         with pytest.raises(CommandError, match="no compaction of these messages is known"):
             await compactor.revert(shown[0], agent_id="agent", conversation_id="a")
         assert await compactor.revert(shown[1], agent_id="agent", conversation_id="b") == talk(12)
-        known.forget(("agent", "c"))
+        conversations.forget(("agent", "c"))
         with pytest.raises(CommandError, match="no compaction of these messages is known"):
             await compactor.revert(shown[2], agent_id="agent", conversation_id="c")
 
@@ -190,28 +190,30 @@ def test_f9_chats_never_mix_whatever_they_have_in_common(steps):
     async def main() -> None:
         compactor = client()
         chats = [ChatStore(compactor, "agent") for _ in range(4)]
-        said: list[list[dict]] = [[] for _ in chats]
-        for n, (owner, what) in enumerate(steps):
+        originals: list[list[dict]] = [[] for _ in chats]
+        for n, (owner, action) in enumerate(steps):
             chat = chats[owner]
-            if what == "say":
+            if action == "say":
                 new = [*talk(3), *talk(2, owner=f"owner {owner}, "), *talk(3, start=n % 3)]
                 chat.messages += new
-                said[owner] += new
-            elif what == "compact":
+                originals[owner] += new
+            elif action == "compact":
                 await chat.compact({"keep_recent_messages": 2})
-            elif what == "revert" and chat.messages != said[owner]:
-                assert await chat.revert() == said[owner]
+            elif action == "revert" and chat.messages != originals[owner]:
+                assert await chat.revert() == originals[owner]
             elif (
-                what == "revert" and await chat.history()
+                action == "revert" and await chat.history()
             ):  # all of it is back: there is nothing to take back
                 with pytest.raises(CommandError, match="no compaction of these messages is known"):
                     await chat.revert()
-            elif what == "pop" and chat.messages == said[owner] and said[owner]:
-                del chat.messages[-1], said[owner][-1]
+            elif action == "pop" and chat.messages == originals[owner] and originals[owner]:
+                del chat.messages[-1], originals[owner][-1]
             assert not any(
-                f"owner {other}," in str(chat.messages) for other in range(4) if other != owner
+                f"owner {stranger}," in str(chat.messages)
+                for stranger in range(4)
+                if stranger != owner
             )
-        for chat, all_of_it in zip(chats, said, strict=True):
+        for chat, all_of_it in zip(chats, originals, strict=True):
             if len(chat.messages) < len(all_of_it):
                 assert await chat.revert() == all_of_it
 
@@ -228,6 +230,6 @@ def test_f26_what_stays_word_for_word_behind_a_summary_is_retained():
         )
         history.append({"role": "tool", "tool_call_id": f"c{n}", "content": "a.py " * 60})
     result = SoftHardCompactor(SMALL).compact(history, config={"keep_recent_messages": 3})
-    kept = [message for message in result.compacted_messages if message in history]
-    assert history[12] in kept
-    assert result.retained_count == len(kept)
+    retained = [message for message in result.compacted_messages if message in history]
+    assert history[12] in retained
+    assert result.retained_count == len(retained)

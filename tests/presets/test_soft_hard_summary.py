@@ -38,7 +38,7 @@ Technical context: code (rust)
 (4 messages compacted: 2 by the user, 2 by the assistant)"""
 
 
-def told(messages, max_tokens: int = 2_000, language="auto", stop: int | None = None) -> str:
+def summarize(messages, max_tokens: int = 2_000, language="auto", stop: int | None = None) -> str:
     view = messages if isinstance(messages, View) else View.of(messages)
     return drive(
         TopicSummary(language)(view, 0, len(view.transcript) if stop is None else stop, max_tokens)
@@ -62,7 +62,7 @@ def rust() -> list[Message]:
 def test_the_summary_of_the_document_word_for_word():
     """S2-26 S2-27 S2-28 S2-29 S2-30 S2-31: header, topics, conclusions, code, and how many of whom (C2-11)."""
     assert len(rust()) == 24
-    assert told(rust()) == GOLDEN
+    assert summarize(rust()) == GOLDEN
 
 
 def test_the_same_in_english():
@@ -76,8 +76,8 @@ def test_the_same_in_english():
     history[0] = user(
         "Please, how do I write an async HTTP server in Rust?".replace("Please, how", "How")
     )
-    assert told(history) == ENGLISH
-    assert told(rust(), language="en").startswith(
+    assert summarize(history) == ENGLISH
+    assert summarize(rust(), language="en").startswith(
         "[Summary of the conversation so far]\nTopics: 如何在 Rust"
     )
 
@@ -116,7 +116,7 @@ def test_the_three_extractors():
 def test_empty_sections_are_left_out():
     """S2-26 S2-30 (C2-13)"""
     assert (
-        told([user("好的"), assistant("嗯。")], language="zh")
+        summarize([user("好的"), assistant("嗯。")], language="zh")
         == "[以下是之前对话的摘要]\n(已压缩 2 条消息,其中用户 1 条,助手 1 条)"
     )
 
@@ -137,7 +137,7 @@ def test_preferences_changed_files_and_tools_are_kept_too():
         Message("tool", (ToolResult("c1", (Text("ok"),)),)),
         assistant("已经完成脚本。"),
     ]
-    assert told(history) == (
+    assert summarize(history) == (
         "[以下是之前对话的摘要]\n讨论主题: 写一个脚本\n关键结论:\n- 已经完成脚本\n用户偏好:\n- 永远不要修改 tests/。\n"
         "技术上下文: 文件 src/app.py\n(已压缩 4 条消息,其中用户 1 条,助手 2 条,工具 1 条)"
     )
@@ -152,16 +152,16 @@ def test_an_earlier_summary_is_merged_and_never_a_topic():
     merged = merged.replace(
         "24 条消息,其中用户 12 条,助手 12 条", "26 条消息,其中用户 13 条,助手 13 条"
     )
-    assert told([wrap_summary(GOLDEN), *later]) == merged
-    assert told([user(GOLDEN), *later]) == merged
+    assert summarize([wrap_summary(GOLDEN), *later]) == merged
+    assert summarize([user(GOLDEN), *later]) == merged
     history = View.of([*rust(), *later])
-    assert told(history.apply(history.fold(0, 24, wrap_summary(GOLDEN)))) == merged
+    assert summarize(history.apply(history.fold(0, 24, wrap_summary(GOLDEN)))) == merged
 
 
 def test_a_models_summary_is_taken_apart_when_rules_follow_it():
     """S2-10 S2-50: nothing of it is lost to the fallback."""
     text = "用户在写 HTTP 服务器。\n\n<record>\n## Requests\n- 如何在 Rust 中实现？\n## Constraints\n- 不要用 unsafe。\n</record>"
-    found = told([wrap_summary(text), user("如何部署？"), assistant("推荐使用 systemd。")])
+    summary = summarize([wrap_summary(text), user("如何部署？"), assistant("推荐使用 systemd。")])
     for part in (
         "如何在 Rust 中实现",
         "不要用 unsafe",
@@ -169,7 +169,7 @@ def test_a_models_summary_is_taken_apart_when_rules_follow_it():
         "如何部署",
         "systemd",
     ):
-        assert part in found
+        assert part in summary
 
 
 def test_a_summary_reads_back_as_what_was_written():
@@ -190,11 +190,11 @@ def test_the_cap_holds_and_the_task_stays_longest(cap):
         )
     ]
     view = View.of(history)
-    text = told(view, cap)
+    text = summarize(view, cap)
     assert view.profile.count(wrap_summary(text)) <= cap
     assert text.endswith("(已压缩 120 条消息,其中用户 60 条,助手 60 条)")
     assert "第0个问题" in text or cap < 120
-    assert told(view, 10) == ""
+    assert summarize(view, 10) == ""
 
 
 TALK = st.lists(
@@ -214,6 +214,6 @@ TALK = st.lists(
 def test_any_history_fits_its_cap_and_counts_every_message(history, cap):
     """S2-26 S2-30"""
     view = View.of(history)
-    text = told(view, cap, "zh")
+    text = summarize(view, cap, "zh")
     assert not text or view.profile.count(wrap_summary(text)) <= cap
     assert not text or f"已压缩 {len(history)} 条消息" in text

@@ -112,8 +112,8 @@ def test_figures_that_cannot_be_are_refused():
 def test_the_threshold_can_follow_the_models_window():
     """S1-39: from the table, from a window of one's own; an unknown model is said to be unknown."""
     assert ContextPolicy.for_model("mine", 0.5, Window(100_000)).token_threshold == 50_000
-    known = ContextPolicy.for_model("gpt-4o", 0.5, keep_recent_tools=6)
-    assert (known.token_threshold, known.keep_recent_tools) == (64_000, 6)
+    policy = ContextPolicy.for_model("gpt-4o", 0.5, keep_recent_tools=6)
+    assert (policy.token_threshold, policy.keep_recent_tools) == (64_000, 6)
     with pytest.raises(ValueError, match="no window is known"):
         ContextPolicy.for_model("nobody-knows-this")
     with pytest.raises(ValueError, match="no share"):
@@ -186,12 +186,12 @@ def test_both_sides_of_a_group_are_cut_at_the_same_place():
     ]
     ContextCompactor(ContextPolicy(keep_recent_tools=1)).compact(messages)
     assert results(messages) == ["[truncated: 690 chars]", "[truncated: 690 chars]", WORDS * 30]
-    old, kept = messages[2]["tool_calls"], messages[5]["tool_calls"]
+    old, recent = messages[2]["tool_calls"], messages[5]["tool_calls"]
     for call in old:
         arguments = json.loads(call["function"]["arguments"])
         assert arguments["path"] == "a.py"
         assert "600 characters in all" in arguments["content"]
-    assert json.loads(kept[0]["function"]["arguments"]) == long
+    assert json.loads(recent[0]["function"]["arguments"]) == long
     newest = [
         SYSTEM,
         user("写文件"),
@@ -318,10 +318,10 @@ def test_texts_between_the_newest_groups_are_recent(keep, cut):
     st.lists(st.tuples(st.integers(1, 2_000), st.sampled_from(["bash", "Skill"])), max_size=8),
     st.integers(0, 4),
 )
-def test_the_first_layer_is_idempotent_and_valid(made, keep):
+def test_the_first_layer_is_idempotent_and_valid(calls, keep):
     """S1-03 S1-25"""
     messages = [SYSTEM, user("q")]
-    for n, (size, name) in enumerate(made):
+    for n, (size, name) in enumerate(calls):
         messages += ran(f"c{n}", name, (WORDS * size)[:size])
     compactor = ContextCompactor(ContextPolicy(keep_recent_tools=keep))
     compactor.compact(messages)
@@ -397,12 +397,12 @@ def test_none_and_two_messages_are_not_summarised():
     assert compactor.compact(None) is None
     assert asyncio.run(compactor.acompact(None)) is None
     question, answer = user("word " * 500), assistant("word " * 500)
-    for few in ([question, answer], [SYSTEM, question], [question], []):
-        for messages in (list(few), list(few)):
+    for unchanged in ([question, answer], [SYSTEM, question], [question], []):
+        for messages in (list(unchanged), list(unchanged)):
             compactor.compact(messages)
-            assert messages == few
+            assert messages == unchanged
             asyncio.run(compactor.acompact(messages))
-            assert messages == few
+            assert messages == unchanged
     assert model.asked == []
     three = [SYSTEM, question, answer]
     compactor.compact(three)
@@ -595,7 +595,7 @@ def test_what_matters_can_stay_word_for_word():
     assert user("用户问题0") not in messages
 
 
-def attended(texts):
+def attend(texts):
     """Dot-product attention of the last text to each: over counts of characters, each vector of length 3."""
     axes = sorted(set("".join(texts)))
     counts = [[text.count(axis) for axis in axes] for text in texts]
@@ -612,7 +612,7 @@ def test_attention_decides_what_stays_word_for_word():
     messages.insert(1, user("port port port 8443 8443"))
     messages.insert(2, assistant("ok"))
     messages.append(user("port port port 8443 8443 port"))
-    ContextCompactor(small(scorer=Attention(attended, "counts")), ScriptedModel([SUMMARY])).compact(
+    ContextCompactor(small(scorer=Attention(attend, "counts")), ScriptedModel([SUMMARY])).compact(
         messages
     )
     assert user("port port port 8443 8443") in messages
@@ -660,5 +660,5 @@ def test_the_shapes_of_the_example():
     assert second[0] == SYSTEM
     assert "【历史摘要】\n用户最初询问了" in second[1]["content"]
     assert second[-1] == user("当前问题")
-    before, one, two = map(estimate_tokens, (start, first, second))
-    assert before > one > two
+    before, after_first, after_second = map(estimate_tokens, (start, first, second))
+    assert before > after_first > after_second

@@ -70,9 +70,9 @@ def test_f26_a_summary_with_a_title_is_known_again(title, text):
     message = wrap_summary(text)
     assert summary_in(message) == text.strip()
     assert is_only_summary(message)
-    assert message.text.startswith((OPEN, *(f"{known}\n" for known in TITLES)))
-    more = Message("user", (*message.parts, Text("Go on.")))
-    assert without_summary(more).text == "Go on."
+    assert message.text.startswith((OPEN, *(f"{title}\n" for title in TITLES)))
+    continued = Message("user", (*message.parts, Text("Go on.")))
+    assert without_summary(continued).text == "Go on."
 
 
 SNAPSHOT = (
@@ -98,7 +98,7 @@ def test_f26_the_snapshot_has_the_room_that_the_setting_says():
     assert 1_900 < alone.asked[0].max_tokens <= 2_000
 
 
-def asked_with(*answers: Answer | str) -> tuple[list[Ask], str, str]:
+def ask_for_summary(*answers: Answer | str) -> tuple[list[Ask], str, str]:
     """What is asked for a summary of plain text, the outcome, and what is shown then."""
     model = ScriptedModel(answers)
     view = View.of(
@@ -118,7 +118,7 @@ def asked_with(*answers: Answer | str) -> tuple[list[Ask], str, str]:
 
 def test_f26_an_answer_that_is_cut_off_is_asked_for_once_more():
     """A model that ran into the cap had its whole summary thrown away at once."""
-    asked, outcome, shown = asked_with(
+    asked, outcome, shown = ask_for_summary(
         Answer("They take many st", "length"), "They take twenty steps."
     )
     assert outcome == "applied"
@@ -133,7 +133,7 @@ def test_f26_an_answer_that_is_cut_off_is_asked_for_once_more():
 )
 def test_f26_one_that_is_cut_off_twice_is_given_up(second):
     """Conformance 33: it is never used, and rules take over."""
-    asked, outcome, shown = asked_with(Answer("They take many st", "length"), second)
+    asked, outcome, shown = ask_for_summary(Answer("They take many st", "length"), second)
     assert (len(asked), outcome) == (2, "degraded")
     assert "They take" not in shown
 

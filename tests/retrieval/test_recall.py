@@ -49,7 +49,7 @@ SAID = (
 )
 
 
-def folded_view(stop: int = 6) -> View:
+def fold_view(stop: int = 6) -> View:
     view = View.of(SAID)
     return view.apply(view.fold(0, stop, user("[summary]"), by="test"))
 
@@ -70,13 +70,13 @@ def folded_view(stop: int = 6) -> View:
 )  # fmt: skip
 def test_words_of_any_script_are_found(query: str, position: int) -> None:
     """Chinese of 1, 2, 3, 4 and more characters, identifiers, paths, code, any case and width."""
-    hits = recall(folded_view(), query)
+    hits = recall(fold_view(), query)
     assert hits[0].position == position
     assert hits[0].role == SAID[position].role
 
 
 def test_a_hit_names_the_edit_and_unfold_returns_exactly_what_was_said() -> None:
-    view = folded_view()
+    view = fold_view()
     (hit,) = recall(view, "foo_bar")
     assert view.unfold(hit.edit) == list(SAID[:6])
     assert view.unfold(hit.edit)[hit.position] == SAID[1]
@@ -85,18 +85,18 @@ def test_a_hit_names_the_edit_and_unfold_returns_exactly_what_was_said() -> None
 
 
 def test_only_what_is_hidden_is_found() -> None:
-    assert [hit.position for hit in recall(folded_view(), "配置文件")] == [0]
+    assert [hit.position for hit in recall(fold_view(), "配置文件")] == [0]
     assert recall(View.of(SAID), "配置文件") == ()
-    assert recall(folded_view().revert(), "配置文件") == ()
+    assert recall(fold_view().revert(), "配置文件") == ()
 
 
 def test_a_message_that_lost_only_its_thinking_is_not_hidden() -> None:
-    said = (
+    messages = (
         user("go"),
         Message("assistant", (Thinking("a long zebra thought " * 20), Text("zebra"))),
         *(user(str(n)) for n in range(8)),
     )
-    view = View.of(said)
+    view = View.of(messages)
     (edit,) = ClearThinking(keep=0)(view)
     assert view.apply(edit).tokens < view.tokens
     assert recall(view.apply(edit), "zebra") == ()
@@ -124,24 +124,26 @@ def test_a_message_that_lost_only_its_thinking_is_not_hidden() -> None:
     ],
 )
 def test_nothing_in_a_query_is_syntax(query: str) -> None:
-    assert recall(folded_view(), query) == recall(folded_view(), query)
+    assert recall(fold_view(), query) == recall(fold_view(), query)
 
 
 @given(st.text(max_size=60))
 def test_no_query_raises(query: str) -> None:
-    recall(folded_view(), query)
+    recall(fold_view(), query)
 
 
 @given(transcripts(), st.data())
-def test_any_word_of_a_hidden_text_is_found(said: tuple[Message, ...], data: st.DataObject) -> None:
+def test_any_word_of_a_hidden_text_is_found(
+    messages: tuple[Message, ...], data: st.DataObject
+) -> None:
     """Whatever stands between two spaces of a hidden text finds that message, letters or not."""
-    view = View.of(said)
+    view = View.of(messages)
     cuts = sorted(cut for cut in view.cuts if cut)
     if not cuts:
         return
     stop = cuts[-1]
     view = view.apply(view.fold(0, stop, user("."), by="t"))
-    texts = [(at, m.text) for at, m in enumerate(said[:stop]) if m.text.strip()]
+    texts = [(at, m.text) for at, m in enumerate(messages[:stop]) if m.text.strip()]
     if not texts:
         return
     at, text = data.draw(st.sampled_from(texts))
@@ -150,18 +152,18 @@ def test_any_word_of_a_hidden_text_is_found(said: tuple[Message, ...], data: st.
 
 
 def test_the_query_as_it_stands_comes_before_words_of_it_and_order_is_fixed() -> None:
-    said = (
+    messages = (
         user("file"),
         user("the file of config, config of file"),
         user("x " * 3_000 + "config file" + " y" * 3_000),
         user("a"),
         user("b"),
     )
-    view = View.of(said)
+    view = View.of(messages)
     view = view.apply(view.fold(0, 4, user("."), by="t"))
-    found = [hit.position for hit in recall(view, "config file")]
-    assert found[0] == 2
-    assert set(found) == {0, 1, 2}
+    positions = [hit.position for hit in recall(view, "config file")]
+    assert positions[0] == 2
+    assert set(positions) == {0, 1, 2}
     same = View.of([user("same words")] * 5 + [user("end")])
     same = same.apply(same.fold(0, 5, user("."), by="t"))
     assert [hit.position for hit in recall(same, "words", limit=3)] == [4, 3, 2]
@@ -187,26 +189,26 @@ def test_nested_edits_are_named_by_the_one_that_shows() -> None:
 
 def test_an_index_costs_only_what_is_new() -> None:
     with Index() as index:
-        one = Transcript.of(SAID[:4])
-        assert index.add(one) == 4
-        assert index.add(one) == 0
-        assert index.add(one.extend(SAID[4:])) == 3
+        transcript = Transcript.of(SAID[:4])
+        assert index.add(transcript) == 4
+        assert index.add(transcript) == 0
+        assert index.add(transcript.extend(SAID[4:])) == 3
         fork = Transcript.of((*SAID[:4], user("another branch")))
         assert index.add(fork) == 1
 
 
 def test_an_index_in_a_file_serves_several_conversations_and_processes(tmp_path: Path) -> None:
     path = tmp_path / "index.db"
-    other = View.of((user("unrelated 配置文件"), user("end")))
-    other = other.apply(other.fold(0, 1, user("."), by="t"))
+    unrelated = View.of((user("unrelated 配置文件"), user("end")))
+    unrelated = unrelated.apply(unrelated.fold(0, 1, user("."), by="t"))
     with Index(path) as index, Index(path) as second:
-        assert [hit.position for hit in recall(folded_view(), "配置文件", index=index)] == [0]
-        assert [hit.snippet for hit in recall(other, "配置文件", index=second)] == [
+        assert [hit.position for hit in recall(fold_view(), "配置文件", index=index)] == [0]
+        assert [hit.snippet for hit in recall(unrelated, "配置文件", index=second)] == [
             "unrelated 配置文件"
         ]
-        assert second.add(folded_view().transcript, 6) == 0
+        assert second.add(fold_view().transcript, 6) == 0
     with pytest.raises(StoreError, match="closed"):
-        recall(folded_view(), "配置", index=index)
+        recall(fold_view(), "配置", index=index)
 
 
 def test_an_index_is_no_store_and_a_store_no_index(tmp_path: Path) -> None:
@@ -284,11 +286,11 @@ FORMATS = ("anthropic", "openai_chat", "openai_responses", "gemini")
 def test_tools_are_offered_and_answered_in_every_wire_format(format: str) -> None:
     tools = json.dumps(recall_tools(format))
     assert all(word in tools for word in ("recall", "unfold", "query", "edit", "offset"))
-    view = folded_view()
-    found = text_of(
+    view = fold_view()
+    answer = text_of(
         format, answer_call(view, wire(format, "recall", {"query": "数据库", "limit": 3}))
     )
-    assert f"[edit {view.edits[0].id[:8]}, position 0, user]" in found
+    assert f"[edit {view.edits[0].id[:8]}, position 0, user]" in answer
     read = text_of(
         format,
         answer_call(view, wire(format, "unfold", {"edit": view.edits[0].id[:8], "position": 2})),
@@ -312,7 +314,7 @@ def test_tools_are_offered_and_answered_in_every_wire_format(format: str) -> Non
 def test_what_is_wrong_with_a_call_is_said_in_its_result(
     format: str, name: str, arguments: dict, why: str
 ) -> None:
-    view = folded_view()
+    view = fold_view()
     arguments = {
         key: view.edits[0].id if value == "EDIT" else value for key, value in arguments.items()
     }
@@ -327,15 +329,15 @@ def test_arguments_that_are_no_json_are_an_error_and_not_raised() -> None:
         "type": "function",
         "function": {"name": "recall", "arguments": '{"query": '},
     }
-    assert "no JSON" in answer_call(folded_view(), call)["content"]
+    assert "no JSON" in answer_call(fold_view(), call)["content"]
     call["function"]["arguments"] = "[1]"
-    assert "no JSON object" in answer_call(folded_view(), call)["content"]
+    assert "no JSON object" in answer_call(fold_view(), call)["content"]
 
 
 def test_a_failing_index_is_a_tool_error(tmp_path: Path) -> None:
     index = Index(tmp_path / "index.db")
     index.close()
-    result = answer_call(folded_view(), wire("anthropic", "recall", {"query": "x"}), index=index)
+    result = answer_call(fold_view(), wire("anthropic", "recall", {"query": "x"}), index=index)
     assert result["is_error"] and "closed" in result["content"]
 
 
@@ -356,11 +358,11 @@ def test_long_text_is_clipped_with_a_mark_and_can_be_read_on() -> None:
 
 
 def test_calls_of_other_tools_are_left_alone_and_objects_of_sdks_are_understood() -> None:
-    assert answer_call(folded_view(), wire("anthropic", "bash", {})) is None
-    assert answer_call(folded_view(), "recall") is None
+    assert answer_call(fold_view(), wire("anthropic", "bash", {})) is None
+    assert answer_call(fold_view(), "recall") is None
     sdk = SimpleNamespace(model_dump=lambda: wire("anthropic", "recall", {"query": "水"}))
-    assert "喝水" in answer_call(folded_view(), sdk)["content"]
-    assert answer_call(folded_view(), ToolCall("c1", "unfold", "{}")).error
+    assert "喝水" in answer_call(fold_view(), sdk)["content"]
+    assert answer_call(fold_view(), ToolCall("c1", "unfold", "{}")).error
 
 
 def test_an_unknown_format_is_named() -> None:
@@ -389,11 +391,11 @@ def test_recall_works_on_what_a_compactor_returns_and_unfold_gives_the_wire_entr
 
 def test_a_query_is_a_text() -> None:
     with pytest.raises(ValueError, match="the query must be a text, not 5"):
-        recall(folded_view(), 5)
+        recall(fold_view(), 5)
 
 
 def test_f21_the_tool_says_that_more_matches_than_it_gives() -> None:
-    view = folded_view()
+    view = fold_view()
     some, whole = (
         answer_call(
             view, wire("anthropic", "recall", {"query": "配置 foo_bar error_42", "limit": n})

@@ -68,7 +68,7 @@ def mutations(table: Path = TABLE) -> list[Mutation]:
     return [Mutation(row, *ways) for row, each in rows.items() for ways in each]
 
 
-def named_tests() -> dict[str, tuple[str, ...]]:
+def read_named_tests() -> dict[str, tuple[str, ...]]:
     """The tests that the page names, as pytest wants them."""
     page = (ROOT / "docs" / "seeds.md").read_text("utf-8")
     return {
@@ -78,7 +78,7 @@ def named_tests() -> dict[str, tuple[str, ...]]:
 
 
 @contextlib.contextmanager
-def copied() -> Iterator[Path]:
+def copy_project() -> Iterator[Path]:
     """A copy of the project."""
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder)
@@ -128,7 +128,7 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def made(mutation: Mutation, tree: Path, tests: Sequence[str]) -> bool:
+def is_killed(mutation: Mutation, tree: Path, tests: Sequence[str]) -> bool:
     """Make *mutation* in *tree*, and take it back: was it killed? What was not is told."""
     try:
         before = mutation.apply(tree)
@@ -147,15 +147,15 @@ def made(mutation: Mutation, tree: Path, tests: Sequence[str]) -> bool:
 
 def run(chosen: Sequence[Mutation]) -> int:
     """Make each mutation, telling of each row how many were killed; return how many were not."""
-    tests, alive = named_tests(), 0
-    with copied() as tree:
+    tests, alive = read_named_tests(), 0
+    with copy_project() as tree:
         named = sorted({test for mutation in chosen for test in tests[mutation.row]})
         code, written = outcome(tree, named)
         if code:
             say(f"{written}\n{code}: without any mutation the tests fail")
             return len(chosen)
         for row, each in groupby(chosen, lambda mutation: mutation.row):
-            killed = [made(mutation, tree, tests[row]) for mutation in each]
+            killed = [is_killed(mutation, tree, tests[row]) for mutation in each]
             say(f"{row} {sum(killed)} of {len(killed)}")
             alive += killed.count(False)
     return alive

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.seeds.row_mutants import mutations, named_tests
+from tests.seeds.row_mutants import mutations, read_named_tests
 from tests.support.examples import nightly
 from tests.support.pages import ROOT
 
 
 def test_f24_every_row_can_be_broken_and_names_the_test_that_notices():
-    assert {mutation.row for mutation in mutations()} == set(named_tests())
+    assert {mutation.row for mutation in mutations()} == set(read_named_tests())
 
 
 def test_f24_every_mutation_still_fits_its_file():

@@ -22,7 +22,7 @@ LINE = re.compile(
 TEST = re.compile(r"`([\w/]+\.py)::(\w+)`")
 
 
-def wanted() -> list[str]:
+def list_rows() -> list[str]:
     return [f"{seed}-{number:02}" for seed, count in ROWS.items() for number in range(1, count + 1)]
 
 
@@ -36,23 +36,23 @@ def contradictions() -> list[str]:
 
 def page() -> dict[str, tuple[str, str, str]]:
     text = (ROOT / "docs" / "seeds.md").read_text("utf-8")
-    return {id: (what, name, proof) for id, what, name, proof in LINE.findall(text)}
+    return {id: (requirement, name, proof) for id, requirement, name, proof in LINE.findall(text)}
 
 
 @cache
 def proofs() -> dict[tuple[str, str], set[str]]:
     """The rows that each test's docstring names, by file and function."""
-    found = {}
+    rows = {}
     for file in sorted((ROOT / "tests").rglob("test_*.py")):
         text = file.read_text("utf-8")
         for node in ast.walk(ast.parse(text)) if ID.search(text) else ():
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith(
                 "test_"
             ):
-                found[file.relative_to(ROOT / "tests").as_posix(), node.name] = set(
+                rows[file.relative_to(ROOT / "tests").as_posix(), node.name] = set(
                     rows_in(ast.get_docstring(node) or "")
                 )
-    return found
+    return rows
 
 
 def rows_in(text: str) -> Iterator[str]:
@@ -62,16 +62,16 @@ def rows_in(text: str) -> Iterator[str]:
 
 
 def test_every_row_of_the_seeds_and_every_contradiction_is_on_the_page():
-    assert list(page()) == wanted() + contradictions()
+    assert list(page()) == list_rows() + contradictions()
 
 
 @pytest.mark.parametrize("seed", [*ROWS, *CONTRADICTIONS])
 def test_every_row_names_a_test_that_proves_it(seed):
-    known, wrong = proofs(), []
+    rows, wrong = proofs(), []
     for id, (_, name, proof) in page().items():
         named = TEST.findall(proof)
         if id.startswith(f"{seed}-") and not (
-            named and all(id in known.get(one, ()) for one in named) and "`" in name
+            named and all(id in rows.get(proof_named, ()) for proof_named in named) and "`" in name
         ):
             wrong.append(id)
     assert wrong == []
@@ -87,13 +87,13 @@ def test_every_name_and_every_contradiction_that_a_row_names_is_there():
     }
     lost = []
     for id, (_, name, _) in page().items():
-        said = {
+        named = {
             word
             for code in re.findall(r"`([^`]+)`", name)
             for word in re.findall(r"\b[A-Za-z]\w+", code)
         }
-        lost += [(id, word) for word in sorted(said - words - {"MyCompressor"})]
+        lost += [(id, word) for word in sorted(named - words - {"MyCompressor"})]
         for dotted in re.findall(r"`(refold(?:\.\w+)+)", name):
             assert resolve_name(dotted) is not None
-        lost += [(id, other) for other in rows_in(name) if other not in contradictions()]
+        lost += [(id, row) for row in rows_in(name) if row not in contradictions()]
     assert lost == []

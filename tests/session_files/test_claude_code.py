@@ -14,7 +14,7 @@ SESSION = {
 }
 
 
-def user(uuid, parent, content, **more):
+def user(uuid, parent, content, **fields):
     message = {"role": "user", "content": content}
     return {
         **SESSION,
@@ -22,11 +22,11 @@ def user(uuid, parent, content, **more):
         "uuid": uuid,
         "parentUuid": parent,
         "message": message,
-        **more,
+        **fields,
     }
 
 
-def answer(uuid, parent, id, *blocks, **more):
+def answer(uuid, parent, id, *blocks, **fields):
     message = {
         "id": id,
         "model": "m",
@@ -39,12 +39,12 @@ def answer(uuid, parent, id, *blocks, **more):
         "type": "assistant",
         "uuid": uuid,
         "parentUuid": parent,
-        "message": {**message, **more},
+        "message": {**message, **fields},
     }
 
 
-def text(said):
-    return {"type": "text", "text": said}
+def text(words):
+    return {"type": "text", "text": words}
 
 
 def call(id):
@@ -65,8 +65,10 @@ def boundary(uuid, before, **meta):
     return {**SESSION, **fields, "uuid": uuid, "compactMetadata": {"trigger": "auto", **meta}}
 
 
-def summary(uuid, parent, said="what happened", **more):
-    return user(uuid, parent, said, isCompactSummary=True, isVisibleInTranscriptOnly=True, **more)
+def summary(uuid, parent, words="what happened", **fields):
+    return user(
+        uuid, parent, words, isCompactSummary=True, isVisibleInTranscriptOnly=True, **fields
+    )
 
 
 def read(*records, raw=b""):
@@ -75,9 +77,9 @@ def read(*records, raw=b""):
     )
 
 
-def said(session):
+def list_words(session):
     """Role and text, or call and result ids, of each message."""
-    return [(one["role"], _words(one["content"])) for one in session.messages]
+    return [(message["role"], _words(message["content"])) for message in session.messages]
 
 
 def _words(content):
@@ -97,7 +99,11 @@ def test_an_answer_spread_over_lines_is_one_message():
         answer("d", "c", "m1", call("t1"), usage={"input_tokens": 9, "output_tokens": 5}),
         user("e", "d", [result("t1")], toolUseResult={"stdout": "done"}),
     )
-    assert said(session) == [("user", "go"), ("assistant", "thinking I look t1"), ("user", "t1")]
+    assert list_words(session) == [
+        ("user", "go"),
+        ("assistant", "thinking I look t1"),
+        ("user", "t1"),
+    ]
     assert session.messages[1]["content"][0] == thinking
     assert session.usage == ((2, {"input_tokens": 9, "output_tokens": 5}),)
     assert (session.client, session.format, session.id, session.cwd) == (
@@ -122,7 +128,7 @@ def test_parallel_calls_on_side_branches_come_together_with_results_in_order_of_
         user("r2", "c", [result("t2")]),
         answer("e", "r2", "m2", text("all done")),
     )
-    assert said(session) == [
+    assert list_words(session) == [
         ("user", "go"),
         ("assistant", "t1 t2 t3"),
         ("user", "t1 t2 t3"),
@@ -138,7 +144,7 @@ def test_the_branch_that_was_left_is_not_part_of_the_conversation():
         answer("d", "c", "m2", text("lost")),
         user("e", "b", "another way"),
     )
-    assert said(session) == [("user", "go"), ("assistant", "first"), ("user", "another way")]
+    assert list_words(session) == [("user", "go"), ("assistant", "first"), ("user", "another way")]
     assert [str(problem) for problem in session.problems] == [
         "left out, as it is on other branches: answers of the model (1)"
     ]
@@ -162,7 +168,7 @@ def test_progress_that_is_written_late_leaves_no_branch():
         progress("r", "f"),
         user("g", "r", [result("t2")]),
     )
-    spoken = " ".join(words for _, words in said(session))
+    spoken = " ".join(words for _, words in list_words(session))
     assert spoken == "go t1 t1 half done go on t2 t2"
     assert session.problems == ()
 
@@ -177,7 +183,7 @@ def test_a_rewind_over_progress_leaves_its_branch():
         progress("q", "d"),
         user("e", "p", "another way"),
     )
-    assert [words for _, words in said(session)] == ["go", "first", "another way"]
+    assert [words for _, words in list_words(session)] == ["go", "first", "another way"]
 
 
 def test_a_local_command_after_a_caveat_of_long_ago_leaves_no_branch():
@@ -190,7 +196,7 @@ def test_a_local_command_after_a_caveat_of_long_ago_leaves_no_branch():
         user("e", "a", "<command-name>/export</command-name>"),
         user("f", "e", "<local-command-stdout>exported</local-command-stdout>"),
     )
-    assert [words for _, words in said(session)][2:4] == ["go", "done"]
+    assert [words for _, words in list_words(session)][2:4] == ["go", "done"]
     assert len(session.messages) == 6
 
 
@@ -200,14 +206,14 @@ def test_the_leaf_that_the_client_named_last_is_the_active_one():
         answer("b", "a", "m1", text("one")),
         user("c", "a", "another"),
     ]
-    assert said(read(*tree)) == [("user", "go"), ("user", "another")]
+    assert list_words(read(*tree)) == [("user", "go"), ("user", "another")]
     named = {"type": "last-prompt", "lastPrompt": "go", "leafUuid": "b", "sessionId": "s1"}
-    assert said(read(*tree, named)) == [("user", "go"), ("assistant", "one")]
-    assert said(read(named, *tree)) == [("user", "go"), ("user", "another")], (
+    assert list_words(read(*tree, named)) == [("user", "go"), ("assistant", "one")]
+    assert list_words(read(named, *tree)) == [("user", "go"), ("user", "another")], (
         "what came later counts"
     )
     behind = {**named, "leafUuid": "a"}
-    assert said(read(*tree, behind)) == [("user", "go"), ("user", "another")], (
+    assert list_words(read(*tree, behind)) == [("user", "go"), ("user", "another")], (
         "a leaf that only lags behind"
     )
 
@@ -221,14 +227,19 @@ def test_a_compaction_is_bridged_and_recorded():
         user("c", "s", "go on"),
         answer("d", "c", "m2", text("two")),
     )
-    assert said(session) == [
+    assert list_words(session) == [
         ("user", "go"),
         ("assistant", "one"),
         ("user", "go on"),
         ("assistant", "two"),
     ]
-    (one,) = session.compactions
-    assert (one.start, one.stop, one.trigger, one.meta["preTokens"]) == (0, 2, "auto", 1000)
+    (compaction,) = session.compactions
+    assert (
+        compaction.start,
+        compaction.stop,
+        compaction.trigger,
+        compaction.meta["preTokens"],
+    ) == (0, 2, "auto", 1000)
     assert [m["content"] for m in session.effective[:2]] == ["what happened", "go on"]
     assert session.effective_payload["messages"] == session.effective
 
@@ -256,7 +267,10 @@ def test_of_two_compactions_the_later_shows():
         user("c", "t", "and on"),
     )
     assert [m["content"] for m in session.messages] == ["go", "go on", "and on"]
-    assert [(one.start, one.stop) for one in session.compactions] == [(0, 1), (0, 2)]
+    assert [(compaction.start, compaction.stop) for compaction in session.compactions] == [
+        (0, 1),
+        (0, 2),
+    ]
     assert [m["content"] for m in session.effective] == ["second summary", "and on"]
 
 
@@ -270,7 +284,9 @@ def test_a_compaction_that_keeps_a_tail_hides_only_what_is_before_it():
         *before, boundary("k", "c", **keeps), summary("s", "k"), user("d", "c", "go on")
     )
     for session in (on_the_summary, on_the_tail):
-        assert [(one.start, one.stop) for one in session.compactions] == [(0, 2)]
+        assert [(compaction.start, compaction.stop) for compaction in session.compactions] == [
+            (0, 2)
+        ]
         assert [m["content"] for m in session.effective] == ["what happened", "more", "go on"]
 
 
@@ -283,7 +299,7 @@ def test_a_compaction_that_keeps_a_middle_shows_it_after_the_summary():
 
 def test_an_old_compaction_without_boundary_is_recognised():
     session = read(user("a", None, "go"), summary("s", None), user("b", "s", "go on"))
-    assert [(one.start, one.stop) for one in session.compactions] == [(0, 1)]
+    assert [(compaction.start, compaction.stop) for compaction in session.compactions] == [(0, 1)]
     assert [m["content"] for m in session.messages] == ["go", "go on"]
 
 
@@ -318,8 +334,13 @@ def test_a_microcompaction_clears_results_one_message_at_a_time():
         },
         user("d", "m", "go on"),
     )
-    (one,) = session.compactions
-    assert (one.start, one.stop, one.trigger, one.meta["tokensSaved"]) == (2, 3, "microcompact", 5)
+    (compaction,) = session.compactions
+    assert (
+        compaction.start,
+        compaction.stop,
+        compaction.trigger,
+        compaction.meta["tokensSaved"],
+    ) == (2, 3, "microcompact", 5)
     assert [b["content"] for b in session.messages[2]["content"]] == ["long", "short"]
     assert [b["content"] for b in session.effective[2]["content"]] == [
         "[Old tool result content cleared]",
@@ -345,7 +366,7 @@ def test_what_the_model_never_saw_is_left_out():
         {"type": "ai-title", "aiTitle": "by the model", "sessionId": "s1"},
         {"type": "custom-title", "customTitle": "mine", "sessionId": "s1"},
     )
-    assert said(session) == [("user", "go"), ("assistant", "one")]
+    assert list_words(session) == [("user", "go"), ("assistant", "one")]
     assert session.title == "mine"
     assert session.problems == ()
 
@@ -356,7 +377,7 @@ def test_meta_lines_and_images_are_kept():
         "source": {"type": "base64", "media_type": "image/png", "data": "aGk="},
     }
     session = read(user("a", None, "Caveat", isMeta=True), user("b", "a", [image, text("看图")]))
-    assert said(session) == [("user", "Caveat"), ("user", "image 看图")]
+    assert list_words(session) == [("user", "Caveat"), ("user", "image 看图")]
     assert session.messages[1]["content"][0] == image
 
 
@@ -364,7 +385,7 @@ def test_a_line_that_is_there_twice_counts_once():
     first = user("a", None, "go")
     again = {**first, "sessionId": "s2"}
     session = read(first, again, {**answer("b", "a", "m1", text("one")), "sessionId": "s2"})
-    assert said(session) == [("user", "go"), ("assistant", "one")]
+    assert list_words(session) == [("user", "go"), ("assistant", "one")]
     assert session.id == "s2"
 
 
@@ -373,7 +394,7 @@ def test_a_subagents_file_is_a_session_of_its_own():
     session = read(
         {**user("a", None, "search"), **fields}, {**answer("b", "a", "m1", text("found")), **fields}
     )
-    assert said(session) == [("user", "search"), ("assistant", "found")]
+    assert list_words(session) == [("user", "search"), ("assistant", "found")]
     assert session.id == "ag7"
 
 
@@ -381,7 +402,7 @@ def test_calls_that_were_interrupted_stay_open():
     session = read(
         user("a", None, "go"), answer("b", "a", "m1", call("t1")), user("c", "b", "stop")
     )
-    assert said(session) == [("user", "go"), ("assistant", "t1"), ("user", "stop")]
+    assert list_words(session) == [("user", "go"), ("assistant", "t1"), ("user", "stop")]
 
 
 def test_a_broken_line_does_not_cut_off_what_is_before_it():
@@ -391,7 +412,7 @@ def test_a_broken_line_does_not_cut_off_what_is_before_it():
         json.dumps(user("c", "b", "more")),
     ]
     session = transcripts.read_bytes("\n".join(lines).encode())
-    assert said(session) == [("user", "go"), ("user", "more")]
+    assert list_words(session) == [("user", "go"), ("user", "more")]
     assert [p.line for p in session.problems] == [2, 3]
     assert "no JSON" in session.problems[0].text
     assert "parent b is not in the file" in session.problems[1].text
@@ -399,14 +420,14 @@ def test_a_broken_line_does_not_cut_off_what_is_before_it():
 
 def test_a_truncated_last_line_is_a_problem():
     session = read(user("a", None, "go"), raw=b'{"type":"user","uuid":"b","mess')
-    assert said(session) == [("user", "go")]
+    assert list_words(session) == [("user", "go")]
     assert [p.line for p in session.problems] == [2]
 
 
 def test_parents_in_a_circle_are_left_at_the_line_before():
     """Once the rest of the session went without a word."""
     session = read(user("a", "b", "one"), user("b", "a", "two"))
-    assert sorted(said(session)) == [("user", "one"), ("user", "two")]
+    assert sorted(list_words(session)) == [("user", "one"), ("user", "two")]
     assert "circle" in session.problems[0].text
 
 
@@ -415,7 +436,7 @@ def test_whatever_circle_there_is_every_message_is_there_in_order(line, parent):
     lines = [user(f"u{n}", f"u{n - 1}" if n else None, str(n)) for n in range(100)]
     lines[line] = user(f"u{line}", parent, str(line))
     session = read(*lines)
-    assert said(session) == [("user", str(n)) for n in range(100)]
+    assert list_words(session) == [("user", str(n)) for n in range(100)]
     assert [(problem.line, "circle" in problem.text) for problem in session.problems] == [
         (line + 1, True)
     ]

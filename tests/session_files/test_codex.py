@@ -28,12 +28,12 @@ def item(**payload):
     return line("response_item", **payload)
 
 
-def user(said):
-    return item(type="message", role="user", content=[{"type": "input_text", "text": said}])
+def user(words):
+    return item(type="message", role="user", content=[{"type": "input_text", "text": words}])
 
 
-def answer(said):
-    return item(type="message", role="assistant", content=[{"type": "output_text", "text": said}])
+def answer(words):
+    return item(type="message", role="assistant", content=[{"type": "output_text", "text": words}])
 
 
 def encode(*records):
@@ -44,7 +44,7 @@ def read(*records):
     return transcripts.read_bytes(encode(line("session_meta", **META), *records), "rollout.jsonl")
 
 
-def said(entries):
+def list_words(entries):
     return [
         entry["content"][0]["text"] if "content" in entry else entry["type"] for entry in entries
     ]
@@ -99,7 +99,7 @@ def test_user_messages_that_are_only_events_are_taken_from_there():
         line("event_msg", type="user_message", message="\nfirst\n"), answer("one"),
         user("second"), line("event_msg", type="user_message", message="second"), answer("two"),
     )  # fmt: skip
-    assert said(session.messages) == ["\nfirst\n", "one", "second", "two"]
+    assert list_words(session.messages) == ["\nfirst\n", "one", "second", "two"]
 
 
 def test_a_message_that_its_event_joins_otherwise_is_there_once():
@@ -131,20 +131,20 @@ def test_the_size_that_the_client_notes_after_a_compaction_is_no_call():
 
 
 def test_a_compaction_with_its_history():
-    kept = user("Summary: all is well")["payload"]
+    summary = user("Summary: all is well")["payload"]
     session = read(
-        user("go"), answer("one"), line("compacted", message="", replacement_history=[kept], window_number=1),
+        user("go"), answer("one"), line("compacted", message="", replacement_history=[summary], window_number=1),
         user("go on"),
     )  # fmt: skip
-    (one,) = session.compactions
-    assert (one.start, one.stop, one.insert, one.meta) == (
+    (compaction,) = session.compactions
+    assert (compaction.start, compaction.stop, compaction.insert, compaction.meta) == (
         0,
         2,
-        (kept,),
+        (summary,),
         {"message": "", "window_number": 1},
     )
-    assert said(session.messages) == ["go", "one", "go on"]
-    assert said(session.effective) == ["Summary: all is well", "go on"]
+    assert list_words(session.messages) == ["go", "one", "go on"]
+    assert list_words(session.effective) == ["Summary: all is well", "go on"]
 
 
 def test_a_compaction_without_history_keeps_the_users_messages_and_the_summary():
@@ -152,7 +152,7 @@ def test_a_compaction_without_history_keeps_the_users_messages_and_the_summary()
         user("<environment_context>"), user("go"), answer("one"), user("x" * 79_990), user("最后"),
         line("compacted", message="what happened"), user("go on"),
     )  # fmt: skip
-    assert [text[:20] for text in said(session.effective)] == [
+    assert [text[:20] for text in list_words(session.effective)] == [
         "go",
         "x" * 20,
         "最后",
@@ -172,9 +172,9 @@ def test_a_rollback_takes_back_turns_of_the_user():
         back,
         user("x"),
     )
-    assert said(session.messages) == ["go", "one", "<environment_context>", "x"]
+    assert list_words(session.messages) == ["go", "one", "<environment_context>", "x"]
     assert (
-        said(
+        list_words(
             read(
                 user("go"), answer("one"), {**back, "payload": {**back["payload"], "num_turns": 9}}
             ).messages
@@ -184,17 +184,17 @@ def test_a_rollback_takes_back_turns_of_the_user():
 
 
 def test_a_rollback_over_a_compaction_takes_from_what_it_shows():
-    kept = [
+    replacement = [
         user("go")["payload"],
         user("bad")["payload"],
         user("<turn_aborted> summary")["payload"],
     ]
     session = read(
-        user("go"), user("bad"), line("compacted", message="", replacement_history=kept), user("worse"),
+        user("go"), user("bad"), line("compacted", message="", replacement_history=replacement), user("worse"),
         line("event_msg", type="thread_rolled_back", num_turns=2), user("again"),
     )  # fmt: skip
-    assert said(session.messages) == ["go", "again"]
-    assert said(session.effective) == ["go", "again"]
+    assert list_words(session.messages) == ["go", "again"]
+    assert list_words(session.effective) == ["go", "again"]
 
 
 def test_the_two_older_forms():
@@ -252,7 +252,7 @@ def cold(tmp_path):
 
 @pytest.mark.skipif(not CAN_UNZIP, reason="no module for zstd is installed")
 def test_a_compressed_file_is_read_and_a_damaged_one_is_an_error(cold):
-    assert said(transcripts.read(cold).messages) == ["go"]
+    assert list_words(transcripts.read(cold).messages) == ["go"]
     with pytest.raises(FormatError, match="damaged"):
         transcripts.read_bytes(cold.read_bytes()[:9] + b"\xff" * 9)
 

@@ -34,7 +34,7 @@ def test_every_client_is_found_where_it_keeps_its_sessions(tmp_path):
     claude = put(tmp_path / ".claude/projects/-w/s1.jsonl", {"type": "x"}, {"cwd": "/c"}, age=1)
     put(tmp_path / ".claude/projects/-w/s1/subagents/agent-1.jsonl", {})
     put(tmp_path / ".claude/history.jsonl", {})
-    other = put(tmp_path / ".config/claude/projects/-w/s2.jsonl", age=2)
+    elsewhere = put(tmp_path / ".config/claude/projects/-w/s2.jsonl", age=2)
     codex = put(
         tmp_path / ".codex/sessions/2026/05/12/rollout-1.jsonl", {"payload": {"cwd": "/x"}}, age=3
     )
@@ -45,10 +45,10 @@ def test_every_client_is_found_where_it_keeps_its_sessions(tmp_path):
     qwen = put(tmp_path / ".qwen/projects/p/chats/q.jsonl", {"cwd": "/q"}, age=6)
     pi = put(tmp_path / ".pi/agent/sessions/--w--/p.jsonl", {"cwd": "/p"}, age=7)
     opencode = database(tmp_path / ".local/share/opencode/opencode.db")
-    found = discover(tmp_path, {})
-    assert [(one.client, one.path, one.cwd) for one in found] == [
+    sessions = discover(tmp_path, {})
+    assert [(session.client, session.path, session.cwd) for session in sessions] == [
         ("claude_code", claude, "/c"),
-        ("claude_code", other, ""),
+        ("claude_code", elsewhere, ""),
         ("codex", codex, "/x"),
         ("codex", cold, ""),
         ("gemini_cli", gemini, "/g"),
@@ -56,9 +56,11 @@ def test_every_client_is_found_where_it_keeps_its_sessions(tmp_path):
         ("pi", pi, "/p"),
         ("opencode", opencode, "/o"),
     ]
-    assert [one.size_bytes for one in found[:-1]] == [one.path.stat().st_size for one in found[:-1]]
-    assert (found[-1].id, found[-1].title) == ("ses_1", "a title")
-    assert found[-1].size_bytes == (8 if sqlite3.sqlite_version_info >= (3, 43) else -1)
+    assert [session.size_bytes for session in sessions[:-1]] == [
+        session.path.stat().st_size for session in sessions[:-1]
+    ]
+    assert (sessions[-1].id, sessions[-1].title) == ("ses_1", "a title")
+    assert sessions[-1].size_bytes == (8 if sqlite3.sqlite_version_info >= (3, 43) else -1)
 
 
 @pytest.mark.parametrize(
@@ -71,9 +73,9 @@ def test_every_client_is_found_where_it_keeps_its_sessions(tmp_path):
 )
 def test_environment_variables_move_them(tmp_path, name, client, path):
     put(tmp_path / "elsewhere" / path, {})
-    assert [one.client for one in discover(tmp_path, {name: str(tmp_path / "elsewhere")})] == [
-        client
-    ]
+    assert [
+        session.client for session in discover(tmp_path, {name: str(tmp_path / "elsewhere")})
+    ] == [client]
     assert discover(tmp_path, {}) == []
 
 
@@ -81,9 +83,9 @@ def test_a_session_that_moved_into_the_database_is_found_there_alone(tmp_path):
     share = tmp_path / ".local/share/opencode"
     for id in ("ses_1", "ses_2"):
         put(share / f"storage/session/p/{id}.json", {"id": id, "directory": "/o"})
-    assert [one.path.name for one in discover(tmp_path, {})] == ["ses_2.json", "ses_1.json"]
+    assert [session.path.name for session in discover(tmp_path, {})] == ["ses_2.json", "ses_1.json"]
     database(share / "opencode.db")
-    assert [(one.path.name, one.id) for one in discover(tmp_path, {})] == [
+    assert [(session.path.name, session.id) for session in discover(tmp_path, {})] == [
         ("ses_2.json", "ses_2"),
         ("opencode.db", "ses_1"),
     ]
@@ -93,10 +95,12 @@ def test_environment_variables_move_databases(tmp_path):
     database(tmp_path / "data/opencode/opencode-dev.db")
     database(tmp_path / "named.db")
     assert [
-        one.path.name for one in discover(tmp_path, {"XDG_DATA_HOME": str(tmp_path / "data")})
+        session.path.name
+        for session in discover(tmp_path, {"XDG_DATA_HOME": str(tmp_path / "data")})
     ] == ["opencode-dev.db"]
     assert [
-        one.path.name for one in discover(tmp_path, {"OPENCODE_DB": str(tmp_path / "named.db")})
+        session.path.name
+        for session in discover(tmp_path, {"OPENCODE_DB": str(tmp_path / "named.db")})
     ] == ["named.db"]
 
 
@@ -108,5 +112,5 @@ def test_what_cannot_be_read_is_passed_over(tmp_path):
     binary.write_bytes(b"\0\xff\n{")
     (tmp_path / ".local/share/opencode").mkdir(parents=True)
     (tmp_path / ".local/share/opencode/opencode.db").write_text("no database")
-    assert [one.path for one in discover(tmp_path, {})] == [binary]
+    assert [session.path for session in discover(tmp_path, {})] == [binary]
     assert discover(tmp_path / "no such home", {"OPENCODE_DB": str(tmp_path / "none.db")}) == []

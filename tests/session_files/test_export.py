@@ -11,7 +11,7 @@ from refold.errors import FormatError
 from refold.session_files import FIELDS, discover
 from refold.session_files.export import CLIENTS, export_session
 from tests.support.command_line import refold, set_home
-from tests.support.opencode import Base, done, text, tool
+from tests.support.opencode import Base, finish_tool, text, tool
 
 NOW = datetime(2026, 11, 23, 5, 50, tzinfo=UTC)
 WORDS = "one two three four five six seven eight nine ten " * 60
@@ -123,14 +123,16 @@ def write_database(path: Path, steps: int) -> None:
     base.session("ses_old")
     base.user("ses_old", text("Fix it."))
     for n in range(steps):
-        said = [
+        thoughts = [
             text("I look."),
             {"type": "reasoning", "text": "Hm.", "metadata": {"anthropic": {"signature": "s"}}},
         ]
         result = (
-            tool(f"c{n}", "error", error="none") if n == 1 else done(f"c{n}", f"file {n} {WORDS}")
+            tool(f"c{n}", "error", error="none")
+            if n == 1
+            else finish_tool(f"c{n}", f"file {n} {WORDS}")
         )
-        base.answer("ses_old", {"type": "step-start"}, *said, result)
+        base.answer("ses_old", {"type": "step-start"}, *thoughts, result)
     base.base.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     base.base.close()
 

@@ -13,8 +13,14 @@ HEAD = {
 }
 
 
-def message(id, type, content="", **more):
-    return {"id": id, "timestamp": "2026-11-01T10:00:00Z", "type": type, "content": content, **more}
+def message(id, type, content="", **fields):
+    return {
+        "id": id,
+        "timestamp": "2026-11-01T10:00:00Z",
+        "type": type,
+        "content": content,
+        **fields,
+    }
 
 
 def call(id, result):
@@ -117,18 +123,18 @@ def test_a_list_of_messages_in_set_rebuilds_and_others_only_inform():
 
 
 def test_rewinding():
-    said = [
+    lines = [
         HEAD,
         message("1", "user", "go"),
         message("2", "gemini", "one"),
         message("3", "user", "bad"),
     ]
-    assert texts(read(*said, {"$rewindTo": "3"}, message("4", "user", "good"))) == [
+    assert texts(read(*lines, {"$rewindTo": "3"}, message("4", "user", "good"))) == [
         "go",
         "one",
         "good",
     ]
-    assert texts(read(*said, {"$rewindTo": "nobody"}, message("4", "user", "good"))) == ["good"]
+    assert texts(read(*lines, {"$rewindTo": "nobody"}, message("4", "user", "good"))) == ["good"]
 
 
 def test_the_older_form_is_one_document():
@@ -148,16 +154,16 @@ def test_interrupted_and_textual_results():
 
 
 def test_a_call_that_is_in_the_content_already_is_not_repeated():
-    made = {
+    function_call = {
         "functionCall": {"id": "k1", "name": "read_file", "args": {}},
         "thoughtSignature": "c2ln",
     }
     session = read(
         HEAD,
         message("1", "user", "go"),
-        message("2", "gemini", [made], toolCalls=[call("k1", [response("k1")])]),
+        message("2", "gemini", [function_call], toolCalls=[call("k1", [response("k1")])]),
     )
-    assert session.messages[1]["parts"] == [made]
+    assert session.messages[1]["parts"] == [function_call]
 
 
 def test_a_file_of_metadata_only_says_so():
@@ -169,11 +175,11 @@ def test_a_file_of_metadata_only_says_so():
 # --- Qwen Code -------------------------------------------------------------------------------
 
 
-def qwen(uuid, parent, type, *parts, **more):
+def qwen(uuid, parent, type, *parts, **extras):
     role = "model" if type == "assistant" else "user"
     fields = {"sessionId": "q1", "cwd": "/w", "timestamp": "2026-11-01T10:00:00Z", "model": "qwen3"}
     content = {"message": {"role": role, "parts": list(parts)}} if parts else {}
-    return {"uuid": uuid, "parentUuid": parent, "type": type, **fields, **content, **more}
+    return {"uuid": uuid, "parentUuid": parent, "type": type, **fields, **content, **extras}
 
 
 def test_qwen_a_line_that_is_its_own_parent_goes_on_with_the_line_before():
@@ -182,7 +188,7 @@ def test_qwen_a_line_that_is_its_own_parent_goes_on_with_the_line_before():
 
 
 def test_qwen_a_tree_of_contents():
-    asked = [{"functionCall": {"id": one, "name": "read_file", "args": {}}} for one in ("k1", "k2")]
+    asked = [{"functionCall": {"id": id, "name": "read_file", "args": {}}} for id in ("k1", "k2")]
     session = read(
         qwen("a", None, "user", {"text": "go"}),
         qwen(
@@ -239,8 +245,8 @@ def test_qwen_a_compression():
         qwen("b", "a", "system", subtype="chat_compression", systemPayload=payload),
         qwen("c", "b", "user", {"text": "more"}),
     )
-    (one,) = session.compactions
-    assert (one.start, one.stop, one.trigger, one.meta) == (
+    (compression,) = session.compactions
+    assert (compression.start, compression.stop, compression.trigger, compression.meta) == (
         0,
         1,
         "compression",

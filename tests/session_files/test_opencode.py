@@ -9,7 +9,7 @@ import pytest
 
 from refold import session_files as transcripts
 from refold.errors import FormatError
-from tests.support.opencode import Base, done, text, tool
+from tests.support.opencode import Base, finish_tool, text, tool
 
 
 @pytest.fixture
@@ -23,13 +23,13 @@ def base(tmp_path):
 def words(entries):
     return [
         (
-            one["role"],
+            entry["role"],
             *[
                 b.get("text") or b.get("id") or b.get("content") or b["type"]
-                for b in one["content"]
+                for b in entry["content"]
             ],
         )
-        for one in entries
+        for entry in entries
     ]
 
 
@@ -52,7 +52,7 @@ def test_messages_become_anthropic_blocks(base):
         {"type": "step-start"},
         {"type": "reasoning", "text": "hm", "metadata": {"anthropic": {"signature": "sig"}}},
         text("I read"),
-        done("k1"),
+        finish_tool("k1"),
         tool("k2", "error", error="no such file"),
         {"type": "step-finish", "tokens": {}},
         {"type": "snapshot", "snapshot": "x"},
@@ -121,13 +121,13 @@ def test_attachments_of_results_and_links_to_files(base):
 def test_a_finished_compaction_is_recorded(base):
     base.user("ses_1", text("go"))
     base.answer("ses_1", text("one"))
-    kept = base.user("ses_1", text("more"))
-    asked = base.user("ses_1", {"type": "compaction", "auto": True, "tail_start_id": kept})
+    tail = base.user("ses_1", text("more"))
+    asked = base.user("ses_1", {"type": "compaction", "auto": True, "tail_start_id": tail})
     base.answer("ses_1", text("what happened"), parentID=asked, summary=True, finish="stop")
     base.user("ses_1", text("go on", synthetic=True))
     session = transcripts.read(base.path)
-    (one,) = session.compactions
-    assert (one.start, one.stop, one.trigger) == (0, 2, "auto")
+    (compaction,) = session.compactions
+    assert (compaction.start, compaction.stop, compaction.trigger) == (0, 2, "auto")
     assert words(session.messages) == [
         ("user", "go"),
         ("assistant", "one"),
@@ -157,7 +157,7 @@ def test_a_compaction_that_failed_changed_nothing(base):
 
 def test_pruned_results_are_whole_in_the_full_transcript(base):
     base.user("ses_1", text("go"))
-    base.answer("ses_1", done("k1", "long", compacted=5), done("k2", "short"))
+    base.answer("ses_1", finish_tool("k1", "long", compacted=5), finish_tool("k2", "short"))
     session = transcripts.read(base.path)
     assert [b["content"] for b in session.messages[2]["content"]] == ["long", "short"]
     assert [b["content"] for b in session.effective[2]["content"]] == [
@@ -227,8 +227,8 @@ def test_broken_rows_and_damaged_databases(base, tmp_path):
 
 def test_another_clients_database_and_an_empty_one(tmp_path):
     path = tmp_path / "other.db"
-    with closing(sqlite3.connect(path)) as other:
-        other.execute("CREATE TABLE session (id)")
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE session (id)")
     with pytest.raises(FormatError, match="no table message, part"):
         transcripts.read(path)
     empty = Base(tmp_path / "empty.db")

@@ -25,8 +25,8 @@ def put(path, value):
     return path
 
 
-def text(said):
-    return {"type": "text", "text": said}
+def text(words):
+    return {"type": "text", "text": words}
 
 
 def tool(id):
@@ -46,8 +46,8 @@ class Storage:
         self.root = home / ".local/share/opencode/storage"
         self.count = 0
 
-    def session(self, **more):
-        return put(self.root / "session/prj/ses_1.json", {**INFO, **more})
+    def session(self, **fields):
+        return put(self.root / "session/prj/ses_1.json", {**INFO, **fields})
 
     def message(self, role, *parts, **data):
         self.count += 1
@@ -125,7 +125,10 @@ def test_broken_files_are_reported_and_passed_over(storage):
     put(storage.root / "message/ses_1/msg_1.json", "[]")
     session = transcripts.read(path)
     assert len(session.messages) == 1
-    assert [one.text.partition(":")[0] for one in session.problems] == ["msg_0.json", "msg_1.json"]
+    assert [problem.text.partition(":")[0] for problem in session.problems] == [
+        "msg_0.json",
+        "msg_1.json",
+    ]
 
 
 def test_a_session_file_alone_is_refused(tmp_path):
@@ -134,7 +137,7 @@ def test_a_session_file_alone_is_refused(tmp_path):
 
 
 def test_an_export_is_read():
-    said = [
+    messages = [
         {
             "info": {"id": "msg_1", "role": "user", "time": {"created": 1}},
             "parts": [{**text("go"), "id": "p"}],
@@ -144,7 +147,7 @@ def test_an_export_is_read():
             "parts": [{**text("ok"), "id": "p"}],
         },
     ]
-    session = transcripts.read_bytes(json.dumps({"info": INFO, "messages": said}).encode())
+    session = transcripts.read_bytes(json.dumps({"info": INFO, "messages": messages}).encode())
     assert (session.id, session.client) == ("ses_1", "opencode")
     assert [m["role"] for m in session.messages] == ["user", "assistant"]
 
@@ -152,15 +155,15 @@ def test_an_export_is_read():
 def test_they_are_found_unless_the_database_has_them(storage, tmp_path):
     path = storage.session()
     put(storage.root / "session/prj/ses_2.json", "{")
-    (found,) = discover(tmp_path, {})
-    assert (found.client, found.path, found.id, found.cwd, found.title) == (
+    (listing,) = discover(tmp_path, {})
+    assert (listing.client, listing.path, listing.id, listing.cwd, listing.title) == (
         "opencode",
         path,
         "ses_1",
         "/w",
         "a title",
     )
-    assert (found.size_bytes, found.modified.year) == (-1, 2026)
+    assert (listing.size_bytes, listing.modified.year) == (-1, 2026)
     assert (
         discover(tmp_path / "nowhere", {"XDG_DATA_HOME": str(tmp_path / ".local/share")})[0].path
         == path

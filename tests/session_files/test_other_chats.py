@@ -34,9 +34,9 @@ def test_kimis_context_has_thoughts_in_a_field_of_their_own_and_no_notes(tmp_pat
     )
     put(folder / "wire.jsonl", {"timestamp": 1.5})
     put(tmp_path / ".kimi/kimi.json", {"work_dirs": [{"path": "/v"}, {"path": "/w"}]})
-    (found,) = discover(tmp_path, {})
-    assert (found.client, found.path, found.id, found.cwd) == ("kimi", path, "s1", "/w")
-    assert session_files.read(found.path, found.id).messages == [
+    (listing,) = discover(tmp_path, {})
+    assert (listing.client, listing.path, listing.id, listing.cwd) == ("kimi", path, "s1", "/w")
+    assert session_files.read(listing.path, listing.id).messages == [
         {"role": "system", "content": "You are Kimi."},
         {"role": "user", "content": "go"},
         {**answer, "content": "I look.", "reasoning_content": "hm"},
@@ -55,17 +55,17 @@ def test_continue_sends_what_stands_beside_its_messages(tmp_path):
     answer = {"role": "assistant", "content": "", "toolCalls": [CALL], "usage": usage}
     output = [{"name": "Tool Result: Shell", "content": "ok", "description": ""}]
     done = {"toolCallId": "t1", "status": "done", "output": output}
-    said = {"message": {"role": "user", "content": "go"}, "contextItems": [{"content": "a.py"}]}
+    request = {"message": {"role": "user", "content": "go"}, "contextItems": [{"content": "a.py"}]}
     history = [
-        said,
+        request,
         {"message": {"role": "thinking", "content": "hm"}},
         {"message": answer, "toolCallStates": [done, {"toolCallId": "t2", "status": "calling"}]},
     ]
     place = {"sessionId": "a-1", "title": "a title", "workspaceDirectory": "/w"}
     path = put(tmp_path / ".continue/sessions/a-1.json", {**place, "history": history})
     put(tmp_path / ".continue/sessions/sessions.json", [place])
-    (found,) = discover(tmp_path, {})
-    assert (found.client, found.path, found.cwd) == ("continue", path, "/w")
+    (listing,) = discover(tmp_path, {})
+    assert (listing.client, listing.path, listing.cwd) == ("continue", path, "/w")
     session = session_files.read(path)
     assert session.messages == [
         {"role": "user", "content": "a.py\n\ngo"},

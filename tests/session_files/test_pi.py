@@ -13,22 +13,28 @@ HEAD = {
 }
 
 
-def entry(id, parent, type="message", **more):
-    return {"type": type, "id": id, "parentId": parent, "timestamp": "2026-01-01T00:00:01Z", **more}
+def entry(id, parent, type="message", **fields):
+    return {
+        "type": type,
+        "id": id,
+        "parentId": parent,
+        "timestamp": "2026-01-01T00:00:01Z",
+        **fields,
+    }
 
 
-def user(id, parent, said):
-    return entry(id, parent, message={"role": "user", "content": said})
+def user(id, parent, words):
+    return entry(id, parent, message={"role": "user", "content": words})
 
 
-def answer(id, parent, *blocks, **more):
+def answer(id, parent, *blocks, **fields):
     return entry(
-        id, parent, message={"role": "assistant", "content": list(blocks), "model": "m", **more}
+        id, parent, message={"role": "assistant", "content": list(blocks), "model": "m", **fields}
     )
 
 
-def result(id, parent, call, said="done", **more):
-    content = [{"type": "text", "text": said}]
+def result(id, parent, call, words="done", **fields):
+    content = [{"type": "text", "text": words}]
     return entry(
         id,
         parent,
@@ -37,13 +43,13 @@ def result(id, parent, call, said="done", **more):
             "toolCallId": call,
             "toolName": "read",
             "content": content,
-            **more,
+            **fields,
         },
     )
 
 
-def text(said):
-    return {"type": "text", "text": said}
+def text(words):
+    return {"type": "text", "text": words}
 
 
 def call(id):
@@ -54,7 +60,7 @@ def read(*records):
     return transcripts.read_bytes("\n".join(json.dumps(r) for r in records).encode(), "p1.jsonl")
 
 
-def said(entries):
+def list_words(entries):
     return [entry["content"][0].get("text") or entry["content"][0]["type"] for entry in entries]
 
 
@@ -129,12 +135,12 @@ def test_the_branch_of_the_last_entry_is_the_active_one():
         entry("3", "1", "branch_summary", fromId="2", summary="tried something"),
         user("4", "3", "more"),
     )
-    assert [one.split("\n")[0] for one in said(session.messages)] == [
+    assert [words.split("\n")[0] for words in list_words(session.messages)] == [
         "go",
         "The following is a summary of a branch that this conversation came back from:",
         "more",
     ]
-    assert said(session.messages)[1].endswith("<summary>\ntried something</summary>")
+    assert list_words(session.messages)[1].endswith("<summary>\ntried something</summary>")
 
 
 def test_answers_on_other_branches_are_counted_and_what_openclaw_delivered_is_none():
@@ -161,11 +167,11 @@ def test_a_compaction_keeps_from_its_first_kept_entry_on():
         ),
         user("5", "4", "go on"),
     )
-    (one,) = session.compactions
-    assert (one.start, one.stop, one.meta) == (0, 2, {"tokensBefore": 90})
-    assert said(session.messages) == ["go", "one", "more", "go on"]
-    assert said(session.effective)[1:] == ["more", "go on"]
-    assert "<summary>\nwhat happened\n</summary>" in said(session.effective)[0]
+    (compaction,) = session.compactions
+    assert (compaction.start, compaction.stop, compaction.meta) == (0, 2, {"tokensBefore": 90})
+    assert list_words(session.messages) == ["go", "one", "more", "go on"]
+    assert list_words(session.effective)[1:] == ["more", "go on"]
+    assert "<summary>\nwhat happened\n</summary>" in list_words(session.effective)[0]
 
 
 def test_the_first_version_has_no_ids():
@@ -184,8 +190,8 @@ def test_the_first_version_has_no_ids():
         "timestamp": "x",
     }
     session = read(*bare, compaction)
-    assert said(session.messages) == ["go", "one", "more"]
-    assert [(one.start, one.stop) for one in session.compactions] == [(0, 2)]
+    assert list_words(session.messages) == ["go", "one", "more"]
+    assert [(compaction.start, compaction.stop) for compaction in session.compactions] == [(0, 2)]
 
 
 def test_commands_of_the_user_are_described_in_pis_words():
@@ -197,7 +203,7 @@ def test_commands_of_the_user_are_described_in_pis_words():
         entry("3", "2", message={**ran, "exitCode": 0, "truncated": True, "fullOutputPath": "/o"}),
         entry("4", "3", message={**ran, "excludeFromContext": True}),
     )
-    assert said(session.messages) == [
+    assert list_words(session.messages) == [
         "Ran `ls`\n```\na.py\n```\n\nCommand exited with code 2",
         "Ran `ls`\n(no output)\n\n(command cancelled)",
         "Ran `ls`\n```\na.py\n```\n\n[Output truncated. Full output: /o]",
@@ -216,5 +222,5 @@ def test_what_the_model_never_saw_is_left_out():
         entry("7", "6", "session_info", name="a title"),
         answer("8", "7", text("\n\n"), call("open")),
     )
-    assert said(session.messages) == ["go", "from an extension", "tool_use"]
+    assert list_words(session.messages) == ["go", "from an extension", "tool_use"]
     assert session.title == "a title"

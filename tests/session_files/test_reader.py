@@ -34,14 +34,14 @@ def read(session):
 
 def message(record):
     """Return a line of the tape as a message of Chat Completions."""
-    by, said = text_at(record, "by"), text_at(record, "said")
+    by, words = text_at(record, "by"), text_at(record, "said")
     if by == "machine":
-        return {"role": "tool", "tool_call_id": text_at(record, "call"), "content": said}
+        return {"role": "tool", "tool_call_id": text_at(record, "call"), "content": words}
     if not (call := object_at(record, "call")):
-        return {"role": by, "content": said}
+        return {"role": by, "content": words}
     function = {"name": text_at(call, "name"), "arguments": json.dumps(call.get("with"))}
     calls = [{"id": text_at(call, "id"), "type": "function", "function": function}]
-    return {"role": by, "content": said, "tool_calls": calls}
+    return {"role": by, "content": words, "tool_calls": calls}
 
 
 READER = file_reader("tape", "openai_chat", mismatch, read, FILES.find)
@@ -94,7 +94,7 @@ def test_its_files_are_found(tmp_path: Path):
     path = tmp_path / ".tape/reels/2026/11/x.tape"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(LINES[0]))
-    (found,) = READER.find(tmp_path, {}, str)
-    assert (found.client, found.path, found.cwd) == ("tape", path, "/w")
+    (listing,) = READER.find(tmp_path, {}, str)
+    assert (listing.client, listing.path, listing.cwd) == ("tape", path, "/w")
     (moved,) = READER.find(tmp_path / "other", {"TAPE_HOME": str(tmp_path / ".tape")}, str)
     assert moved.path == path

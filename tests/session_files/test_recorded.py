@@ -25,10 +25,10 @@ PI = "pi_sessions/large-session.jsonl"
 
 
 def path(shared, name):
-    found = shared / "datasets" / name
-    if not found.exists():
+    file = shared / "datasets" / name
+    if not file.exists():
         pytest.skip(f"{name} is not among the recordings here")
-    return found
+    return file
 
 
 def rows(file):
@@ -37,15 +37,18 @@ def rows(file):
 
 def blocks(messages):
     return [
-        block for one in messages if isinstance(one["content"], list) for block in one["content"]
+        block
+        for message in messages
+        if isinstance(message["content"], list)
+        for block in message["content"]
     ]
 
 
 def folder(shared, name):
     return sorted(
-        one
-        for one in (shared / "datasets" / name).rglob("*")
-        if one.suffix in {".json", ".jsonl", ".traj"}
+        file
+        for file in (shared / "datasets" / name).rglob("*")
+        if file.suffix in {".json", ".jsonl", ".traj"}
     )
 
 
@@ -64,18 +67,18 @@ def test_claude_code_every_call_result_and_prompt_is_there_once(shared, name):
         )
         if block["type"] in {"tool_use", "tool_result"}
     )
-    found = Counter(
+    read_blocks = Counter(
         (b["type"], b.get("id") or b.get("tool_use_id"))
         for b in blocks(session.messages)
         if b["type"] in {"tool_use", "tool_result"}
     )
-    assert found == counted
+    assert read_blocks == counted
     answers = {
         row["message"]["id"]
         for row in lines
         if row["type"] == "assistant" and _says_something(row["message"]["content"])
     }
-    assert sum(one["role"] == "assistant" for one in session.messages) == len(answers)
+    assert sum(message["role"] == "assistant" for message in session.messages) == len(answers)
     prompts = [
         row["message"]["content"]
         for row in lines
@@ -84,7 +87,7 @@ def test_claude_code_every_call_result_and_prompt_is_there_once(shared, name):
         and "isCompactSummary" not in row
     ]
     assert [
-        one["content"] for one in session.messages if isinstance(one["content"], str)
+        message["content"] for message in session.messages if isinstance(message["content"], str)
     ] == prompts
     assert session.problems == ()
 
@@ -99,16 +102,16 @@ def test_claude_code_compactions(shared, name):
     records = rows(file)
     cut = next(at for at, row in enumerate(records) if row.get("subtype") == "compact_boundary")
     session = transcripts.read(file)
-    (one,) = session.compactions
+    (compaction,) = session.compactions
     before = {
         row["message"]["id"]
         for row in records[:cut]
         if row["type"] == "assistant" and _says_something(row["message"]["content"])
     }
-    assert sum(entry["role"] == "assistant" for entry in session.messages[: one.stop]) == len(
-        before
-    )
-    assert (one.start, one.trigger, one.meta) == (
+    assert sum(
+        entry["role"] == "assistant" for entry in session.messages[: compaction.stop]
+    ) == len(before)
+    assert (compaction.start, compaction.trigger, compaction.meta) == (
         0,
         records[cut]["compactMetadata"]["trigger"],
         records[cut]["compactMetadata"],
@@ -116,7 +119,7 @@ def test_claude_code_compactions(shared, name):
     assert session.effective[0]["content"].startswith(
         "This session is being continued from a previous conversation"
     )
-    assert session.effective[1:] == session.messages[one.stop :]
+    assert session.effective[1:] == session.messages[compaction.stop :]
 
 
 def test_claude_code_subagents_are_sessions_of_their_own(shared):
@@ -134,19 +137,19 @@ def test_codex(shared):
         file = path(shared, name)
         items = [row["payload"] for row in rows(file) if row["type"] == "response_item"]
         session = transcripts.read(file)
-        told = [
+        prompts = [
             row["payload"]["message"]
             for row in rows(file)
             if row["payload"].get("type") == "user_message"
         ]
         spoken = [
             part["text"]
-            for one in session.messages
-            if one.get("role") == "user"
-            for part in one["content"]
+            for item in session.messages
+            if item.get("role") == "user"
+            for part in item["content"]
         ]
-        assert all(text in spoken for text in told)
-        assert [one for one in session.messages if one in items] == items
+        assert all(text in spoken for text in prompts)
+        assert [item for item in session.messages if item in items] == items
         assert session.problems == ()
     assert len(transcripts.read(path(shared, CODEX[0])).messages) == 95 + 3
     assert len(transcripts.read(path(shared, CODEX[1])).messages) == 10
@@ -156,25 +159,32 @@ def test_gemini_cli(shared):
     file = path(shared, GEMINI)
     document = json.loads(file.read_text("utf-8"))
     session = transcripts.read(file)
-    results = sum(bool(one.get("toolCalls")) for one in document["messages"])
+    results = sum(bool(message.get("toolCalls")) for message in document["messages"])
     assert len(session.messages) == len(document["messages"]) + results == 22
-    assert len(session.usage) == sum("tokens" in one for one in document["messages"])
+    assert len(session.usage) == sum("tokens" in message for message in document["messages"])
     assert session.started.isoformat() == "2025-12-01T21:45:34.362000+00:00"
 
 
 def test_pi(shared):
     file = path(shared, PI)
-    said = [row["message"] for row in rows(file) if row["type"] == "message"]
+    messages = [row["message"] for row in rows(file) if row["type"] == "message"]
     session = transcripts.read(file)
     kinds = Counter(block["type"] for block in blocks(session.messages))
     parts = Counter(
-        part["type"] for one in said for part in one["content"] if one["role"] == "assistant"
+        part["type"]
+        for message in messages
+        for part in message["content"]
+        if message["role"] == "assistant"
     )
-    assert kinds["tool_result"] == sum(one["role"] == "toolResult" for one in said) == 373
+    assert (
+        kinds["tool_result"] == sum(message["role"] == "toolResult" for message in messages) == 373
+    )
     assert kinds["tool_use"] == parts["toolCall"] == 391
     assert kinds["thinking"] == parts["thinking"] == 1
-    spoken = [one for one in said if one["role"] == "assistant" and one["content"]]
-    assert sum(one["role"] == "assistant" for one in session.messages) == len(spoken) == 439
+    spoken = [
+        message for message in messages if message["role"] == "assistant" and message["content"]
+    ]
+    assert sum(message["role"] == "assistant" for message in session.messages) == len(spoken) == 439
     assert (session.client, session.problems) == ("pi", ())
 
 
@@ -182,8 +192,8 @@ def test_tau_bench(shared):
     for file in folder(shared, "tau_bench"):
         document = json.loads(file.read_text("utf-8"))
         sessions = list(transcripts.read_all(file))
-        assert [one.messages for one in sessions] == [run["traj"] for run in document]
-        assert len({one.id for one in sessions}) == len(document)
+        assert [session.messages for session in sessions] == [run["traj"] for run in document]
+        assert len({session.id for session in sessions}) == len(document)
 
 
 def test_tau2_bench(shared):
@@ -253,7 +263,7 @@ def test_every_session_is_taken_by_its_codec_comes_back_and_keeps_to_the_rules(s
 def test_in_the_pi_session_only_the_interrupted_calls_are_violations(shared):
     session = transcripts.read(path(shared, PI))
     envelope = open_payload(session.payload)
-    found = envelope.codec.rules(envelope.body).check(envelope.decode(), envelope.body)
+    violations = envelope.codec.rules(envelope.body).check(envelope.decode(), envelope.body)
     kinds = {
         kind: {
             b.get("id") or b.get("tool_use_id")
@@ -262,8 +272,10 @@ def test_in_the_pi_session_only_the_interrupted_calls_are_violations(shared):
         }
         for kind in ("tool_use", "tool_result")
     }
-    assert {one.subject for one in found} == kinds["tool_use"] - kinds["tool_result"]
-    assert {one.rule for one in found} == {"AN-1"}
+    assert {violation.subject for violation in violations} == kinds["tool_use"] - kinds[
+        "tool_result"
+    ]
+    assert {violation.rule for violation in violations} == {"AN-1"}
 
 
 def test_every_request_of_every_client_is_read_from_its_log(shared):

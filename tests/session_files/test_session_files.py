@@ -200,7 +200,10 @@ def survives(data):
         return
     assert isinstance(session.payload[FIELDS[session.format]], list)
     assert all(isinstance(entry, dict) for entry in session.effective)
-    assert all(0 <= one.start <= one.stop <= len(session.messages) for one in session.compactions)
+    assert all(
+        0 <= compaction.start <= compaction.stop <= len(session.messages)
+        for compaction in session.compactions
+    )
     assert all(0 <= at <= len(session.messages) for at, _ in session.usage)
 
 
@@ -247,7 +250,7 @@ def test_strange_records_after_a_clients_first_line_do_too(first, rest):
 
 
 def test_of_compactions_the_outermost_show_and_of_two_on_one_span_the_later():
-    def made(*compactions):
+    def make_session(*compactions):
         messages = [{"n": n} for n in range(6)]
         return Session(
             path="x",
@@ -258,13 +261,21 @@ def test_of_compactions_the_outermost_show_and_of_two_on_one_span_the_later():
             compactions=compactions,
         )
 
-    def shown(*compactions):
-        return [entry["n"] for entry in made(*compactions).effective]
+    def list_shown(*compactions):
+        return [entry["n"] for entry in make_session(*compactions).effective]
 
-    assert shown() == [0, 1, 2, 3, 4, 5]
-    assert shown(Compaction(0, 2, ({"n": "A"},)), Compaction(0, 4, ({"n": "B"},))) == ["B", 4, 5]
-    assert shown(Compaction(0, 4, ({"n": "A"},)), Compaction(2, 3, ({"n": "B"},))) == ["A", 4, 5]
-    assert shown(Compaction(1, 2, ({"n": "A"},)), Compaction(1, 2, ({"n": "B"},))) == [
+    assert list_shown() == [0, 1, 2, 3, 4, 5]
+    assert list_shown(Compaction(0, 2, ({"n": "A"},)), Compaction(0, 4, ({"n": "B"},))) == [
+        "B",
+        4,
+        5,
+    ]
+    assert list_shown(Compaction(0, 4, ({"n": "A"},)), Compaction(2, 3, ({"n": "B"},))) == [
+        "A",
+        4,
+        5,
+    ]
+    assert list_shown(Compaction(1, 2, ({"n": "A"},)), Compaction(1, 2, ({"n": "B"},))) == [
         0,
         "B",
         2,
@@ -272,7 +283,7 @@ def test_of_compactions_the_outermost_show_and_of_two_on_one_span_the_later():
         4,
         5,
     ]
-    assert shown(Compaction(0, 0, ({"n": "A"},)), Compaction(5, 6, ())) == ["A", 0, 1, 2, 3, 4]
+    assert list_shown(Compaction(0, 0, ({"n": "A"},)), Compaction(5, 6, ())) == ["A", 0, 1, 2, 3, 4]
 
 
 def test_points_in_time_in_three_spellings():
@@ -282,8 +293,10 @@ def test_points_in_time_in_three_spellings():
         1_767_225_600,
         1_767_225_600_000,
     ]
-    assert {parse_time(one).isoformat() for one in spelled} == {"2026-01-01T00:00:00+00:00"}
-    assert [parse_time(one) for one in (None, "soon", True, 1e300, float("nan"), [])] == [None] * 6
+    assert {parse_time(time).isoformat() for time in spelled} == {"2026-01-01T00:00:00+00:00"}
+    assert [parse_time(time) for time in (None, "soon", True, 1e300, float("nan"), [])] == [
+        None
+    ] * 6
 
 
 def test_a_problem_says_its_line():
@@ -457,14 +470,14 @@ def test_text_actions_as_calls():
     called = transcripts.with_calls(session)
     assert [m["content"] for m in session.messages] == [m["content"] for m in messages]
     envelope = open_payload(called.payload)
-    said = envelope.decode()
-    assert said[1].parts == (
+    decoded = envelope.decode()
+    assert decoded[1].parts == (
         Text("THOUGHT: 看看"),
         ToolCall("call_1", "bash", '{"command":"ls \'a\\nb\'"}'),
     )
-    assert said[2] == Message("tool", (ToolResult("call_1", (Text("<output>a.py</output>"),)),))
+    assert decoded[2] == Message("tool", (ToolResult("call_1", (Text("<output>a.py</output>"),)),))
     assert called.messages[3:5] == [two, wrong]
-    assert said[5].calls == ("call_5",)
+    assert decoded[5].calls == ("call_5",)
     assert called.messages[5]["content"] == ""
     assert check(called.payload) == ()
     assert transcripts.with_calls(called) == called
@@ -476,8 +489,8 @@ def test_text_actions_are_left_where_nothing_came_out_of_them_or_the_format_has_
         {"trajectory_format": "mini-swe-agent-1", "info": {}, "messages": [GO, run, run, GO]}
     )
     assert transcripts.with_calls(session).messages[:2] == [GO, run]
-    other = read([{"role": "user", "parts": [{"text": "```sh\nls\n```"}]}])
-    assert transcripts.with_calls(other) is other
+    gemini_session = read([{"role": "user", "parts": [{"text": "```sh\nls\n```"}]}])
+    assert transcripts.with_calls(gemini_session) is gemini_session
     native = {"role": "assistant", "tool_calls": [write_call("c1", "ls", {})]}
     shows = [native, {"role": "tool", "tool_call_id": "c1", "content": "a"}, run, GO]
     agent = read([GO, *shows])
@@ -511,10 +524,10 @@ def test_openhands_results_say_what_the_model_was_told_of_a_command():
     extras = {"metadata": {"exit_code": 1, "working_dir": "/repo", "suffix": "\n[Over.]"}}
     seen = {"id": 2, "cause": 1, "observation": "run", "content": "1 failed", "extras": extras}
     waits = {**seen, "extras": {"metadata": {"exit_code": -1, "suffix": "\n[It waits.]"}}}
-    told = (
+    answer = (
         "1 failed\n[Over.]\n[Current working directory: /repo]\n[Command finished with exit code 1]"
     )
-    for event, text in ((seen, told), (waits, "1 failed\n[It waits.]")):
+    for event, text in ((seen, answer), (waits, "1 failed\n[It waits.]")):
         session = read([{"id": 0, "action": "message", "source": "user"}, run, event])
         assert session.messages[-1]["content"] == text
 
@@ -539,7 +552,7 @@ def test_openhands_events_of_one_response_are_one_answer():
             "tool_call": call,
         }
 
-    def seen(number, **fields):
+    def observe(number, **fields):
         head = {"kind": "ObservationEvent", "source": "environment", "tool_name": "bash"}
         return {**head, "tool_call_id": f"t{number}", **fields}
 
@@ -549,11 +562,11 @@ def test_openhands_events_of_one_response_are_one_answer():
         {"kind": "MessageEvent", "source": "user", "llm_message": {"role": "user", "content": [{"type": "text", "text": "Go."}]}},
         action(1, "r1"),
         action(2, "r1"),
-        seen(1, observation={"kind": "BashObservation", "content": content}),
-        seen(2, kind="AgentErrorEvent", error="no such tool"),
+        observe(1, observation={"kind": "BashObservation", "content": content}),
+        observe(2, kind="AgentErrorEvent", error="no such tool"),
         {"kind": "ConversationStateUpdateEvent", "key": "x", "value": 1},
         action(3, "r2"),
-        seen(3, kind="UserRejectObservation", rejection_reason="not that"),
+        observe(3, kind="UserRejectObservation", rejection_reason="not that"),
     ]  # fmt: skip
     session = read(events)
     assert (session.client, session.format) == ("openhands", "openai_chat")

@@ -46,7 +46,7 @@ def uses(store: Any) -> list[Callable[[], object]]:
     ]
 
 
-def written(kind: Any, path: Path) -> bytes:
+def write_bytes(kind: Any, path: Path) -> bytes:
     """What a store's file holds."""
     store = kind(path)
     store.save(EDITS)
@@ -87,12 +87,12 @@ def test_c16_law_damage_anywhere_in_a_file_is_a_store_error(
 ) -> None:
     """UnicodeDecodeError and TypeError came out of a store whose file was damaged."""
     whole = tmp_path / "whole"
-    data = bytearray(whole.read_bytes() if whole.exists() else written(kind, whole))
-    for share, other in damage:
+    data = bytearray(whole.read_bytes() if whole.exists() else write_bytes(kind, whole))
+    for share, damage_bytes in damage:
         at = int(share * len(data))
-        data[at : at + len(other)] = other
-    for left in tmp_path.glob("damaged*"):
-        left.unlink()
+        data[at : at + len(damage_bytes)] = damage_bytes
+    for file in tmp_path.glob("damaged*"):
+        file.unlink()
     path = tmp_path / "damaged"
     path.write_bytes(data)
     use(kind, path)
@@ -104,14 +104,14 @@ def test_c16_words_of_the_file_that_are_no_text_any_more(
     tmp_path: Path, kind: Any, word: bytes
 ) -> None:
     path = tmp_path / "damaged"
-    path.write_bytes(written(kind, tmp_path / "whole").replace(word, b"\x88" * len(word)))
+    path.write_bytes(write_bytes(kind, tmp_path / "whole").replace(word, b"\x88" * len(word)))
     use(kind, path)
 
 
 def test_c16_a_row_that_holds_no_text_is_a_store_error(tmp_path: Path) -> None:
     """The sort of a value is one byte of the file: damaged, a text becomes a number or nothing."""
     path = tmp_path / "damaged"
-    written(SQLiteStore, path)
+    write_bytes(SQLiteStore, path)
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(
             "PRAGMA writable_schema = ON;"
@@ -129,7 +129,7 @@ def test_c16_a_row_that_holds_no_text_is_a_store_error(tmp_path: Path) -> None:
 def test_c16_a_path_that_no_file_can_have_is_a_store_error(
     tmp_path: Path, kind: Any, name: Any
 ) -> None:
-    written(kind, tmp_path / "whole")
+    write_bytes(kind, tmp_path / "whole")
     path = os.path.join(os.fsencode(tmp_path) if isinstance(name, bytes) else str(tmp_path), name)  # noqa: PTH118 - bytes too
     assert use(kind, path)
 

@@ -83,7 +83,7 @@ def test_halves_of_a_surrogate_pair_stay_halves(text):
     assert json.loads(dump_edit(edit))["refold"] == 1
 
 
-def known(edit, **changes):
+def dump_with(edit, **changes):
     return json.dumps({**json.loads(dump_edit(edit)), **changes})
 
 
@@ -91,7 +91,7 @@ EDIT = Edit(0, 1, (Message("user", (Text("x"),)),), "t", "b")
 
 
 def test_fields_of_the_future_are_passed_over():
-    line = known(
+    line = dump_with(
         EDIT,
         colour="blue",
         insert=[{"role": "user", "mood": 1, "parts": [{"type": "text", "text": "x", "n": []}]}],
@@ -103,11 +103,13 @@ def test_a_newer_format_is_refused_in_words():
     with pytest.raises(
         StoreError, match="written in format 2; this version of Refold reads formats up to 1"
     ):
-        load_edit(known(EDIT, refold=2))
+        load_edit(dump_with(EDIT, refold=2))
 
 
 def test_an_amended_text_keeps_the_edits_name():
-    amended = known(EDIT, insert=[{"role": "user", "parts": [{"type": "text", "text": "better"}]}])
+    amended = dump_with(
+        EDIT, insert=[{"role": "user", "parts": [{"type": "text", "text": "better"}]}]
+    )
     assert load_edit(amended).id == EDIT.id
 
 
@@ -121,17 +123,17 @@ def test_an_amended_text_keeps_the_edits_name():
         ("[]", "a JSON object was expected, not list"),
         ("{}", "field 'refold' is missing"),
         ('{"refold":true}', "field 'refold' is of the wrong type"),
-        (known(EDIT, start="0"), "field 'start' is of the wrong type"),
-        (known(EDIT, tip=None), "field 'tip' is missing"),
-        (known(EDIT, by=["a", 1]), "field 'by' is of the wrong type"),
-        (known(EDIT, insert=["x"]), "a JSON object was expected, not str"),
+        (dump_with(EDIT, start="0"), "field 'start' is of the wrong type"),
+        (dump_with(EDIT, tip=None), "field 'tip' is missing"),
+        (dump_with(EDIT, by=["a", 1]), "field 'by' is of the wrong type"),
+        (dump_with(EDIT, insert=["x"]), "a JSON object was expected, not str"),
         (
-            known(EDIT, insert=[{"role": "user", "parts": [{"type": "smell"}]}]),
+            dump_with(EDIT, insert=[{"role": "user", "parts": [{"type": "smell"}]}]),
             "unknown type of part 'smell'",
         ),
-        (known(EDIT, stop=2), "damaged: it says edit"),
+        (dump_with(EDIT, stop=2), "damaged: it says edit"),
         (
-            known(
+            dump_with(
                 EDIT,
                 insert=[
                     {

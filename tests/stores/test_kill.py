@@ -57,11 +57,11 @@ def run_and_kill(nursery, kind, first, path, after, seconds):
 def check_content(store, acknowledged, unknown):
     """Each acknowledged batch is whole or gone, as acknowledged; those of *unknown* whole or gone."""
     for number, word in acknowledged.items():
-        found = list(store.load(tips(number)))
+        edits = list(store.load(tips(number)))
         if number in unknown:
-            assert found in ([], batch(number)), number
+            assert edits in ([], batch(number)), number
         else:
-            assert found == (batch(number) if word == "saved" else []), (number, word)
+            assert edits == (batch(number) if word == "saved" else []), (number, word)
 
 
 def check_started(store, started):

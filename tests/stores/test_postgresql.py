@@ -59,9 +59,9 @@ def test_edits_and_ledger_are_there_when_opened_again(url):
 
 
 def test_a_named_value_is_the_same_for_all(url):
-    with PostgreSQLStore(url) as one, PostgreSQLStore(url) as two:
-        assert one.get_or_create("salt", lambda: b"first") == b"first"
-        assert two.get_or_create("salt", lambda: b"second") == b"first"
+    with PostgreSQLStore(url) as first, PostgreSQLStore(url) as second:
+        assert first.get_or_create("salt", lambda: b"first") == b"first"
+        assert second.get_or_create("salt", lambda: b"second") == b"first"
 
 
 def test_claims_and_the_ledger_are_no_reason_to_load_again(url):
@@ -91,11 +91,11 @@ def test_two_schemas_of_one_database_are_two_stores(url, server):
     for name in ("team_a", "team_b"):
         server.execute(f"CREATE SCHEMA {name}", url)
     places = [f"{url}&options=-csearch_path%3D{name}" for name in ("team_a", "team_b")]
-    with PostgreSQLStore(places[0]) as one, PostgreSQLStore(places[1]) as two:
-        one.save([edit(1)])
-        two.save([edit(2)])
-        assert list(one.load(["t"])) == [edit(1)]
-        assert list(two.load(["t"])) == [edit(2)]
+    with PostgreSQLStore(places[0]) as first, PostgreSQLStore(places[1]) as second:
+        first.save([edit(1)])
+        second.save([edit(2)])
+        assert list(first.load(["t"])) == [edit(1)]
+        assert list(second.load(["t"])) == [edit(2)]
 
 
 # --- the schema ------------------------------------------------------------------------------
@@ -132,16 +132,18 @@ def test_rows_of_the_first_schema_are_found_by_their_tips(url):
     rows = rows_of_odd_tips()
     with psycopg.connect(url, autocommit=True) as connection:
         prepare_postgresql(connection, POSTGRESQL_MIGRATIONS[:1])
-        said = [(dump_row(row),) for row in rows]
+        dumped = [(dump_row(row),) for row in rows]
         connection.cursor().executemany(
-            "INSERT INTO refold_ledger (edit, json) VALUES (NULL, %s)", said
+            "INSERT INTO refold_ledger (edit, json) VALUES (NULL, %s)", dumped
         )
         with PostgreSQLStore(url) as store:
             assert list(store.ledger()) == rows
-            for tips in ([one] for one in {row.tip for row in rows}):
+            for tips in ([tip] for tip in {row.tip for row in rows}):
                 assert list(store.ledger_of(tips)) == [row for row in rows if row.tip in tips]
             # A process of the version before goes on writing: it looks at the schema no more.
-            connection.execute("INSERT INTO refold_ledger (edit, json) VALUES (NULL, %s)", said[-1])
+            connection.execute(
+                "INSERT INTO refold_ledger (edit, json) VALUES (NULL, %s)", dumped[-1]
+            )
             assert list(store.ledger_of(["b"])) == [rows[-1]] * 2
             assert not store.ledger_of(["0", "c", "tip"])
 
@@ -245,13 +247,13 @@ def test_more_threads_than_connections_wait_for_one_another(url):
 def test_a_writer_that_was_killed_leaves_nothing_half_done(url, server):
     """Its transaction goes with its connection, and with that its lock."""
     with PostgreSQLStore(url, timeout=5) as store:
-        other = psycopg.connect(url)
-        other.execute("UPDATE refold_version SET version = version + 1")
-        other.execute("INSERT INTO refold_edits (id, tip, json) VALUES ('half', 't', '{}')")
-        server.execute(f"SELECT pg_terminate_backend({other.info.backend_pid})")
+        writer = psycopg.connect(url)
+        writer.execute("UPDATE refold_version SET version = version + 1")
+        writer.execute("INSERT INTO refold_edits (id, tip, json) VALUES ('half', 't', '{}')")
+        server.execute(f"SELECT pg_terminate_backend({writer.info.backend_pid})")
         store.save([edit(1)])
         assert list(store.load(["t"])) == [edit(1)]
-        other.close()
+        writer.close()
 
 
 # --- a server that stops ---------------------------------------------------------------------
@@ -300,25 +302,25 @@ def test_a_server_that_goes_on_answering_is_waited_for(url):
 
 
 def test_another_writer_is_not_waited_for_without_end(url):
-    with PostgreSQLStore(url, timeout=1) as store, psycopg.connect(url) as other:
-        other.execute("UPDATE refold_version SET version = version + 1")
+    with PostgreSQLStore(url, timeout=1) as store, psycopg.connect(url) as writer:
+        writer.execute("UPDATE refold_version SET version = version + 1")
         with pytest.raises(
             StoreError, match="cannot write: canceling statement due to statement timeout"
         ):
             store.save([edit(1)])
-        other.rollback()
+        writer.rollback()
         store.save([edit(2)])
         assert list(store.load(["t"])) == [edit(2)]
 
 
 def test_a_writer_that_hangs_in_mid_write_loses_its_lock(url):
-    with PostgreSQLStore(url, timeout=1) as one, PostgreSQLStore(url) as two:
-        held = one._database.transaction()
+    with PostgreSQLStore(url, timeout=1) as hanging, PostgreSQLStore(url) as waiting:
+        held = hanging._database.transaction()
         held.__enter__()
-        two.save([edit(1)])
+        waiting.save([edit(1)])
         with pytest.raises(StoreError, match="terminating connection"):
             held.__exit__(None, None, None)
-        assert list(two.load(["t"])) == [edit(1)]
+        assert list(waiting.load(["t"])) == [edit(1)]
 
 
 def test_a_closed_store_says_so(url):
@@ -357,10 +359,10 @@ def test_the_same_as_memory_whatever_is_done(url):
     memory = MemoryStore()
     with PostgreSQLStore(url) as store:
         for n in range(60):
-            for one in (memory, store):
-                one.save(edit(k % 7, f"t{k % 3}", "ab"[n % 2]) for k in range(n % 5, n % 9))
-                one.remove([edit(n % 7, f"t{n % 3}").id])
-                one.record([LedgerRow(when=float(n), outcome="noop", tip=f"t{n % 3}")])
+            for each in (memory, store):
+                each.save(edit(k % 7, f"t{k % 3}", "ab"[n % 2]) for k in range(n % 5, n % 9))
+                each.remove([edit(n % 7, f"t{n % 3}").id])
+                each.record([LedgerRow(when=float(n), outcome="noop", tip=f"t{n % 3}")])
             for tips in (["t0"], ["t2", "t1"], ["t0", "t1", "t2", "no"]):
                 assert memory.load(tips) == store.load(tips)
                 assert memory.ledger_of(tips) == store.ledger_of(tips)
@@ -396,7 +398,7 @@ def test_c12_tables_dropped_while_a_store_is_open_are_recreated_and_reported(url
     store.close()
 
 
-def emptied(url, *tables):
+def empty_tables(url, *tables):
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"TRUNCATE {', '.join(tables)}")
 
@@ -410,7 +412,7 @@ def test_c12_tables_emptied_while_a_store_is_open_are_reported_and_refilled(url,
         compact = Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), store)
         shown = compact(SAID)
         assert shown.visible_edits
-        emptied(url, *tables)
+        empty_tables(url, *tables)
         assert {edit.id for edit in shown.edits} <= {edit.id for edit in compact(SAID).edits}
         assert store.replacements == 1
     with PostgreSQLStore(url) as again:
@@ -439,12 +441,12 @@ def test_c12_rows_that_somebody_deletes_are_removed_for_an_open_store_too(url, s
 
 def test_c12_where_the_version_was_emptied_each_write_is_still_seen_by_others(url):
     """Without its row the version stayed 0 for ever, so that no process saw what another one wrote."""
-    with PostgreSQLStore(url) as store, PostgreSQLStore(url) as other:
+    with PostgreSQLStore(url) as store, PostgreSQLStore(url) as second:
         store.save([edit(1)])
-        versions = [other.version()]
-        emptied(url, "refold_version")
+        versions = [second.version()]
+        empty_tables(url, "refold_version")
         for number in range(2, 5):
             store.save([edit(number)])
-            versions.append(other.version())
+            versions.append(second.version())
         assert len(set(versions)) == 4
         assert versions == sorted(versions)

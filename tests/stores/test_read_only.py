@@ -35,18 +35,18 @@ def file(tmp_path):
     return tmp_path / "edits.db"
 
 
-def shown(store) -> list[str]:
-    return [one.insert[0].text for one in store.load(["t1"])]
+def list_summaries(store) -> list[str]:
+    return [edit_loaded.insert[0].text for edit_loaded in store.load(["t1"])]
 
 
 def beside(path: Path) -> list[str]:
-    return sorted(one.name for one in path.parent.iterdir())
+    return sorted(neighbour.name for neighbour in path.parent.iterdir())
 
 
 def test_what_is_there_is_read_and_nothing_is_made(file) -> None:
     before = file.read_bytes()
     with SQLiteStore(file, read_only=True) as store:
-        assert shown(store) == ["a"]
+        assert list_summaries(store) == ["a"]
         assert [row.when for row in store.ledger()] == [1.0]
         assert len(store.ledger_of(["t1"])) == 1
         assert beside(file) == ["edits.db"]
@@ -59,7 +59,7 @@ def test_what_would_write_is_refused(file) -> None:
         for write in (lambda: store.save([edit("b")]), lambda: store.remove([FIRST.id]), lambda: store.record([LedgerRow(when=2.0, outcome="noop")])):  # fmt: skip
             with pytest.raises(StoreError, match="readonly database"):
                 write()
-        assert shown(store) == ["a"]
+        assert list_summaries(store) == ["a"]
 
 
 @pytest.mark.parametrize("name", ["none.db", "none.refold"])
@@ -78,15 +78,15 @@ def test_a_store_that_is_read_in_place_may_not_be_there(tmp_path) -> None:
 def test_a_writer_beside_is_seen(file) -> None:
     with SQLiteStore(file, read_only=True) as store:
         versions = [store.version()]
-        assert shown(store) == ["a"]
+        assert list_summaries(store) == ["a"]
         with SQLiteStore(file) as writer:
             writer.save([edit("b")])
             versions.append(store.version())
-            assert shown(store) == ["a", "b"]
+            assert list_summaries(store) == ["a", "b"]
             writer.save([edit("c")])
             versions.append(store.version())
-            assert shown(store) == ["a", "b", "c"]
-        assert shown(store) == ["a", "b", "c"]
+            assert list_summaries(store) == ["a", "b", "c"]
+        assert list_summaries(store) == ["a", "b", "c"]
     assert len(set(versions)) == 3
     with SQLiteStore(file) as writer:  # and it cleans up what the two left
         writer.save([edit("d")])
@@ -98,7 +98,7 @@ def test_what_changes_during_a_look_at_a_file_at_rest_is_an_error_not_a_wrong_an
         look = pytest.raises(StoreError, match="written to while it was read")
         with look, store._database.connection("read"), SQLiteStore(file) as writer:
             writer.save([edit("b")])
-        assert shown(store) == ["a", "b"]
+        assert list_summaries(store) == ["a", "b"]
 
 
 def test_writes_of_a_process_that_was_killed_are_read(file) -> None:
@@ -106,7 +106,7 @@ def test_writes_of_a_process_that_was_killed_are_read(file) -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
     assert "edits.db-wal" in beside(file)
     with SQLiteStore(file, read_only=True) as store:
-        assert shown(store) == []
+        assert list_summaries(store) == []
 
 
 @pytest.mark.parametrize("version", range(len(SQLITE_MIGRATIONS)))
@@ -126,7 +126,7 @@ def test_an_older_file_is_read_as_it_is(tmp_path, version) -> None:
     connection.close()
     before = path.read_bytes()
     with SQLiteStore(path, read_only=True) as store:
-        assert shown(store) == []
+        assert list_summaries(store) == []
         assert store.ledger() == ()
         with pytest.raises(StoreError, match="readonly"):
             store.save([edit("a")])
@@ -155,9 +155,9 @@ def test_two_threads_and_a_fork_read_it(file) -> None:
     with SQLiteStore(file, read_only=True) as store:
         child = os.fork()
         if not child:
-            os._exit(shown(store) != ["a"])
+            os._exit(list_summaries(store) != ["a"])
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        assert shown(store) == ["a"]
+        assert list_summaries(store) == ["a"]
 
 
 # --- where nothing may be written ------------------------------------------------------------
@@ -165,25 +165,25 @@ def test_two_threads_and_a_fork_read_it(file) -> None:
 
 def read_as_nobody(file: Path) -> str:
     """What is read by a user who may write neither the file nor its directory."""
-    told, said = os.pipe()
+    reading, writing = os.pipe()
     child = os.fork()
     if not child:
         try:
             os.setuid(NOBODY)
             with SQLiteStore(file, read_only=True) as store:
-                os.write(said, " ".join(shown(store)).encode())
+                os.write(writing, " ".join(list_summaries(store)).encode())
         except StoreError as error:
-            os.write(said, str(error).encode())
+            os.write(writing, str(error).encode())
         finally:
             os._exit(0)
     os.waitpid(child, 0)
-    os.close(said)
-    with os.fdopen(told, "rb") as stream:
+    os.close(writing)
+    with os.fdopen(reading, "rb") as stream:
         return stream.read().decode()
 
 
 @pytest.fixture
-def closed(file):
+def read_only_file(file):
     """The file in a directory that anybody may look into and only its owner may write to."""
     if os.geteuid() != 0:
         pytest.skip("needs another user")
@@ -195,22 +195,22 @@ def closed(file):
     shutil.rmtree(place)
 
 
-def test_a_file_on_a_medium_that_is_read_only(closed) -> None:
-    assert read_as_nobody(closed) == "a"
-    assert beside(closed) == ["edits.db"]
+def test_a_file_on_a_medium_that_is_read_only(read_only_file) -> None:
+    assert read_as_nobody(read_only_file) == "a"
+    assert beside(read_only_file) == ["edits.db"]
 
 
-def test_a_file_with_a_living_writer(closed) -> None:
-    with SQLiteStore(closed) as writer:
+def test_a_file_with_a_living_writer(read_only_file) -> None:
+    with SQLiteStore(read_only_file) as writer:
         writer.save([edit("b")])
-        for one in closed.parent.iterdir():
-            one.chmod(0o444)
-        assert read_as_nobody(closed) == "a b"
+        for neighbour in read_only_file.parent.iterdir():
+            neighbour.chmod(0o444)
+        assert read_as_nobody(read_only_file) == "a b"
 
 
-def test_a_file_with_writes_that_cannot_be_recovered_is_reported(closed) -> None:
-    code = f"import os; from refold.stores import SQLiteStore; s = SQLiteStore({str(closed)!r}); s.remove([{FIRST.id!r}]); os._exit(9)"
+def test_a_file_with_writes_that_cannot_be_recovered_is_reported(read_only_file) -> None:
+    code = f"import os; from refold.stores import SQLiteStore; s = SQLiteStore({str(read_only_file)!r}); s.remove([{FIRST.id!r}]); os._exit(9)"
     subprocess.run([sys.executable, "-c", code], check=False)
-    (closed.parent / "edits.db-shm").unlink()
-    (closed.parent / "edits.db-wal").chmod(0o444)
-    assert "its last writes are in its -wal file still" in read_as_nobody(closed)
+    (read_only_file.parent / "edits.db-shm").unlink()
+    (read_only_file.parent / "edits.db-wal").chmod(0o444)
+    assert "its last writes are in its -wal file still" in read_as_nobody(read_only_file)

@@ -28,7 +28,7 @@ def edit(name: str) -> Edit:
     return Edit(0, 1, (user(f"summary {name}"),), tip=f"tip{name}", by="test")
 
 
-def deleted(path: Path) -> None:
+def delete(path: Path) -> None:
     for file in path.parent.glob(f"{path.name}*"):
         file.unlink()
 
@@ -38,17 +38,17 @@ def main_deleted(path: Path) -> None:
     path.unlink()
 
 
-def replaced(path: Path) -> None:
+def replace_file(path: Path) -> None:
     """By another store, as from a backup."""
-    other = path.with_name(f"other{path.suffix}")
-    store = SQLiteStore(other) if path.suffix == ".db" else SidecarStore(other)
+    backup = path.with_name(f"other{path.suffix}")
+    store = SQLiteStore(backup) if path.suffix == ".db" else SidecarStore(backup)
     store.save([edit("of the backup")])
     if isinstance(store, SQLiteStore):
         store.close()
-    other.replace(path)
+    backup.replace(path)
 
 
-WAYS = [deleted, main_deleted, replaced]
+WAYS = [delete, main_deleted, replace_file]
 
 
 def close(store: object) -> None:
@@ -77,7 +77,7 @@ def test_c12_what_is_saved_after_the_file_is_gone_is_in_the_new_one(tmp_path, ki
     again = make(path)
     assert again.load([edit("after").tip]) == (edit("after"),) == store.load([edit("after").tip])
     assert not again.load([edit("before").tip])  # nor is anything of the old file in the new one
-    assert bool(again.load([edit("of the backup").tip])) == (way is replaced)
+    assert bool(again.load([edit("of the backup").tip])) == (way is replace_file)
     close(again)
     close(store)
     assert not list(tmp_path.glob("*-wal"))
@@ -88,12 +88,12 @@ def test_c12_two_who_have_the_file_open_meet_again_in_the_new_one(tmp_path):
     first, second = SQLiteStore(tmp_path / "a.db"), SQLiteStore(tmp_path / "a.db")
     first.save([edit("0")])
     second.save([edit("1")])
-    deleted(tmp_path / "a.db")
+    delete(tmp_path / "a.db")
     first.save([edit("2")])
     second.save([edit("3")])
     first.save([edit("4")])
     for store in (first, second):
-        assert {found.id for found in store.load([edit(str(n)).tip for n in range(5)])} == {
+        assert {loaded.id for loaded in store.load([edit(str(n)).tip for n in range(5)])} == {
             edit(str(n)).id for n in (2, 3, 4)
         }
     first.close()
@@ -123,9 +123,9 @@ def test_c12_nothing_is_said_of_a_file_that_stays(tmp_path, caplog):
             for n in range(3):
                 store.save([edit(str(n))])
                 store.version()
-            other = make(tmp_path / name)
-            other.save([edit("other")])
-            close(other)
+            second = make(tmp_path / name)
+            second.save([edit("other")])
+            close(second)
             assert store.load([edit("other").tip])
             assert store.replacements == 0
             close(store)
@@ -190,18 +190,20 @@ def test_d7_a_gateway_says_that_its_store_is_gone_and_writes_what_it_knows(
     path = tmp_path / "a.db"
     store = SQLiteStore(path)
     with Driver(store) as driver, caplog.at_level(logging.WARNING, "refold"):
-        first, other = (
+        first, second = (
             driver(chat_request(60), "openai_chat", credential=name) for name in ("a", "b")
         )
         way(path)
         assert driver(chat_request(61), "openai_chat", credential="a").edits == first.edits
         assert driver.count("store_replaced") == 1
-        said = [record.getMessage() for record in caplog.records if record.name == "refold.gateway"]
-        assert said == ["the store was deleted or replaced"]
+        messages = [
+            record.getMessage() for record in caplog.records if record.name == "refold.gateway"
+        ]
+        assert messages == ["the store was deleted or replaced"]
         assert driver.run(driver.pipeline._outbox.flush())
     store.close()
     with SQLiteStore(path) as fresh, Driver(fresh) as after:
         assert after(chat_request(61), "openai_chat", credential="a").edits == first.edits
         assert (
-            after(chat_request(61), "openai_chat", credential="b").edits == other.edits
+            after(chat_request(61), "openai_chat", credential="b").edits == second.edits
         )  # which had sent nothing since

@@ -36,7 +36,7 @@ def edit(number, tip="t", text="summary"):
     return Edit(number, number + 1, (user(text),), tip, "test")
 
 
-def closed(store):
+def closing_at_end(store):
     """A context that closes the store at its end, if it has anything to close."""
     return store if isinstance(store, SQLiteStore) else nullcontext(store)
 
@@ -82,8 +82,8 @@ class Standing(MemoryStore):
 
 class Halfway(MemoryStore):
     def save(self, edits):
-        for one in edits:
-            super().save([one])
+        for edit_to_save in edits:
+            super().save([edit_to_save])
 
 
 class Disordered(MemoryStore):
@@ -193,7 +193,7 @@ def test_the_ledger_keeps_rows_in_order(kind, tmp_path):
     second = LedgerRow(
         when=2.0, outcome="failed", reason="empty answer", calls=2, cost=0.01, model="m"
     )
-    with closed(KINDS[kind](tmp_path / "s")) as store:
+    with closing_at_end(KINDS[kind](tmp_path / "s")) as store:
         store.record(iter([first, second]))
         store.record([])
         assert list(store.ledger()) == [first, second]
@@ -207,11 +207,11 @@ def test_the_ledger_keeps_rows_in_order(kind, tmp_path):
 @pytest.mark.parametrize("kind", FILES)
 def test_everything_is_there_when_opened_again(kind, tmp_path):
     row = LedgerRow(when=1.0, outcome="noop")
-    with closed(FILES[kind](tmp_path / "s")) as store:
+    with closing_at_end(FILES[kind](tmp_path / "s")) as store:
         store.save([edit(1), edit(2)])
         store.remove([edit(1).id])
         store.record([row])
-    with closed(FILES[kind](tmp_path / "s")) as store:
+    with closing_at_end(FILES[kind](tmp_path / "s")) as store:
         assert list(store.load(["t"])) == [edit(2)]
         assert list(store.ledger()) == [row]
 
@@ -253,7 +253,7 @@ def run_writers(kind, path, writers, saves):
 @pytest.mark.parametrize("kind", FILES)
 def test_four_processes_write_to_one_file_and_lose_nothing(kind, tmp_path):
     assert run_writers(kind, tmp_path / "s", 4, 200) == [""] * 4
-    with closed(FILES[kind](tmp_path / "s")) as store:
+    with closing_at_end(FILES[kind](tmp_path / "s")) as store:
         for writer in range(4):
             expected = [(n, n + k) for n in range(200) for k in (1, 2)]
             assert [(e.start, e.stop) for e in store.load([f"w{writer}"])] == expected
@@ -284,13 +284,13 @@ def test_a_store_works_on_in_forked_children(tmp_path):
 def test_a_writer_waits_for_another_and_then_says_so(tmp_path):
     with (
         SQLiteStore(tmp_path / "s", timeout=0.05) as store,
-        closing(sqlite3.connect(tmp_path / "s")) as other,
+        closing(sqlite3.connect(tmp_path / "s")) as writer,
     ):
-        other.execute("BEGIN IMMEDIATE")
+        writer.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreError, match=r"s: cannot write: database is locked"):
             store.save([edit(1)])
         assert not store.load(["t"])
-        other.rollback()
+        writer.rollback()
         store.save([edit(1)])
         assert list(store.load(["t"])) == [edit(1)]
 
@@ -338,7 +338,7 @@ def test_rows_of_the_third_schema_are_found_by_their_tips(tmp_path):
     third_schema(path, rows)
     with SQLiteStore(path) as store:
         assert list(store.ledger()) == rows
-        for tips in ([one] for one in {row.tip for row in rows}):
+        for tips in ([tip] for tip in {row.tip for row in rows}):
             assert list(store.ledger_of(tips)) == [row for row in rows if row.tip in tips]
         assert not store.ledger_of(["0", "c", "tip"])
         store.record(rows[-1:])
@@ -465,10 +465,10 @@ def test_torn_at_any_byte_a_sidecar_loses_only_the_torn_write(tmp_path):
     for end in range(len(data)):
         path.write_bytes(data[:end])
         store = SidecarStore(path)
-        kept = [edit(1)] if end >= whole else []
-        assert list(store.load(["t"])) == kept
+        whole_edits = [edit(1)] if end >= whole else []
+        assert list(store.load(["t"])) == whole_edits
         store.save([edit(4)])
-        assert list(SidecarStore(path).load(["t"])) == [*kept, edit(4)]
+        assert list(SidecarStore(path).load(["t"])) == [*whole_edits, edit(4)]
         assert len(SidecarStore(path).problems) == (end not in {0, whole})
 
 
@@ -528,7 +528,7 @@ def test_a_session_file_is_never_taken_for_a_sidecar(tmp_path):
 def test_a_place_that_cannot_be_used_is_named(kind, tmp_path):
     (tmp_path / "file").write_text('{"refold":1,"save":[]}\n')
     for path in (tmp_path, tmp_path / "missing" / "s", tmp_path / "file" / "s"):
-        with pytest.raises(StoreError) as raised, closed(FILES[kind](path)) as store:
+        with pytest.raises(StoreError) as raised, closing_at_end(FILES[kind](path)) as store:
             store.save([edit(1)])
         assert str(raised.value).startswith(f"{path}: cannot ")
         assert "\n" not in str(raised.value)
@@ -546,8 +546,8 @@ def test_a_directory_that_may_not_be_written_is_named():
                 SQLiteStore(f"{folder}/s.db")
             return str(raised.value)
 
-        told = f"{folder}/s.db: cannot open: nothing may be written in {folder}"
-        assert act_as_nobody(open_store) == told
+        refusal = f"{folder}/s.db: cannot open: nothing may be written in {folder}"
+        assert act_as_nobody(open_store) == refusal
 
 
 @pytest.mark.parametrize(
@@ -596,11 +596,11 @@ def test_a_full_disk_is_one_clear_line_and_loses_nothing(kind, tmp_path):
     run = subprocess.run(
         [sys.executable, "-c", FILL, kind, str(path)], capture_output=True, text=True, check=True
     )
-    saves, error, kept = run.stdout.splitlines()
+    saves, error, rows = run.stdout.splitlines()
     assert error.startswith(f"{path}: cannot write: ")
     assert 0 < int(saves) < 1000
-    assert int(kept) == 3 * int(saves)
-    with closed(FILES[kind](path)) as store:
+    assert int(rows) == 3 * int(saves)
+    with closing_at_end(FILES[kind](path)) as store:
         assert len(store.load(["t"])) == 3 * int(saves)
         store.save([edit(5_000)])
         assert len(store.load(["t"])) == 3 * int(saves) + 1
@@ -618,12 +618,12 @@ def test_a_refused_write_is_one_clear_line(tmp_path):
 
 
 def test_versions_of_two_connections_tell_of_each_other(tmp_path):
-    with SQLiteStore(tmp_path / "s") as one, SQLiteStore(tmp_path / "s") as two:
-        seen = one.version(), two.version()
-        assert (one.version(), two.version()) == seen
-        one.save([edit(1)])
-        assert one.version() != seen[0]
-        assert two.version() != seen[1]
+    with SQLiteStore(tmp_path / "s") as first, SQLiteStore(tmp_path / "s") as second:
+        seen = first.version(), second.version()
+        assert (first.version(), second.version()) == seen
+        first.save([edit(1)])
+        assert first.version() != seen[0]
+        assert second.version() != seen[1]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has other rights")
@@ -635,5 +635,7 @@ def test_a_new_file_is_its_owner_s_alone_and_an_old_one_keeps_its_rights(tmp_pat
     for path in (new, old):
         with SQLiteStore(path) as store:
             store.save([edit(1)])
-            modes = {one.name: one.stat().st_mode & 0o777 for one in tmp_path.glob(f"{path.name}*")}
+            modes = {
+                file.name: file.stat().st_mode & 0o777 for file in tmp_path.glob(f"{path.name}*")
+            }
             assert set(modes.values()) == {0o600 if path == new else 0o644}, modes
