@@ -34,8 +34,8 @@ LONG = "a line of the log\n" * 800
 
 def provider(asked: Received) -> Reply:
     """Calls its tool when it is asked to read, answers otherwise, and refuses what is too long for it."""
-    said = asked.body.decode()
-    if len(said) > LIMIT or "too long, please" in said:
+    body = asked.body.decode()
+    if len(body) > LIMIT or "too long, please" in body:
         words = {
             "m": "prompt is too long: 210000 tokens > 200000 maximum",
             "r": "This model's maximum context length is 20000 tokens.",
@@ -49,7 +49,7 @@ def provider(asked: Received) -> Reply:
             else "r"
         )
         return Reply(words[kind], status=400, code="context_length_exceeded" if kind == "r" else "")
-    return Reply(finish="tool") if "READ" in said and "the log says" not in said else Reply(TEXT)
+    return Reply(finish="tool") if "READ" in body and "the log says" not in body else Reply(TEXT)
 
 
 @pytest.fixture(scope="module")
@@ -85,25 +85,25 @@ class Chat:
         return {
             "role": "user",
             "content": [
-                {"type": "text", "text": one} if isinstance(one, str) else one for one in parts
+                {"type": "text", "text": part} if isinstance(part, str) else part for part in parts
             ],
         }
 
     async def ask(self, history: list[Any]) -> tuple[str, list[Any]]:
-        message = (await self.made(messages=history, tools=[self.tool])).choices[0].message
+        message = (await self.complete(messages=history, tools=[self.tool])).choices[0].message
         results = [
-            {"role": "tool", "tool_call_id": one.id, "content": f"the log says {LONG}"}
-            for one in message.tool_calls or ()
+            {"role": "tool", "tool_call_id": call.id, "content": f"the log says {LONG}"}
+            for call in message.tool_calls or ()
         ]
         return message.content or "", [message.model_dump(exclude_none=True), *results]
 
-    async def made(self, **asked: Any) -> Any:
+    async def complete(self, **asked: Any) -> Any:
         return await self.client.chat.completions.create(model=MODEL, **asked)
 
     async def stream(self, history: list[Any]) -> str:
-        pieces = [one async for one in await self.made(messages=history, stream=True)]
+        pieces = [piece async for piece in await self.complete(messages=history, stream=True)]
         assert len(pieces) > 2
-        return "".join(one.choices[0].delta.content or "" for one in pieces if one.choices)
+        return "".join(piece.choices[0].delta.content or "" for piece in pieces if piece.choices)
 
     async def close(self) -> None:
         await self.client.close()
@@ -121,7 +121,7 @@ class LiteLLM(Chat):
     def __init__(self, url: str) -> None:
         self.url = f"{url}/v1"
 
-    async def made(self, **asked: Any) -> Any:
+    async def complete(self, **asked: Any) -> Any:
         fixed = {"model": f"openai/{MODEL}", "api_base": self.url, "api_key": "k", "max_retries": 0}
         if "tools" in asked:  # its async side wants a further package for these
             return await asyncio.to_thread(litellm().completion, **fixed, **asked)
@@ -142,33 +142,38 @@ class Responses(Chat):
     picture: ClassVar[Any] = {"type": "input_image", "image_url": f"data:image/png;base64,{PIXEL}"}
 
     def user(self, *parts: Any) -> Any:
-        said = [
-            {"type": "input_text", "text": one} if isinstance(one, str) else one for one in parts
+        content = [
+            {"type": "input_text", "text": part} if isinstance(part, str) else part
+            for part in parts
         ]
-        return {"role": "user", "content": said}
+        return {"role": "user", "content": content}
 
     async def ask(self, history: list[Any]) -> tuple[str, list[Any]]:
         answer = await self.client.responses.create(
             model=MODEL, input=history, tools=[self.tool], store=False
         )
-        calls = [one for one in answer.output if one.type == "function_call"]
+        calls = [item for item in answer.output if item.type == "function_call"]
         results = [
             {
                 "type": "function_call_output",
-                "call_id": one.call_id,
+                "call_id": call.call_id,
                 "output": f"the log says {LONG}",
             }
-            for one in calls
+            for call in calls
         ]
         return answer.output_text, [
-            *(one.model_dump(exclude_none=True) for one in answer.output),
+            *(item.model_dump(exclude_none=True) for item in answer.output),
             *results,
         ]
 
     async def stream(self, history: list[Any]) -> str:
         async with self.client.responses.stream(model=MODEL, input=history) as stream:
             return "".join(
-                [one.delta async for one in stream if one.type == "response.output_text.delta"]
+                [
+                    event.delta
+                    async for event in stream
+                    if event.type == "response.output_text.delta"
+                ]
             )
 
 
@@ -188,19 +193,19 @@ class Claude(Chat):
     async def ask(self, history: list[Any]) -> tuple[str, list[Any]]:
         asked = {"model": CLAUDE, "max_tokens": 99, "messages": history, "tools": [self.tool]}
         answer = await self.messages.messages.create(**asked)
-        said = [
+        answers = [
             {
                 "role": "assistant",
-                "content": [one.model_dump(exclude_none=True) for one in answer.content],
+                "content": [block.model_dump(exclude_none=True) for block in answer.content],
             }
         ]
-        calls = [one.id for one in answer.content if one.type == "tool_use"]
+        calls = [block.id for block in answer.content if block.type == "tool_use"]
         results = [
             {"type": "tool_result", "tool_use_id": id, "content": f"the log says {LONG}"}
             for id in calls
         ]
-        text = "".join(one.text for one in answer.content if one.type == "text")
-        return text, said + ([{"role": "user", "content": results}] if results else [])
+        text = "".join(block.text for block in answer.content if block.type == "text")
+        return text, answers + ([{"role": "user", "content": results}] if results else [])
 
     async def stream(self, history: list[Any]) -> str:
         async with self.messages.messages.stream(
@@ -225,7 +230,7 @@ class Gemini(Chat):
     def user(self, *parts: Any) -> Any:
         return types.Content(
             role="user",
-            parts=[types.Part(text=one) if isinstance(one, str) else one for one in parts],
+            parts=[types.Part(text=part) if isinstance(part, str) else part for part in parts],
         )
 
     async def ask(self, history: list[Any]) -> tuple[str, list[Any]]:
@@ -243,14 +248,14 @@ class Gemini(Chat):
             )
             for _ in calls
         ]
-        said = [answer.candidates[0].content]
-        return "" if calls else answer.text, said + (
+        contents = [answer.candidates[0].content]
+        return "" if calls else answer.text, contents + (
             [types.Content(role="user", parts=results)] if results else []
         )
 
     async def stream(self, history: list[Any]) -> str:
         stream = await self.models.models.generate_content_stream(model=GEMINI, contents=history)
-        return "".join([one.text async for one in stream])
+        return "".join([piece.text async for piece in stream])
 
     async def close(self) -> None:
         await self.models.aclose()
@@ -284,9 +289,9 @@ def test_a_loop_of_tools_ends_in_an_answer(place, kind: type[Chat]) -> None:
     async def loop(sdk: Chat) -> list[str]:
         history, texts = [sdk.user("READ the log.", sdk.picture)], list[str]()
         while len(texts) < 2:
-            text, more = await sdk.ask(history)
+            text, added = await sdk.ask(history)
             texts.append(text)
-            history += more
+            history += added
         return texts
 
     assert run(kind, url, loop) == ["", TEXT]
@@ -310,14 +315,14 @@ def test_a_session_longer_than_its_window_goes_on(place, kind: type[Chat]) -> No
         history = [sdk.user("Fix the bug. ")]
         for at in range(8):
             history.append(sdk.user(f"{at}: {LONG}"))
-            text, more = await sdk.ask(history)
+            text, added = await sdk.ask(history)
             assert text == TEXT
-            history += more
+            history += added
         return len(history)
 
     before = len(upstream.received)
     assert run(kind, url, session) >= 17
-    sent = [len(one.body) for one in upstream.received[before:]]
+    sent = [len(request.body) for request in upstream.received[before:]]
     assert len(sent) == 8 and max(sent) < LIMIT, (
         "nothing was refused, and nothing had to be sent twice"
     )

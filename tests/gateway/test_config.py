@@ -230,7 +230,7 @@ def test_f13_every_word_counts_one_thing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "error"),
     [
         ({"hard": True}, "hard must be a number"),
         ({"target": "0.4"}, "target must be a number"),
@@ -240,8 +240,8 @@ def test_f13_every_word_counts_one_thing() -> None:
         ({"native": {"gemini": 3}}, "native must give fields for gemini, not 3"),
     ],
 )
-def test_settings_in_python_are_looked_at_too(wrong: dict, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_settings_in_python_are_looked_at_too(wrong: dict, error: str) -> None:
+    with pytest.raises(ValueError, match=error):
         Settings(**wrong)
 
 
@@ -259,7 +259,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         load_config(tmp_path / "odd.toml")
 
 
-def said_of(text: str) -> str:
+def read_error(text: str) -> str:
     try:
         parse_config(text, "refold.toml", {})
     except ConfigError as error:
@@ -269,7 +269,7 @@ def said_of(text: str) -> str:
 
 @given(st.text(max_size=200))
 def test_any_text_is_settings_or_an_error_that_names_the_file(text: str) -> None:
-    assert said_of(text).startswith("refold.toml:")
+    assert read_error(text).startswith("refold.toml:")
 
 
 def test_secrets_come_from_the_environment_and_are_not_shown() -> None:
@@ -333,8 +333,8 @@ def test_upstreams_on_the_command_line() -> None:
 
 
 def test_providers_are_upstreams() -> None:
-    for name, said in load_providers().items():
-        assert Upstream(name=name, url=said["url"], apis=tuple(said.get("apis", ()))).url
+    for name, preset in load_providers().items():
+        assert Upstream(name=name, url=preset["url"], apis=tuple(preset.get("apis", ()))).url
 
 
 def test_where_a_provider_is_stands_in_one_place() -> None:
@@ -353,15 +353,17 @@ def test_the_longest_prefix_wins(prefixes: list[str], path: str) -> None:
         Upstream(name=str(n), url="https://a.example", prefix=prefix)
         for n, prefix in enumerate(prefixes)
     ]
-    found, rest = match_prefix(ups, path)
+    matches, rest = match_prefix(ups, path)
     assert rest.startswith("/")
-    assert len({one.prefix for one in found}) <= 1
+    assert len({upstream.prefix for upstream in matches}) <= 1
     fitting = [
         prefix
         for prefix in prefixes
         if prefix and (path == prefix or path.startswith(prefix + "/"))
     ]
-    assert {one.prefix for one in found} <= ({max(fitting, key=len)} if fitting else {""})
+    assert {upstream.prefix for upstream in matches} <= (
+        {max(fitting, key=len)} if fitting else {""}
+    )
 
 
 def test_a_salt_is_made_once_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
@@ -384,10 +386,10 @@ def test_an_application_for_any_server(tmp_path: Path) -> None:
         for name in ("refold", "uvicorn.error")
     ]
     try:
-        made = create_app({"REFOLD_CONFIG": str(path)})
-        assert made.config.upstreams[0].url == "https://a.example"
+        app = create_app({"REFOLD_CONFIG": str(path)})
+        assert app.config.upstreams[0].url == "https://a.example"
         named = create_app({"REFOLD_CONFIG": str(path), "REFOLD_UPSTREAMS": "openai gemini"})
-        assert [one.name for one in named.config.upstreams] == ["openai", "gemini"]
+        assert [upstream.name for upstream in named.config.upstreams] == ["openai", "gemini"]
         with pytest.raises(ValueError, match="no log level is called 'loud'"):
             configure_logging("loud")
     finally:
@@ -426,13 +428,13 @@ def command(*arguments: str) -> list[str]:
 def test_refold_serve_says_what_is_wrong(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.toml").write_text("prot = 1\n")
-    for arguments, said in (
+    for arguments, error in (
         ((), "no upstream"),
         (("--config", "bad.toml"), "bad.toml: prot: unknown; did you mean port?"),
         (("--upstream", "https://a.example", "--host", "0.0.0.0"), ADMIN_TOKEN),
     ):
         done = refold("serve", *arguments)
-        assert done.code == 2 and said in done.err and len(done.err.splitlines()) == 1
+        assert done.code == 2 and error in done.err and len(done.err.splitlines()) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["bad.toml"]
 
 
@@ -470,9 +472,9 @@ def test_refold_serve_serves_and_stops(tmp_path: Path) -> None:
         100,
     )
     assert "SECRET" not in log
-    kept = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    contents = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     data = tmp_path / ".local" / "share" / "refold"
-    assert b"SECRET" not in kept and (data / "refold.db.salt").exists()
+    assert b"SECRET" not in contents and (data / "refold.db.salt").exists()
     assert stat.S_IMODE(data.stat().st_mode) == 0o700
 
 

@@ -46,9 +46,9 @@ class Session(NamedTuple):
 
 @contextmanager
 def session(
-    protocol: str, *, path: str = "", window: int = 12_000, **more: Any
+    protocol: str, *, path: str = "", window: int = 12_000, **options: Any
 ) -> Iterator[Session]:
-    engines = {"own": Engine(profile=SMALL, protocol=protocol, **more)}
+    engines = {"own": Engine(profile=SMALL, protocol=protocol, **options)}
     settings = Settings(
         engines=engines, windows={"m": Window(window)}, economy=False, read_above_bytes=0
     )
@@ -156,15 +156,15 @@ def test_dynamo_is_told_in_headers_and_takes_a_last_request() -> None:
 
 
 def test_names_that_clients_make_up_are_held_up_to_a_number() -> None:
-    told, ids = set[str](), {str(number) for number in range(MAX_SESSIONS)}
+    ended, ids = set[str](), {str(number) for number in range(MAX_SESSIONS)}
 
     async def run() -> None:
         are_told = asyncio.Event()
 
         async def send(request: UpstreamRequest) -> Any:
             assert isinstance(request.body, bytes)
-            told.add(json.loads(request.body)["session_id"])
-            if ids <= told:
+            ended.add(json.loads(request.body)["session_id"])
+            if ids <= ended:
                 are_told.set()
             raise HTTPException(502, "No engine is there.")
 
@@ -177,7 +177,7 @@ def test_names_that_clients_make_up_are_held_up_to_a_number() -> None:
         await ends.aclose()
 
     asyncio.run(run())
-    assert told == ids
+    assert ended == ids
 
 
 def test_an_engine_that_does_not_answer_costs_nobody_anything() -> None:

@@ -28,7 +28,7 @@ CLIENT = httpx.Client(timeout=60)
 
 
 @pytest.fixture(scope="session", autouse=True)
-def closed():
+def close_client():
     """The client's connections are closed at the end."""
     yield
     CLIENT.close()
@@ -58,7 +58,7 @@ def config(upstream: ScriptedProvider, **changes) -> Config:
     )
 
 
-def streamed(api: str) -> tuple[str, dict]:
+def stream_of(api: str) -> tuple[str, dict]:
     path, body = APIS[api]
     if api == "gemini":
         return path.replace(":generate", ":streamGenerate") + "?alt=sse", body
@@ -194,7 +194,7 @@ def test_a_stream_arrives_as_it_is_made(api: str) -> None:
         yield b"data: [DONE]\n\n"
 
     play = Reply(body=pieces(), type="text/event-stream")
-    path, body = streamed(api)
+    path, body = stream_of(api)
     with (
         ScriptedProvider([play]) as upstream,
         serving(config(upstream)) as gateway,
@@ -211,7 +211,7 @@ def test_a_stream_arrives_as_it_is_made(api: str) -> None:
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("stream", [False, True])
 def test_usage_is_reported_and_bytes_are_the_same(api: str, stream: bool) -> None:
-    path, body = streamed(api) if stream else APIS[api]
+    path, body = stream_of(api) if stream else APIS[api]
     pipeline = ScriptedPipeline()
     with (
         ScriptedProvider([Reply("你好 there, my friend", usage=(1_000, 50, 300))]) as upstream,
@@ -258,7 +258,7 @@ def test_compressed_answers_pass_compressed_and_are_read_on_the_side(coding: str
     pipeline = ScriptedPipeline()
     play = Reply(body=pieces, type="text/event-stream", headers=(("content-encoding", coding),))
     with ScriptedProvider([play]) as upstream, serving(config(upstream), pipeline) as gateway:
-        path, body = streamed("openai_chat")
+        path, body = stream_of("openai_chat")
         with CLIENT.stream("POST", gateway.url + path, json=body) as answer:
             assert (
                 b"".join(answer.iter_raw()) == packed
@@ -293,11 +293,11 @@ def test_a_compressed_request_that_is_edited_goes_out_plain() -> None:
         assert sent.all("content-encoding") == [] and sent.all("content-length") == [
             str(len(sent.body))
         ]
-        told = {
+        headers = {
             name: answer.headers[f"refold-{name}"]
             for name in ("edits", "tokens-before", "tokens-after")
         }
-        assert told == {"edits": "1", "tokens-before": "9", "tokens-after": "3"}
+        assert headers == {"edits": "1", "tokens-before": "9", "tokens-after": "3"}
 
 
 @pytest.mark.parametrize(
@@ -345,11 +345,11 @@ def test_headers_that_tell_can_be_turned_off() -> None:
 
 
 def test_a_refusal_of_the_core_is_answered_and_nothing_goes_upstream() -> None:
-    said = GatewayResponse(
+    response = GatewayResponse(
         400, (("content-type", "application/json"), ("content-length", "2")), b"{}"
     )
     pipeline = ScriptedPipeline(
-        lambda incoming: Outgoing(incoming.body, outcome="refused", response=said)
+        lambda incoming: Outgoing(incoming.body, outcome="refused", response=response)
     )
     with ScriptedProvider() as upstream, serving(config(upstream), pipeline) as gateway:
         answer = CLIENT.post(f"{gateway.url}/v1/messages", json={})
@@ -449,7 +449,7 @@ TOO_LONG = {
 }
 
 
-def refused_text(api: str) -> str:
+def text_of_refusal(api: str) -> str:
     return TOO_LONG[api].text
 
 
@@ -464,21 +464,21 @@ def test_after_a_context_error_something_smaller_is_sent(api: str, coding: str) 
     pipeline = ScriptedPipeline(on_shrink=smaller)
     refused = TOO_LONG[api]
     if coding:
-        said = gzip.compress(
+        packed = gzip.compress(
             json.dumps({"error": {"message": f"{refused.text} {refused.code}"}}).encode()
         )
-        refused = replace(refused, body=(said,), headers=(("content-encoding", "gzip"),))
+        refused = replace(refused, body=(packed,), headers=(("content-encoding", "gzip"),))
     with (
         ScriptedProvider([refused, "Now it fits."]) as upstream,
         serving(config(upstream), pipeline) as gateway,
     ):
         answer = CLIENT.post(gateway.url + path, json=body)
         assert answer.status_code == 200 and "Now it fits." in answer.text
-        assert [one.json for one in upstream.received] == [body, {"smaller": True}]
+        assert [request.json for request in upstream.received] == [body, {"smaller": True}]
         assert (
             answer.headers["refold-edits"] == "2" and answer.headers["refold-tokens-after"] == "40"
         )
-        assert len(pipeline.errors) == 1 and refused_text(api).encode() in pipeline.errors[0]
+        assert len(pipeline.errors) == 1 and text_of_refusal(api).encode() in pipeline.errors[0]
         assert eventually(lambda: [done.outcome for done, _ in pipeline.finishes] == ["retried"])
 
 
@@ -508,9 +508,9 @@ FIRST_EVENTS = {
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("shape", ["at once", "byte by byte"])
 def test_a_context_error_as_first_event_counts_too(api: str, shape: str) -> None:
-    path, body = streamed(api)
+    path, body = stream_of(api)
     first = FIRST_EVENTS[api]
-    pieces = (first,) if shape == "at once" else tuple(bytes([one]) for one in first)
+    pieces = (first,) if shape == "at once" else tuple(bytes([byte]) for byte in first)
     pipeline = ScriptedPipeline(on_shrink=smaller)
     with (
         ScriptedProvider(
@@ -533,7 +533,7 @@ def test_an_error_after_the_first_words_is_passed_on() -> None:
         ScriptedProvider([Reply(body=(first,), type="text/event-stream")]) as upstream,
         serving(config(upstream), pipeline) as gateway,
     ):
-        path, body = streamed("openai_chat")
+        path, body = stream_of("openai_chat")
         assert CLIENT.post(gateway.url + path, json=body).content == first
         assert pipeline.errors == []
 
@@ -579,9 +579,9 @@ def test_foreign_words_for_a_context_error_become_those_of_the_callers_api(api: 
 @pytest.mark.parametrize("api", APIS)
 def test_foreign_words_that_begin_a_stream_become_a_status_of_the_callers_api(api: str) -> None:
     """As OpenRouter and servers of open models say it after they have begun with 200."""
-    said = "the request exceeds the available context size (8192 tokens), try increasing it"
+    message = "the request exceeds the available context size (8192 tokens), try increasing it"
     pieces = [
-        f"data: {json.dumps({'error': {'code': 500, 'message': said}})}\n\n".encode(),
+        f"data: {json.dumps({'error': {'code': 500, 'message': message}})}\n\n".encode(),
         b"data: [DONE]\n\n",
     ]
     with (
@@ -651,7 +651,11 @@ def test_a_fault_in_the_core_is_one_requests_fault(caplog) -> None:
         answer = CLIENT.post(f"{gateway.url}/v1/messages", json={})
         assert answer.status_code == 500 and "SECRET" not in answer.text
         assert CLIENT.get(f"{gateway.url}/v1/models").status_code == 200
-    record = next(one for one in caplog.records if getattr(one, "fields", {}).get("internal_error"))
+    record = next(
+        record_logged
+        for record_logged in caplog.records
+        if getattr(record_logged, "fields", {}).get("internal_error")
+    )
     assert "RuntimeError" in record.fields["internal_error"] and "SECRET" not in str(record.fields)
 
 
@@ -713,8 +717,8 @@ def test_requests_at_once_keep_apart() -> None:
                 for n in range(60)
             ]
             return [
-                one.json()["choices"][0]["message"]["content"]
-                for one in await asyncio.gather(*asks)
+                answer.json()["choices"][0]["message"]["content"]
+                for answer in await asyncio.gather(*asks)
             ]
 
     with ScriptedProvider(echoing) as upstream, serving(config(upstream)) as gateway:
@@ -723,25 +727,25 @@ def test_requests_at_once_keep_apart() -> None:
 
 
 def test_upstreams_are_chosen_by_prefix_model_and_api() -> None:
-    with ScriptedProvider() as one, ScriptedProvider() as two, ScriptedProvider() as three:
+    with ScriptedProvider() as local, ScriptedProvider() as qwen, ScriptedProvider() as claude:
         upstreams = (
-            Upstream(name="one", url=f"{one.url}/base", prefix="/local"),
-            Upstream(name="two", url=two.url, models=("qwen*",)),
-            Upstream(name="three", url=three.url, apis=("anthropic",)),
+            Upstream(name="one", url=f"{local.url}/base", prefix="/local"),
+            Upstream(name="two", url=qwen.url, models=("qwen*",)),
+            Upstream(name="three", url=claude.url, apis=("anthropic",)),
         )
-        with serving(replace(config(one), upstreams=upstreams)) as gateway:
+        with serving(replace(config(local), upstreams=upstreams)) as gateway:
             CLIENT.post(f"{gateway.url}/local/v1/messages", json={"model": "m"})
             CLIENT.post(f"{gateway.url}/v1/chat/completions", json={"model": "qwen3-coder"})
             CLIENT.post(f"{gateway.url}/v1beta/models/qwen-g:generateContent", json={})
             CLIENT.post(f"{gateway.url}/v1/messages", json={"model": "claude"})
             CLIENT.get(f"{gateway.url}/v1/models", headers={"anthropic-version": "2023-06-01"})
             nowhere = CLIENT.post(f"{gateway.url}/v1/chat/completions", json={"model": "other"})
-        assert [asked.target for asked in one.received] == ["/base/v1/messages"]
-        assert [asked.target for asked in two.received] == [
+        assert [asked.target for asked in local.received] == ["/base/v1/messages"]
+        assert [asked.target for asked in qwen.received] == [
             "/v1/chat/completions",
             "/v1beta/models/qwen-g:generateContent",
         ]
-        assert [asked.target for asked in three.received] == ["/v1/messages", "/v1/models"]
+        assert [asked.target for asked in claude.received] == ["/v1/messages", "/v1/models"]
         assert nowhere.status_code == 404 and nowhere.json()["error"]["code"] == "not_found"
 
 

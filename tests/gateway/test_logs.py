@@ -116,7 +116,7 @@ def test_a_summary_that_could_not_be_prepared_is_logged_in_fields(caplog: pytest
     def fail() -> None:
         raise ValueError(SECRET)
 
-    async def prepared(counters: Counters) -> None:
+    async def prepare(counters: Counters) -> None:
         workers = Workers(1, None)
         background = BackgroundJobs(workers, counters, summary_timeout=60.0)
         background.start_prefetch(Prefetch(job=fail))
@@ -126,7 +126,7 @@ def test_a_summary_that_could_not_be_prepared_is_logged_in_fields(caplog: pytest
 
     counters = Counters()
     with caplog.at_level(logging.WARNING, "refold.gateway"):
-        asyncio.run(prepared(counters))
+        asyncio.run(prepare(counters))
     (line,) = lines(caplog, "no summary was prepared")
     assert (line["level"], line["error"]) == ("warning", "ValueError")
     assert line["at"][-1].startswith("test_logs.py:") and SECRET not in str(line)

@@ -26,11 +26,11 @@ BODY = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 
 def children(process):
     pid = process.process.pid
-    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory):
+def running_process(tmp_path_factory):
     with ScriptedProvider(["Hello."]) as upstream:
         process = GatewayProcess(
             tmp_path_factory.mktemp("served"),
@@ -47,8 +47,8 @@ def ask(process):
     return httpx.post(f"{process.url}/v1/chat/completions", json=BODY, timeout=60).status_code
 
 
-def test_several_processes_answer_on_one_socket(served):
-    process, upstream = served
+def test_several_processes_answer_on_one_socket(running_process):
+    process, upstream = running_process
     before = len(upstream.received)
     with ThreadPoolExecutor(16) as pool:
         assert set(pool.map(ask, [process] * 60)) == {200}
@@ -56,7 +56,7 @@ def test_several_processes_answer_on_one_socket(served):
     assert eventually(lambda: len(children(process)) == 3)
 
 
-def asked_of(text):
+def read_requests(text):
     return [
         float(line.rpartition(" ")[2])
         for line in text.splitlines()
@@ -64,23 +64,23 @@ def asked_of(text):
     ]
 
 
-def test_whichever_is_asked_for_metrics_answers_for_all(served):
+def test_whichever_is_asked_for_metrics_answers_for_all(running_process):
     """Also for one that was killed: a counter never falls."""
-    process, upstream = served
+    process, upstream = running_process
     for _ in range(30):
         assert ask(process) == 200
     total = len(upstream.received)
-    assert eventually(lambda: sum(asked_of(httpx.get(f"{process.url}/metrics").text)) == total)
+    assert eventually(lambda: sum(read_requests(httpx.get(f"{process.url}/metrics").text)) == total)
     os.kill(children(process)[0], signal.SIGKILL)
     for _ in range(10):
         text = httpx.get(f"{process.url}/metrics").text
-        assert sum(asked_of(text)) == total
+        assert sum(read_requests(text)) == total
     assert text.count("# TYPE refold_http_requests_total counter") == 1
     assert "refold_http_requests_in_progress" in text
 
 
-def test_one_that_is_killed_is_replaced_and_the_others_go_on(served):
-    process, _ = served
+def test_one_that_is_killed_is_replaced_and_the_others_go_on(running_process):
+    process, _ = running_process
     assert eventually(lambda: len(children(process)) == 3)
     before = set(children(process))
     os.kill(min(before), signal.SIGKILL)
@@ -106,7 +106,7 @@ def test_c19_a_terminal_that_is_closed_ends_nothing(tmp_path, workers):
         assert "replaced" not in process.log.read_text()
 
 
-def counted(name, **labels):
+def take_samples(name, **labels):
     counters = Counters()
     counters.add(name, **labels)
     counters.observe("prepare_seconds", 0.2)
@@ -114,25 +114,25 @@ def counted(name, **labels):
 
 
 def test_samples_of_processes_are_added_by_name_and_labels():
-    first, second = counted("a", x="1"), counted("a", x="2")
+    first, second = take_samples("a", x="1"), take_samples("a", x="2")
     text = render(sum_samples([first, second, first])).decode().splitlines()
     assert {'refold_a_total{x="1"} 2', 'refold_a_total{x="2"} 1', "refold_under_way 3"} <= {*text}
     assert "refold_prepare_seconds_sum 0.600000" in text
     assert 'refold_prepare_seconds_bucket{le="0.25"} 3' in text
     assert text.count("# TYPE refold_a_total counter") == 1
-    assert first == counted("a", x="1"), "what is added up is not changed"
+    assert first == take_samples("a", x="1"), "what is added up is not changed"
 
 
 def write_as_ended(place):
     """Leave the samples of a process that has ended."""
-    SharedMetrics(place, lambda: counted("x"))()
+    SharedMetrics(place, lambda: take_samples("x"))()
     (place / str(os.getpid())).rename(place / "999999999")
 
 
 def test_those_who_ask_at_once_are_all_answered(tmp_path):
     """While this process writes its samples for others, as it does once a second."""
     write_as_ended(tmp_path)
-    metrics = SharedMetrics(tmp_path, lambda: counted("x"))
+    metrics = SharedMetrics(tmp_path, lambda: take_samples("x"))
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _: metrics(), range(200)))
     assert all(answer["counter", "x", ()] == [2] for answer in answers)
@@ -143,9 +143,9 @@ def test_those_who_ask_at_once_are_all_answered(tmp_path):
 def test_if_samples_cannot_be_shared_those_of_one_process_are_reported(tmp_path):
     write_as_ended(tmp_path)
     (tmp_path / str(os.getpid())).mkdir()
-    metrics = SharedMetrics(tmp_path, lambda: counted("x"))
+    metrics = SharedMetrics(tmp_path, lambda: take_samples("x"))
     assert metrics()["counter", "x", ()] == [2], "the others' can be read still"
-    assert SharedMetrics(tmp_path / "gone", lambda: counted("x"))() == counted("x")
+    assert SharedMetrics(tmp_path / "gone", lambda: take_samples("x"))() == take_samples("x")
 
 
 def test_a_stream_is_finished_before_all_end(tmp_path):
@@ -210,9 +210,9 @@ def test_an_edit_of_one_process_is_shown_by_all(tmp_path):
     assert len(upstream.received[0].body) < len(body) / 2
 
 
-def test_when_their_parent_is_killed_the_others_end(served):
+def test_when_their_parent_is_killed_the_others_end(running_process):
     """The last of those that share it."""
-    process, _ = served
+    process, _ = running_process
     assert eventually(lambda: len(children(process)) == 3)
     orphans = children(process)
     process.kill()
@@ -237,7 +237,7 @@ def test_a_broken_off_answer_is_reported_once(tmp_path):
                     f"{process.url}/v1/chat/completions", json={**BODY, "stream": True}, timeout=60
                 )
             assert eventually(lambda: '"upstream_broke_off": true' in process.log.read_text())
-    told = [
+    lines = [
         json.loads(line) for line in process.log.read_text().splitlines() if line.startswith("{")
     ]
-    assert [line["level"] for line in told if line["level"] != "info"] == ["warning"]
+    assert [line["level"] for line in lines if line["level"] != "info"] == ["warning"]

@@ -15,60 +15,60 @@ from tests.support.raw_http import statuses, talk
 OUR_OWN = {"host", "content-length", "connection", "transfer-encoding"}
 
 
-def named(shared: Path) -> dict[str, dict]:
+def read_by_name(shared: Path) -> dict[str, dict]:
     """Every request by its file and its place in it, from 1 on."""
-    found = dict[str, dict]()
+    by_name = dict[str, dict]()
     for path in sorted((shared / "fixtures/requests").glob("*.jsonl")):
         for at, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-            one = json.loads(line)
-            if one["method"] in {"POST", "GET", "HEAD"}:
-                found[f"{path.stem}:{at}"] = one
-    return found
+            row = json.loads(line)
+            if row["method"] in {"POST", "GET", "HEAD"}:
+                by_name[f"{path.stem}:{at}"] = row
+    return by_name
 
 
-def recorded(shared: Path) -> list[dict]:
-    return list(named(shared).values())
+def read_rows(shared: Path) -> list[dict]:
+    return list(read_by_name(shared).values())
 
 
-def request_of(one: dict, url: str) -> httpx.Request:
-    body = b"" if one["body"] is None else json.dumps(one["body"], ensure_ascii=False).encode()
-    sent = [(name, value) for name, value in one["headers"].items() if name not in OUR_OWN]
-    return httpx.Request(one["method"], url + target_of(one), headers=sent, content=body)
+def request_of(row: dict, url: str) -> httpx.Request:
+    body = b"" if row["body"] is None else json.dumps(row["body"], ensure_ascii=False).encode()
+    sent = [(name, value) for name, value in row["headers"].items() if name not in OUR_OWN]
+    return httpx.Request(row["method"], url + target_of(row), headers=sent, content=body)
 
 
-def target_of(one: dict) -> str:
-    return one["path"] + (f"?{one['query']}" if one.get("query") else "")
+def target_of(row: dict) -> str:
+    return row["path"] + (f"?{row['query']}" if row.get("query") else "")
 
 
-def assert_as_sent(came: Received, one: dict) -> None:
+def assert_as_sent(came: Received, row: dict) -> None:
     """Every byte of the body, the target, and every header with its place."""
-    sent = request_of(one, "http://up")
-    assert (came.method, came.target, came.body) == (one["method"], target_of(one), sent.content)
+    sent = request_of(row, "http://up")
+    assert (came.method, came.target, came.body) == (row["method"], target_of(row), sent.content)
     passed = [(name.lower(), value) for name, value in came.headers if name.lower() not in OUR_OWN]
     assert passed == [
-        (name, value) for name, value in one["headers"].items() if name not in OUR_OWN
+        (name, value) for name, value in row["headers"].items() if name not in OUR_OWN
     ]
 
 
 def test_recorded_requests_reach_the_upstream_byte_for_byte(shared: Path) -> None:
     """Every field, header, beta and query of 457 requests of 20 clients (clients.md), when nothing is due."""
-    requests = recorded(shared)
+    requests = read_rows(shared)
     pipeline = ScriptedPipeline()
     with ScriptedProvider(["Done."]) as upstream:
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
         with serving(config, pipeline) as served, httpx.Client(timeout=60) as client:
-            for one in requests:
-                assert client.send(request_of(one, served.url)).status_code == 200
-                assert_as_sent(upstream.received.pop(), one)
+            for row in requests:
+                assert client.send(request_of(row, served.url)).status_code == 200
+                assert_as_sent(upstream.received.pop(), row)
     assert len(requests) > 400
     assert len(pipeline.incoming) == len(pipeline.finishes) > 400
-    assert {one.api for one in pipeline.incoming} == {
+    assert {incoming.api for incoming in pipeline.incoming} == {
         "anthropic",
         "openai_chat",
         "openai_responses",
         "gemini",
     }
-    assert all(one.credential for one in pipeline.incoming)
+    assert all(incoming.credential for incoming in pipeline.incoming)
 
 
 THREADS = {
@@ -80,15 +80,18 @@ THREADS = {
 
 def test_the_real_core_changes_no_byte_where_nothing_is_due(shared: Path) -> None:
     """Each is decoded, identified, kept and decided, the short ones too, and what goes on is what came."""
-    requests, settings = named(shared), Settings(read_above_bytes=0, decide_timeout_seconds=30.0)
+    requests, settings = (
+        read_by_name(shared),
+        Settings(read_above_bytes=0, decide_timeout_seconds=30.0),
+    )
     with ScriptedProvider(["Done."]) as upstream, httpx.Client(timeout=60) as client:
         up = Upstream(name="up", url=upstream.url)
         core = create_gateway(
             Config(upstreams=(up,), salt=b"s", store=":memory:", settings=settings)
         )
         with Serving(core) as served:
-            for name, one in requests.items():
-                answer = client.send(request_of(one, served.url))
+            for name, row in requests.items():
+                answer = client.send(request_of(row, served.url))
                 if name in THREADS:
                     assert (answer.status_code, upstream.received) == (400, [])
                     assert (
@@ -97,12 +100,14 @@ def test_the_real_core_changes_no_byte_where_nothing_is_due(shared: Path) -> Non
                     )
                 else:
                     assert answer.status_code == 200, name
-                    assert_as_sent(upstream.received.pop(), one)
+                    assert_as_sent(upstream.received.pop(), row)
     assert requests.keys() >= THREADS and len(requests) > 450
     count = core.pipeline.counters.get
     assert count("requests", outcome="refused") == len(THREADS)
     assert count("requests", outcome="untouched", reason="") > 380
-    assert sum(count("requests", outcome=one) for one in ("edited", "retried", "failed")) == 0
+    assert (
+        sum(count("requests", outcome=outcome) for outcome in ("edited", "retried", "failed")) == 0
+    )
 
 
 def test_recorded_websocket_upgrades_are_answered_with_426(shared: Path) -> None:
@@ -111,20 +116,20 @@ def test_recorded_websocket_upgrades_are_answered_with_426(shared: Path) -> None
         .read_text(encoding="utf-8")
         .splitlines()
     )
-    upgrades = [one for one in map(json.loads, lines) if one["method"] == "GET-WS"]
+    upgrades = [row for row in map(json.loads, lines) if row["method"] == "GET-WS"]
     with ScriptedProvider() as upstream:
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
         with serving(config) as served:
-            for one in upgrades:
+            for row in upgrades:
                 fixed = {
                     "host": "x",
                     "connection": "Upgrade",
                     "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
                 }
                 lines = "".join(
-                    f"{name}: {value}\r\n" for name, value in {**one["headers"], **fixed}.items()
+                    f"{name}: {value}\r\n" for name, value in {**row["headers"], **fixed}.items()
                 )
-                request = f"GET {one['path']} HTTP/1.1\r\n{lines}\r\n".encode()
+                request = f"GET {row['path']} HTTP/1.1\r\n{lines}\r\n".encode()
                 answer = talk(served.port, request, close_write=True)
                 assert statuses(answer) == [426]
     assert upgrades and upstream.received == []

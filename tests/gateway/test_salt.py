@@ -87,7 +87,7 @@ def test_what_a_gateway_cannot_start_with_is_named_as_in_its_settings(tmp_path: 
     assert caught.value.filename == f"127.0.0.1:{port}"
 
 
-async def compacted(served: Gateway) -> None:
+async def compact_long(served: Gateway) -> None:
     """A conversation that is long enough, decided about."""
     outgoing = await served.pipeline.prepare(
         Incoming("openai_chat", "up", "/v1/chat/completions", (), chat_request(60), "c")
@@ -114,7 +114,7 @@ def test_c12_a_gateway_puts_its_salt_back_where_it_was_deleted(
         salt = file.read_bytes()
         file.unlink()
         if saves:
-            await compacted(served)
+            await compact_long(served)
             assert file.read_bytes() == salt
             assert stat.S_IMODE(file.stat().st_mode) == 0o600
         await served.pipeline.aclose()
@@ -169,6 +169,6 @@ except OSError as error:
 def test_on_a_full_disk_the_error_names_the_file_and_leaves_none(tmp_path: Path) -> None:
     """It said "No space left on device", and not where."""
     command = [sys.executable, "-c", FULL, str(tmp_path / "a.salt")]
-    said = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert str(tmp_path / "a.salt") in said.stdout, said.stderr
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert str(tmp_path / "a.salt") in done.stdout, done.stderr
     assert list(tmp_path.iterdir()) == []

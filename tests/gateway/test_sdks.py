@@ -24,10 +24,10 @@ TEXT = "Hello 你好 from the model"
 
 def tools_then_text(asked: Received) -> Reply:
     """Call a tool until its result is in the request."""
-    said = asked.body.decode()
-    if "tools" not in said and "functionDeclarations" not in said:
+    body = asked.body.decode()
+    if "tools" not in body and "functionDeclarations" not in body:
         return Reply(TEXT)
-    return Reply("It is sunny.") if "the file says" in said else Reply(finish="tool")
+    return Reply("It is sunny.") if "the file says" in body else Reply(finish="tool")
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +50,8 @@ def refusing():
                 "The input token count (9) exceeds the maximum number of tokens allowed (8).",
                 status=400,
             )
-        said = "This model's maximum context length is 128000 tokens."
-        return Reply(said, status=400, code="context_length_exceeded")
+        message = "This model's maximum context length is 128000 tokens."
+        return Reply(message, status=400, code="context_length_exceeded")
 
     with ScriptedProvider(refuse) as upstream:
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
@@ -128,7 +128,7 @@ def test_openai_responses(place) -> None:
         }
         history = [
             {"role": "user", "content": "hi"},
-            *[one.model_dump() for one in first.output],
+            *[item.model_dump() for item in first.output],
             result,
         ]
         assert (
@@ -230,8 +230,8 @@ def test_gemini(place) -> None:
     assert answer.text == TEXT and answer.usage_metadata.prompt_token_count == 100
     assert upstream.received[-1].all("x-goog-api-key") == ["k"]
     pieces = [
-        one.text
-        for one in client.models.generate_content_stream(model="gemini-2.5-pro", contents="hi")
+        piece.text
+        for piece in client.models.generate_content_stream(model="gemini-2.5-pro", contents="hi")
     ]
     assert "".join(pieces) == TEXT and len(pieces) > 1
 
@@ -259,7 +259,7 @@ def test_gemini_async(place) -> None:
         stream = await client.aio.models.generate_content_stream(
             model="gemini-2.5-pro", contents="hi"
         )
-        text = "".join([one.text async for one in stream])
+        text = "".join([piece.text async for piece in stream])
         await client.aio.aclose()
         return text
 

@@ -72,7 +72,7 @@ def test_c8_the_command_line_leaves_the_file_alone_whole(tmp_path):
     assert not list(tmp_path.glob("*-wal"))
 
 
-def told(agent: str) -> dict[str, object]:
+def write_talk(agent: str) -> dict[str, object]:
     words = ["I prefer tabs.", "我住在北京。"] if agent == "a" else ["Never touch src/main.py."]
     filler = " Here are the details of this step." * 40
     messages = [{"role": "user", "content": word + filler} for word in words]
@@ -90,12 +90,12 @@ def test_f8_what_the_api_s_compact_hides_is_flushed_into_the_file_that_refold_to
         with run_processes(process):
             asked = [
                 httpx.post(
-                    f"{process.url}/refold/api/compact", json=told(agent), timeout=60
+                    f"{process.url}/refold/api/compact", json=write_talk(agent), timeout=60
                 ).json()["result"]
                 for agent in ("a", "b", "a")
             ]
             process.stop()
-    assert [one["flushed_memories"] > 0 for one in asked] == [True, True, False]
+    assert [result["flushed_memories"] > 0 for result in asked] == [True, True, False]
     with (
         SQLiteMemories(tmp_path / "facts.db", "a") as first,
         SQLiteMemories(tmp_path / "facts.db", "b") as second,

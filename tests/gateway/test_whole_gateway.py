@@ -21,8 +21,8 @@ def provider(asked: Received) -> Reply:
     if len(asked.body) > LIMIT:
         if "/messages" in asked.target:
             return Reply("prompt is too long: 20000 tokens > 15000 maximum", status=400)
-        said = "This model's maximum context length is 15000 tokens."
-        return Reply(said, status=400, code="context_length_exceeded")
+        message = "This model's maximum context length is 15000 tokens."
+        return Reply(message, status=400, code="context_length_exceeded")
     return Reply("Go on.", usage=(len(asked.body) // 4, 5, 0))
 
 
@@ -73,7 +73,7 @@ def place(request):
 @pytest.mark.parametrize("path", APIS)
 def test_a_session_that_would_have_died_goes_on(place, path: str) -> None:
     """A known window is never exceeded; an unknown one once, and the client does not see it."""
-    upstream, gateway, known = place
+    upstream, gateway, is_known = place
     edited = []
     with httpx.Client(base_url=gateway.url, timeout=60) as client:
         for steps in range(5, 61, 5):
@@ -87,9 +87,9 @@ def test_a_session_that_would_have_died_goes_on(place, path: str) -> None:
                 )
             else:
                 assert json.loads(upstream.received[-1].body) == body, "nothing was due"
-        refused = [one for one in upstream.received if len(one.body) > LIMIT]
+        refused = [request for request in upstream.received if len(request.body) > LIMIT]
         assert edited and edited[0] > 5
-        assert len(refused) == 0 if known else len(refused) >= 1
+        assert len(refused) == 0 if is_known else len(refused) >= 1
         metrics = client.get("/metrics").text
     assert "refold_tokens_before_total" in metrics or "refold_requests_total" in metrics
     assert eventually(

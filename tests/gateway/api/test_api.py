@@ -103,9 +103,9 @@ def test_a_session_is_described_in_figures(at: ApiGateway) -> None:
     assert eventually(lambda: at.get("sessions").json()["sessions"][0]["requests"] == 1), (
         "booked in a second"
     )
-    told = at.get("sessions").json()
-    assert told["total"] == 1
-    (session,) = told["sessions"]
+    listing = at.get("sessions").json()
+    assert listing["total"] == 1
+    (session,) = listing["sessions"]
     assert (session["api"], session["model"], session["upstream"]) == ("openai_chat", "local", "up")
     assert session["tokens_before"] == int(answer.headers["refold-tokens-before"])
     assert session["tokens_after"] == int(answer.headers["refold-tokens-after"])
@@ -127,14 +127,14 @@ def test_two_tenants_are_two_sessions_and_the_latest_comes_first(at: ApiGateway)
 
 def test_history_tells_edits_and_attempts_and_nothing_that_was_said(at: ApiGateway) -> None:
     at.say(LONG)
-    told = at.get("history", session=at.session())
-    history = told.json()
+    answer = at.get("history", session=at.session())
+    history = answer.json()
     (edit,) = history["edits"]
     assert edit["by"].startswith("SummarizeTo(") and edit["tokens_after"] < edit["tokens_before"]
     assert "src/m" in edit["text"] and edit["when"] is not None and edit["actor"] == "auto"
     assert {row["outcome"] for row in history["attempts"]} >= {"applied"}
     assert SECRET in edit.pop("text"), "a summary quotes"
-    assert SECRET not in json.dumps(history) and "sk-client" not in told.text
+    assert SECRET not in json.dumps(history) and "sk-client" not in answer.text
     assert len(at.get("history", session=at.session(), limit=1).json()["attempts"]) == 1
 
 
@@ -143,10 +143,10 @@ def test_what_is_still_there_is_not_listed(at: ApiGateway) -> None:
     body = chat_request(1, "large")
     body["messages"][-1]["content"] = f"{SECRET}\n" + "line of a log\n" * 20_000
     at.say(body)
-    told = at.get("history", session=at.session())
-    (edit,) = told.json()["edits"]
+    answer = at.get("history", session=at.session())
+    (edit,) = answer.json()["edits"]
     assert edit["by"].startswith("ClipResults") and "characters" in edit["text"]
-    assert SECRET not in told.text and "line of a log" not in told.text
+    assert SECRET not in answer.text and "line of a log" not in answer.text
 
 
 def test_what_a_session_saved_is_what_the_ledger_says() -> None:
@@ -177,7 +177,7 @@ def test_only_what_is_shown_is_read_from_the_ledger() -> None:
         pipeline, asked = at.served.gateway.pipeline, set()
         booked = pipeline.ledger_writer.ledger.sum_sessions
 
-        def counted(sessions):
+        def note_and_sum(sessions):
             names = list(sessions)
             asked.update(names)
             return booked(names)
@@ -185,9 +185,9 @@ def test_only_what_is_shown_is_read_from_the_ledger() -> None:
         def never(*_):
             raise AssertionError("everything is read")
 
-        pipeline.ledger_writer.ledger.sum_sessions = counted
+        pipeline.ledger_writer.ledger.sum_sessions = note_and_sum
         pipeline.ledger_writer.ledger.entries = pipeline.store.ledger = never
-        first, second = (one["id"] for one in at.get("sessions").json()["sessions"])
+        first, second = (session["id"] for session in at.get("sessions").json()["sessions"])
         assert at.get("sessions", limit=1, offset=1).json()["sessions"][0]["id"] == second
         assert at.get("sessions", offset=2).json() == {"sessions": [], "total": 2}
         history = at.get("history", session=second).json()
@@ -223,7 +223,7 @@ def bodies() -> dict[str, tuple[str, dict]]:
         }
     ]
     gemini = [{"role": "user", "parts": [{"text": "Find the bug."}]}]
-    for i, said in enumerate(text):
+    for i, output in enumerate(text):
         call = {
             "id": f"c{i}",
             "type": "function",
@@ -231,7 +231,7 @@ def bodies() -> dict[str, tuple[str, dict]]:
         }
         chats += [
             {"role": "assistant", "content": f"Reading {i}.", "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": f"c{i}", "content": said},
+            {"role": "tool", "tool_call_id": f"c{i}", "content": output},
         ]
         claude += [
             {
@@ -243,7 +243,7 @@ def bodies() -> dict[str, tuple[str, dict]]:
             },
             {
                 "role": "user",
-                "content": [{"type": "tool_result", "tool_use_id": f"c{i}", "content": said}],
+                "content": [{"type": "tool_result", "tool_use_id": f"c{i}", "content": output}],
             },
         ]
         responses += [
@@ -253,13 +253,13 @@ def bodies() -> dict[str, tuple[str, dict]]:
                 "name": "read",
                 "arguments": f'{{"n": {i}}}',
             },
-            {"type": "function_call_output", "call_id": f"c{i}", "output": said},
+            {"type": "function_call_output", "call_id": f"c{i}", "output": output},
         ]
         gemini += [
             {"role": "model", "parts": [{"functionCall": {"name": "read", "args": {"n": i}}}]},
             {
                 "role": "user",
-                "parts": [{"functionResponse": {"name": "read", "response": {"output": said}}}],
+                "parts": [{"functionResponse": {"name": "read", "response": {"output": output}}}],
             },
         ]
     return {
@@ -289,9 +289,9 @@ def test_a_compaction_is_previewed_accepted_shown_and_taken_back(at: ApiGateway,
     assert json.loads(at.upstream.received[-1].body) == body
     session = at.session()
 
-    told = at.post("preview", session=session, to=600)
-    preview = told.json()
-    assert told.status_code == 200, preview
+    answer = at.post("preview", session=session, to=600)
+    preview = answer.json()
+    assert answer.status_code == 200, preview
     assert preview["tokens_after"] < preview["tokens_before"] and preview["edits"]
     assert preview["request"] is None
     assert SECRET not in json.dumps([{**edit, "text": ""} for edit in preview["edits"]])
@@ -329,24 +329,24 @@ def test_a_compaction_is_previewed_accepted_shown_and_taken_back(at: ApiGateway,
 
 def test_with_the_request_sent_along_the_answer_holds_it(at: ApiGateway) -> None:
     """The conversation is found by the client's headers, also before its first request."""
-    told = at.post("preview", request=LONGER, headers=KEY, to=2_000).json()
-    assert told["request"]["model"] == "local" and len(told["request"]["messages"]) < len(
+    answer = at.post("preview", request=LONGER, headers=KEY, to=2_000).json()
+    assert answer["request"]["model"] == "local" and len(answer["request"]["messages"]) < len(
         LONGER["messages"]
     )
-    assert told["losses"]["paths"]["count"] == len(told["losses"]["paths"]["names"]) > 0
+    assert answer["losses"]["paths"]["count"] == len(answer["losses"]["paths"]["names"]) > 0
     assert at.get("sessions").json()["total"] == 0, "nobody has sent it yet"
-    at.post("accept", preview=told["preview"])
+    at.post("accept", preview=answer["preview"])
     at.say(LONGER)
-    assert json.loads(at.upstream.received[-1].body) == told["request"]
-    assert at.session() == told["session"]
+    assert json.loads(at.upstream.received[-1].body) == answer["request"]
+    assert at.session() == answer["session"]
 
 
 def test_the_preview_that_is_sent_along_and_the_one_out_of_memory_are_one(at: ApiGateway) -> None:
     at.say(LONG)
     session = at.session()
     memory, posted = (
-        at.post("preview", session=session, to=1_000, **more).json()
-        for more in ({}, {"request": LONG})
+        at.post("preview", session=session, to=1_000, **given).json()
+        for given in ({}, {"request": LONG})
     )
     assert memory["edits"] == [
         {**edit, "hidden": None, "hidden_more": 0} for edit in posted["edits"]
@@ -381,8 +381,8 @@ def test_a_preview_is_accepted_once_however_many_ask_at_once(at: ApiGateway) -> 
     (conversation,) = at.served.gateway.pipeline.conversations
     with ThreadPoolExecutor(6) as threads, conversation.lock:
         asked = [threads.submit(at.post, "accept", preview=name) for _ in range(6)]
-        assert eventually(lambda: sum(one.done() for one in asked) == 5)
-    assert sorted(one.result().status_code for one in asked) == [200, 404, 404, 404, 404, 404]
+        assert eventually(lambda: sum(call.done() for call in asked) == 5)
+    assert sorted(call.result().status_code for call in asked) == [200, 404, 404, 404, 404, 404]
     rows = at.get("history", session=session).json()["attempts"]
     assert len([row for row in rows if row["action"] == "accept"]) == 1
 
@@ -400,12 +400,12 @@ def test_a_preview_that_could_not_be_accepted_waits_for_another_try(
         raise StoreError("full")
 
     store.save = failing
-    assert refused(at.post("accept", preview=name)) == (503, "store_failed")
+    assert read_refusal(at.post("accept", preview=name)) == (503, "store_failed")
     fields = [record.fields for record in caplog.records if record.message == "operation"]
     assert [(each["operation"], each["message"]) for each in fields] == [("accept", "full")]
     store.save = save
     assert at.post("accept", preview=name).status_code == 200
-    assert refused(at.post("accept", preview=name)) == (404, "no_preview")
+    assert read_refusal(at.post("accept", preview=name)) == (404, "no_preview")
 
 
 @pytest.mark.parametrize(("steps", "fits"), [(10, True), (40, False)])
@@ -557,18 +557,18 @@ def test_what_was_taken_back_is_not_decided_again(at: ApiGateway) -> None:
 
 def test_recall_finds_what_edits_hide_for_who_has_the_history(at: ApiGateway) -> None:
     at.say(LONG)
-    found = at.post("recall", request=LONG, headers=KEY, query=f"{SECRET} 3").json()
-    assert found["session"] == at.session()
-    assert found["hits"][0]["role"] == "tool" and SECRET in found["hits"][0]["snippet"]
+    recalled = at.post("recall", request=LONG, headers=KEY, query=f"{SECRET} 3").json()
+    assert recalled["session"] == at.session()
+    assert recalled["hits"][0]["role"] == "tool" and SECRET in recalled["hits"][0]["snippet"]
     assert (
         len(at.post("recall", request=LONG, headers=KEY, query="text", limit=2).json()["hits"]) == 2
     )
     unrecorded = at.post("recall", session=at.session(), query="text")
-    assert refused(unrecorded) == (409, "history_needed")
-    other = at.post(
+    assert read_refusal(unrecorded) == (409, "history_needed")
+    of_another = at.post(
         "recall", request=LONG, headers={"authorization": "Bearer sk-other"}, query=SECRET
     ).json()
-    assert other["hits"] == [] and other["session"] != found["session"], (
+    assert of_another["hits"] == [] and of_another["session"] != recalled["session"], (
         "another caller's edits are not this one's"
     )
 
@@ -586,7 +586,7 @@ def test_images_are_not_remembered_word_for_word(at: ApiGateway) -> None:
 # --- who may, and what is refused -------------------------------------------------------------
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: one.name)
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 @pytest.mark.parametrize(
     "headers", [{}, {"authorization": "Bearer wrong"}, {"authorization": f"Basic {TOKEN}"}]
 )
@@ -619,7 +619,7 @@ def test_the_scheme_is_read_in_any_case(still: ApiGateway, scheme: str) -> None:
         )
 
 
-def refused(answer: httpx.Response) -> tuple[int, str]:
+def read_refusal(answer: httpx.Response) -> tuple[int, str]:
     assert (
         answer.headers["content-type"] == "application/json"
         and answer.headers["cache-control"] == "no-store"
@@ -633,9 +633,9 @@ def raw(
     body: bytes,
     kind: str = "application/json",
     name: str = "estimate_tokens",
-    **more: str,
+    **extra: str,
 ) -> httpx.Response:
-    headers = {**ADMIN, "content-type": kind, **more}
+    headers = {**ADMIN, "content-type": kind, **extra}
     return at.client.post(f"/refold/api/{name}", content=body, headers=headers)
 
 
@@ -658,65 +658,76 @@ BAD = [
     "body", [*BAD, b"[" * 100_000, b'{"text":' * 50_000, b'{"text": ' + b"9" * 5_000 + b"}"]
 )
 def test_a_body_that_is_not_as_the_document_says_is_400(still: ApiGateway, body: bytes) -> None:
-    assert refused(raw(still, body)) == (400, "bad_request")
+    assert read_refusal(raw(still, body)) == (400, "bad_request")
 
 
 def test_every_other_mistake_has_a_status_of_its_own(still: ApiGateway) -> None:
     still.say(LONG)
     session, unknown = still.session(), "0" * 32
-    assert refused(raw(still, b"{}", "text/plain")) == (415, "unsupported")
-    assert refused(raw(still, b"{}", **{"content-encoding": "gzip"})) == (415, "unsupported")
-    assert refused(still.get("nothing")) == (404, "no_operation")
-    assert refused(still.get("history", session=unknown)) == (404, "no_session")
-    assert refused(still.post("revert", session=unknown, edits=["abcd"])) == (404, "no_session")
-    assert refused(still.post("revert", session=session, edits=["abcd"])) == (404, "no_edit")
-    assert refused(still.post("accept", preview=unknown)) == (409, "preview_elsewhere")
-    process = still.served.gateway._api._context.process
-    assert refused(still.post("accept", preview=f"{process}{unknown}"[:32])) == (404, "no_preview")
-    assert refused(still.get("history")) == (400, "bad_request")
-    assert refused(still.get("sessions", limit="x")) == (400, "bad_request")
-    assert refused(still.get("sessions", other="x")) == (400, "bad_request")
-    assert refused(still.get("sessions", limit=["1", "2"])) == (400, "bad_request")
-    assert refused(still.post("preview", to=5)) == (400, "bad_request")
-    assert refused(still.post("preview", request={})) == (422, "unreadable")
-    assert refused(still.post("preview", request={"messages": []})) == (422, "empty")
-    assert refused(still.post("preview", request={"messages": ["x", 5]})) == (422, "unreadable")
-    assert refused(still.post("preview", request={"input": "x", "previous_response_id": "r"})) == (
-        422,
-        "delta",
+    assert read_refusal(raw(still, b"{}", "text/plain")) == (415, "unsupported")
+    assert read_refusal(raw(still, b"{}", **{"content-encoding": "gzip"})) == (415, "unsupported")
+    assert read_refusal(still.get("nothing")) == (404, "no_operation")
+    assert read_refusal(still.get("history", session=unknown)) == (404, "no_session")
+    assert read_refusal(still.post("revert", session=unknown, edits=["abcd"])) == (
+        404,
+        "no_session",
     )
-    assert refused(still.post("preview", request={"contents": [{}]}, session=session)) == (
+    assert read_refusal(still.post("revert", session=session, edits=["abcd"])) == (404, "no_edit")
+    assert read_refusal(still.post("accept", preview=unknown)) == (409, "preview_elsewhere")
+    process = still.served.gateway._api._context.process
+    assert read_refusal(still.post("accept", preview=f"{process}{unknown}"[:32])) == (
+        404,
+        "no_preview",
+    )
+    assert read_refusal(still.get("history")) == (400, "bad_request")
+    assert read_refusal(still.get("sessions", limit="x")) == (400, "bad_request")
+    assert read_refusal(still.get("sessions", other="x")) == (400, "bad_request")
+    assert read_refusal(still.get("sessions", limit=["1", "2"])) == (400, "bad_request")
+    assert read_refusal(still.post("preview", to=5)) == (400, "bad_request")
+    assert read_refusal(still.post("preview", request={})) == (422, "unreadable")
+    assert read_refusal(still.post("preview", request={"messages": []})) == (422, "empty")
+    assert read_refusal(still.post("preview", request={"messages": ["x", 5]})) == (
         422,
         "unreadable",
     )
-    assert refused(still.post("check_threshold", messages=[5])) == (400, "bad_request")
+    assert read_refusal(
+        still.post("preview", request={"input": "x", "previous_response_id": "r"})
+    ) == (
+        422,
+        "delta",
+    )
+    assert read_refusal(still.post("preview", request={"contents": [{}]}, session=session)) == (
+        422,
+        "unreadable",
+    )
+    assert read_refusal(still.post("check_threshold", messages=[5])) == (400, "bad_request")
     contradiction = {"soft_threshold_tokens": 9, "hard_threshold_tokens": 1}
-    assert refused(still.post("check_threshold", messages=[], config=contradiction)) == (
+    assert read_refusal(still.post("check_threshold", messages=[], config=contradiction)) == (
         422,
         "bad_arguments",
     )
     wrong = still.post("sessions")
-    assert refused(wrong) == (405, "method") and wrong.headers["allow"] == "GET"
+    assert read_refusal(wrong) == (405, "method") and wrong.headers["allow"] == "GET"
 
 
 def test_more_than_eight_at_once_are_asked_to_try_again(at: ApiGateway) -> None:
     api = at.served.gateway._api
     scope = {"path": "/refold/api/sessions", "method": "GET", "query_string": b"", "headers": []}
-    found = []
+    answers = []
 
     async def receive() -> dict:
         return {"type": "http.request", "body": b"", "more_body": False}
 
     async def send(message: dict) -> None:
         if message["type"] == "http.response.start":
-            found.append((message["status"], dict(message["headers"]).get(b"retry-after")))
+            answers.append((message["status"], dict(message["headers"]).get(b"retry-after")))
 
     async def ask_at_once() -> None:
         await asyncio.gather(*(api(scope, receive, send) for _ in range(MAX_CONCURRENT + 3)))
 
     asyncio.run(ask_at_once())
-    assert sorted(status for status, _ in found) == [200] * MAX_CONCURRENT + [503] * 3
-    assert {again for status, again in found if status == 503} == {b"1"}
+    assert sorted(status for status, _ in answers) == [200] * MAX_CONCURRENT + [503] * 3
+    assert {again for status, again in answers if status == 503} == {b"1"}
     assert api._under_way == 0
 
 
@@ -724,7 +735,7 @@ def test_a_body_has_a_limit() -> None:
     with serve_api() as at:
         api = at.served.gateway._api
         api._limits = Limits(body_bytes=1_000)
-        assert refused(at.post("estimate_tokens", text="x" * 2_000)) == (413, "http_413")
+        assert read_refusal(at.post("estimate_tokens", text="x" * 2_000)) == (413, "http_413")
 
 
 def test_a_conversation_that_is_worked_on_is_409() -> None:
@@ -734,7 +745,7 @@ def test_a_conversation_that_is_worked_on_is_409() -> None:
         (conversation,) = pipeline.conversations
         pipeline.settings = replace(pipeline.settings, decide_timeout_seconds=0.1)
         with conversation.lock:
-            assert refused(at.post("preview", session=conversation.name)) == (409, "busy")
+            assert read_refusal(at.post("preview", session=conversation.name)) == (409, "busy")
 
 
 @pytest.mark.parametrize("name", ["history", "preview", "accept", "revert", "recall", "compact"])
@@ -754,7 +765,7 @@ def test_a_failing_store_is_503_and_tells_nothing(at: ApiGateway, name: str, cap
     }
     at.served.gateway.pipeline.store.close()
     answer = (at.get if name == "history" else at.post)(name, **arguments[name])
-    assert refused(answer) == (503, "store_failed") and answer.headers["retry-after"] == "1"
+    assert read_refusal(answer) == (503, "store_failed") and answer.headers["retry-after"] == "1"
     assert answer.json()["error"]["message"] == "The store failed."
 
 
@@ -765,6 +776,6 @@ def test_an_unforeseen_error_is_reported_without_its_text(at: ApiGateway, caplog
     at.say(LONG)
     at.served.gateway.pipeline.store.ledger_of = broken
     answer = at.get("history", session=at.session())
-    assert refused(answer) == (500, "fault") and SECRET not in answer.text
+    assert read_refusal(answer) == (500, "fault") and SECRET not in answer.text
     (line,) = [record for record in caplog.records if record.getMessage() == "operation"]
     assert line.fields["fault"].startswith("RuntimeError at ") and SECRET not in str(line.fields)

@@ -65,7 +65,7 @@ class Fleet:
             place.served.__exit__(None, None, None)
 
 
-def booked(books: Path) -> dict[str, tuple[int, int, int]]:
+def read_books(books: Path) -> dict[str, tuple[int, int, int]]:
     """Calls, tokens and picodollars saved of each session, out of the database itself."""
     would = "would_fresh + would_read + would_written - fresh - read - written"
     money = "would_cost - refetch_cost - summary_cost - cost_fresh - cost_read - cost_written - cost_output"
@@ -94,8 +94,8 @@ def test_f16_figures_are_those_of_the_store_whatever_was_restarted(tmp_path_fact
     SQL finds in the store. After a restart the page said that no request had come, with $5.06 saved in the store."""
     with ScriptedProvider(answer_briefly) as upstream, ExitStack() as stack:
         fleet, lengths = Fleet(tmp_path_factory.mktemp("fleet"), upstream, stack), [0, 0, 0]
-        for what, process, session in steps:
-            if what == "stop":
+        for action, process, session in steps:
+            if action == "stop":
                 fleet.stop(process)
                 continue
             lengths[session] += 30
@@ -104,26 +104,26 @@ def test_f16_figures_are_those_of_the_store_whatever_was_restarted(tmp_path_fact
             fleet.stop(process)  # the others book within a second
         calls, here = sum(lengths) // 30, fleet.at(9)
         assert eventually(lambda: here.get("overview").json()["totals"]["calls"] == calls)
-        found, books = here.get("overview").json()["totals"], booked(fleet.books)
+        totals, books = here.get("overview").json()["totals"], read_books(fleet.books)
         ledger = open_ledger(str(fleet.books).removesuffix(".ledger"))
-        told = build_report(ledger.entries()).total
+        total = build_report(ledger.entries()).total
         ledger.close()
-        sums, rest = told.sums, told.unreported
-        assert found["sessions"] == told.sessions and found["calls"] == sums.calls + rest.calls
-        assert found["edited"] == sums.edited + rest.edited
-        assert found["sent"] == sums.input + rest.input
-        assert found["original"] == sums.would_input + rest.would_input
-        assert found["spent"] == pytest.approx((sums.cost + sums.summary_cost) / DOLLAR)
-        assert found["saved"] == pytest.approx(sums.saved / DOLLAR)
-        for place in {id(one): one for one in fleet.running.values()}.values():
+        sums, rest = total.sums, total.unreported
+        assert totals["sessions"] == total.sessions and totals["calls"] == sums.calls + rest.calls
+        assert totals["edited"] == sums.edited + rest.edited
+        assert totals["sent"] == sums.input + rest.input
+        assert totals["original"] == sums.would_input + rest.would_input
+        assert totals["spent"] == pytest.approx((sums.cost + sums.summary_cost) / DOLLAR)
+        assert totals["saved"] == pytest.approx(sums.saved / DOLLAR)
+        for place in {id(running): running for running in fleet.running.values()}.values():
             sessions = place.get("sessions").json()
-            rows = {one["id"]: one for one in sessions["sessions"]}
+            rows = {row["id"]: row for row in sessions["sessions"]}
             assert len(rows) == len(sessions["sessions"]) == sessions["total"] == len(books)
             for name, (requests, tokens, saved) in books.items():
                 assert rows[name]["requests"] == requests and rows[name]["saved_tokens"] == tokens
                 assert rows[name]["saved_dollars"] == pytest.approx(saved / 1e12)
-            assert sum(one["saved_dollars"] for one in rows.values()) == pytest.approx(
-                found["saved"]
+            assert sum(row["saved_dollars"] for row in rows.values()) == pytest.approx(
+                totals["saved"]
             )
 
 
@@ -168,13 +168,13 @@ def test_f16_a_session_of_before_the_restart_is_listed_with_all_its_figures(
         fleet.stop(0)
         assert [page(fleet.at(1)) for page in pages] == before
         assert fleet.at(1).get("edit_text", session=session, edit=edit["id"]).json() == words
-        for name, more in (
+        for name, arguments in (
             ("preview", {}),
             ("revert", {"edits": [edit["id"]]}),
         ):
-            refused = fleet.at(1).post(name, session=session, **more)
+            refused = fleet.at(1).post(name, session=session, **arguments)
             assert refused.json()["error"]["code"] == "history_elsewhere", "it was in memory alone"
-            sent = fleet.at(1).post(name, session=session, request=chat_request(40), **more)
+            sent = fleet.at(1).post(name, session=session, request=chat_request(40), **arguments)
             assert sent.status_code == 200 and sent.json()["session"] == session
         assert fleet.at(1).get("history", session=session).json()["edits"] == []
 
@@ -226,10 +226,10 @@ def test_f16_sessions_of_all_times_are_listed_page_by_page(tmp_path: Path) -> No
         pages = [
             fleet.at(1).get("sessions", limit=3, offset=first).json() for first in (0, 3, 6, 9)
         ]
-        assert [one["total"] for one in pages] == [8] * 4
-        listed = [one for page in pages for one in page["sessions"]]
-        assert len({one["id"] for one in listed}) == len(listed) == 8
-        assert [one["remembered"] for one in listed] == [True] * 3 + [False] * 5
+        assert [page["total"] for page in pages] == [8] * 4
+        listed = [session for page in pages for session in page["sessions"]]
+        assert len({session["id"] for session in listed}) == len(listed) == 8
+        assert [session["remembered"] for session in listed] == [True] * 3 + [False] * 5
 
 
 # --- one counter ------------------------------------------------------------------------------
@@ -239,14 +239,16 @@ def consistent(at: ApiGateway, session: str) -> dict:
     """What history tells of a session, once its figures were compared with one another. Each is
     rounded, so sums may be off by one a figure."""
     history = at.get("history", session=session).json()
-    told, shown = history["session"], at.get("session", session=session).json()
-    hidden = sum(one["tokens_before"] - one["tokens_after"] for one in history["edits"])
-    assert abs(hidden - (told["tokens_before"] - told["tokens_after"])) <= 1 + len(history["edits"])
-    assert (shown["original"], shown["sent"]) == (told["tokens_before"], told["tokens_after"])
-    for one in history["edits"]:
+    figures, shown = history["session"], at.get("session", session=session).json()
+    hidden = sum(edit["tokens_before"] - edit["tokens_after"] for edit in history["edits"])
+    assert abs(hidden - (figures["tokens_before"] - figures["tokens_after"])) <= 1 + len(
+        history["edits"]
+    )
+    assert (shown["original"], shown["sent"]) == (figures["tokens_before"], figures["tokens_after"])
+    for edit in history["edits"]:
         assert (
-            one["tokens_before"] <= told["tokens_before"]
-            and one["tokens_after"] <= told["tokens_after"]
+            edit["tokens_before"] <= figures["tokens_before"]
+            and edit["tokens_after"] <= figures["tokens_after"]
         )
     return history
 
@@ -273,8 +275,8 @@ def test_f17_figures_on_one_screen_are_of_one_counter(
         httpx.Client(base_url=served.url, timeout=60) as client,
     ):
         at, steps = ApiGateway(upstream, served, client), 0
-        for more in grows:
-            steps += more
+        for added in grows:
+            steps += added
             headers = at.say(chat_request(steps)).headers
             now = consistent(at, at.session())["session"]
             for end in ("before", "after"):
@@ -284,14 +286,14 @@ def test_f17_figures_on_one_screen_are_of_one_counter(
         shown = consistent(at, session)["session"]
         assert preview["tokens_before"] == shown["tokens_after"]
         assert preview["saved_tokens"] == preview["tokens_before"] - preview["tokens_after"]
-        assert all(one["tokens_before"] <= shown["tokens_before"] for one in preview["edits"])
+        assert all(edit["tokens_before"] <= shown["tokens_before"] for edit in preview["edits"])
         if preview["preview"] is None:
             return
         accepted = at.post("accept", preview=preview["preview"]).json()
         assert accepted["tokens_after"] == preview["tokens_after"]
         assert consistent(at, session)["session"]["tokens_after"] == preview["tokens_after"]
         undone = at.post(
-            "revert", session=session, edits=[one["id"] for one in preview["edits"]]
+            "revert", session=session, edits=[edit["id"] for edit in preview["edits"]]
         ).json()
         assert undone["tokens_before"] == preview["tokens_after"]
         assert undone["tokens_after"] == preview["tokens_before"]
@@ -341,13 +343,13 @@ def test_f17_the_ledger_of_attempts_counts_as_the_rest_of_the_screen() -> None:
         session = at.session()
         preview = at.post("preview", session=session, to=1_500).json()
         at.post("accept", preview=preview["preview"])
-        at.post("revert", session=session, edits=[one["id"] for one in preview["edits"]])
+        at.post("revert", session=session, edits=[edit["id"] for edit in preview["edits"]])
         rows = at.get("history", session=session).json()["attempts"]
         for action, saved in (("preview", 1), ("accept", 1), ("revert", -1)):
-            chain = [one for one in rows if one["action"] == action]
-            came = sum(one["before"] - one["after"] for one in chain)
+            chain = [row for row in rows if row["action"] == action]
+            came = sum(row["before"] - row["after"] for row in chain)
             assert abs(came - saved * preview["saved_tokens"]) <= 1, action
-            assert all(one["after"] == other["before"] for one, other in pairwise(chain))
+            assert all(row["after"] == following["before"] for row, following in pairwise(chain))
 
 
 # --- nothing is cut without a word ------------------------------------------------------------
@@ -355,13 +357,13 @@ def test_f17_the_ledger_of_attempts_counts_as_the_rest_of_the_screen() -> None:
 
 def read_on(at: ApiGateway, **which: str) -> str:
     """A text of an edit from its beginning to its end."""
-    found, offset = "", 0
+    text, offset = "", 0
     while offset is not None:
         part = at.get("edit_text", offset=offset, **which).json()
-        found, offset = found + part["text"], part["next"]
-        assert part["total"] >= len(found)
-    assert len(found) == part["total"]
-    return found
+        text, offset = text + part["text"], part["next"]
+        assert part["total"] >= len(text)
+    assert len(text) == part["total"]
+    return text
 
 
 def test_f21_all_that_was_said_can_be_read_a_part_at_a_time() -> None:
@@ -396,7 +398,7 @@ def test_f21_what_a_preview_hides_can_be_read_by_who_sent_it(at: ApiGateway) -> 
     body["messages"][3]["content"] = "a log line of many\n" * 5_000
     at.say(body)
     posted = at.post("preview", request=body, headers=KEY, to=2_000).json()
-    edit = next(one for one in posted["edits"] if one["hidden_more"])
+    edit = next(edit for edit in posted["edits"] if edit["hidden_more"])
     whole = read_on(
         at, session=posted["session"], preview=posted["preview"], edit=edit["id"], of="hidden"
     )
@@ -435,7 +437,7 @@ def test_f21_all_attempts_can_be_reached(at: ApiGateway) -> None:
         at.get("history", session=session, limit=2, offset=first).json()["attempts"]
         for first in range(0, whole["attempts_total"] + 2, 2)
     ]
-    assert [one for page in reversed(pages) for one in page] == whole["attempts"]
+    assert [attempt for page in reversed(pages) for attempt in page] == whole["attempts"]
     assert (
         at.get("history", session=session, limit=2).json()["attempts_total"]
         == whole["attempts_total"]
@@ -487,15 +489,15 @@ def test_no_word_of_one_conversation_is_shown_in_another(names: list[str], steps
         assert not any(word in listed for word in words.values())
         for name in names:
             preview = at.post("preview", session=sessions[name], to=800)
-            told = at.get("history", session=sessions[name]).text + preview.text
+            texts = at.get("history", session=sessions[name]).text + preview.text
             for edit in preview.json()["edits"]:
                 which = {"session": sessions[name], "preview": preview.json()["preview"]}
-                told += at.get("edit_text", edit=edit["id"], **which).text
+                texts += at.get("edit_text", edit=edit["id"], **which).text
             if preview.json()["preview"]:
-                told += at.post("accept", preview=preview.json()["preview"]).text
-            told += at.get("history", session=sessions[name]).text
-            assert not any(word in told for other, word in words.items() if other != name)
-        assert all(f"sk-{name}" not in told for name in names)
+                texts += at.post("accept", preview=preview.json()["preview"]).text
+            texts += at.get("history", session=sessions[name]).text
+            assert not any(word in texts for owner, word in words.items() if owner != name)
+        assert all(f"sk-{name}" not in texts for name in names)
         assert not any(word in line for line in lines for word in words.values())
 
 
@@ -559,9 +561,9 @@ def log(tmp_path_factory) -> Iterator[CallLog]:
 def test_files_stand_once_among_the_sessions_however_one_pages(
     log: CallLog, times: list[int], sort: str, descending: bool, limit: int
 ) -> None:
-    found = FoundSession("pi", Path("a"), 1, datetime.now(UTC))
+    session_of_file = FoundSession("pi", Path("a"), 1, datetime.now(UTC))
     newest = sorted(times, reverse=True)
-    files = [FileRow(f"f{n}", "", "", "", at, found) for n, at in enumerate(newest)]
+    files = [FileRow(f"f{n}", "", "", "", at, session_of_file) for n, at in enumerate(newest)]
 
     def pages(window: tuple[int, int], place: Place | None = None) -> Page:
         return list_page(log, Filters(), files, sort, window, descending=descending, place=place)

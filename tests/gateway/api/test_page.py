@@ -224,11 +224,11 @@ def complaints(browser: Browser) -> list[str]:
     return [text for text in browser.console_messages() if "401 (Unauthorized)" not in text]
 
 
-def gone(browser: Browser, script: str) -> bool:
+def wait_for_script(browser: Browser, script: str) -> bool:
     return eventually(lambda: browser.run(f"return {script}"))
 
 
-def listed(at: ApiGateway, count: int) -> list[dict]:
+def wait_for_sessions(at: ApiGateway, count: int) -> list[dict]:
     """The sessions, once *count* are booked."""
     assert eventually(lambda: at.get("overview").json()["total"] >= count)
     return at.get("overview").json()["sessions"]
@@ -268,7 +268,7 @@ def test_a_newcomer_gives_the_token_sets_an_agent_up_and_sees_its_first_call(
 def test_sessions_are_listed_filtered_sorted_and_searched(
     browser: Browser, here: ApiGateway
 ) -> None:
-    listed(here, 4)
+    wait_for_sessions(here, 4)
     visit(browser, here)
     browser.wait(".sessions", "Explain step 2")
     answer = here.get("overview").json()
@@ -292,7 +292,9 @@ def test_sessions_are_listed_filtered_sorted_and_searched(
     browser.run("history.back()")
     browser.wait("#total", "3 sessions")
     visit(browser, here, "#/?sort=tokens&client=Claude+Code")
-    assert gone(browser, "document.querySelector('[aria-sort]')?.textContent.startsWith('Tok')")
+    assert wait_for_script(
+        browser, "document.querySelector('[aria-sort]')?.textContent.startsWith('Tok')"
+    )
     assert "spotter · $" in browser.text("[data-keep=project]"), "which project costs most"
     visit(browser, here, "#/?client=OpenAI+SDK")
     browser.wait(".sessions", "<img src=x"), "what was said can become no markup"
@@ -311,15 +313,15 @@ def test_sessions_are_listed_filtered_sorted_and_searched(
 
 
 @pytest.fixture
-def shown(here: ApiGateway) -> str:
+def compacted_session(here: ApiGateway) -> str:
     """The id of a session that was compacted, with a sentence in its last result."""
     return session_of(here, "shown")
 
 
 def test_a_session_shows_what_is_sent_and_what_is_hidden_and_words_are_pinned(
-    browser: Browser, here: ApiGateway, shown: str
+    browser: Browser, here: ApiGateway, compacted_session: str
 ) -> None:
-    id = shown
+    id = compacted_session
     visit(browser, here, f"#/s/{id}")
     before = here.get("session", session=id).json()
     edit = before["edits"][-1]
@@ -363,7 +365,7 @@ def test_a_session_shows_what_is_sent_and_what_is_hidden_and_words_are_pinned(
     assert "pinned" in browser.text(f"{row} .pin") and "Unpin" in browser.text(".pin-message")
     take_picture(browser, "pins")
     browser.click(".pin-message")
-    assert gone(browser, "!document.querySelector('#pins').innerText.includes('whole')")
+    assert wait_for_script(browser, "!document.querySelector('#pins').innerText.includes('whole')")
     assert [pin["words"] for pin in here.get("session", session=id).json()["pins"]] == [
         "The tax is 19 percent."
     ]
@@ -372,9 +374,9 @@ def test_a_session_shows_what_is_sent_and_what_is_hidden_and_words_are_pinned(
 
 
 def test_hidden_text_is_found_an_edit_undone_and_a_call_shown_as_it_was_sent(
-    browser: Browser, here: ApiGateway, shown: str
+    browser: Browser, here: ApiGateway, compacted_session: str
 ) -> None:
-    id = shown
+    id = compacted_session
     before = here.get("session", session=id).json()
     edit = before["edits"][-1]
     fold = f"[data-edit='{edit['id']}']"
@@ -405,7 +407,7 @@ def test_hidden_text_is_found_an_edit_undone_and_a_call_shown_as_it_was_sent(
     take_picture(browser, "as-sent")
     browser.click("#now")
     browser.find(".rows article")
-    assert gone(browser, "!document.querySelector('.past')")
+    assert wait_for_script(browser, "!document.querySelector('.past')")
     assert complaints(browser) == []
 
 
@@ -477,7 +479,7 @@ def test_a_compaction_is_previewed_amended_accepted_in_part_and_undone(
         "area.value = 'Nothing of note.'; area.dispatchEvent(new Event('input'))"
     )
     lost = "[...document.querySelectorAll('.losses button')].find(b => b.textContent === 'Pin')"
-    assert gone(browser, f"{lost} !== undefined")
+    assert wait_for_script(browser, f"{lost} !== undefined")
     take_picture(browser, "losses")
     browser.run(f"{lost}.click()")
     browser.wait(".losses", "pinned")
@@ -571,12 +573,12 @@ def test_everything_can_be_read_at_every_width_and_in_both_themes(
 def session_of(at: ApiGateway, client: str) -> str:
     """The id of the one session of an agent, once it is booked and its text is kept."""
 
-    def found() -> list[str]:
+    def list_ids() -> list[str]:
         rows = at.get("overview", client=client).json()["sessions"]
         return [row["id"] for row in rows if row["is_recorded"]]
 
-    assert eventually(lambda: bool(found()))
-    return found()[0]
+    assert eventually(lambda: bool(list_ids()))
+    return list_ids()[0]
 
 
 HTML = "return document.documentElement.outerHTML + [...document.querySelectorAll('textarea')].map((one) => one.value)"
@@ -589,7 +591,7 @@ def test_nothing_of_one_session_is_on_the_page_of_another(
     ids = {name: session_of(here, name) for name in ("alpha", "beta")}
     visit(browser, here, f"#/s/{ids['alpha']}")
     browser.wait(".rows", "alpha_only")
-    for name, other, view, ready in (
+    for name, stranger, view, ready in (
         ("beta", "alpha", "", ".rows"),
         ("alpha", "beta", "/preview", ".part"),
         ("beta", "alpha", "/preview", ".part"),
@@ -599,7 +601,7 @@ def test_nothing_of_one_session_is_on_the_page_of_another(
         browser.run("location.hash = arguments[0]", f"#/s/{ids[name]}{view}")
         browser.wait("main", f"Mend src/{name}_only")
         browser.find(f"{ready} *")
-        assert f"{other}_" not in browser.run(HTML)
+        assert f"{stranger}_" not in browser.run(HTML)
     browser.run(
         "const asked = window.fetch;"
         "window.fetch = async (path, more) => { const answer = await asked(path, more);"
@@ -614,7 +616,7 @@ def test_nothing_of_one_session_is_on_the_page_of_another(
         browser.run("location.hash = arguments[0]", f"#/s/{ids['beta']}{view}")
         browser.wait("main", "Mend src/beta_only")
         browser.run("window.release()")
-        assert gone(browser, "window.late === true")
+        assert wait_for_script(browser, "window.late === true")
         browser.find(".rows *" if not view else ".part *")
         assert "alpha_" not in browser.run(HTML)
     assert complaints(browser) == []
@@ -774,7 +776,7 @@ def test_f16_f17_figures_are_the_store_s_and_agree_also_after_a_restart(
                     for n in range(3):
                         at.say(chat_request(40 if n == 0 else 3), **{"x-session-id": f"s{n}"})
                 answer = at.get("overview").json() if seen else None
-                listed(at, 3)
+                wait_for_sessions(at, 3)
                 answer = at.get("overview").json()
                 visit(browser, at)
                 browser.wait("#total", "3 sessions")
@@ -817,7 +819,7 @@ def test_pages_that_were_left_hold_no_connections(browser: Browser, here: ApiGat
 def test_ten_thousand_sessions_have_few_rows_in_the_document(
     browser: Browser, here: ApiGateway
 ) -> None:
-    listed(here, 4 + len(REQUESTS))
+    wait_for_sessions(here, 4 + len(REQUESTS))
     now = time.time() - 9 * 86_400
     rows = [
         ListedSession(
@@ -831,7 +833,7 @@ def test_ten_thousand_sessions_have_few_rows_in_the_document(
     visit(browser, here)
     browser.wait("#total", "10,0")
     count = "return document.querySelectorAll('tr[data-id]').length"
-    assert gone(browser, "document.querySelectorAll('tr[data-id]').length > 20")
+    assert wait_for_script(browser, "document.querySelectorAll('tr[data-id]').length > 20")
     total = here.get("overview", limit=1).json()["total"]
     assert (
         int(
@@ -842,7 +844,7 @@ def test_ten_thousand_sessions_have_few_rows_in_the_document(
         == total + 1
     )
     browser.run("window.scrollTo(0, document.documentElement.scrollHeight)")
-    assert gone(
+    assert wait_for_script(
         browser,
         f"[...document.querySelectorAll('tr[data-id]')].at(-1)?.dataset.at === '{total - 1}'",
     )
@@ -966,8 +968,11 @@ def test_the_main_task_can_be_done_with_tab_and_enter_alone(
 
 def test_a_summary_is_by_the_gateway_s_model_or_by_rules_as_one_chooses(browser: Browser) -> None:
     """The model is named with its price, and asked only where it is chosen."""
-    said = Reply("What was done: six files were read. Next: mend src/a.py.", usage=(900, 20, 0))
-    with ScriptedProvider(lambda _: said) as writer, ScriptedProvider(answer_briefly) as upstream:
+    summary = Reply("What was done: six files were read. Next: mend src/a.py.", usage=(900, 20, 0))
+    with (
+        ScriptedProvider(lambda _: summary) as writer,
+        ScriptedProvider(answer_briefly) as upstream,
+    ):
         price, name = (1.0, 5.0), "claude-haiku-4-5"
         model = HTTPModel(f"{writer.url}/v1", model=name, key="k", price=price)
         config = build_config(upstream, windows=WINDOWS, ask=Fallback(model))
@@ -1240,7 +1245,7 @@ def test_with_several_processes_the_page_finds_the_one_that_can_do_it(
             at = ApiGateway(upstream, process, client)
             for n in range(2):
                 at.say(chat_request(10), **{"x-session-id": f"s{n}"})
-            for row in listed(at, 2):
+            for row in wait_for_sessions(at, 2):
                 browser.open(f"{process.url}/refold/#/s/{row['id']}/preview")
                 if browser.run("return sessionStorage.length") == 0:
                     browser.type("#token", TOKEN)

@@ -30,7 +30,7 @@ def request_with_rule(steps: int) -> dict:
     return body
 
 
-def sent_texts(at: ApiGateway) -> str:
+def read_last_texts(at: ApiGateway) -> str:
     """All that the provider was sent last, as text."""
     return json.dumps(json.loads(at.upstream.received[-1].body)["messages"], ensure_ascii=False)
 
@@ -67,30 +67,30 @@ def test_pins_outlast_compactions_and_a_restart_and_can_be_taken_back(tmp_path: 
         ).json()
         at.post("accept", preview=ranged["preview"])
         at.say(request_with_rule(8), **AGENT)
-        sent = sent_texts(at)
+        sent = read_last_texts(at)
         assert RULE in sent and f"{SECRET} 1 " in sent and f"{SECRET} 2 " not in sent
         at.post("revert", session=session, edits=[edit["id"] for edit in ranged["edits"]])
         preview = at.post("preview", session=session, to=800).json()
         assert any(edit["by"].startswith("Summar") for edit in preview["edits"])
         at.post("accept", preview=preview["preview"])
         at.say(request_with_rule(8), **AGENT)
-        sent = sent_texts(at)
+        sent = read_last_texts(at)
         assert RULE in sent and f"{SECRET} 1 " in sent and f"{SECRET} 4 " not in sent
 
         at.served.__exit__(None, None, None)
         at = start()
         at.say(request_with_rule(60), **AGENT)  # beyond the window: the gateway compacts
-        sent = sent_texts(at)
+        sent = read_last_texts(at)
         assert RULE in sent and f"{SECRET} 1 " in sent and f"{SECRET} 6 " not in sent
         assert at.get("session", session=session).json()["pins"] == pins
 
         for pin in pins:
-            left = at.post("unpin", session=session, pin=pin["id"]).json()["pins"]
-        assert left == [] and at.post("unpin", session=session, pin="abcd").status_code == 404
+            remaining = at.post("unpin", session=session, pin=pin["id"]).json()["pins"]
+        assert remaining == [] and at.post("unpin", session=session, pin="abcd").status_code == 404
         edits = [edit["id"] for edit in at.get("session", session=session).json()["edits"]]
         at.post("revert", session=session, edits=edits)
         at.say(request_with_rule(60), **AGENT)
-        assert f"{SECRET} 1 " not in sent_texts(at)
+        assert f"{SECRET} 1 " not in read_last_texts(at)
 
 
 def test_what_a_call_was_sent_can_be_read_after_later_compactions() -> None:

@@ -48,7 +48,7 @@ def workers(place: Path, record: str = "") -> Iterator[tuple[GatewayProcess, Scr
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory):
+def gateway_process(tmp_path_factory):
     with workers(tmp_path_factory.mktemp("workers")) as started:
         yield started
 
@@ -62,11 +62,11 @@ def say(process: GatewayProcess, body: dict, **headers: str) -> None:
 
 
 def get(process: GatewayProcess, name: str, **arguments) -> dict:
-    found = httpx.get(
+    answer = httpx.get(
         f"{process.url}/refold/api/{name}", params=arguments, headers=ADMIN, timeout=60
     )
-    assert found.status_code == 200, found.text
-    return found.json()
+    assert answer.status_code == 200, answer.text
+    return answer.json()
 
 
 def post(process: GatewayProcess, name: str, **arguments) -> httpx.Response:
@@ -76,16 +76,16 @@ def post(process: GatewayProcess, name: str, **arguments) -> httpx.Response:
 def post_anywhere(process: GatewayProcess, name: str, **arguments) -> httpx.Response:
     """Ask until the process that can tell is asked. Each answer before says what to do."""
     for _ in range(MOST_TRIES):
-        found = post(process, name, **arguments)
-        if found.status_code != 409:
-            return found
-        assert found.json()["error"]["code"] in ELSEWHERE, found.text
-        assert "try again" in found.json()["error"]["message"]
-        assert found.headers["connection"] == "close", "so that another process may answer"
-    raise AssertionError(found.text)
+        answer = post(process, name, **arguments)
+        if answer.status_code != 409:
+            return answer
+        assert answer.json()["error"]["code"] in ELSEWHERE, answer.text
+        assert "try again" in answer.json()["error"]["message"]
+        assert answer.headers["connection"] == "close", "so that another process may answer"
+    raise AssertionError(answer.text)
 
 
-def listed(process: GatewayProcess, messages: int, before: set[str] = frozenset()) -> str:
+def wait_for_session(process: GatewayProcess, messages: int, before: set[str] = frozenset()) -> str:
     """The id of the latest session, none of those *before*, once its latest request is listed."""
 
     def is_listed() -> bool:
@@ -98,8 +98,8 @@ def listed(process: GatewayProcess, messages: int, before: set[str] = frozenset(
     return get(process, "sessions", limit=1)["sessions"][0]["id"]
 
 
-def test_sessions_of_all_processes_are_listed_by_any(served) -> None:
-    process, _ = served
+def test_sessions_of_all_processes_are_listed_by_any(gateway_process) -> None:
+    process, _ = gateway_process
     for n in range(12):
         say(process, chat_request(30), **{"x-session-id": f"s{n}"})
     assert eventually(
@@ -116,9 +116,9 @@ def test_sessions_of_all_processes_are_listed_by_any(served) -> None:
     assert two == {"sessions": all_of_them["sessions"][1:3], "total": 12}
 
 
-def test_asked_by_many_at_once_they_list_all_or_say_that_it_is_too_much(served) -> None:
+def test_asked_by_many_at_once_they_list_all_or_say_that_it_is_too_much(gateway_process) -> None:
     """Sessions of a busy process were left out of a 200, and its sessions called unknown."""
-    process, _ = served
+    process, _ = gateway_process
     before = get(process, "sessions")["total"]
     say(process, chat_request(30), **{"x-session-id": "asked by many"})
     assert eventually(lambda: get(process, "sessions")["total"] == before + 1)
@@ -139,11 +139,11 @@ def test_asked_by_many_at_once_they_list_all_or_say_that_it_is_too_much(served) 
     assert answers <= {(200, len(ids), None), (503, len(ids), "1")}
 
 
-def test_one_session_through_several_processes_is_one(served) -> None:
-    process, _ = served
+def test_one_session_through_several_processes_is_one(gateway_process) -> None:
+    process, _ = gateway_process
     for n in range(12):
         say(process, chat_request(30 + n), **{"x-session-id": "wandering"})
-    listed(process, 2 * 41 + 1)
+    wait_for_session(process, 2 * 41 + 1)
     assert eventually(lambda: get(process, "sessions", limit=1)["sessions"][0]["requests"] == 12)
     first = get(process, "sessions", limit=1)["sessions"][0]
     assert first["messages"] == 2 * 41 + 1
@@ -159,7 +159,7 @@ def check_preview(process: GatewayProcess, upstream: ScriptedProvider, sessions:
     for n in range(sessions):
         name = {"x-session-id": f"mine{n}"}
         say(process, chat_request(8), **name)
-        session = listed(process, 17, before)
+        session = wait_for_session(process, 17, before)
         before.add(session)
         preview = post_anywhere(process, "preview", session=session, to=500).json()
         assert preview["session"] == session
@@ -178,9 +178,9 @@ def check_preview(process: GatewayProcess, upstream: ScriptedProvider, sessions:
         assert json.loads(upstream.received[-1].body) == chat_request(8)
 
 
-def test_a_preview_is_accepted_and_undone(served) -> None:
+def test_a_preview_is_accepted_and_undone(gateway_process) -> None:
     """By the process that has what is needed."""
-    check_preview(*served, sessions=2)
+    check_preview(*gateway_process, sessions=2)
 
 
 @nightly
@@ -190,9 +190,9 @@ def test_with_transcripts_a_preview_is_accepted_and_undone_too(tmp_path: Path) -
         check_preview(process, upstream, sessions=6)
 
 
-def test_what_is_asked_is_done_once_however_many_know_the_session(served) -> None:
+def test_what_is_asked_is_done_once_however_many_know_the_session(gateway_process) -> None:
     """Two who knew both did it: models were paid twice, and of two reverts one came too late."""
-    process, _ = served
+    process, _ = gateway_process
     before = set()
     for n in range(examples_at_night(2, 8)):
         for length in (20, 21):
@@ -201,7 +201,7 @@ def test_what_is_asked_is_done_once_however_many_know_the_session(served) -> Non
                 f" Task {n}."  # equal histories of one tenant share their attempts
             )
             say(process, body, **{"x-session-id": f"once{n}"})
-        session = listed(process, 43, before)
+        session = wait_for_session(process, 43, before)
         before.add(session)
         previews = examples_at_night(3, 5)
         for _ in range(previews):
@@ -211,8 +211,8 @@ def test_what_is_asked_is_done_once_however_many_know_the_session(served) -> Non
         assert len({row["run"] for row in rows if row["action"] == "preview"}) == previews
 
 
-def test_what_nobody_knows_is_404_and_what_a_killed_process_knew_is_listed(served) -> None:
-    process, _ = served
+def test_what_nobody_knows_is_404_and_what_a_killed_process_knew_is_listed(gateway_process) -> None:
+    process, _ = gateway_process
     unknown = "0" * 32
     refused = httpx.get(
         f"{process.url}/refold/api/history", params={"session": unknown}, headers=ADMIN, timeout=60
@@ -227,6 +227,6 @@ def test_what_nobody_knows_is_404_and_what_a_killed_process_knew_is_listed(serve
     assert eventually(lambda: len(children.read_text().split()) == 2)
     assert get(process, "sessions") == before
     say(process, chat_request(30), **{"x-session-id": "after"})
-    listed(process, 61)
+    wait_for_session(process, 61)
     for _ in range(6):
         assert get(process, "sessions", limit=1)["sessions"][0]["messages"] == 61

@@ -31,7 +31,7 @@ CALL = {"conversation_id": "7", "request": SENT, "history": MESSAGES, "usage": U
 
 
 @pytest.fixture(scope="module")
-def booked(tmp_path_factory):
+def gateway_and_store(tmp_path_factory):
     """A gateway whose store is a file, and that file."""
     store = str(tmp_path_factory.mktemp("reported") / "refold.db")
     with ScriptedProvider(answer_briefly) as upstream:
@@ -72,10 +72,10 @@ RUNS = count()
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(CALLS)
-def test_what_is_reported_is_what_all_show(booked, calls) -> None:
+def test_what_is_reported_is_what_all_show(gateway_and_store, calls) -> None:
     """Law: every call is booked once, in the session of its caller and conversation, as it was
     answered; API, page and report show the same sums."""
-    at, store = booked
+    at, store = gateway_and_store
     agent, answers = f"é-{next(RUNS)}", []
     for key, conversation, is_compacted, model, usage in calls:
         body = {"request": {**(SENT if is_compacted else WHOLE), "model": model}, "usage": usage}
@@ -90,11 +90,11 @@ def test_what_is_reported_is_what_all_show(booked, calls) -> None:
         answers.append(((key, conversation), answer.json()))
         tokens, rates = read_billed_tokens(usage), find_rates(model)
         cost = sum(compute_cost(tokens, rates)) / DOLLAR if rates else None
-        told = answers[-1][1]
-        assert (told["input"], told["output"]) == (tokens.input, tokens.output)
-        assert told["spent"] == cost
-        assert (told["sent"] < told["original"]) == is_compacted
-    owners = {told["session"]: owner for owner, told in answers}
+        figures = answers[-1][1]
+        assert (figures["input"], figures["output"]) == (tokens.input, tokens.output)
+        assert figures["spent"] == cost
+        assert (figures["sent"] < figures["original"]) == is_compacted
+    owners = {figures["session"]: owner for owner, figures in answers}
     assert len(owners) == len({owner for owner, _ in answers}), "tenants and conversations mix"
 
     def rows() -> list[dict]:
@@ -104,13 +104,13 @@ def test_what_is_reported_is_what_all_show(booked, calls) -> None:
     assert eventually(rows)
     report = read_report(store)
     for row in rows():
-        mine = [told for _, told in answers if told["session"] == row["id"]]
+        mine = [figures for _, figures in answers if figures["session"] == row["id"]]
         sums = report[row["id"]].sums
         assert row["calls"] == sums.calls == len(mine)
-        assert sums.input == sum(told["input"] for told in mine)
-        spent = sum(told["spent"] or 0 for told in mine)
+        assert sums.input == sum(figures["input"] for figures in mine)
+        spent = sum(figures["spent"] or 0 for figures in mine)
         assert sums.cost / DOLLAR == pytest.approx(spent)
-        assert sums.unpriced == sum(told["spent"] is None for told in mine)
+        assert sums.unpriced == sum(figures["spent"] is None for figures in mine)
         page = at.get("session", session=row["id"]).json()
         assert sum(call[7] for call in page["calls"]) == pytest.approx(spent)
         assert (page["row"]["original"], page["row"]["sent"]) == (
@@ -119,30 +119,32 @@ def test_what_is_reported_is_what_all_show(booked, calls) -> None:
         )
 
 
-def test_what_a_compaction_saved_is_booked_and_reported(booked, capsys) -> None:
-    at, store = booked
-    told = at.post("report_usage", agent_id="saver", **CALL).json()
-    assert eventually(lambda: told["session"] in read_report(store))
-    sums = read_report(store)[told["session"]].sums
+def test_what_a_compaction_saved_is_booked_and_reported(gateway_and_store, capsys) -> None:
+    at, store = gateway_and_store
+    report = at.post("report_usage", agent_id="saver", **CALL).json()
+    assert eventually(lambda: report["session"] in read_report(store))
+    sums = read_report(store)[report["session"]].sums
     assert sums.edited == 1 and sums.saved > 0
-    assert sums.would_input == pytest.approx(1_000 * told["original"] / told["sent"], abs=2)
+    assert sums.would_input == pytest.approx(1_000 * report["original"] / report["sent"], abs=2)
     assert main(["report", "--store", store, "--by", "session", "--json"]) == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
-    assert rows[told["session"]]["saved"] == pytest.approx(sums.saved / DOLLAR)
+    assert rows[report["session"]]["saved"] == pytest.approx(sums.saved / DOLLAR)
 
 
-def test_a_request_of_any_api_is_read(booked) -> None:
-    at, _ = booked
-    said = {"role": "user", "parts": [{"text": "Hello."}]}
-    for request, more in (
+def test_a_request_of_any_api_is_read(gateway_and_store) -> None:
+    at, _ = gateway_and_store
+    question = {"role": "user", "parts": [{"text": "Hello."}]}
+    for request, fields in (
         ({"model": "m", "messages": [{"role": "user", "content": "Hello."}]}, {}),
         ({"model": "m", "input": "Hello."}, {}),
-        ({"contents": [said]}, {"model": "gemini-3-pro"}),
+        ({"contents": [question]}, {"model": "gemini-3-pro"}),
     ):
-        answer = at.post("report_usage", conversation_id="9", request=request, usage=USAGE, **more)
+        answer = at.post(
+            "report_usage", conversation_id="9", request=request, usage=USAGE, **fields
+        )
         assert answer.status_code == 200, answer.text
     usage = {"input_tokens": 9, "cache_read_input_tokens": 900, "cache_creation_input_tokens": 90}
-    answer = at.post("report_usage", conversation_id="9", request=request, usage=usage, **more)
+    answer = at.post("report_usage", conversation_id="9", request=request, usage=usage, **fields)
     assert answer.json()["input"] == 999, "Anthropic's input leaves out what was cached"
 
 
@@ -179,8 +181,8 @@ MISTAKES = (
 )
 
 
-def test_what_cannot_be_booked_is_said_and_not_booked(booked) -> None:
-    at, _ = booked
+def test_what_cannot_be_booked_is_said_and_not_booked(gateway_and_store) -> None:
+    at, _ = gateway_and_store
     for change, status, word in MISTAKES:
         answer = at.post("report_usage", **{**CALL, "agent_id": "wrong", **change})
         assert answer.status_code == status, change

@@ -29,11 +29,13 @@ def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
     with serve_api() as at:
         at.say(chat_request(40))
         at.say(chat_request(3), **{"x-session-id": "another"})
-        sessions = [one["id"] for one in at.get("sessions").json()["sessions"]]
-        found = [at.post("preview", session=one, to=100).json()["preview"] for one in sessions]
-        previews = [one for one in found if one]
+        sessions = [session["id"] for session in at.get("sessions").json()["sessions"]]
+        drafts = [
+            at.post("preview", session=session, to=100).json()["preview"] for session in sessions
+        ]
+        previews = [draft for draft in drafts if draft]
         edits = [
-            [one["id"]] for s in sessions for one in at.get("history", session=s).json()["edits"]
+            [edit["id"]] for s in sessions for edit in at.get("history", session=s).json()["edits"]
         ]
         assert previews and edits
         real = {
@@ -75,5 +77,5 @@ def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout[-8_000:] + done.stderr[-2_000:]
     tested = re.search(r"Tested: (\d+)", done.stdout)
     assert tested and int(tested[1]) == len(OPERATIONS), done.stdout
-    made = re.search(r"(\d+) generated", done.stdout)
-    assert made and int(made[1]) > examples_at_night(80, 2_000), done.stdout
+    generated = re.search(r"(\d+) generated", done.stdout)
+    assert generated and int(generated[1]) > examples_at_night(80, 2_000), done.stdout

@@ -66,14 +66,14 @@ class Replicas:
 
     def __init__(self, stores, writer, **settings):
         self.stores = stores
-        said = {
+        defaults = {
             "windows": {"m": Window(20_000)},
             "economy": False,
             "ask": writer,
             "soft": 0.94,
             "decide_timeout_seconds": 60.0,
         }
-        self.pipelines = [Pipeline(Settings(**{**said, **settings}), store) for store in stores]
+        self.pipelines = [Pipeline(Settings(**{**defaults, **settings}), store) for store in stores]
 
     async def settle(self):
         for pipeline in self.pipelines:
@@ -87,36 +87,36 @@ class Replicas:
 
 
 def run(place, writer, story, count=2, **settings):
-    async def played():
+    async def play():
         replicas = Replicas([open_store(place) for _ in range(count)], writer, **settings)
         try:
             return await story(*replicas.pipelines, replicas.settle)
         finally:
             await replicas.close()
 
-    return asyncio.run(played())
+    return asyncio.run(play())
 
 
 def test_of_replicas_that_get_one_session_at_once_one_asks(place):
     writer = Writer()
 
-    async def story(one, two, three, _):
+    async def story(first, second, third, _):
         return await asyncio.gather(
-            *(pipeline.prepare(session(60)) for pipeline in (one, two, three))
+            *(pipeline.prepare(session(60)) for pipeline in (first, second, third))
         )
 
-    found = run(place, writer, story, count=3)
+    outs = run(place, writer, story, count=3)
     assert writer.asked == 1
-    assert len({out.body for out in found}) == 1
-    assert {out.outcome for out in found} == {"edited"}
-    assert sorted(out.reason for out in found) == ["hard", "shown", "shown"]
+    assert len({out.body for out in outs}) == 1
+    assert {out.outcome for out in outs} == {"edited"}
+    assert sorted(out.reason for out in outs) == ["hard", "shown", "shown"]
 
 
 def test_a_turn_later_it_is_the_same_session(place):
     writer = Writer()
 
-    async def story(one, two, _):
-        return await asyncio.gather(one.prepare(session(60)), two.prepare(session(61)))
+    async def story(pipeline, peer, _):
+        return await asyncio.gather(pipeline.prepare(session(60)), peer.prepare(session(61)))
 
     first, second = run(place, writer, story)
     assert writer.asked == 1
@@ -131,26 +131,26 @@ def test_two_sessions_do_not_wait_for_each_other(place):
         await both.wait()
         return Answer(SUMMARY)
 
-    async def story(one, two, _):
+    async def story(pipeline, peer, _):
         return await asyncio.gather(
-            one.prepare(session(60)), two.prepare(session(60, "Write the tests."))
+            pipeline.prepare(session(60)), peer.prepare(session(60, "Write the tests."))
         )
 
-    found = run(place, writer, story)
-    assert [out.reason for out in found] == ["hard", "hard"]
+    outs = run(place, writer, story)
+    assert [out.reason for out in outs] == ["hard", "hard"]
     assert both.n_waiting == 0
 
 
 def test_what_one_replica_prepared_another_uses(place):
     writer = Writer(0.01)
 
-    async def story(one, two, settle):
-        early = await one.prepare(session(28))
+    async def story(pipeline, peer, settle):
+        early = await pipeline.prepare(session(28))
         await settle()
-        late = await two.prepare(session(50))
-        assert one.counters.get("prepared", result="ready") == 1
-        assert two.counters.get("prepared", result="used") == 1
-        return early, late, await one.prepare(session(51))
+        late = await peer.prepare(session(50))
+        assert pipeline.counters.get("prepared", result="ready") == 1
+        assert peer.counters.get("prepared", result="used") == 1
+        return early, late, await pipeline.prepare(session(51))
 
     early, late, again = run(place, writer, story, soft=0.5)
     assert writer.asked == 1
@@ -162,10 +162,10 @@ def test_f27_what_one_replica_is_preparing_another_waits_for(place):
     """The summary comes once the other one waits, however long either takes to get there."""
     writer = Writer(0, may=False)
 
-    async def story(one, two, settle):
-        early = await one.prepare(session(28))
+    async def story(pipeline, peer, settle):
+        early = await pipeline.prepare(session(28))
         await until(lambda: writer.asked)
-        late = asyncio.create_task(two.prepare(session(50)))
+        late = asyncio.create_task(peer.prepare(session(50)))
         for _ in range(20):
             await asyncio.sleep(0.01)
             assert not late.done(), "it waits for what the first prepares"
@@ -182,17 +182,17 @@ def test_f27_what_one_replica_is_preparing_another_waits_for(place):
 def test_what_one_replica_is_preparing_another_does_not_prepare(place):
     writer = Writer(0, may=False)
 
-    async def story(one, two, settle):
-        await one.prepare(session(28))
+    async def story(pipeline, peer, settle):
+        await pipeline.prepare(session(28))
         await until(lambda: writer.asked)
-        await two.prepare(session(29))
-        await until(lambda: two.counters.get("prepared", result="nothing") == 1)
+        await peer.prepare(session(29))
+        await until(lambda: peer.counters.get("prepared", result="nothing") == 1)
         writer.may = True
         await settle()
-        await two.prepare(session(30))  # by now it is there
+        await peer.prepare(session(30))  # by now it is there
         await settle()
-        assert two.counters.get("prepared", result="nothing") == 1
-        assert two.counters.get("prepared", result="ready") == 1
+        assert peer.counters.get("prepared", result="nothing") == 1
+        assert peer.counters.get("prepared", result="ready") == 1
 
     run(place, writer, story, soft=0.5)
     assert writer.asked == 1
@@ -201,10 +201,10 @@ def test_what_one_replica_is_preparing_another_does_not_prepare(place):
 def test_a_rewound_session_takes_nothing_that_was_prepared_for_what_is_gone(place):
     writer = Writer(0.01)
 
-    async def story(one, two, settle):
-        await one.prepare(session(28))
+    async def story(pipeline, peer, settle):
+        await pipeline.prepare(session(28))
         await settle()
-        return await two.prepare(session(8))
+        return await peer.prepare(session(8))
 
     assert run(place, writer, story, soft=0.5).outcome == "untouched"
 
@@ -249,11 +249,11 @@ def test_a_request_waits_for_another_replica_no_longer_than_for_a_model(place):
     """Then rules summarise: it must fit whatever others do."""
     writer = Writer(30)
 
-    async def story(one, two, _):
-        lost = asyncio.create_task(one.prepare(session(60)))
+    async def story(pipeline, peer, _):
+        lost = asyncio.create_task(pipeline.prepare(session(60)))
         await writer.called.wait()
-        two.settings = replace(two.settings, summary_timeout_seconds=0.5)
-        out = await two.prepare(session(60))
+        peer.settings = replace(peer.settings, summary_timeout_seconds=0.5)
+        out = await peer.prepare(session(60))
         lost.cancel()
         return out
 
@@ -275,23 +275,23 @@ class Counted:
 
 def test_a_claim_is_held_as_long_as_its_owner_lives(place):
     """Longer than it would last by itself: it is renewed again and again, and given back at the end."""
-    with open_store(place) as one, open_store(place) as two:
-        store = Counted(one)
+    with open_store(place) as owner, open_store(place) as rival:
+        store = Counted(owner)
         with hold_claim(store, "a", None, wait=False, lease=0.03) as had:
             assert had == (True, False)
             assert eventually(lambda: len(store.made) > 5)
-            assert not two.claim("a", "other", 0.01)
+            assert not rival.claim("a", "other", 0.01)
         assert len(set(store.made)) == 1, "always the same claim, and always had"
         assert eventually(
-            lambda: two.claim("a", "other", 1)
+            lambda: rival.claim("a", "other", 1)
         )  # given back, at once or with the last renewal
 
 
 def test_a_claim_that_is_made_again_lasts_from_then_on(place):
     """Though the first time was for a moment only."""
-    with open_store(place) as one, open_store(place) as two:
-        assert one.claim("a", "mine", 60) and one.claim("a", "mine", 3_600)
-        assert not two.claim("a", "other", 60)
+    with open_store(place) as owner, open_store(place) as rival:
+        assert owner.claim("a", "mine", 60) and owner.claim("a", "mine", 3_600)
+        assert not rival.claim("a", "other", 60)
 
 
 def test_a_store_without_claims_is_used_as_ever():

@@ -22,7 +22,7 @@ from refold.gateway.pipeline.turns import (
 from refold.stores.store import MemoryStore
 from refold.tokens.model_table import Window
 from tests.support.examples import examples_at_night
-from tests.support.recordings import recorded_requests
+from tests.support.recordings import read_requests
 
 
 class Found(NamedTuple):
@@ -83,7 +83,7 @@ def run(
             store or MemoryStore(),
         )
         try:
-            return [await pipeline.prepare(one) for one in requests]
+            return [await pipeline.prepare(request) for request in requests]
         finally:
             await pipeline.aclose()
 
@@ -91,29 +91,31 @@ def run(
 
 
 def conversations(out: list[Outgoing]) -> dict[str, list[Outgoing]]:
-    found: dict[str, list[Outgoing]] = {}
-    for one in out:
-        if one.ticket is not None:
-            found.setdefault(one.ticket.conversation.name, []).append(one)
-    return found
+    by_name: dict[str, list[Outgoing]] = {}
+    for outgoing in out:
+        if outgoing.ticket is not None:
+            by_name.setdefault(outgoing.ticket.conversation.name, []).append(outgoing)
+    return by_name
 
 
 def links(requests: list[Outgoing]) -> int:
-    tips = [one.ticket.view.transcript.tips for one in requests]
+    tips = [request.ticket.view.transcript.tips for request in requests]
     return sum(len(a) < len(b) and a[-1] in b for a, b in pairwise(tips))
 
 
 @pytest.mark.parametrize("names", TABLE)
 def test_a_client_s_requests_are_one_growing_conversation(shared: Path, names: str):
-    requests = list(recorded_requests(shared, names))
+    requests = list(read_requests(shared, names))
     main = max(conversations(run(requests)).values(), key=len)
-    keys = Counter(session_key(dict(one.headers), json.loads(one.body)).name for one in requests)
+    keys = Counter(
+        session_key(dict(request.headers), json.loads(request.body)).name for request in requests
+    )
     assert Found(len(main) - 1, links(main), keys.most_common(1)[0][0]) == TABLE[names]
 
 
 def test_every_recorded_request_goes_through_as_it_came(shared: Path):
     for path in sorted((shared / "fixtures/requests").glob("*.jsonl")):
-        requests = list(recorded_requests(shared, path.stem))
+        requests = list(read_requests(shared, path.stem))
         for sent, got in zip(requests, run(requests), strict=True):
             assert got.body is sent.body, (path.stem, got.outcome, got.reason)
             assert got.outcome in ("untouched", "side", "opaque", "refused"), (
@@ -155,17 +157,17 @@ def with_words(request: Incoming) -> Incoming:
 
 @pytest.mark.parametrize("name", SIDES)
 def test_side_requests_are_recognised(shared: Path, name: str):
-    requests = list(recorded_requests(shared, name))
+    requests = list(read_requests(shared, name))
     for at in FILLED.get(name, ()):
         requests[at] = with_words(requests[at])
     out = run(requests)
-    found = [one.reason if one.outcome == "side" else "" for one in out]
+    reasons = [outgoing.reason if outgoing.outcome == "side" else "" for outgoing in out]
     expected = SIDES[name]
     if expected is None:  # the main requests stream, Gemini CLI's own do not
-        expected = ["" if ":stream" in one.path else "compaction" for one in requests]
+        expected = ["" if ":stream" in request.path else "compaction" for request in requests]
         assert "compaction" in expected
-    assert found == expected
-    assert all(one.ticket is None for one in out if one.outcome == "side")
+    assert reasons == expected
+    assert all(outgoing.ticket is None for outgoing in out if outgoing.outcome == "side")
 
 
 def test_sub_agents_are_conversations_of_their_own(shared: Path):
@@ -174,19 +176,22 @@ def test_sub_agents_are_conversations_of_their_own(shared: Path):
         ("claude_subagent", 2, "x-claude-code-agent-id"),
         ("opencode_subagent", 2, "x-session-id"),
     ):
-        requests = list(recorded_requests(shared, name))
+        requests = list(read_requests(shared, name))
         out = run(requests)
-        told: dict[str, set[str]] = {}
+        agent_ids: dict[str, set[str]] = {}
         for sent, got in zip(requests, out, strict=True):
             if got.ticket is not None:
-                told.setdefault(got.ticket.conversation.name, set()).add(sent.header(header))
-        assert len(told) == agents
-        assert all(len(values) == 1 for values in told.values())
-        assert all(links(one) == len(one) - 1 for one in conversations(out).values())
+                agent_ids.setdefault(got.ticket.conversation.name, set()).add(sent.header(header))
+        assert len(agent_ids) == agents
+        assert all(len(values) == 1 for values in agent_ids.values())
+        assert all(
+            links(requests_of_one) == len(requests_of_one) - 1
+            for requests_of_one in conversations(out).values()
+        )
 
 
 def test_a_memory_agent_given_the_same_history_has_other_tools(shared: Path):
-    requests = list(recorded_requests(shared, "qwen_multiturn_memory_agent"))
+    requests = list(read_requests(shared, "qwen_multiturn_memory_agent"))
     plain = [
         Incoming(r.api, r.upstream, r.path, r.headers, unrecognisable(r.body), r.credential)
         for r in requests
@@ -205,11 +210,11 @@ def unrecognisable(body: bytes) -> bytes:
 # --- keys, tenants, tools -------------------------------------------------------------------------
 
 
-def chat(*contents: str, tools: tuple[str, ...] = (), **more: object) -> bytes:
+def chat(*contents: str, tools: tuple[str, ...] = (), **fields: object) -> bytes:
     roles = ("user", "assistant")
     messages = [{"role": roles[i % 2], "content": text} for i, text in enumerate(contents)]
     listed = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in tools]
-    return json.dumps({"model": "m", "messages": messages, "tools": listed, **more}).encode()
+    return json.dumps({"model": "m", "messages": messages, "tools": listed, **fields}).encode()
 
 
 def incoming(
@@ -224,12 +229,12 @@ def incoming(
 
 
 def names(*requests: Incoming) -> list[str]:
-    return [one.ticket.conversation.name for one in run(list(requests))]
+    return [outgoing.ticket.conversation.name for outgoing in run(list(requests))]
 
 
 def test_tenants_sessions_agents_and_tools_part_conversations():
-    one = incoming(chat("hi"))
-    others = [
+    request = incoming(chat("hi"))
+    strangers = [
         incoming(chat("hi"), credential="b"),
         incoming(chat("hi"), {"x-session-id": "s"}),
         incoming(chat("hi"), {"x-claude-code-session-id": "s"}),
@@ -237,11 +242,11 @@ def test_tenants_sessions_agents_and_tools_part_conversations():
         incoming(chat("hi", tools=("read",))),
         incoming(chat("hi"), api="openai_chat", credential="c"),
     ]
-    assert len(set(names(one, *others))) == 1 + len(others)
+    assert len(set(names(request, *strangers))) == 1 + len(strangers)
     same = incoming(chat("hi", "yes", "go on", temperature=1))
-    assert names(one, same)[0] == names(one, same)[1]
-    other = incoming(chat("other words", "yes", "go on"))
-    assert names(one, other)[0] != names(one, other)[1]
+    assert names(request, same)[0] == names(request, same)[1]
+    unrelated = incoming(chat("other words", "yes", "go on"))
+    assert names(request, unrelated)[0] != names(request, unrelated)[1]
 
 
 def test_the_same_history_has_other_tips_for_another_tenant():
@@ -276,8 +281,8 @@ def test_the_order_of_tools_is_no_difference():
 
 
 def test_threads_are_refused_so_that_the_client_sends_its_history(shared: Path):
-    out = run(list(recorded_requests(shared, "sdk_anthropic_threads")))
-    assert {one.outcome for one in out} == {"refused"}
+    out = run(list(read_requests(shared, "sdk_anthropic_threads")))
+    assert {outgoing.outcome for outgoing in out} == {"refused"}
     error = json.loads(out[0].response.body)
     assert out[0].response.status == 400
     assert error["error"]["details"] == {
@@ -289,16 +294,16 @@ def test_threads_are_refused_so_that_the_client_sends_its_history(shared: Path):
 def test_deltas_that_are_not_refused_pass_untouched(shared: Path):
     names = ("sdk_openai_responses_prev", "codex_websocket", "sdk_anthropic_threads")
     for name in names:
-        requests = list(recorded_requests(shared, name))
+        requests = list(read_requests(shared, name))
         out = run(requests, Settings(refuse=frozenset(), decide_timeout_seconds=60))
         assert all(got.body is sent.body for sent, got in zip(requests, out, strict=True))
-        assert sum(one.reason == "delta" for one in out) >= len(out) - 2
+        assert sum(outgoing.reason == "delta" for outgoing in out) >= len(out) - 2
 
 
 def test_a_previous_response_can_be_refused(shared: Path):
     refusing = Settings(refuse=frozenset({"previous_response_id"}), decide_timeout_seconds=60)
-    out = run(list(recorded_requests(shared, "sdk_openai_responses_prev")), refusing)
-    refused = [one for one in out if one.outcome == "refused"]
+    out = run(list(read_requests(shared, "sdk_openai_responses_prev")), refusing)
+    refused = [outgoing for outgoing in out if outgoing.outcome == "refused"]
     assert len(refused) == len(out) - 1  # the first request names none
     assert json.loads(refused[0].response.body)["error"]["code"] == "previous_response_not_found"
 
@@ -335,7 +340,7 @@ KEYS = st.dictionaries(
 )
 
 
-def sent(body: bytes) -> list[object]:
+def messages_of(body: bytes) -> list[object]:
     return json.loads(body)["messages"]
 
 
@@ -355,7 +360,7 @@ def test_d6_a_fork_under_any_session_key_shows_what_was_decided_for_its_parent(p
     assert first.reason == "hard"
     assert forked.edits == first.edits
     assert forked.reason == "shown"
-    assert sent(forked.body)[:-1] == sent(first.body)[:-1]
+    assert messages_of(forked.body)[:-1] == messages_of(first.body)[:-1]
     assert strange.reason == "hard"  # decided anew: nothing of another tenant was found
     assert not set(strange.edits) & set(first.edits)
 
@@ -363,11 +368,11 @@ def test_d6_a_fork_under_any_session_key_shows_what_was_decided_for_its_parent(p
 def test_d6_sessions_that_merely_begin_alike_share_no_more_than_their_beginning():
     """An edit over what only one of them said shows in that one alone."""
     marked = long(50).replace(b"Step 3 is done.", b"Step 3 is done by Anna.")
-    first, other = run(
+    first, second = run(
         [incoming(long(50), {"x-session-id": "1"}), incoming(marked, {"x-session-id": "2"})], SMALL
     )
-    assert first.reason == other.reason == "hard"
-    assert not set(first.edits) & set(other.edits)
+    assert first.reason == second.reason == "hard"
+    assert not set(first.edits) & set(second.edits)
     assert b"Anna" not in first.body
 
 

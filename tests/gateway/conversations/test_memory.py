@@ -13,7 +13,7 @@ from refold.tokens.model_table import Window
 from tests.support.agent_requests import read_files
 
 
-def made(name: str) -> Conversation:
+def make_conversation(name: str) -> Conversation:
     return Conversation(name, name, "t", refold.Compactor([], refold.Budget(10, 10)))
 
 
@@ -24,16 +24,16 @@ def names(conversations: Conversations) -> list[str]:
 def test_of_too_many_the_one_that_was_not_used_for_longest_is_forgotten():
     conversations = Conversations(most=2, known_bytes=1_000)
     for name in ("a", "b", "a", "c"):
-        conversations.get_or_create(name, 1, lambda name=name: made(name))
+        conversations.get_or_create(name, 1, lambda name=name: make_conversation(name))
     assert names(conversations) == ["a", "c"]
 
 
 def test_large_conversations_make_room_for_the_latest():
     conversations = Conversations(most=100, known_bytes=1_000)
     for name, size in (("a", 400), ("b", 400), ("a", 500), ("c", 400)):
-        conversations.get_or_create(name, size, lambda name=name: made(name))
+        conversations.get_or_create(name, size, lambda name=name: make_conversation(name))
     assert names(conversations) == ["a", "c"]
-    conversations.get_or_create("d", 5_000, lambda: made("d"))
+    conversations.get_or_create("d", 5_000, lambda: make_conversation("d"))
     assert names(conversations) == ["d"], "the latest is always known"
 
 
@@ -78,13 +78,13 @@ def test_f27_the_text_of_a_request_is_not_kept():
 
 def reachable(start):
     """Every object that *start* keeps alive, modules and classes aside."""
-    known, waiting = {id(start)}, [start]
+    seen, waiting = {id(start)}, [start]
     while waiting:
-        found = waiting.pop()
-        yield found
-        for held in gc.get_referents(found):
-            if id(held) not in known and not isinstance(
+        value = waiting.pop()
+        yield value
+        for held in gc.get_referents(value):
+            if id(held) not in seen and not isinstance(
                 held, (type, ModuleType, FunctionType, BuiltinFunctionType)
             ):
-                known.add(id(held))
+                seen.add(id(held))
                 waiting.append(held)

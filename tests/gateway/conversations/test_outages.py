@@ -42,11 +42,11 @@ class Clocked(UnreliableStore):
         self._counting = threading.Lock()
 
     def load(self, tips: Sequence[str]) -> Sequence[Edit]:
-        with self._counted():
+        with self._count_read():
             return super().load(tips)
 
     def version(self) -> int:
-        with self._counted():
+        with self._count_read():
             return super().version()
 
     def record(self, rows: Iterable[LedgerRow]) -> None:
@@ -54,7 +54,7 @@ class Clocked(UnreliableStore):
         super().record(rows)
 
     @contextmanager
-    def _counted(self) -> Iterator[None]:
+    def _count_read(self) -> Iterator[None]:
         with self._counting:
             self.reads += 1
             self.waiting += 1
@@ -66,7 +66,7 @@ class Clocked(UnreliableStore):
                 self.waiting -= 1
 
 
-def stored(store: MemoryStore) -> set[str]:
+def list_stored(store: MemoryStore) -> set[str]:
     return {edit.id for edit in store.load([*store._by_tip])}
 
 
@@ -94,14 +94,14 @@ def test_c11_what_is_due_while_the_database_is_down_is_decided_in_memory_and_wri
         assert all(violations(out.body, "anthropic") == () for out in outs)
         store.down = False
         assert driver.run(driver.pipeline._outbox.flush())
-        assert set(outs[0].edits) <= stored(store)
+        assert set(outs[0].edits) <= list_stored(store)
         assert any(row.edit in outs[0].edits for row in store.ledger())  # and so are the books
         back = driver(anthropic_request(69, signed=signed))
         assert (back.outcome, back.reason) == ("edited", "shown")
         assert back.body == outs[-1].body
         assert len(summaries(store)) == 1  # nothing was decided twice
-    with Driver(store) as other:  # another replica
-        assert other(anthropic_request(69, signed=signed)).body == outs[-1].body
+    with Driver(store) as replica:  # another replica
+        assert replica(anthropic_request(69, signed=signed)).body == outs[-1].body
 
 
 def test_c11_a_conversation_that_begins_while_the_database_is_down_is_compacted_too():
@@ -112,7 +112,7 @@ def test_c11_a_conversation_that_begins_while_the_database_is_down_is_compacted_
         assert out.outcome == "failed" and 0 < out.tokens_after < WINDOW
         assert driver(chat_request(61), "openai_chat").edits == out.edits
         store.down = False
-    assert set(out.edits) <= stored(store)  # a gateway that is stopped writes what waits
+    assert set(out.edits) <= list_stored(store)  # a gateway that is stopped writes what waits
 
 
 def test_c11_what_waits_is_written_by_itself_as_soon_as_the_store_takes_it():
@@ -122,14 +122,14 @@ def test_c11_what_waits_is_written_by_itself_as_soon_as_the_store_takes_it():
     with Driver(store) as driver:
         out = driver(chat_request(60), "openai_chat")
         store.down = False
-        assert not stored(store)
+        assert not list_stored(store)
 
-        async def written() -> None:
+        async def wait_until_written() -> None:
             while driver.pipeline.conversations.list_unsaved():  # noqa: ASYNC110 - nothing tells
                 await asyncio.sleep(0.01)
 
-        driver.run(asyncio.wait_for(written(), 60))
-        assert set(out.edits) <= stored(store)
+        driver.run(asyncio.wait_for(wait_until_written(), 60))
+        assert set(out.edits) <= list_stored(store)
         assert (
             driver(chat_request(61), "openai_chat").reason == "shown"
         )  # the store is asked again at once
@@ -145,7 +145,7 @@ def test_c11_a_conversation_that_is_forgotten_meanwhile_loses_nothing():
         assert len(driver.pipeline.conversations) == 1
         store.down = False
         assert driver.run(driver.pipeline._outbox.flush())
-        assert {*first.edits, *second.edits} <= stored(store)
+        assert {*first.edits, *second.edits} <= list_stored(store)
         assert not driver.pipeline.conversations.list_unsaved()
 
 
@@ -159,7 +159,7 @@ def test_c11_a_store_that_hangs_is_asked_once_by_a_conversation_and_nothing_is_d
             late = driver(anthropic_request(60))
         assert (late.outcome, late.reason) == ("failed", "deadline")
         assert 0 < late.tokens_after < WINDOW
-        again = [driver(anthropic_request(60 + more)) for more in range(5)]
+        again = [driver(anthropic_request(60 + extra_steps)) for extra_steps in range(5)]
         assert {out.reason for out in again} == {"resting"}
         assert all(out.edits == late.edits for out in again)
         assert store.most == 1
@@ -233,7 +233,7 @@ def test_c5_what_a_model_takes_is_no_work():
 def test_c5_one_error_teaches_a_window_once_though_it_is_worked_on_twice():
     """A limit below half of what was answered is believed when it is told again, and was told once."""
     store = Clocked()
-    said = {
+    error = {
         "type": "error",
         "error": {
             "type": "invalid_request_error",
@@ -249,7 +249,7 @@ def test_c5_one_error_teaches_a_window_once_though_it_is_worked_on_twice():
         assert out.tokens_after > 2_000
         store.slow.clear()
         with driver.with_timeout(2.0):
-            driver.shrink(body, out, json.dumps(said).encode())
+            driver.shrink(body, out, json.dumps(error).encode())
         assert (
             driver.count("failures", reason="deadline") == 1
         )  # it was worked on again, without the store
@@ -278,8 +278,8 @@ def test_c11_whenever_the_store_comes_and_goes_requests_fit_and_decisions_stay(d
             shown = set(out.edits)
         store.down = False
         last = driver(chat_request(68), "openai_chat")
-    with Driver(store) as other:
-        assert other(chat_request(68), "openai_chat").body == last.body
+    with Driver(store) as fresh:
+        assert fresh(chat_request(68), "openai_chat").body == last.body
 
 
 def test_c11_a_conversation_that_waits_for_the_store_is_known_until_it_is_written():

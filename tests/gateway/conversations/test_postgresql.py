@@ -48,18 +48,18 @@ def test_while_the_database_is_down_requests_flow_and_after_it_all_is_as_before(
 
     async def story():
         with PostgreSQLStore(url, timeout=60) as store, PostgreSQLStore(url, timeout=60) as fresh:
-            one, two = (
+            warm, cold = (
                 pipeline(store, store_cooldown_seconds=0.0),
                 pipeline(fresh, store_cooldown_seconds=0.0),
             )
-            first = await one.prepare(incoming(60))
+            first = await warm.prepare(incoming(60))
             server.stop()
-            held = await one.prepare(incoming(61))
-            short = await two.prepare(incoming(3))
+            held = await warm.prepare(incoming(61))
+            short = await cold.prepare(incoming(3))
             server.start()
-            after = await one.prepare(incoming(62))
-            await one.aclose()
-            await two.aclose()
+            after = await warm.prepare(incoming(62))
+            await warm.aclose()
+            await cold.aclose()
             return first, held, short, after
 
     first, held, short, after = asyncio.run(story())
@@ -76,11 +76,11 @@ def test_while_the_database_hangs_requests_flow(server):
 
     async def story():
         with PostgreSQLStore(url, timeout=1) as store:
-            one = pipeline(store, decide_timeout_seconds=0.4)
-            await one.prepare(incoming(3))
+            warm = pipeline(store, decide_timeout_seconds=0.4)
+            await warm.prepare(incoming(3))
             with server.frozen():
-                out = await one.prepare(incoming(4))
-            await one.aclose()
+                out = await warm.prepare(incoming(4))
+            await warm.aclose()
             return out
 
     out = asyncio.run(story())
@@ -93,8 +93,8 @@ def test_replicas_of_one_database_have_one_salt(server):
     config = Config(
         upstreams=(Upstream(name="a", url="http://127.0.0.1:9"),), store=server.database()
     )
-    one, two = with_salt(config), with_salt(config)
-    assert one.salt == two.salt and len(one.salt) == 32
+    first, second = with_salt(config), with_salt(config)
+    assert first.salt == second.salt and len(first.salt) == 32
 
 
 def test_without_its_database_a_gateway_starts_if_it_has_a_salt_of_its_own(server, tmp_path):

@@ -66,10 +66,10 @@ EARLIER = re.compile(
 
 def marks(asked: Received) -> dict[int, set[int]]:
     """By session, the results that stand in a request."""
-    found = defaultdict(set)
+    turns_by_session = defaultdict(set)
     for session, turn in MARK.findall(EARLIER.sub("", asked.body.decode())):
-        found[int(session)].add(int(turn))
-    return found
+        turns_by_session[int(session)].add(int(turn))
+    return turns_by_session
 
 
 @dataclass
@@ -92,7 +92,7 @@ class Load:
                         self.half.set()
 
     def send(self, client: httpx.Client, session: int, turn: int) -> None:
-        path, made = APIS[session % 2]
+        path, make_body = APIS[session % 2]
         headers = {
             "authorization": f"Bearer key-{session % 3}",
             "x-session-id": f"session-{session}",
@@ -100,7 +100,7 @@ class Load:
         for attempt in range(REPLICAS):  # one that is dead is passed over
             url = self.urls[(session + turn + attempt) % len(self.urls)]
             try:
-                answer = client.post(f"{url}{path}", json=made(session, turn), headers=headers)
+                answer = client.post(f"{url}{path}", json=make_body(session, turn), headers=headers)
             except httpx.TransportError:
                 continue
             if answer.status_code != 200:
@@ -124,9 +124,9 @@ def provider(asked: Received) -> Reply:
 def test_one_of_three_is_killed_under_load_and_nothing_is_lost(server, tmp_path):
     writer_script = Reply(SUMMARY, delay=0.3)
     with ScriptedProvider(provider) as upstream, ScriptedProvider([writer_script]) as writer:
-        said = {"store": server.database(), "provider": upstream.url, "writer": writer.url}
+        places = {"store": server.database(), "provider": upstream.url, "writer": writer.url}
         gateways = [
-            GatewayProcess(tmp_path, f"g{n}", CONFIG.format(number=n, **said))
+            GatewayProcess(tmp_path, f"g{n}", CONFIG.format(number=n, **places))
             for n in range(REPLICAS)
         ]
         with run_processes(*gateways):
@@ -135,10 +135,10 @@ def test_one_of_three_is_killed_under_load_and_nothing_is_lost(server, tmp_path)
                 playing = [pool.submit(load.play, session) for session in range(SESSIONS)]
                 assert load.half.wait(600)
                 gateways[1].kill()
-                for one in playing:
-                    one.result()
+                for run in playing:
+                    run.result()
         sent = list(upstream.received)
-        late = GatewayProcess(tmp_path, "late", CONFIG.format(number=REPLICAS, **said))
+        late = GatewayProcess(tmp_path, "late", CONFIG.format(number=REPLICAS, **places))
         with run_processes(late):
             again = Load([late.url])
             with httpx.Client(timeout=60) as client:
@@ -179,16 +179,16 @@ def check_never_unfolded(sent: list[Received]) -> None:
 def check_written_once(asked: list[Received], killed: str) -> None:
     """No result is summarised twice, unless who asked first was killed before it could keep the answer."""
     done, by = defaultdict(dict), []
-    for one in asked:
-        for session, turns in marks(one).items():
+    for received in asked:
+        for session, turns in marks(received).items():
             twice = [turn for turn in turns if turn in done[session]]
             assert all(killed in done[session][turn] for turn in twice), (
                 session,
                 twice,
-                one.target,
+                received.target,
             )
             by += [1] * bool(twice)
-            done[session] |= dict.fromkeys(turns, one.target)
+            done[session] |= dict.fromkeys(turns, received.target)
     assert len(by) <= SESSIONS
     assert len(done) == SESSIONS
 

@@ -87,7 +87,7 @@ VALUES = st.text(
 @pytest.mark.parametrize("name", KEYS)
 def test_c6_callers_who_show_other_keys_in_any_header_are_others(name: str):
     """Only four headers counted: by a cookie, a gateway's or a cloud's key all tenants were one."""
-    made = {
+    tenants = {
         tenant((name, "k=one")),
         tenant((name, "k=two")),
         tenant(),
@@ -98,7 +98,7 @@ def test_c6_callers_who_show_other_keys_in_any_header_are_others(name: str):
         tenant(("x-other-key", "same"), (name, "k=two")),
     }
     assert len(both) == 2
-    assert len(made) == 4
+    assert len(tenants) == 4
     assert tenant((name, "k=one")) == tenant((name.upper(), "k=one"))
 
 
@@ -173,7 +173,7 @@ def test_c6_a_recorded_client_is_one_tenant_from_request_to_request(shared: Path
 # --- tokens that are renewed (C7) -----------------------------------------------------------------
 
 
-def encoded(value: object) -> str:
+def encode(value: object) -> str:
     return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
 
 
@@ -181,12 +181,12 @@ def token(
     subject: str = "anna", issuer: str = ISSUER, number: int = 0, secret: str = "the issuer's"
 ) -> str:
     """As an issuer makes it; without its secret it is a forgery."""
-    said = f"{encoded({'alg': 'HS256'})}.{encoded({'iss': issuer, 'sub': subject, 'exp': number})}"
-    return f"{said}.{blake2b((said + secret).encode(), digest_size=16).hexdigest()}"
+    claims = f"{encode({'alg': 'HS256'})}.{encode({'iss': issuer, 'sub': subject, 'exp': number})}"
+    return f"{claims}.{blake2b((claims + secret).encode(), digest_size=16).hexdigest()}"
 
 
-def bearer(made: str) -> tuple[str, str]:
-    return "authorization", f"Bearer {made}"
+def bearer(credential: str) -> tuple[str, str]:
+    return "authorization", f"Bearer {credential}"
 
 
 def test_c7_a_renewed_token_leaves_a_caller_who_they_are():
@@ -202,7 +202,7 @@ def test_c7_a_renewed_token_leaves_a_caller_who_they_are():
 
 
 def test_c7_signatures_of_one_access_key_are_one_caller():
-    def signed(key: str, number: int) -> tuple[str, str]:
+    def sign(key: str, number: int) -> tuple[str, str]:
         scope = f"{key}/20261122/us-east-1/bedrock/aws4_request"
         return (
             "authorization",
@@ -214,35 +214,35 @@ def test_c7_signatures_of_one_access_key_are_one_caller():
         Upstream(name="a", url="https://bedrock-runtime.us-east-1.amazonaws.com"),
     )
     who = [
-        tenants.identify(head(signed(*one)), (amazon,))
-        for one in (("AKIA1", 1), ("AKIA1", 2), ("AKIA2", 1))
+        tenants.identify(head(sign(*key)), (amazon,))
+        for key in (("AKIA1", 1), ("AKIA1", 2), ("AKIA2", 1))
     ]
     assert who[0].claimed == who[1].claimed != who[2].claimed
-    assert len({one.credential for one in who}) == 3
+    assert len({identity.credential for identity in who}) == 3
     assert (
-        not TenantResolver(SALT).identify(head(signed("AKIA1", 1)), (HOME,)).claimed
+        not TenantResolver(SALT).identify(head(sign("AKIA1", 1)), (HOME,)).claimed
     )  # a server that checks no such signature
 
 
 @pytest.mark.parametrize(
-    "made",
+    "credential",
     [
         "opaque",
         "a.b.c",
-        f"x.{encoded([])}.y",
-        f"x.{encoded({'iss': ISSUER})}.y",
-        f"x.{encoded({'iss': ISSUER, 'sub': 7})}.y",
+        f"x.{encode([])}.y",
+        f"x.{encode({'iss': ISSUER})}.y",
+        f"x.{encode({'iss': ISSUER, 'sub': 7})}.y",
         "." * 9,
     ],
 )
-def test_c7_a_credential_without_claims_is_identified_by_its_bytes(made: str):
-    who = TenantResolver(SALT).identify(head(bearer(made)), (HOME,))
+def test_c7_a_credential_without_claims_is_identified_by_its_bytes(credential: str):
+    who = TenantResolver(SALT).identify(head(bearer(credential)), (HOME,))
     assert who.credential and not who.claimed
 
 
 def test_c7_no_claim_counts_where_the_upstream_does_not_check_it():
-    other = Upstream(name="other", url="http://127.0.0.1:1")
-    assert not TenantResolver(SALT).identify(head(bearer(token())), (other,)).claimed
+    unchecking = Upstream(name="other", url="http://127.0.0.1:1")
+    assert not TenantResolver(SALT).identify(head(bearer(token())), (unchecking,)).claimed
     stranger = head(bearer(token(issuer="https://other.example")))
     assert (
         not TenantResolver(SALT).identify(stranger, (HOME,)).claimed
@@ -268,14 +268,17 @@ def test_c7_what_one_upstream_has_checked_is_no_claim_at_another():
 )
 def test_c7_claims_are_shared_by_one_issuer_s_subject_alone(first, second):
     anyone = Upstream(name="home", url="http://127.0.0.1:1", issuers=("*.example",))
-    found = [
+    identities = [
         TenantResolver(SALT).identify(
             head(bearer(token(subject, f"{issuer}.example", number))), (anyone,)
         )
         for issuer, subject, number in (first, second)
     ]
-    assert (found[0].claimed == found[1].claimed) == (first[:2] == second[:2])
-    assert found[0].claimed != found[0].credential and found[1].claimed != found[0].credential
+    assert (identities[0].claimed == identities[1].claimed) == (first[:2] == second[:2])
+    assert (
+        identities[0].claimed != identities[0].credential
+        and identities[1].claimed != identities[0].credential
+    )
 
 
 def test_c7_only_so_many_accepted_tokens_are_remembered():
@@ -310,8 +313,8 @@ def session(steps: int, last: str = "Go on.") -> dict:
 def checking(asked: Received) -> Reply:
     """An upstream that checks its tokens and quotes what it refuses."""
     shown = {name.lower(): value for name, value in asked.headers}.get("authorization", "")
-    said, _, signature = shown.removeprefix("Bearer ").rpartition(".")
-    if signature == blake2b((said + "the issuer's").encode(), digest_size=16).hexdigest():
+    claims, _, signature = shown.removeprefix("Bearer ").rpartition(".")
+    if signature == blake2b((claims + "the issuer's").encode(), digest_size=16).hexdigest():
         return Reply("Hello.")
     quoted = {"error": {"message": "bad token", "request": asked.body.decode()}}
     return Reply(status=401, body=json.dumps(quoted))
@@ -321,8 +324,8 @@ class Place:
     def __init__(self, url: str, upstream: ScriptedProvider) -> None:
         self.url, self.upstream = url, upstream
 
-    def say(self, made: str, body: dict) -> httpx.Response:
-        headers = {"authorization": f"Bearer {made}"}
+    def say(self, credential: str, body: dict) -> httpx.Response:
+        headers = {"authorization": f"Bearer {credential}"}
         return httpx.post(f"{self.url}/v1/chat/completions", json=body, headers=headers, timeout=60)
 
 
@@ -359,11 +362,11 @@ def test_c7_a_session_goes_on_with_a_renewed_token(tmp_path: Path):
 def test_c7_a_session_that_begins_with_a_long_request_is_compacted_once(tmp_path: Path):
     with place(tmp_path / "a.db") as at:
         at.say(token(), session(60))
-        made = edits(tmp_path / "a.db")
-        assert made
+        first_edits = edits(tmp_path / "a.db")
+        assert first_edits
         at.say(token(number=1), session(60))
         at.say(token(number=1), session(60))
-        assert edits(tmp_path / "a.db") == made
+        assert edits(tmp_path / "a.db") == first_edits
 
 
 def test_c7_a_forged_token_finds_and_leaves_nothing(tmp_path: Path):
@@ -406,7 +409,7 @@ def test_c7_of_what_a_forged_token_asks_for_no_edit_is_kept(tmp_path: Path):
 def test_c7_a_session_whose_requests_are_signed_is_compacted_once(tmp_path: Path):
     """Each request shows another signature, and was compacted anew. One that the upstream refuses leaves nothing."""
 
-    def signed(number: int, key: str = "AKIA1") -> dict[str, str]:
+    def sign(number: int, key: str = "AKIA1") -> dict[str, str]:
         scope = f"{key}/20261122/us-east-1/bedrock/aws4_request"
         return {
             "authorization": f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature={number:064x}"
@@ -428,18 +431,18 @@ def test_c7_a_session_whose_requests_are_signed_is_compacted_once(tmp_path: Path
                 url = f"{served.url}/v1/chat/completions"
                 return httpx.post(url, json=session(steps), headers=headers, timeout=60)
 
-            first = say(60, signed(1))
-            made = edits(tmp_path / "a.db")
-            assert made and first.headers["refold-edits"] != "0"
+            first = say(60, sign(1))
+            first_edits = edits(tmp_path / "a.db")
+            assert first_edits and first.headers["refold-edits"] != "0"
             for number in (2, 3, 4):
                 assert (
-                    say(60, signed(number)).headers["refold-edits"] == first.headers["refold-edits"]
+                    say(60, sign(number)).headers["refold-edits"] == first.headers["refold-edits"]
                 )
-            assert edits(tmp_path / "a.db") == made
-            assert say(62, signed(0xF)).status_code == 403
-            tips = {edit.tip for edit in made}
-            assert [edit for edit in edits(tmp_path / "a.db") if edit.tip in tips] == made
-            assert say(60, signed(5, "AKIA2")).status_code == 200
+            assert edits(tmp_path / "a.db") == first_edits
+            assert say(62, sign(0xF)).status_code == 403
+            tips = {edit.tip for edit in first_edits}
+            assert [edit for edit in edits(tmp_path / "a.db") if edit.tip in tips] == first_edits
+            assert say(60, sign(5, "AKIA2")).status_code == 200
             assert len({edit.tip for edit in edits(tmp_path / "a.db")}) > len(
                 tips
             )  # another key is another tenant
@@ -448,10 +451,10 @@ def test_c7_a_session_whose_requests_are_signed_is_compacted_once(tmp_path: Path
 def test_c7_one_tenant_is_an_explicit_choice_of_this_machine_alone(tmp_path: Path):
     """For a single user, whose client signs each request or shows tokens that say nothing."""
     with place(tmp_path / "a.db", tenant="one") as at:
-        first, made = at.say(token("x"), session(60)), edits(tmp_path / "a.db")
+        first, first_edits = at.say(token("x"), session(60)), edits(tmp_path / "a.db")
         second = at.say(token("y"), session(60))
         assert first.headers["refold-edits"] == second.headers["refold-edits"] != "0"
-        assert edits(tmp_path / "a.db") == made  # nothing was decided anew
+        assert edits(tmp_path / "a.db") == first_edits  # nothing was decided anew
     upstream = '[[upstream]]\nurl = "http://127.0.0.1:1"\n'
     open_ = f'host = "0.0.0.0"\nadmin_token = "sixteen characters"\ntenant = "one"\n{upstream}'
     with pytest.raises(ValueError, match="their edits would mix"):

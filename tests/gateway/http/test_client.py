@@ -344,12 +344,12 @@ def test_a_header_cannot_be_made_two(value: bytes) -> None:
 
 
 @pytest.fixture
-def certified(tmp_path, monkeypatch):
+def certificate_file(tmp_path, monkeypatch):
     """A certificate for this machine that is trusted as long as the test runs."""
     key, now = ec.generate_private_key(ec.SECP256R1()), dt.datetime.now(dt.UTC)
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
     names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    made = (
+    certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
@@ -364,7 +364,7 @@ def certified(tmp_path, monkeypatch):
     file = tmp_path / "both.pem"
     plain = serialization.NoEncryption()
     file.write_bytes(
-        made.public_bytes(pem)
+        certificate.public_bytes(pem)
         + key.private_bytes(pem, serialization.PrivateFormat.TraditionalOpenSSL, plain)
     )
     monkeypatch.setenv("SSL_CERT_FILE", str(file))
@@ -373,14 +373,14 @@ def certified(tmp_path, monkeypatch):
     clients._tls_context.cache_clear()
 
 
-async def piped(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     while data := await reader.read(65_536):
         writer.write(data)
     writer.close()
 
 
 @pytest.mark.parametrize("through", ["nothing", "proxy", "refusing proxy", "no trust"])
-def test_a_server_is_reached_through_tls(certified, monkeypatch, through: str) -> None:
+def test_a_server_is_reached_through_tls(certificate_file, monkeypatch, through: str) -> None:
     server, connects = Server(OK, OK), []
 
     async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -390,18 +390,20 @@ def test_a_server_is_reached_through_tls(certified, monkeypatch, through: str) -
             writer.write(b"HTTP/1.1 407 No\r\ncontent-length: 0\r\n\r\n")
             writer.close()
             return
-        other = await asyncio.open_connection("127.0.0.1", int(head.split()[1].rpartition(b":")[2]))
+        target = await asyncio.open_connection(
+            "127.0.0.1", int(head.split()[1].rpartition(b":")[2])
+        )
         writer.write(b"HTTP/1.1 200 Connected\r\n\r\n")
         await asyncio.gather(
-            piped(reader, other[1]), piped(other[0], writer), return_exceptions=True
+            pipe(reader, target[1]), pipe(target[0], writer), return_exceptions=True
         )
 
     async def go() -> None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certified)
+        context.load_cert_chain(certificate_file)
         listening = await asyncio.start_server(server, "127.0.0.1", 0, ssl=context)
         between = await asyncio.start_server(proxy, "127.0.0.1", 0)
-        ports = [one.sockets[0].getsockname()[1] for one in (listening, between)]
+        ports = [listener.sockets[0].getsockname()[1] for listener in (listening, between)]
         by = f"http://us%40er:pw@127.0.0.1:{ports[1]}" if "proxy" in through else ""
         up, client = (
             Upstream(name="up", url=f"https://127.0.0.1:{ports[0]}/base/", proxy=by),

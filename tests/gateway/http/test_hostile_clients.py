@@ -209,8 +209,8 @@ def test_c18_everything_beside_a_body_has_one_limit_a_request(name: str) -> None
             upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", limits=limits
         )
         with serving(config) as gateway:
-            more = [trailers] * 100 if name == "trailers" else [piece] * times
-            answer = talk(gateway.port, head, piece, *more, b"0\r\n\r\n", wait=60)
+            pieces = [trailers] * 100 if name == "trailers" else [piece] * times
+            answer = talk(gateway.port, head, piece, *pieces, b"0\r\n\r\n", wait=60)
             assert statuses(answer) in ([431], []), (
                 "closed, though its answer may be lost on the way"
             )
@@ -258,11 +258,11 @@ def answer_to_pieces(raw: bytes, size: int, limits: Limits) -> bytes:
         config = uvicorn.Config(echo, http=create_protocol(limits, print), log_config=None)
         config.load()
         state = ServerState()
-        made = partial(config.http_protocol_class, config, state, {})
+        make_protocol = partial(config.http_protocol_class, config, state, {})
         client, side = socket.socketpair()
         with client:
             client.setblocking(False)
-            transport, protocol = await loop.connect_accepted_socket(made, side)
+            transport, protocol = await loop.connect_accepted_socket(make_protocol, side)
             for at in range(0, len(raw), size):
                 protocol.data_received(raw[at : at + size])
             await asyncio.gather(*state.tasks)
@@ -304,10 +304,10 @@ def test_c18_what_came_beside_one_body_does_not_count_for_the_next_head(place) -
         line.sendall(
             b"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX: " + b"a" * 6_000
         )
-        other = talk(
+        later = talk(
             gateway.port, b"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
         )
-        assert statuses(other) == [200], "by now the gateway has read the first piece"
+        assert statuses(later) == [200], "by now the gateway has read the first piece"
         line.sendall(b"\r\n\r\n")
         assert statuses(answer + read_rest(line)) == [200, 200]
 
@@ -407,13 +407,15 @@ def test_c21_a_slow_reader_costs_little_memory() -> None:
             )
         connections = gateway.server.server_state.connections
         assert eventually(lambda: len(upstream.received) == 10)
-        assert eventually(lambda: sum(one.flow.write_paused for one in connections) == 10)
-        unsent = [one.transport.get_write_buffer_size() for one in connections]
+        assert eventually(
+            lambda: sum(connection.flow.write_paused for connection in connections) == 10
+        )
+        unsent = [connection.transport.get_write_buffer_size() for connection in connections]
         held = gateway.gateway.buffered_bytes
         assert 0 < max(unsent) <= 100_000 and held <= 10 * 65_536
-        assert {one.transport.get_write_buffer_limits()[1] for one in connections} == {
-            WRITE_BUFFER_BYTES
-        }
+        assert {
+            connection.transport.get_write_buffer_limits()[1] for connection in connections
+        } == {WRITE_BUFFER_BYTES}
         assert gateway.gateway._peaks._height == 10, "how many are under way is noted"
 
 
@@ -500,7 +502,7 @@ def test_an_upgrade_is_no_way_around(place) -> None:
     raw = b"GET /v1/models HTTP/1.1\r\n" + offer + b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + SMUGGLED
     talk(gateway.port, raw, wait=3)
     assert targets(upstream) in ([], ["/v1/models"])
-    assert not [one for one in upstream.received if one.all("upgrade")]
+    assert not [request for request in upstream.received if request.all("upgrade")]
 
 
 def test_hostile_answers_of_an_upstream_do_not_split_ours(place) -> None:
@@ -524,7 +526,7 @@ ADMIN = ("/metrics", "/refold/anything")
 
 
 def get(port: int, path: str, *headers: str) -> list[int]:
-    lines = "".join(f"{one}\r\n" for one in headers)
+    lines = "".join(f"{header}\r\n" for header in headers)
     return statuses(talk(port, f"GET {path} HTTP/1.1\r\n{lines}Connection: close\r\n\r\n".encode()))
 
 

@@ -415,7 +415,7 @@ def credential(shown: RequestHead, salt: bytes) -> str:
 
 
 def test_credentials_differ_by_key_place_and_salt() -> None:
-    made = {
+    credentials = {
         credential(head("/", "", (b"authorization", b"Bearer a")), b"1"),
         credential(head("/", "", (b"authorization", b"Bearer b")), b"1"),
         credential(head("/", "", (b"authorization", b"Bearer a")), b"2"),
@@ -424,7 +424,7 @@ def test_credentials_differ_by_key_place_and_salt() -> None:
         credential(head("/", "key=a"), b"1"),
         credential(head("/", "", (b"cookie", b"a")), b"1"),
     }
-    assert len(made) == 7 and "" not in made
+    assert len(credentials) == 7 and "" not in credentials
     assert credential(head("/", "", (b"x-title", b"a")), b"1") == ""
     assert redact_keys("/p?a=1&key=SECRET&api_key=S2&monkey=1") == "/p?a=1&key=&api_key=&monkey=1"
 
@@ -445,7 +445,7 @@ def test_headers_of_the_connection_stay_behind() -> None:
     assert upstream_headers(sent) == [(b"x-b", b"2"), (b"x-b", b"3")]
 
 
-def scope(*headers: tuple[bytes, bytes], raw: bytes = b"/v1/x", **more) -> dict:
+def scope(*headers: tuple[bytes, bytes], raw: bytes = b"/v1/x", **fields) -> dict:
     fixed = {
         "method": "POST",
         "raw_path": raw,
@@ -453,7 +453,7 @@ def scope(*headers: tuple[bytes, bytes], raw: bytes = b"/v1/x", **more) -> dict:
         "query_string": b"",
         "http_version": "1.1",
     }
-    return {**fixed, "headers": [(b"host", b"h"), *headers], **more}
+    return {**fixed, "headers": [(b"host", b"h"), *headers], **fields}
 
 
 def test_a_server_that_checks_less_is_checked_here() -> None:
@@ -491,8 +491,8 @@ def test_an_application_below_a_path_or_without_raw_paths() -> None:
     st.sampled_from([400, 401, 404, 408, 413, 426, 431, 500, 501, 502, 503, 504]),
 )
 def test_every_refusal_is_json_with_the_message(api: str, status: int) -> None:
-    told, headers, body = error_response(api, HTTPException(status, "why"))
-    assert told == status and dict(headers)["content-length"] == str(len(body))
+    answer_status, headers, body = error_response(api, HTTPException(status, "why"))
+    assert answer_status == status and dict(headers)["content-length"] == str(len(body))
     assert json.loads(body)["error"]["message"] == "why"
 
 

@@ -84,14 +84,14 @@ def test_f12_a_body_that_is_no_object_names_nothing() -> None:
 @pytest.mark.parametrize("name", ["org/name", "ft:gpt-4o:acme"])
 def test_f12_a_model_is_routed_by_its_whole_name(name: str) -> None:
     body = json.dumps({"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}).encode()
-    with ScriptedProvider(["Hello."]) as upstream, ScriptedProvider(["No."]) as other:
+    with ScriptedProvider(["Hello."]) as upstream, ScriptedProvider(["No."]) as stranger:
         ups = (
             Upstream(name="up", url=upstream.url, models=(name,)),
-            Upstream(name="other", url=other.url, models=("*",)),
+            Upstream(name="other", url=stranger.url, models=("*",)),
         )
         with serving(Config(upstreams=ups, salt=b"s")) as gateway:
             head = f"POST /v1/models/{name}:generateContent HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
             assert statuses(
                 talk(gateway.port, f"{head}Connection: close\r\n\r\n".encode() + body, wait=60)
             ) == [200]
-        assert len(upstream.received) == 1 and other.received == []
+        assert len(upstream.received) == 1 and stranger.received == []

@@ -26,7 +26,7 @@ def up(name: str, *models: str, apis: tuple[str, ...] = ()) -> Upstream:
     return Upstream(name=name, url=f"https://{name}.example", models=models, apis=apis)
 
 
-def chosen(
+def choose(
     upstreams: list[Upstream], apis: tuple[str, ...], model: str = "", *, keyed: bool = True
 ) -> str:
     try:
@@ -70,13 +70,13 @@ CASES = [
 @pytest.mark.parametrize("case", CASES)
 def test_where_a_request_with_a_key_goes(case) -> None:
     upstreams, apis, model, name = case
-    assert chosen(upstreams, apis, model) == name
+    assert choose(upstreams, apis, model) == name
 
 
 def test_without_a_key_the_first_that_takes_all_of_the_api_is_tried() -> None:
-    assert chosen([CLAUDE, FREE], ("anthropic",), keyed=False) == "free"
-    assert chosen([CLAUDE, QWEN], OPENAI, keyed=False) == "claude"
-    assert chosen([TEAM, ANTHROPIC], ("anthropic",), keyed=False) == "anthropic"
+    assert choose([CLAUDE, FREE], ("anthropic",), keyed=False) == "free"
+    assert choose([CLAUDE, QWEN], OPENAI, keyed=False) == "claude"
+    assert choose([TEAM, ANTHROPIC], ("anthropic",), keyed=False) == "anthropic"
 
 
 def test_a_refusal_says_between_whom_and_what_to_do() -> None:
@@ -108,14 +108,14 @@ def test_a_key_goes_where_nothing_else_fits_as_well(
     upstreams: list[Upstream], apis: tuple[str, ...]
 ) -> None:
     """Never to one that is bound to other APIs; never to a default beside one that is for some models."""
-    name = chosen(upstreams, apis)
-    bound = [one for one in upstreams if set(apis) & set(one.apis)]
-    fitting = bound or [one for one in upstreams if not one.apis]
+    name = choose(upstreams, apis)
+    bound = [upstream for upstream in upstreams if set(apis) & set(upstream.apis)]
+    fitting = bound or [upstream for upstream in upstreams if not upstream.apis]
     if name:
-        assert name in [one.name for one in fitting]
-        assert len(fitting) == 1 or not any(one.models for one in fitting)
+        assert name in [upstream.name for upstream in fitting]
+        assert len(fitting) == 1 or not any(upstream.models for upstream in fitting)
     else:
-        assert not fitting or any(one.models for one in fitting)
+        assert not fitting or any(upstream.models for upstream in fitting)
 
 
 def head(path: str, *headers: tuple[bytes, bytes], query: str = "") -> RequestHead:
@@ -172,11 +172,11 @@ def place(*specs: dict, **limits):
 def ask(
     gateway, path: str, body: bytes | None = None, method: str = "POST", **headers: str
 ) -> tuple[int, bytes]:
-    told = {
+    fields = {
         "content-type": "application/json",
-        **{name.replace("_", "-"): what for name, what in headers.items()},
+        **{name.replace("_", "-"): value for name, value in headers.items()},
     }
-    request = urllib.request.Request(gateway.url + path, body, told, method=method)
+    request = urllib.request.Request(gateway.url + path, body, fields, method=method)
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, answer.read()
@@ -216,19 +216,19 @@ def test_headers_of_the_answer_go_where_the_answer_goes(path: str, sent: bytes) 
         assert (first.target, first.body, first.all("x-api-key")) == (path, sent, ["KEY"])
         assert (second.body, second.all("content-encoding")) == (compress(sent), ["gzip"])
         assert second.all("content-length") == [str(len(compress(sent)))]
-        other = path.replace("gemini-2.5", "other")
+        unlisted = path.replace("gemini-2.5", "other")
         named = {b"claude-opus-5-5", b"gpt-5.1", b"gpt-embedding"}
         for name in named:
             sent = sent.replace(name, b"other")
-        assert ask(gateway, other, sent, x_api_key="KEY")[0] == 200
+        assert ask(gateway, unlisted, sent, x_api_key="KEY")[0] == 200
         assert len(servers["a"].received) == 2 and len(servers["b"].received) == 1
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "DELETE"])
 def test_a_key_is_not_sent_on_a_guess(method: str) -> None:
     with place(*TWO) as (gateway, servers):
-        status, said = ask(gateway, "/v1/files", method=method, x_api_key="KEY")
-        assert status == 404 and (method == "HEAD" or b"could be for any of a, b" in said)
+        status, text_sent = ask(gateway, "/v1/files", method=method, x_api_key="KEY")
+        assert status == 404 and (method == "HEAD" or b"could be for any of a, b" in text_sent)
         assert ask(gateway, "/v1/files", method=method)[0] == 200
         assert not servers["a"].received and len(servers["b"].received) == 1
         assert ask(gateway, "/v1/models/claude-x", method=method, x_api_key="KEY")[0] == 200

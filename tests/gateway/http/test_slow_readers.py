@@ -15,10 +15,10 @@ from tests.support.raw_http import eventually
 class Wire:
     """A transport that keeps what is written."""
 
-    def __init__(self, *left: int) -> None:
+    def __init__(self, *remainders: int) -> None:
         self.written: list[bytes] = []
         self.closed = self.aborted = False
-        self.left = [*left]
+        self.left = [*remainders]
         """Bytes that the client has not taken, at each look."""
 
     def get_write_buffer_size(self) -> int:
@@ -39,14 +39,14 @@ class Wire:
 
 
 @pytest.mark.parametrize(
-    ("left", "aborted"),
+    ("remainders", "aborted"),
     [((), False), ((5,), False), ((5, 4, 3, 2, 1), False), ((5, 5), True), ((5, 4, 3, 3), True)],
 )
 def test_a_closed_connection_waits_only_for_a_client_that_takes_something(
-    left: tuple[int, ...], *, aborted: bool
+    remainders: tuple[int, ...], *, aborted: bool
 ):
     async def run() -> Wire:
-        wire = Wire(*left)
+        wire = Wire(*remainders)
         StallAbortingTransport(wire, asyncio.get_running_loop(), 0.0).close()
         for _ in range(50):
             await asyncio.sleep(0)

@@ -63,7 +63,7 @@ class Traced:
         return span
 
 
-def chat(steps: int, **more) -> dict:
+def chat(steps: int, **fields) -> dict:
     messages = [{"role": "user", "content": SECRET}]
     for n in range(steps):
         call = {"id": f"c{n}", "type": "function", "function": {"name": "read", "arguments": "{}"}}
@@ -71,27 +71,32 @@ def chat(steps: int, **more) -> dict:
         messages.append(
             {"role": "tool", "tool_call_id": f"c{n}", "content": f"file {n}: " + "text " * 500}
         )
-    return {"model": "m", "messages": messages, **more}
+    return {"model": "m", "messages": messages, **fields}
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_request_is_one_span_with_what_was_done_and_used(stream: bool) -> None:
     with Traced() as traced:
-        more = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
-        answer = traced.post(chat(40, **more))
+        options = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
+        answer = traced.post(chat(40, **options))
         assert answer.status_code == 200 and "Wort" in answer.text
         span = traced.one()
-    told = dict(span.attributes)
+    attributes = dict(span.attributes)
     assert (span.name, span.kind, span.status.status_code) == (
         "chat m",
         SpanKind.CLIENT,
         StatusCode.UNSET,
     )
     assert (
-        told["refold.tokens.before"] > told["refold.tokens.after"] > 0 and told["refold.edits"] > 0
+        attributes["refold.tokens.before"] > attributes["refold.tokens.after"] > 0
+        and attributes["refold.edits"] > 0
     )
-    del told["refold.tokens.before"], told["refold.tokens.after"], told["refold.edits"]
-    assert told == {
+    del (
+        attributes["refold.tokens.before"],
+        attributes["refold.tokens.after"],
+        attributes["refold.edits"],
+    )
+    assert attributes == {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": "openai",
         "gen_ai.request.model": "m",
@@ -109,9 +114,9 @@ def test_nothing_that_was_said_and_no_key_is_in_a_span() -> None:
     with Traced() as traced:
         traced.post(chat(40), **{"x-session-id": "session-77"})
         span = traced.one()
-    told = span.to_json()
+    text = span.to_json()
     for secret in (SECRET, "geheim", "sk-secret", "session-77", "file 3"):
-        assert secret not in told
+        assert secret not in text
 
 
 def test_the_clients_trace_is_continued_and_the_upstream_told_of_our_span() -> None:

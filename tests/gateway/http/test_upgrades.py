@@ -44,7 +44,7 @@ def pieces(raw: bytes, *places: int) -> list[bytes]:
     return [raw[start:end] for start, end in zip([0, *places], ends, strict=True)]
 
 
-def said(port: int, parts: list[bytes]) -> bytes:
+def send_parts(port: int, parts: list[bytes]) -> bytes:
     """What is answered to *parts*, each in a packet of its own."""
     with socket.create_connection(("127.0.0.1", port), timeout=60) as line:
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -62,7 +62,7 @@ def test_a_body_behind_an_offer_of_http2_arrives_whole(
     place, raw: bytes, cuts: tuple[int, ...]
 ) -> None:
     upstream, gateway = place
-    answer = said(gateway.port, [*pieces(raw, *cuts)[:-1], pieces(raw, *cuts)[-1] + NEXT])
+    answer = send_parts(gateway.port, [*pieces(raw, *cuts)[:-1], pieces(raw, *cuts)[-1] + NEXT])
     assert statuses(answer) == [200, 200], answer
     first, second = upstream.received
     assert (
@@ -104,12 +104,12 @@ def test_a_websocket_is_refused_and_the_connection_goes_on(place, method: bytes)
 def test_an_offer_does_not_get_around_what_a_head_must_be(place) -> None:
     """Two lengths, a length and chunks, many headers: refused with an upgrade as without."""
     upstream, gateway = place
-    for more, status in (
+    for rest, status in (
         (b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
         (b"Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello", 400),
         (b"".join(b"X-%d: 1\r\n" % n for n in range(300)) + b"\r\n", 431),
     ):
-        assert statuses(talk(gateway.port, POST + more))[:1] == [status]
+        assert statuses(talk(gateway.port, POST + rest))[:1] == [status]
     assert statuses(talk(gateway.port, b"CONNECT /v1/models HTTP/1.1\r\nHost: x\r\n\r\n")) == [400]
     assert upstream.received == []
 

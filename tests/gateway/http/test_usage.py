@@ -100,10 +100,10 @@ def responses() -> list[dict[str, Any]]:
 
 
 def gemini() -> list[dict[str, Any]]:
-    def part(count: int, **more: str) -> dict[str, Any]:
+    def part(count: int, **fields: str) -> dict[str, Any]:
         usage = {"promptTokenCount": 1_000, "candidatesTokenCount": count}
         return {
-            "candidates": [{"content": {"parts": [{"text": "hi"}]}, **more}],
+            "candidates": [{"content": {"parts": [{"text": "hi"}]}, **fields}],
             "usageMetadata": usage,
         }
 
@@ -128,13 +128,13 @@ STREAMS = {
 }
 
 
-def written(name: str) -> list[bytes]:
+def write_events(name: str) -> list[bytes]:
     """The events on the wire."""
     done = [b"data: [DONE]\n\n"] if "chat" in name else []
     return [b"data: " + json.dumps(event).encode() + b"\n\n" for event in STREAMS[name]] + done
 
 
-def heard(pieces: list[bytes], kind: str = SSE) -> Any:
+def tap_usage(pieces: list[bytes], kind: str = SSE) -> Any:
     tap = UsageTap(kind)
     for piece in pieces:
         list(tap.feed(piece))
@@ -144,12 +144,12 @@ def heard(pieces: list[bytes], kind: str = SSE) -> Any:
 @pytest.mark.parametrize("name", STREAMS)
 def test_a_stream_that_ends_anywhere_says_all_of_its_usage_or_none(name: str) -> None:
     """Cut behind any event; Anthropic's first one says one token of output, which is none yet."""
-    events = written(name)
-    whole = heard(events)
+    events = write_events(name)
+    whole = tap_usage(events)
     assert 500 in whole.values()
-    told = [heard(events[:count]) for count in range(len(events) + 1)]
-    first = next(at for at, usage in enumerate(told) if usage)
-    assert told == [None] * first + [whole] * (len(told) - first)
+    usages = [tap_usage(events[:count]) for count in range(len(events) + 1)]
+    first = next(at for at, usage in enumerate(usages) if usage)
+    assert usages == [None] * first + [whole] * (len(usages) - first)
     assert first >= len(events) - 1
 
 
@@ -159,10 +159,10 @@ def test_a_stream_that_ends_anywhere_says_all_of_its_usage_or_none(name: str) ->
     st.lists(st.integers(0, 3_000), max_size=6),
 )
 def test_a_stream_cut_at_any_place_in_any_pieces(name: str, end: int, places: list[int]) -> None:
-    stream = b"".join(written(name))[:end]
+    stream = b"".join(write_events(name))[:end]
     edges = [0, *sorted(min(place, len(stream)) for place in places), len(stream)]
     pieces = [stream[a:b] for a, b in pairwise(edges)]
-    assert heard(pieces) in (None, heard(written(name)))
+    assert tap_usage(pieces) in (None, tap_usage(write_events(name)))
 
 
 @pytest.mark.parametrize("odd", [5, "x", None, [], {}, [5, None, []], {"a": 1}])
@@ -171,7 +171,7 @@ def test_events_of_no_known_form_break_nothing(name: str, odd: Any) -> None:
     """What is no stream of an API that is known says its usage as it likes."""
     usage = {"input_tokens": 5, "output_tokens": 2}
     event = b"data: " + json.dumps({name: odd, "usage": usage}).encode() + b"\n\n"
-    assert heard([event, b"data: [DONE]\n\n"]) == usage
+    assert tap_usage([event, b"data: [DONE]\n\n"]) == usage
 
 
 @pytest.mark.parametrize("name", STREAMS)
@@ -179,7 +179,7 @@ def test_events_of_no_known_form_break_nothing(name: str, odd: Any) -> None:
     "ends", ["the client leaves", "the upstream breaks off", "the upstream ends"]
 )
 def test_an_answer_that_is_not_complete_is_booked_without_usage(name: str, ends: str) -> None:
-    events = written(name)
+    events = write_events(name)
     begun = tuple(events[:4])
     plays = {
         "the client leaves": Reply(body=(*begun, *events[4:5] * 400), pause=0.02, type=SSE),
@@ -214,7 +214,7 @@ def test_a_client_that_stops_reading_at_the_end_is_billed() -> None:
     def play(asked: Received) -> Reply:
         name = "late chat" if "chat" in asked.target else "anthropic"
         return Reply(
-            body=(b"".join(written(name)), *[b": still here\n\n"] * 400), pause=0.02, type=SSE
+            body=(b"".join(write_events(name)), *[b": still here\n\n"] * 400), pause=0.02, type=SSE
         )
 
     with ScriptedProvider(play) as upstream:

@@ -95,12 +95,12 @@ class Provider:
         self.lifetime, self.known = lifetime, dict[int, float]()
 
     def usage(self, body: bytes, when: float) -> dict[str, Any]:
-        said = [str(message) for message in json.loads(body)["messages"]]
-        sizes = [round(len(one) / 4 * 1.1) for one in said]
-        beginnings = list(itertools.accumulate(said, lambda *texts: hash(texts), initial=0))[1:]
+        messages = [str(message) for message in json.loads(body)["messages"]]
+        sizes = [round(len(message) / 4 * 1.1) for message in messages]
+        beginnings = list(itertools.accumulate(messages, lambda *texts: hash(texts), initial=0))[1:]
         alive = (
             n
-            for n in range(len(said), 0, -1)
+            for n in range(len(messages), 0, -1)
             if self.known.get(beginnings[n - 1], -1e9) >= when - self.lifetime
         )
         hit = next(alive, 0)
@@ -151,7 +151,7 @@ class Book:
         self.reached = Counter[int]()
         self.tables: Database | None = None
 
-    def add(self, entries: dict[EntryKey, Sums], reached: Any = None, more: Any = ()) -> None:
+    def add(self, entries: dict[EntryKey, Sums], reached: Any = None, summaries: Any = ()) -> None:
         if self.failures:
             self.failures -= 1
             raise StoreError("the disk is full")
@@ -207,28 +207,30 @@ class Gateway:
         self.loop.close()
 
     def call(
-        self, body: bytes, *, seconds: float = 10.0, usage: bool = True, **more: Any
+        self, body: bytes, *, seconds: float = 10.0, usage: bool = True, **fields: Any
     ) -> Outgoing:
         self.now += seconds
-        incoming = Incoming("openai_chat", "up", "/v1/chat/completions", (), body, "tenant", **more)
+        incoming = Incoming(
+            "openai_chat", "up", "/v1/chat/completions", (), body, "tenant", **fields
+        )
         out = self.loop.run_until_complete(self.pipeline.prepare(incoming))
         reported = self.sent.usage(out.body, self.now)
-        other = read_billed_tokens(self.said.usage(body, self.now))
-        assert other is not None
+        would_be = read_billed_tokens(self.said.usage(body, self.now))
+        assert would_be is not None
         self.truth += Sums(
-            would_fresh=other.fresh, would_read=other.read, would_written=other.written
+            would_fresh=would_be.fresh, would_read=would_be.read, would_written=would_be.written
         )
-        self.truth += Sums(would_cost=sum(compute_cost(other, self.rates)))
+        self.truth += Sums(would_cost=sum(compute_cost(would_be, self.rates)))
         self.pipeline.record_answer(incoming, out, reported if usage else None)
         return out
 
     def idle(self) -> None:
         """Let background work end."""
 
-        async def settled() -> None:
+        async def settle() -> None:
             await asyncio.gather(*self.pipeline.background.tasks)
 
-        self.loop.run_until_complete(settled())
+        self.loop.run_until_complete(settle())
 
     def close(self) -> Sums:
         self.loop.run_until_complete(self.pipeline.aclose())
@@ -277,7 +279,7 @@ HOUR = {"type": "ephemeral", "ttl": "1h"}
 FIVE = {"type": "ephemeral", "ttl": "5m"}
 
 
-def marked(*marks: dict[str, str]) -> bytes:
+def mark_request(*marks: dict[str, str]) -> bytes:
     """A request with these marks of the cache, the first on the system prompt."""
     texts = [{"type": "text", "text": WORDS, "cache_control": mark} for mark in marks]
     messages = [{"role": "user", "content": texts[1:] or "hi"}]
@@ -302,7 +304,7 @@ def test_each_sort_of_cache_write_has_its_price(usage: dict[str, Any], marks: An
     """As the usage says; by the request's marks only where it does not: one for an hour is never behind one for less."""
     rates = find_rates("claude-opus-4-5")
     assert rates is not None and (rates.write, rates.hour) == (6.25, 10)
-    incoming = Incoming("anthropic", "up", "/v1/messages", (), marked(*marks), "t")
+    incoming = Incoming("anthropic", "up", "/v1/messages", (), mark_request(*marks), "t")
     _, sums = Accounting(find_rates).book(BilledCall(0.0, incoming, Outgoing(b""), usage, "t"))
     assert sums.cost_written == dollars * DOLLAR
     assert sums.written == sums.would_written == 110_000 and sums.would_cost == sums.cost
@@ -321,11 +323,11 @@ def test_a_model_without_a_price_for_an_hour_has_one_for_writing():
 @pytest.mark.parametrize(
     ("body", "hour"),
     [
-        (marked(HOUR), True),
-        (marked(HOUR, HOUR), True),
-        (marked(HOUR, FIVE), False),
-        (marked(HOUR, {"type": "ephemeral"}), False),
-        (marked(), False),
+        (mark_request(HOUR), True),
+        (mark_request(HOUR, HOUR), True),
+        (mark_request(HOUR, FIVE), False),
+        (mark_request(HOUR, {"type": "ephemeral"}), False),
+        (mark_request(), False),
         (
             json.dumps(
                 {"messages": [{"role": "user", "content": json.dumps({"cache_control": HOUR})}]}
@@ -423,10 +425,10 @@ def test_a_session_that_compaction_made_dearer_is_shown_as_a_loss():
             if gateway.call(chat(steps)).edits:
                 break
         total, truth = gateway.close(), gateway.truth
-        found = build_report(gateway.book.entries.items(), "session")
+        report = build_report(gateway.book.entries.items(), "session")
     assert total.edited == 1 and total.saved < 0
     assert total.would_cost == pytest.approx(truth.would_cost, rel=0.03)
-    assert report_as_json(found)["rows"][0]["saved"] < 0
+    assert report_as_json(report)["rows"][0]["saved"] < 0
 
 
 def test_a_process_that_did_not_see_the_session_begin_reckons_by_shares():
@@ -469,8 +471,10 @@ def test_in_shadow_nothing_is_changed_and_what_would_have_been_is_reckoned():
     assert total.would_cost == shadow.truth.would_cost
     for name in ("input", "read", "cost"):
         assert getattr(total, name) == pytest.approx(getattr(sent, name), rel=0.03)
-    found = report_as_json(build_report(shadow.book.entries.items(), "model"))["total"]["shadow"]
-    assert found["cost"] > found["cost_with_edits"] > 0
+    shadow_total = report_as_json(build_report(shadow.book.entries.items(), "model"))["total"][
+        "shadow"
+    ]
+    assert shadow_total["cost"] > shadow_total["cost_with_edits"] > 0
 
 
 def test_a_context_error_in_shadow_is_the_clients():
@@ -516,8 +520,8 @@ def test_calls_without_usage_stand_apart_and_have_no_money():
         for steps in range(1, 60):
             gateway.call(chat(steps), usage=steps % 3 > 0)
         gateway.close()
-        found = build_report(gateway.book.entries.items())
-    line = found.total
+        report = build_report(gateway.book.entries.items())
+    line = report.total
     assert line.sums.calls == 40 and line.unreported.calls == 19
     assert line.unreported.fresh > 0 and line.unreported.would_fresh > line.unreported.fresh
     assert line.unreported.cost == line.unreported.would_cost == line.unreported.output == 0
@@ -601,22 +605,22 @@ ENTRIES = st.lists(st.tuples(KEYS, SUMS), max_size=8)
 
 @given(ENTRIES, st.sampled_from(["session", "model", "day"]))
 def test_rows_add_up_to_the_total_and_parts_to_the_row(entries, by):
-    found = build_report(entries, by)
+    report = build_report(entries, by)
     for name in (*FIGURES, "saved", "cost", "input", "would_input"):
-        assert sum(getattr(line.sums, name) for line in found.lines) == getattr(
-            found.total.sums, name
+        assert sum(getattr(line.sums, name) for line in report.lines) == getattr(
+            report.total.sums, name
         )
         whole = sum(getattr(sums, name) for key, sums in entries if key.basis == "reported")
-        assert getattr(found.total.sums, name) == whole
-    for line in (*found.lines, found.total):
+        assert getattr(report.total.sums, name) == whole
+    for line in (*report.lines, report.total):
         sums = line.sums
         assert sums.cost == sums.cost_fresh + sums.cost_read + sums.cost_written + sums.cost_output
         assert sums.saved + sums.cost + sums.summary_cost + sums.refetch_cost == sums.would_cost
-    assert sum(line.unreported.calls for line in found.lines) == found.total.unreported.calls
-    assert {row["name"] for row in report_as_json(found)["rows"]} == {
-        line.name for line in found.lines
+    assert sum(line.unreported.calls for line in report.lines) == report.total.unreported.calls
+    assert {row["name"] for row in report_as_json(report)["rows"]} == {
+        line.name for line in report.lines
     }
-    assert set(MONEY_FIGURES) <= set(report_as_json(found)["total"])
+    assert set(MONEY_FIGURES) <= set(report_as_json(report)["total"])
 
 
 @given(ENTRIES, ENTRIES)
@@ -681,15 +685,15 @@ def test_a_report_is_made_without_the_whole_ledger_in_memory():
 
     def entries():
         for n in range(500):
-            one = Counted(calls=1)
+            sums = Counted(calls=1)
             alive.add(n)
-            weakref.finalize(one, alive.discard, n)
-            yield EntryKey(n * 3_600, "t", f"s{n % 5}", "m", "reported"), one
-            del one
+            weakref.finalize(sums, alive.discard, n)
+            yield EntryKey(n * 3_600, "t", f"s{n % 5}", "m", "reported"), sums
+            del sums
             assert len(alive) < 5
 
-    found = build_report(entries(), "model")
-    assert (found.total.sums.calls, found.total.sessions, len(found.lines)) == (500, 5, 1)
+    report = build_report(entries(), "model")
+    assert (report.total.sums.calls, report.total.sessions, len(report.lines)) == (500, 5, 1)
 
 
 @pytest.mark.parametrize("count", [0, 4_000])
@@ -726,7 +730,7 @@ def test_a_ledger_of_the_version_before_is_brought_forward(tmp_path):
 
 def test_processes_add_to_one_file(tmp_path):
     """Two gateways with one store, at the same time; a report may be read meanwhile."""
-    store, key, one = (
+    store, key, one_call = (
         str(tmp_path / "refold.db"),
         EntryKey(0, "t", "s", "m", "reported"),
         Sums(calls=1, fresh=3),
@@ -735,7 +739,7 @@ def test_processes_add_to_one_file(tmp_path):
     def work() -> None:
         ledger = open_ledger(store)
         for _ in range(50):
-            ledger.add({key: one})
+            ledger.add({key: one_call})
         ledger.close()
 
     workers = [threading.Thread(target=work) for _ in range(3)]
@@ -769,11 +773,11 @@ def test_a_ledger_that_fails_loses_nothing_and_stops_nobody(caplog):
         for record in caplog.records
         if record.name == "refold.gateway"
     ]
-    assert [(one["event"], one["doing"], one["error"]) for one in lines] == [
+    assert [(line["event"], line["doing"], line["error"]) for line in lines] == [
         ("the net ledger failed", "write", "StoreError")
     ] * 3
-    assert all(one["at"] for one in lines)
-    assert {one["message"] for one in lines} == {"the disk is full"} and "bug" not in str(lines)
+    assert all(line["at"] for line in lines)
+    assert {line["message"] for line in lines} == {"the disk is full"} and "bug" not in str(lines)
 
 
 def test_what_cannot_be_reckoned_is_counted_and_passed_over():
@@ -796,7 +800,9 @@ def test_more_than_can_wait_is_counted_as_lost():
     counters, going = Counters(), threading.Event()
 
     class Slow(Book):
-        def add(self, entries: dict[EntryKey, Sums], reached: Any = None, more: Any = ()) -> None:
+        def add(
+            self, entries: dict[EntryKey, Sums], reached: Any = None, summaries: Any = ()
+        ) -> None:
             going.wait(300)
             super().add(entries, reached)
 

@@ -11,7 +11,7 @@ from refold.gateway.ledger.sessions import Sessions
 from refold.gateway.ledger.sql import MIGRATIONS, PAGE, Ledger
 from refold.gateway.ledger.writer import open_ledger, open_transcripts
 from refold.stores.postgresql import PostgreSQLPool, PostgreSQLStore
-from tests.support.billed_calls import Clock, billed_call, text_messages
+from tests.support.billed_calls import Clock, make_billed_call, text_messages
 
 DAY = 86_400.0
 
@@ -81,9 +81,9 @@ def test_a_ledger_of_many_pages_is_read_once_and_in_order(url):
 def test_transcripts_grow_fork_and_go_at_their_time(url):
     clock = Clock()
     transcripts = open_transcripts(url, DAY, clock)
-    transcripts.record(billed_call(text_messages("a", "b\0\ud800中"), when=clock.now))
-    transcripts.record(billed_call(text_messages("a", "c", "d"), when=clock.now))
-    transcripts.record(billed_call(text_messages("other"), session="u", when=clock.now + 5))
+    transcripts.record(make_billed_call(text_messages("a", "b\0\ud800中"), when=clock.now))
+    transcripts.record(make_billed_call(text_messages("a", "c", "d"), when=clock.now))
+    transcripts.record(make_billed_call(text_messages("other"), session="u", when=clock.now + 5))
     assert [message.text for message in transcripts.load("t", "s").messages] == ["a", "c", "d"]
     assert transcripts.load("another", "s") is None
     assert transcripts.is_recorded("t", "s") and not transcripts.is_recorded("another", "s")
@@ -134,7 +134,7 @@ def test_f16_both_databases_report_the_same_entries(url, tmp_path):
     assert totals.reported.would_cost == len(lines) // 2 * 2**59 > 2**63, "more than a BIGINT holds"
 
 
-def listed(number: int) -> tuple[str, ListedSession]:
+def list_session(number: int) -> tuple[str, ListedSession]:
     return ADD[ListedSession], ListedSession(f"s{number}", "t", "", "", "", "m", 1.0, 2.0, 3, 4, 0)
 
 
@@ -146,7 +146,7 @@ def test_lines_go_to_the_database_together(url, tmp_path):
             trace = connection.pgconn
         with place.open("wb") as file:
             trace.trace(file.fileno())
-            ledger.add({}, None, list(map(listed, range(count))))
+            ledger.add({}, None, list(map(list_session, range(count))))
             trace.untrace()
         waits.append(place.read_bytes().count(b"\tReadyForQuery\t"))
     ledger.close()
@@ -155,7 +155,7 @@ def test_lines_go_to_the_database_together(url, tmp_path):
 
 def test_writers_of_the_same_sessions_do_not_hinder_each_other(url):
     """Whichever order their calls came in: a balancer may send a session to any gateway."""
-    rows, failures = list(map(listed, range(2_000))), []
+    rows, failures = list(map(list_session, range(2_000))), []
 
     def work(rows) -> None:
         ledger = open_ledger(url)
@@ -182,7 +182,7 @@ def test_processes_that_record_one_session_at_once_keep_its_latest_history(url):
     def work(transcripts, first: int) -> None:
         for n in range(first, len(words), len(opened)):
             try:
-                transcripts.record(billed_call(text_messages(*words[: n + 1]), when=1e6 + n))
+                transcripts.record(make_billed_call(text_messages(*words[: n + 1]), when=1e6 + n))
             except StoreError as error:
                 failures.append(error)
 

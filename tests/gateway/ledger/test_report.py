@@ -42,7 +42,7 @@ def provider(asked: Received) -> Reply:
     return Reply("Go on.", usage=(size, 7, size // 2))
 
 
-def body(path: str, steps: int, **more) -> dict:
+def body(path: str, steps: int, **fields) -> dict:
     messages = [{"role": "user", "content": f"Find the {WORD}."}]
     if path.endswith("messages"):
         for n in range(steps):
@@ -55,7 +55,7 @@ def body(path: str, steps: int, **more) -> dict:
             ]
     else:
         messages += read_files(steps, f"{WORD} ")
-    return {**BODIES[path], "messages": messages, **more}
+    return {**BODIES[path], "messages": messages, **fields}
 
 
 @pytest.fixture
@@ -107,9 +107,9 @@ def test_its_sums_are_what_the_upstream_reported(place) -> None:
             client, "/v1/chat/completions", body("/v1/chat/completions", 3, stream=True)
         )  # says no usage
         assert eventually(lambda: sums(store)["unreported"]["calls"] == 1)
-        found = report(store, "--by", "session", "--since", "1h")
+        figures = report(store, "--by", "session", "--since", "1h")
         metrics = client.get("/metrics").text
-    total = found["total"]
+    total = figures["total"]
     reported = {
         kind: sum(
             float(value)
@@ -128,7 +128,7 @@ def test_its_sums_are_what_the_upstream_reported(place) -> None:
         sum(total[f"cost_{kind}"] for kind in ("fresh", "read", "written", "output"))
     )
     for name in ("calls", "input", "would_input", "avoided"):
-        assert sum(row[name] for row in found["rows"]) == total[name]
+        assert sum(row[name] for row in figures["rows"]) == total[name]
     assert total["saved"] == pytest.approx(total["would_cost"] - total["cost"])
 
 
@@ -162,13 +162,13 @@ def test_without_an_option_the_store_is_the_one_of_the_environment(place) -> Non
     elsewhere = directory / "elsewhere"
     elsewhere.mkdir()
     for extra, calls in (({"REFOLD_STORE": store}, 1), ({}, 0)):
-        known = (
+        environment = (
             {name: value for name, value in os.environ.items() if name != "REFOLD_STORE"}
             | {"XDG_DATA_HOME": str(elsewhere)}
             | extra
         )
         done = subprocess.run(
-            command, cwd=elsewhere, env=known, capture_output=True, text=True, check=False
+            command, cwd=elsewhere, env=environment, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["total"]["calls"] == calls
@@ -182,9 +182,9 @@ def test_transcripts_are_kept_of_their_tenant_without_its_key(place) -> None:
     (conversation,) = list(pipeline.conversations)
     transcripts = pipeline.ledger_writer.transcripts
     assert eventually(lambda: transcripts.load(conversation.tenant, conversation.name))
-    found = transcripts.load(conversation.tenant, conversation.name)
-    assert len(found.messages) == 9 and WORD in found.messages[0].text
-    assert found.info.until - found.info.latest == 7 * 86_400
+    transcript = transcripts.load(conversation.tenant, conversation.name)
+    assert len(transcript.messages) == 9 and WORD in transcript.messages[0].text
+    assert transcript.info.until - transcript.info.latest == 7 * 86_400
     raw = {path.name: path.read_bytes() for path in directory.iterdir()}
     assert {name for name, data in raw.items() if WORD.encode() in data} <= {
         "refold.db.transcripts",
@@ -203,8 +203,8 @@ def test_the_ledger_goes_on_in_the_next_process(tmp_path) -> None:
                 httpx.Client(base_url=serving.url, timeout=60) as client,
             ):
                 ask(client, "/v1/messages", body("/v1/messages", 1))
-        found = report(store)
-    assert found["total"]["calls"] == 2 and found["total"]["input"] == 2_000
+        figures = report(store)
+    assert figures["total"]["calls"] == 2 and figures["total"]["input"] == 2_000
     assert not (tmp_path / "refold.db.transcripts").exists()
 
 

@@ -33,14 +33,14 @@ from refold.gateway.settings import parse_duration
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, user
 from refold.stores.edit_json import dump_edit
 from refold.transcript import Transcript
-from tests.support.billed_calls import KEY, Clock, billed_call, text_messages
+from tests.support.billed_calls import KEY, Clock, make_billed_call, text_messages
 
 DAY = 86_400.0
 
 
-def kept(transcripts: Transcripts, tenant: str = "t", session: str = "s") -> list[str] | None:
-    found = transcripts.load(tenant, session)
-    return [message.text for message in found.messages] if found else None
+def load_texts(transcripts: Transcripts, tenant: str = "t", session: str = "s") -> list[str] | None:
+    transcript = transcripts.load(tenant, session)
+    return [message.text for message in transcript.messages] if transcript else None
 
 
 @pytest.fixture
@@ -50,9 +50,9 @@ def clock() -> Clock:
 
 @pytest.fixture
 def transcripts(tmp_path, clock):
-    found = open_transcripts(str(tmp_path / "refold.db"), 7 * DAY, clock)
-    yield found
-    found.close()
+    opened_transcripts = open_transcripts(str(tmp_path / "refold.db"), 7 * DAY, clock)
+    yield opened_transcripts
+    opened_transcripts.close()
 
 
 TEXT = st.text(max_size=12)
@@ -78,13 +78,14 @@ def test_the_latest_history_is_kept_word_for_word(histories):
     before: list[Message] = []
     for messages, keep in histories:
         before = [*before[:keep], *messages]
-        transcripts.record(billed_call(before))
-        found = transcripts.load("t", "s")
+        transcripts.record(make_billed_call(before))
+        transcript = transcripts.load("t", "s")
         assert (
-            found is not None and Transcript.of(found.messages).tips == Transcript.of(before).tips
+            transcript is not None
+            and Transcript.of(transcript.messages).tips == Transcript.of(before).tips
         )
-        assert found.info.length == len(before) and found.info.model == "m"
-    transcripts.record(billed_call(before, session="another"))
+        assert transcript.info.length == len(before) and transcript.info.model == "m"
+    transcripts.record(make_billed_call(before, session="another"))
     assert list(transcripts.load("t", "another").messages) == before
     transcripts.close()
 
@@ -92,33 +93,33 @@ def test_the_latest_history_is_kept_word_for_word(histories):
 def test_words_that_no_database_takes_are_no_reason_to_keep_nothing(transcripts):
     """Half an emoji, or a NUL, in the first request of a session: its title holds neither."""
     messages = text_messages("Mend \ud83d the\0 build", "Done.")
-    transcripts.record(billed_call(messages))
+    transcripts.record(make_billed_call(messages))
     assert list(transcripts.load("t", "s").messages) == messages
     assert transcripts.titles(["s"]) == {"s": "Mend ? the build"}
 
 
 def test_what_is_written_late_is_not_the_latest(transcripts):
     """Two processes write once a second each, whichever had the earlier request."""
-    transcripts.record(billed_call(text_messages("a", "b", "c"), when=1e6 + 2))
-    transcripts.record(billed_call(text_messages("a"), when=1e6 + 1))
-    assert kept(transcripts) == ["a", "b", "c"]
+    transcripts.record(make_billed_call(text_messages("a", "b", "c"), when=1e6 + 2))
+    transcripts.record(make_billed_call(text_messages("a"), when=1e6 + 1))
+    assert load_texts(transcripts) == ["a", "b", "c"]
     assert transcripts.past_calls.find("t", "s", 1e6 + 1).length == 1
 
 
 def test_only_what_is_new_is_written(transcripts):
-    transcripts.record(billed_call(text_messages("a", "b")))
+    transcripts.record(make_billed_call(text_messages("a", "b")))
     first = transcripts.load("t", "s").info
-    transcripts.record(billed_call(text_messages("a", "b", "c"), when=1_000_005.0))
+    transcripts.record(make_billed_call(text_messages("a", "b", "c"), when=1_000_005.0))
     then = transcripts.load("t", "s").info
-    assert kept(transcripts) == ["a", "b", "c"] and (then.began, then.latest) == (
+    assert load_texts(transcripts) == ["a", "b", "c"] and (then.began, then.latest) == (
         first.began,
         1_000_005.0,
     )
     again = open_transcripts(":memory:", DAY, lambda: 1_000_000.0)
-    again.record(billed_call(text_messages("a", "b", "c")))
+    again.record(make_billed_call(text_messages("a", "b", "c")))
     assert again.load("t", "s").info.size == then.size, "what was cut and what was added is counted"
-    transcripts.record(billed_call(text_messages("a", "x")))
-    transcripts.record(billed_call(text_messages("a", "b", "c")))
+    transcripts.record(make_billed_call(text_messages("a", "x")))
+    transcripts.record(make_billed_call(text_messages("a", "b", "c")))
     assert transcripts.load("t", "s").info.size == then.size
     again.close()
 
@@ -137,28 +138,36 @@ def test_transcripts_of_the_version_before_are_brought_forward(tmp_path, clock):
         connection.execute(f"INSERT INTO refold_heads VALUES ({', '.join('?' * 11)})", row)
         connection.execute("INSERT INTO refold_said VALUES (?, ?, ?, ?, ?)", message)
     transcripts = open_transcripts(str(tmp_path / "refold.db"), DAY, clock)
-    found = transcripts.load("t", "s")
-    assert (found.info.model, found.messages, found.tips) == ("m", (Message("user"),), ("tip",))
+    transcript = transcripts.load("t", "s")
+    assert (transcript.info.model, transcript.messages, transcript.tips) == (
+        "m",
+        (Message("user"),),
+        ("tip",),
+    )
     assert transcripts.purge() == 0
     transcripts.close()
 
 
 def test_a_tenant_sees_its_own_and_nothing_else(transcripts, clock):
-    transcripts.record(billed_call(text_messages("mine"), tenant="a", when=clock.now))
-    transcripts.record(billed_call(text_messages("yours"), tenant="b", when=clock.now))
-    assert kept(transcripts, "a") == ["mine"] and kept(transcripts, "b") == ["yours"]
-    assert kept(transcripts, "c") is None and kept(transcripts, "a", "other") is None
+    transcripts.record(make_billed_call(text_messages("mine"), tenant="a", when=clock.now))
+    transcripts.record(make_billed_call(text_messages("yours"), tenant="b", when=clock.now))
+    assert load_texts(transcripts, "a") == ["mine"] and load_texts(transcripts, "b") == ["yours"]
+    assert load_texts(transcripts, "c") is None and load_texts(transcripts, "a", "other") is None
     assert transcripts.is_recorded("a", "s")
     assert not transcripts.is_recorded("a", "other") and not transcripts.is_recorded("c", "s")
 
 
 def test_what_has_not_grown_for_the_stated_time_is_deleted(transcripts, clock, tmp_path):
-    transcripts.record(billed_call(text_messages("geheimnis-eins"), session="old", when=clock.now))
+    transcripts.record(
+        make_billed_call(text_messages("geheimnis-eins"), session="old", when=clock.now)
+    )
     clock.now += 3 * DAY
-    transcripts.record(billed_call(text_messages("geheimnis-zwei"), session="new", when=clock.now))
+    transcripts.record(
+        make_billed_call(text_messages("geheimnis-zwei"), session="new", when=clock.now)
+    )
     assert transcripts.purge() == 0
     clock.now += 4 * DAY
-    assert kept(transcripts, session="old") is None, "not even read after its time"
+    assert load_texts(transcripts, session="old") is None, "not even read after its time"
     assert not transcripts.is_recorded("t", "old") and transcripts.is_recorded("t", "new")
     assert transcripts.purge() == 1
     assert transcripts.purge() == 0
@@ -169,7 +178,7 @@ def test_what_has_not_grown_for_the_stated_time_is_deleted(transcripts, clock, t
 
 def test_it_is_looked_for_regularly_and_not_at_every_call(transcripts, clock):
     assert transcripts.purge() == 0
-    transcripts.record(billed_call(text_messages("x"), when=clock.now - 8 * DAY))
+    transcripts.record(make_billed_call(text_messages("x"), when=clock.now - 8 * DAY))
     clock.now += 3_599
     assert transcripts.purge() == 0
     clock.now += 2
@@ -179,10 +188,10 @@ def test_it_is_looked_for_regularly_and_not_at_every_call(transcripts, clock):
 def test_a_gateway_started_without_it_deletes_what_is_left(tmp_path, clock):
     store = str(tmp_path / "refold.db")
     before = open_transcripts(store, DAY, clock)
-    before.record(billed_call(text_messages("geheimnis"), when=clock.now))
+    before.record(make_billed_call(text_messages("geheimnis"), when=clock.now))
     before.close()
     after = open_transcripts(store, None, clock)
-    after.record(billed_call(text_messages("nothing more"), session="later", when=clock.now))
+    after.record(make_billed_call(text_messages("nothing more"), session="later", when=clock.now))
     assert after.is_recorded("t", "s") and not after.is_recorded("t", "later")
     clock.now += DAY + 1
     assert after.purge() == 1
@@ -194,7 +203,7 @@ def test_a_gateway_started_without_it_deletes_what_is_left(tmp_path, clock):
 def test_the_clerk_deletes_at_its_start(tmp_path, clock):
     store = str(tmp_path / "refold.db")
     before = open_transcripts(store, DAY, clock)
-    before.record(billed_call(text_messages("geheimnis"), when=clock.now))
+    before.record(make_billed_call(text_messages("geheimnis"), when=clock.now))
     before.close()
     clock.now += 2 * DAY
     counters = Counters()
@@ -205,30 +214,32 @@ def test_the_clerk_deletes_at_its_start(tmp_path, clock):
 
 
 def test_the_file_is_its_owners_and_holds_no_key(transcripts, tmp_path):
-    transcripts.record(billed_call(text_messages("hello")))
+    transcripts.record(make_billed_call(text_messages("hello")))
     path = tmp_path / "refold.db.transcripts"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    raw = b"".join(one.read_bytes() for one in tmp_path.iterdir())
+    raw = b"".join(file.read_bytes() for file in tmp_path.iterdir())
     assert b"hello" in raw and KEY.encode() not in raw
 
 
 def test_what_is_too_large_is_not_kept_and_the_oldest_goes_first(tmp_path, clock):
-    found = open_transcripts(str(tmp_path / "refold.db"), 7 * DAY, clock)
+    large = open_transcripts(str(tmp_path / "refold.db"), 7 * DAY, clock)
     small = Transcripts(
-        found._database, 7 * DAY, clock, RetentionLimits(session=2_000, total=3_000)
+        large._database, 7 * DAY, clock, RetentionLimits(session=2_000, total=3_000)
     )
-    small.record(billed_call(text_messages("x" * 3_000), session="huge", when=clock.now))
+    small.record(make_billed_call(text_messages("x" * 3_000), session="huge", when=clock.now))
     assert not small.is_recorded("t", "huge")
     for n in range(4):
-        small.record(billed_call(text_messages("x" * 1_000), session=f"s{n}", when=clock.now + n))
+        small.record(
+            make_billed_call(text_messages("x" * 1_000), session=f"s{n}", when=clock.now + n)
+        )
     assert small.purge() == 2
     assert [n for n in range(4) if small.is_recorded("t", f"s{n}")] == [2, 3]
     small.record(
-        billed_call(text_messages("x" * 1_000, "y" * 3_000), session="s3", when=clock.now + 9)
+        make_billed_call(text_messages("x" * 1_000, "y" * 3_000), session="s3", when=clock.now + 9)
     )
     is_kept = [small.is_recorded("t", f"s{n}") for n in range(4)]
     assert is_kept == [False, False, True, False], "one that grew too large goes"
-    found.close()
+    large.close()
 
 
 def test_transcripts_that_fail_stop_nobody():
@@ -246,7 +257,7 @@ def test_transcripts_that_fail_stop_nobody():
     database = open_ledger_database(":memory:")
     tables = Ledger(database), Sessions(database, time.time), CallLog(database)
     keeper = LedgerWriter(Accounting(lambda model: None), *tables, counters, Broken(), pause=0.0)
-    keeper.book(billed_call(text_messages("a")))
+    keeper.book(make_billed_call(text_messages("a")))
     keeper.close()
     assert counters.get("ledger_failures", doing="record") == 1
     assert counters.get("ledger_failures", doing="purge") >= 1
@@ -257,9 +268,11 @@ def test_a_recorded_transcript_is_the_one_its_edits_were_made_for(transcripts):
     """Its tips are those of the conversation, so its edits still hold."""
     body = {"model": "m", "messages": [{"role": "user", "content": "Hi 你好"}, {"role": "assistant", "content": "Yes \ud83d"}]}  # fmt: skip
     messages = open_payload(json.dumps(body).encode()).decode()
-    transcripts.record(billed_call(messages, salt="pepper"))
-    found = transcripts.load("t", "s")
-    assert Transcript.of(found.messages, "pepper").tips == Transcript.of(messages, "pepper").tips
+    transcripts.record(make_billed_call(messages, salt="pepper"))
+    transcript = transcripts.load("t", "s")
+    assert (
+        Transcript.of(transcript.messages, "pepper").tips == Transcript.of(messages, "pepper").tips
+    )
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from refold.stores.store import MemoryStore
 from refold.strategies import ClipResults
 from refold.tokens.model_table import Window
 from tests.support.agent_requests import FORMATS, PATHS
-from tests.support.recordings import recorded_requests
+from tests.support.recordings import read_requests
 
 ROLES = st.sampled_from(["user", "assistant", "system"])
 CHATS = st.lists(
@@ -24,7 +24,7 @@ CHATS = st.lists(
 )
 
 
-def sent(body: bytes, api: str = "anthropic", **settings: object) -> Outgoing:
+def prepare(body: bytes, api: str = "anthropic", **settings: object) -> Outgoing:
     """What becomes of one request."""
 
     async def run() -> Outgoing:
@@ -46,7 +46,7 @@ def sent(body: bytes, api: str = "anthropic", **settings: object) -> Outgoing:
 def test_what_passes_unread_would_have_passed_read(messages):
     """The law of it: reading a light request changes no byte of it."""
     body = json.dumps({"model": "m", "max_tokens": 1_000, "messages": messages}).encode()
-    light, read = sent(body, "openai_chat"), sent(body, "openai_chat", read_above_bytes=0)
+    light, read = prepare(body, "openai_chat"), prepare(body, "openai_chat", read_above_bytes=0)
     assert light.body is body
     if light.reason == "light":
         assert read.body is body
@@ -54,13 +54,13 @@ def test_what_passes_unread_would_have_passed_read(messages):
 
 @pytest.mark.parametrize("api", FORMATS)
 def test_results_are_read_however_short(api):
-    assert sent(FORMATS[api](0), api).reason == "light"
+    assert prepare(FORMATS[api](0), api).reason == "light"
     with_result = FORMATS[api](1).replace(b"word", b"w")
-    assert sent(with_result, api, read_above_bytes=len(with_result)).reason != "light"
+    assert prepare(with_result, api, read_above_bytes=len(with_result)).reason != "light"
 
 
 @pytest.mark.parametrize(
-    "more",
+    "fields",
     [
         {"thread": {"id": "t"}},
         {"max_tokens": 200_000},
@@ -74,37 +74,37 @@ def test_results_are_read_however_short(api):
         },
     ],
 )
-def test_what_there_is_something_to_do_for_is_read(more):
+def test_what_there_is_something_to_do_for_is_read(fields):
     """A delta is refused, a cap that leaves no room is lowered, signed thinking is looked after (AN-7)."""
     body = json.dumps(
-        {"model": "m", "messages": [{"role": "user", "content": "Hello."}], **more}
+        {"model": "m", "messages": [{"role": "user", "content": "Hello."}], **fields}
     ).encode()
-    assert sent(body).reason != "light"
+    assert prepare(body).reason != "light"
 
 
 def test_longer_requests_small_windows_and_strategies_of_ones_own_are_read():
     body = json.dumps(
         {"model": "m", "messages": [{"role": "user", "content": "x" * 5_000}]}
     ).encode()
-    assert sent(body).reason != "light"
-    assert sent(body, read_above_bytes=10_000).reason == "light"
-    assert sent(body, read_above_bytes=10_000, windows={"m": Window(4_000)}).reason != "light"
-    assert sent(body, read_above_bytes=10_000, strategies=(ClipResults(),)).reason != "light"
+    assert prepare(body).reason != "light"
+    assert prepare(body, read_above_bytes=10_000).reason == "light"
+    assert prepare(body, read_above_bytes=10_000, windows={"m": Window(4_000)}).reason != "light"
+    assert prepare(body, read_above_bytes=10_000, strategies=(ClipResults(),)).reason != "light"
 
 
 def test_what_is_no_json_is_said_to_be_unreadable():
-    assert sent(b"{").reason == "unreadable"
+    assert prepare(b"{").reason == "unreadable"
 
 
 def test_more_messages_than_a_provider_takes_pass_unread():
     messages = [{"role": "user", "content": "x"}] * (MAX_MESSAGES + 1)
     body = json.dumps({"model": "m", "messages": messages}).encode()
-    assert (sent(body).reason, sent(body).body) == ("unreadable", body)
+    assert (prepare(body).reason, prepare(body).body) == ("unreadable", body)
 
 
 @pytest.mark.parametrize("name", ["sdk_openai_chat", "pi_anthropic", "litellm_gemini", "aider"])
 def test_recorded_requests_go_out_as_they_would_when_read(shared: Path, name: str):
-    requests = list(recorded_requests(shared, name))
+    requests = list(read_requests(shared, name))
     assert requests
 
     async def bodies(floor: int) -> list[bytes]:
@@ -113,7 +113,7 @@ def test_recorded_requests_go_out_as_they_would_when_read(shared: Path, name: st
             MemoryStore(),
         )
         try:
-            return [(await pipeline.prepare(one)).body for one in requests]
+            return [(await pipeline.prepare(request)).body for request in requests]
         finally:
             await pipeline.aclose()
 

@@ -57,11 +57,11 @@ def test_a_session_that_grows_stays_one(api: str):
 
 
 def test_a_session_keeps_its_name_in_another_process():
-    with Driver() as one, Driver() as other:
-        one(session("a", 1))
-        one(session("a", 2))
-        other(session("a", 7))
-        assert names(one) == names(other)
+    with Driver() as driver, Driver() as restarted:
+        driver(session("a", 1))
+        driver(session("a", 2))
+        restarted(session("a", 7))
+        assert names(driver) == names(restarted)
 
 
 def test_the_same_question_twice_begins_two_conversations():
@@ -71,9 +71,9 @@ def test_the_same_question_twice_begins_two_conversations():
         driver(session("a", 3))
         driver(session("a", 0))
         assert len(set(names(driver))) == 2
-        other = json.loads(session("a", 3))
-        other["messages"][1]["content"] = "Something else."
-        driver(json.dumps(other).encode())
+        edited = json.loads(session("a", 3))
+        edited["messages"][1]["content"] = "Something else."
+        driver(json.dumps(edited).encode())
         driver(session("a", 4))
         assert len(set(names(driver))) == 2
 

@@ -132,8 +132,10 @@ def test_the_lifetime_changes_only_where_the_cache_has_lapsed():
 
 
 def test_marks_that_ask_for_an_hour_and_texts_about_marks_stay():
-    kept = b'{"cache_control": {"ttl":"1h","type":"ephemeral"}, "text": "\\"cache_control\\": {}"}'
-    assert lengthen_cache(kept) == kept
+    untouched = (
+        b'{"cache_control": {"ttl":"1h","type":"ephemeral"}, "text": "\\"cache_control\\": {}"}'
+    )
+    assert lengthen_cache(untouched) == untouched
     assert lengthen_cache(b'{"cache_control":{"type":"ephemeral","ttl":"5m"}}') == (
         b'{"cache_control":{"type": "ephemeral", "ttl": "1h"}}'
     )

@@ -141,10 +141,10 @@ def test_a_fork_shows_only_what_is_true_for_its_past():
 
 def test_local_strategies_act_at_first_sight():
     with Driver(strategies=(ClipResults(limit=500),)) as driver:
-        one, two = driver(anthropic_request(1)), driver(anthropic_request(2))
-        assert one.outcome == "edited" and one.reason == "shown"
-        assert entries(two.body)[:2] == entries(one.body)[:2]
-        assert one.tokens_after < one.tokens_before
+        first, second = driver(anthropic_request(1)), driver(anthropic_request(2))
+        assert first.outcome == "edited" and first.reason == "shown"
+        assert entries(second.body)[:2] == entries(first.body)[:2]
+        assert first.tokens_after < first.tokens_before
 
 
 def test_tokens_are_counted_from_what_was_reported():
@@ -249,10 +249,10 @@ def test_decisions_about_results_survive_a_broken_prefix():
     with Driver(
         store, **settings
     ) as driver:  # another process, another session key, the same tenant
-        other = driver(
+        continued = driver(
             rewritten(chat_request(61)), "openai_chat", headers=[("x-session-id", "new")]
         )
-        assert entries(other.body) == entries(broken.body)
+        assert entries(continued.body) == entries(broken.body)
     with Driver(store, **settings) as driver:  # another tenant knows nothing of it
         strange = driver(rewritten(chat_request(10)), "openai_chat", credential="d")
         assert strange.outcome == "untouched"
@@ -279,8 +279,8 @@ def test_the_cap_of_output_is_lowered_where_the_window_asks_for_it():
         ),
     }
     with Driver() as driver:
-        for api, (more, read) in caps.items():
-            body = FORMATS[api](15, **more)
+        for api, (cap, read) in caps.items():
+            body = FORMATS[api](15, **cap)
             out = driver(body, api)
             assert (out.outcome, out.reason) == ("edited", "cap")
             assert read(json.loads(out.body)) == 20_000 - out.tokens_after
@@ -337,7 +337,7 @@ def test_what_was_refused_without_a_figure_is_not_tried_again():
         )
 
 
-def told(limit: int) -> bytes:
+def refuse_too_long(limit: int) -> bytes:
     message = f"prompt is too long: 300000 tokens > {limit} maximum"
     return json.dumps(
         {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
@@ -348,7 +348,7 @@ def told(limit: int) -> bytes:
 def test_one_callers_errors_do_not_shrink_the_window_of_another(limit: int, model: str):
     with Driver(windows={"claude-opus-5-5": Window(200_000)}) as driver:
         body = anthropic_request(40, model=model)
-        driver.shrink(body, driver(body), told(limit))
+        driver.shrink(body, driver(body), refuse_too_long(limit))
         assert driver(body, credential="another").outcome == "untouched"
         assert (
             driver(anthropic_request(41, model=model), credential="another").outcome == "untouched"
@@ -359,14 +359,14 @@ def test_one_callers_errors_do_not_shrink_the_window_of_another(limit: int, mode
 def test_a_window_in_which_nothing_fits_is_not_believed(limit: int):
     with Driver(windows={}) as driver:
         body = chat_request(40)
-        driver.shrink(body, driver(body, "openai_chat"), told(limit), "openai_chat")
-        other = driver(chat_request(12), "openai_chat", headers=[("x-session-id", "other")])
-        assert (other.outcome, other.reason) == ("untouched", "")
+        driver.shrink(body, driver(body, "openai_chat"), refuse_too_long(limit), "openai_chat")
+        elsewhere = driver(chat_request(12), "openai_chat", headers=[("x-session-id", "other")])
+        assert (elsewhere.outcome, elsewhere.reason) == ("untouched", "")
 
 
 def test_a_window_smaller_than_an_answered_request_is_believed_the_second_time():
     """A server may have been started anew with a smaller one."""
-    usage, other = {"prompt_tokens": 20_000, "completion_tokens": 5}, [("x-session-id", "other")]
+    usage, headers = {"prompt_tokens": 20_000, "completion_tokens": 5}, [("x-session-id", "other")]
     with Driver(windows={}) as driver:
         body, elsewhere = (
             chat_request(40),
@@ -374,18 +374,18 @@ def test_a_window_smaller_than_an_answered_request_is_believed_the_second_time()
         )
         out = driver(body, "openai_chat")
         driver.pipeline.record_answer(build_incoming(body, "openai_chat"), out, usage)
-        retried = driver.shrink(body, out, told(2_000), "openai_chat")
+        retried = driver.shrink(body, out, refuse_too_long(2_000), "openai_chat")
         assert retried is not None and 2_000 < retried.tokens_after < out.tokens_after
-        assert driver(elsewhere, "openai_chat", headers=other).outcome == "untouched"
-        again = driver.shrink(body, out, told(2_000), "openai_chat")
+        assert driver(elsewhere, "openai_chat", headers=headers).outcome == "untouched"
+        again = driver.shrink(body, out, refuse_too_long(2_000), "openai_chat")
         assert again is not None and again.tokens_after < retried.tokens_after
-        assert driver(chat_request(41), "openai_chat", headers=other).tokens_after < 2_000
+        assert driver(chat_request(41), "openai_chat", headers=headers).tokens_after < 2_000
 
 
 def test_only_the_cap_is_lowered_where_that_is_enough():
-    said = "input length and `max_tokens` exceed context limit: 10000 + 8000 > 16000, decrease input length or `max_tokens`"
+    message = "input length and `max_tokens` exceed context limit: 10000 + 8000 > 16000, decrease input length or `max_tokens`"
     error = json.dumps(
-        {"type": "error", "error": {"type": "invalid_request_error", "message": said}}
+        {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
     ).encode()
     with Driver() as driver:
         body = anthropic_request(5, max_tokens=8000)
@@ -471,7 +471,7 @@ def test_a_store_that_is_slow_is_not_waited_for_and_then_left_alone():
 
         with driver.with_timeout(2.0):
             outs = driver.run(three())
-        outs += [driver.run(driver.pipeline.prepare(one)) for one in asked[3:]]
+        outs += [driver.run(driver.pipeline.prepare(incoming)) for incoming in asked[3:]]
         assert [out.reason for out in outs] == [
             "deadline",
             "deadline",
@@ -604,7 +604,7 @@ class Clock:
         return self.now
 
 
-def billed(outs: Sequence[Outgoing], rates: Rates) -> float:
+def sum_bill(outs: Sequence[Outgoing], rates: Rates) -> float:
     """What requests cost whose cache is alive, in characters of plain input: what begins as the one before is read."""
     total, last = 0.0, list[Any]()
     for out in outs:
@@ -631,11 +631,11 @@ def test_below_the_hard_level_it_is_compacted_where_that_pays():
     with Driver(windows=WIDE, economy=False) as driver:
         plain = session(60, driver)
     assert 1 <= len(paid) <= 10
-    assert billed(outs, CHEAP) < 0.75 * billed(plain, CHEAP)
+    assert sum_bill(outs, CHEAP) < 0.75 * sum_bill(plain, CHEAP)
     assert any("pays after" in row.actor and "expected" in row.actor for row in rows)
     assert all(
-        one.body is two.body or one.body == two.body
-        for one, two in zip(outs[:4], plain[:4], strict=True)
+        economic.body is unedited.body or economic.body == unedited.body
+        for economic, unedited in zip(outs[:4], plain[:4], strict=True)
     )
 
 
@@ -702,21 +702,21 @@ def test_parallel_conversations_do_not_disturb_one_another():
         for agent in ("", "one", "two")
     ]
 
-    def alone(more: dict[str, Any]) -> list[bytes]:
+    def alone(caller: dict[str, Any]) -> list[bytes]:
         with Driver() as driver:
-            return [driver(anthropic_request(steps), **more).body for steps in (10, 45, 46)]
+            return [driver(anthropic_request(steps), **caller).body for steps in (10, 45, 46)]
 
     with Driver() as driver:
 
-        async def one(more: dict[str, Any]) -> list[bytes]:
-            asked = (build_incoming(anthropic_request(steps), **more) for steps in (10, 45, 46))
+        async def together_with(caller: dict[str, Any]) -> list[bytes]:
+            asked = (build_incoming(anthropic_request(steps), **caller) for steps in (10, 45, 46))
             return [(await driver.pipeline.prepare(each)).body for each in asked]
 
         async def all_of_them() -> list[list[bytes]]:
-            return await asyncio.gather(*map(one, callers))
+            return await asyncio.gather(*map(together_with, callers))
 
         together = driver.run(all_of_them())
-    assert together == [alone(more) for more in callers]
+    assert together == [alone(caller) for caller in callers]
 
 
 JSON = st.recursive(
@@ -834,7 +834,7 @@ def test_a_known_conversation_keeps_nothing_of_the_requests_it_came_in():
     for steps in range(3):
         compactor(anthropic_request(steps))
     (state,) = compactor._cache._states
-    assert all(isinstance(one, bytes) and len(one) <= 32 for one in state.entries)
+    assert all(isinstance(entry, bytes) and len(entry) <= 32 for entry in state.entries)
 
 
 def test_cache_marks_that_moved_leave_a_conversation_known():

@@ -35,15 +35,15 @@ class Gateway:
         )
         self.loop = asyncio.new_event_loop()
 
-    def sent(self, body: dict[str, Any], api: str, path: str) -> tuple[Incoming, Outgoing]:
+    def prepare(self, body: dict[str, Any], api: str, path: str) -> tuple[Incoming, Outgoing]:
         incoming = Incoming(api, "up", path, (), json.dumps(body).encode(), "c")
         return incoming, self.loop.run_until_complete(self.pipeline.prepare(incoming))
 
     def again(
-        self, body: dict[str, Any], said: str, api: str = "openai_chat", path: str = CHAT
+        self, body: dict[str, Any], message: str, api: str = "openai_chat", path: str = CHAT
     ) -> Outgoing | None:
-        incoming, outgoing = self.sent(body, api, path)
-        error = json.dumps({"error": {"message": said}}).encode()
+        incoming, outgoing = self.prepare(body, api, path)
+        error = json.dumps({"error": {"message": message}}).encode()
         return self.loop.run_until_complete(self.pipeline.shrink(incoming, outgoing, error))
 
     def close(self) -> None:
@@ -53,12 +53,12 @@ class Gateway:
 
 @pytest.fixture
 def gateway() -> Iterator[Gateway]:
-    made = Gateway()
-    yield made
-    made.close()
+    opened_gateway = Gateway()
+    yield opened_gateway
+    opened_gateway.close()
 
 
-def chat(steps: int, **more: Any) -> dict[str, Any]:
+def chat(steps: int, **fields: Any) -> dict[str, Any]:
     messages: list[Any] = [{"role": "user", "content": "Find the bug. " + "details of it " * 600}]
     for at in range(steps):
         call = {"id": f"c{at}", "type": "function", "function": {"name": "read", "arguments": "{}"}}
@@ -66,7 +66,7 @@ def chat(steps: int, **more: Any) -> dict[str, Any]:
         messages.append(
             {"role": "tool", "tool_call_id": f"c{at}", "content": f"{at} " + "lorem ipsum " * 200}
         )
-    return {"model": "nobody-knows", "messages": messages, **more}
+    return {"model": "nobody-knows", "messages": messages, **fields}
 
 
 def body_of(outgoing: Outgoing | None) -> dict[str, Any]:
@@ -94,48 +94,48 @@ TOO_LARGE = [
 ]
 
 
-@pytest.mark.parametrize("said", TOO_LARGE)
+@pytest.mark.parametrize("message", TOO_LARGE)
 @pytest.mark.parametrize("steps", [0, 8])
 @pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
 def test_a_cap_is_lowered_by_the_upstreams_figures_alone(
-    gateway: Gateway, said: str, steps: int, field: str
+    gateway: Gateway, message: str, steps: int, field: str
 ) -> None:
     body = chat(steps, **{field: 30_000})
-    assert body_of(gateway.again(body, said)) == {**body, field: 32_768 - 2_900 - 1_000}
+    assert body_of(gateway.again(body, message)) == {**body, field: 32_768 - 2_900 - 1_000}
 
 
-@pytest.mark.parametrize("said", TOO_LARGE)
-@pytest.mark.parametrize("more", [{}, {"max_tokens": 500}])
+@pytest.mark.parametrize("message", TOO_LARGE)
+@pytest.mark.parametrize("fields", [{}, {"max_tokens": 500}])
 def test_where_no_cap_can_be_lowered_the_history_is_cut(
-    gateway: Gateway, said: str, more: dict[str, int]
+    gateway: Gateway, message: str, fields: dict[str, int]
 ) -> None:
     """A server may keep room for an answer of its own accord."""
-    body = chat(40, **more)
-    retried = gateway.again(body, said)
+    body = chat(40, **fields)
+    retried = gateway.again(body, message)
     sent = body_of(retried)
     assert retried is not None and retried.tokens_after < 0.6 * 32_768
-    assert len(sent["messages"]) < len(body["messages"]) and sent.get("max_tokens") == more.get(
+    assert len(sent["messages"]) < len(body["messages"]) and sent.get("max_tokens") == fields.get(
         "max_tokens"
     )
-    assert more or retried.tokens_after < 32_768 - 30_000
+    assert fields or retried.tokens_after < 32_768 - 30_000
 
 
 def test_a_count_that_was_broken_off_is_no_count(gateway: Gateway) -> None:
     """vLLM stops where the request is too long by one token, so that one token less would not do."""
     body = chat(8, max_tokens=30_000)
-    said = (
+    message = (
         "This model's maximum context length is 32768 tokens. However, you requested 30000 output tokens and your prompt contains "
         "at least 2769 input tokens, for a total of at least 32769 tokens."
     )
-    incoming, outgoing = gateway.sent(body, "openai_chat", CHAT)
-    cap = body_of(gateway.again(body, said))["max_tokens"]
+    incoming, outgoing = gateway.prepare(body, "openai_chat", CHAT)
+    cap = body_of(gateway.again(body, message))["max_tokens"]
     assert incoming.body == outgoing.body and cap <= 32_768 - 1.25 * outgoing.tokens_after < 30_000
 
 
 def test_a_cap_is_lowered_behind_a_compaction_as_the_upstream_counts(gateway: Gateway) -> None:
     """Here twice what is estimated."""
     body = chat(40, max_tokens=20_000)
-    _, outgoing = gateway.sent(body, "openai_chat", CHAT)
+    _, outgoing = gateway.prepare(body, "openai_chat", CHAT)
     really, limit = 2 * outgoing.tokens_after, 40_000
     retried = gateway.again(body, f"prompt is too long: {really} tokens > {limit} maximum")
     sent = body_of(retried)
@@ -213,9 +213,11 @@ def test_what_is_lowered_is_a_request_that_providers_take(
         assert after == body
         return
     assert SMALLEST_CAP <= after["max_tokens"] == room < cap
-    left = after["thinking"]["budget_tokens"]
-    assert left == budget or (SMALLEST_CAP <= left < budget and left >= keep * budget)
-    assert left < after["max_tokens"]
+    budget_left = after["thinking"]["budget_tokens"]
+    assert budget_left == budget or (
+        SMALLEST_CAP <= budget_left < budget and budget_left >= keep * budget
+    )
+    assert budget_left < after["max_tokens"]
 
 
 # --- an error without figures ---------------------------------------------------------------------
@@ -229,7 +231,7 @@ def test_one_retry_is_enough_where_nothing_tells_of_the_window(
 ) -> None:
     """A long history is handed to a server of a small window that nobody knows."""
     body = chat(90)
-    _, outgoing = gateway.sent(body, "openai_chat", CHAT)
+    _, outgoing = gateway.prepare(body, "openai_chat", CHAT)
     retried = gateway.again(body, NO_FIGURES)
     assert retried is not None and retried.tokens_after < outgoing.tokens_after / times
 
@@ -251,12 +253,12 @@ def is_half(body: dict[str, Any], outgoing: Outgoing, retried: Outgoing) -> bool
 
 
 def test_an_answer_to_half_as_much_tells_of_the_window(gateway: Gateway) -> None:
-    incoming, outgoing = gateway.sent(chat(60), "openai_chat", CHAT)
+    incoming, outgoing = gateway.prepare(chat(60), "openai_chat", CHAT)
     gateway.pipeline.record_answer(
         incoming, outgoing, {"prompt_tokens": outgoing.tokens_after, "completion_tokens": 5}
     )
     body = chat(90)
-    _, outgoing = gateway.sent(body, "openai_chat", CHAT)
+    _, outgoing = gateway.prepare(body, "openai_chat", CHAT)
     retried = gateway.again(body, NO_FIGURES)
     assert retried is not None and is_half(body, outgoing, retried)
 
@@ -264,7 +266,7 @@ def test_an_answer_to_half_as_much_tells_of_the_window(gateway: Gateway) -> None
 def test_a_table_tells_of_the_window() -> None:
     gateway = Gateway(windows={"nobody-knows": Window(100_000)})
     body = chat(90)
-    _, outgoing = gateway.sent(body, "openai_chat", CHAT)
+    _, outgoing = gateway.prepare(body, "openai_chat", CHAT)
     retried = gateway.again(body, NO_FIGURES)
     assert retried is not None and is_half(body, outgoing, retried)
     gateway.close()
@@ -305,12 +307,12 @@ def test_an_azure_deployments_window_is_respected() -> None:
     gateway = Gateway(windows={"small": Window(20_000)})
     body = {name: value for name, value in chat(40).items() if name != "model"}
     path = "/openai/deployments/small/chat/completions?api-version=2024-10-21"
-    _, outgoing = gateway.sent(body, "openai_chat", path)
+    _, outgoing = gateway.prepare(body, "openai_chat", path)
     assert (outgoing.outcome, outgoing.model) == (
         "edited",
         "small",
     ) and outgoing.tokens_after < 20_000
-    _, capped = gateway.sent(
+    _, capped = gateway.prepare(
         {"messages": [{"role": "user", "content": "hello " * 5_000}], "max_tokens": 19_000},
         "openai_chat",
         path,

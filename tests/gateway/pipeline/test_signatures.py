@@ -73,7 +73,7 @@ class Place:
         self.gateway = Gateway(config, Pipeline(settings, self.store))
         return Serving(self.gateway).__enter__()
 
-    def counted(self) -> httpx.Response:
+    def count_tokens(self) -> httpx.Response:
         """The count of what would be sent, asked for in chunks, as clients do that do not know how long their body is."""
         body = json.dumps({"model": MODEL, "messages": self.history}).encode()
         headers = {**HEADERS, "x-api-key": self.key}
@@ -82,17 +82,17 @@ class Place:
                 "/v1/messages/count_tokens", content=iter([body[:9_000], body[9_000:]])
             )
 
-    def ask(self, path: str = "/v1/messages", **more: Any) -> httpx.Response:
+    def ask(self, path: str = "/v1/messages", **options: Any) -> httpx.Response:
         body = {"model": MODEL, "messages": self.history}
         if path == "/v1/messages":
             body["max_tokens"] = 1_000
         coded = (
             {"content": gzip.compress(json.dumps(body).encode())}
-            if more.get("zipped")
+            if options.get("zipped")
             else {"json": body}
         )
         headers = {**HEADERS, "x-api-key": self.key} | (
-            {"content-encoding": "gzip"} if more.get("zipped") else {}
+            {"content-encoding": "gzip"} if options.get("zipped") else {}
         )
         with httpx.Client(base_url=self.served.url, timeout=60, headers=headers) as client:
             return client.post(path, **coded)
@@ -109,51 +109,55 @@ class Place:
         }
         self.history.append({"role": "user", "content": [result]})
 
-    def refused(self) -> int:
+    def count_refused(self) -> int:
         """Requests that the provider has refused."""
-        return sum(refuse_bad_signatures(one.body) is not None for one in self.upstream.received)
+        return sum(
+            refuse_bad_signatures(request.body) is not None for request in self.upstream.received
+        )
 
 
 @pytest.fixture
 def place():
     with ScriptedProvider(provider) as upstream:
-        made = Place(upstream)
-        yield made
-        made.stop()
+        opened_place = Place(upstream)
+        yield opened_place
+        opened_place.stop()
 
 
-def edited(place: Place) -> None:
+def play_edited_session(place: Place) -> None:
     """A session with a result that is clipped at first sight, and thinking before and behind it."""
     for words in (10, 15_000, 10, 10):
         place.turn(words)
     assert refuse_bad_signatures(json.dumps({"messages": place.history}).encode()), (
         "the client's own history would be refused"
     )
-    assert place.refused() == 0
+    assert place.count_refused() == 0
 
 
 @pytest.mark.parametrize("loss", ["key", "store"])
 def test_a_session_goes_on_when_its_edits_are_not_known_any_more(place, loss: str) -> None:
     """AN-7: what was thought behind edits is refused without them. It goes, once, and stays away (AN-10)."""
-    edited(place)
+    play_edited_session(place)
     if loss == "key":
         place.key = "k2"
     else:
         place.restart()
     for _ in range(4):
         place.turn(10)
-    assert place.refused() == 1
-    kept = [
+    assert place.count_refused() == 1
+    blocks = [
         b
         for m in json.loads(place.upstream.received[-1].body)["messages"]
         for b in m["content"]
         if isinstance(b, dict)
     ]
-    assert sum(b["type"] == "thinking" for b in kept) == 5, "two before the edit, three since then"
+    assert sum(b["type"] == "thinking" for b in blocks) == 5, (
+        "two before the edit, three since then"
+    )
 
 
 def test_it_is_counted_and_nothing_else_is_mended(place) -> None:
-    edited(place)
+    play_edited_session(place)
     place.key = "k2"
     place.turn(10)
     lines = place.gateway.pipeline.counters.values()
@@ -169,12 +173,12 @@ def test_it_is_counted_and_nothing_else_is_mended(place) -> None:
 
 def test_who_refuses_without_reason_is_passed_on_in_the_end(place) -> None:
     """Two more tries, and no more thinking to leave out; then the error is the client's."""
-    edited(place)
-    said = "messages.3.content.0: Invalid `signature` in `thinking` block"
-    place.upstream.script = lambda _: Reply(said, status=400, code="invalid_request_error")
+    play_edited_session(place)
+    message = "messages.3.content.0: Invalid `signature` in `thinking` block"
+    place.upstream.script = lambda _: Reply(message, status=400, code="invalid_request_error")
     before = len(place.upstream.received)
     answer = place.ask()
-    assert answer.status_code == 400 and said in answer.text
+    assert answer.status_code == 400 and message in answer.text
     assert len(place.upstream.received) - before == 3
     assert b'"thinking"' not in place.upstream.received[-1].body
 
@@ -182,40 +186,40 @@ def test_who_refuses_without_reason_is_passed_on_in_the_end(place) -> None:
 @pytest.mark.parametrize("zipped", [False, True])
 def test_what_is_counted_is_what_would_be_sent(place, zipped: bool) -> None:
     """AN-12: count_tokens checks signatures too; and the count is that of the request which would be made."""
-    edited(place)
+    play_edited_session(place)
     answer = place.ask("/v1/messages/count_tokens", zipped=zipped)
     assert answer.status_code == 200, answer.text
     counted = json.loads(place.upstream.received[-1].body)
     assert place.ask().status_code == 200
     assert json.loads(place.upstream.received[-1].body)["messages"] == counted["messages"]
-    assert place.refused() == 0
+    assert place.count_refused() == 0
 
 
 def test_a_count_in_chunks_is_read_too(place) -> None:
-    edited(place)
-    assert place.counted().status_code == 200
-    assert place.refused() == 0
+    play_edited_session(place)
+    assert place.count_tokens().status_code == 200
+    assert place.count_refused() == 0
 
 
 def test_a_count_is_of_what_is_shown_while_the_store_fails(place) -> None:
-    edited(place)
+    play_edited_session(place)
     place.store.down = True
     for _ in range(5):  # and when it is not asked any more
-        assert place.counted().status_code == 200
-    assert place.refused() == 0
+        assert place.count_tokens().status_code == 200
+    assert place.count_refused() == 0
 
 
 def test_a_count_that_is_refused_is_mended_like_a_request(place) -> None:
-    edited(place)
+    play_edited_session(place)
     place.key = "k2"
-    assert place.counted().status_code == 200
-    assert place.refused() == 1
+    assert place.count_tokens().status_code == 200
+    assert place.count_refused() == 1
     place.turn(10)
-    assert place.refused() == 1, "it stays mended"
+    assert place.count_refused() == 1, "it stays mended"
 
 
 def test_a_count_that_is_no_known_conversations_goes_as_it_came(place) -> None:
-    edited(place)
+    play_edited_session(place)
     place.history = [{"role": "user", "content": "foo " * 3_000}]
     answer = place.ask("/v1/messages/count_tokens", zipped=True)
     assert answer.status_code == 200, answer.text
@@ -226,9 +230,9 @@ def test_a_count_that_is_no_known_conversations_goes_as_it_came(place) -> None:
     assert len(list(place.gateway.pipeline.conversations)) == 1
 
 
-def late(**more: Any) -> tuple[int, int]:
+def late(**fields: Any) -> tuple[int, int]:
     """Blocks of thinking that are sent before and after a compaction, to an upstream of an older account."""
-    body = {"model": MODEL, "max_tokens": 99, "messages": thinking_steps(60, words=400), **more}
+    body = {"model": MODEL, "max_tokens": 99, "messages": thinking_steps(60, words=400), **fields}
     incoming = Incoming("anthropic", "old", "/v1/messages", (), json.dumps(body).encode(), "hash")
     windows = {MODEL: Window(16_000)}
     pipeline = Pipeline(
@@ -262,9 +266,9 @@ def test_thinking_of_an_older_account_stays_behind_a_late_edit() -> None:
 
 def test_an_account_is_said_to_be_older_in_the_file() -> None:
     text = '[[upstream]]\npreset = "anthropic"\nolder_account = true\n[[upstream]]\nname = "b"\nurl = "http://127.0.0.1:1"\n'
-    made = create_gateway(replace(parse_config(text), store=":memory:", salt=b"s"))
-    assert made.pipeline.settings.older_accounts == {"anthropic"}
-    asyncio.run(made.pipeline.aclose())
+    gateway = create_gateway(replace(parse_config(text), store=":memory:", salt=b"s"))
+    assert gateway.pipeline.settings.older_accounts == {"anthropic"}
+    asyncio.run(gateway.pipeline.aclose())
 
 
 SENT = b'{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": [{"type": "thinking"}, {"type": "text"}]},'

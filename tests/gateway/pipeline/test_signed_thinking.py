@@ -34,8 +34,8 @@ class Lossy(UnreliableStore):
 class Agent:
     """Sends its whole history every turn; its model signs what it thinks with a hash of what it was sent."""
 
-    def __init__(self, made: Any) -> None:
-        self.made, self.store = made, Lossy()
+    def __init__(self, provider_made: Any) -> None:
+        self.made, self.store = provider_made, Lossy()
         self.driver = self.process()
         self.history: list[Any] = [
             {"role": "user", "content": "Find the bug in calc.py and fix it."}
@@ -102,9 +102,9 @@ MADE = (ClipResults(limit=6_000), Summarize(keep=0.3), ClearToolResults(keep=2),
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(ACTIONS, min_size=10, max_size=40), st.sampled_from([None, MADE]))
 def test_whatever_happens_no_signature_is_sent_where_it_was_not_signed(
-    actions: list[Any], made: Any
+    actions: list[Any], provider_made: Any
 ):
-    agent = Agent(made)
+    agent = Agent(provider_made)
     try:
         for action, amount in actions:
             act(agent, agent.store, action, amount)
@@ -126,8 +126,8 @@ def act(agent: Agent, store: Lossy, action: str, amount: int) -> None:
             agent.store, agent.forgot, agent.lost = Lossy(), True, True
             agent.restart()
         case _ if not any(
-            one.shown.is_interrupted or one.shown.unsaved
-            for one in agent.driver.pipeline.conversations
+            conversation.shown.is_interrupted or conversation.shown.unsaved
+            for conversation in agent.driver.pipeline.conversations
         ):
             # what only memory knows, while the store fails, is lost with it: nothing can be promised then
             agent.restart()

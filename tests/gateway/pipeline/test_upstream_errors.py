@@ -83,8 +83,8 @@ def test_what_we_say_is_what_we_recognise(api: str):
     assert status == 400
     assert dict(headers)["content-type"] == "application/json"
     assert is_context_error(api, status, body)
-    said = read_figures(body)
-    assert said == (
+    figures = read_figures(body)
+    assert figures == (
         ErrorFigures() if api == "openai_responses" else ErrorFigures(30_000, 0, 16_000)
     )
     assert is_context_error(api, *context_error(api)[::2])
@@ -214,10 +214,10 @@ VALUES = st.recursive(
     | st.integers()
     | st.text(max_size=30)
     | st.sampled_from([TOLD, json.dumps(LONG), "\ud800", "9" * 5_000]),
-    lambda one: (
-        st.lists(one, max_size=4)
+    lambda inner: (
+        st.lists(inner, max_size=4)
         | st.dictionaries(
-            st.sampled_from(["error", "message", "raw", "detail", "code", "x"]), one, max_size=4
+            st.sampled_from(["error", "message", "raw", "detail", "code", "x"]), inner, max_size=4
         )
     ),
     max_leaves=12,
@@ -240,7 +240,7 @@ def test_any_error_can_be_read(value: object, rest: bytes):
 
 
 @pytest.mark.parametrize(
-    ("said", "sent", "room"),
+    ("figures", "sent", "room"),
     [
         (ErrorFigures(2_900, 30_000, 32_768), 2_000, 32_768 - 2_900 - 1_000),
         (ErrorFigures(8_000, 0, 10_000), 1, 1_900),
@@ -252,6 +252,6 @@ def test_any_error_can_be_read(value: object, rest: bytes):
     ],
 )
 def test_what_an_upstreams_figures_leave_for_the_answer(
-    said: ErrorFigures, sent: int, room: int
+    figures: ErrorFigures, sent: int, room: int
 ) -> None:
-    assert said.answer_room(sent) == room
+    assert figures.answer_room(sent) == room
