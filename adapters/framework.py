@@ -29,9 +29,9 @@ class Job:
         store = SQLiteStore(self.place / "refold.db")
         return {"budget": Budget(TRIGGER, TARGET), "store": store}
 
-    def compactor(self, **more: Any) -> Compactor:
+    def compactor(self, **settings: Any) -> Compactor:
         """Return a compactor with `options`, and more."""
-        return Compactor(**self.options, **more)
+        return Compactor(**self.options, **settings)
 
 
 class Talk(NamedTuple):

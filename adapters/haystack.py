@@ -31,8 +31,8 @@ def talk(job: Job, place: Callable[[Any, Compactor], dict[str, Any]] | None = No
     """
     compactor = job.compactor(format=haystack)
     path = job.place / FILE
-    kept = json.loads(path.read_text("utf-8")) if path.exists() else []
-    history = list(map(ChatMessage.from_dict, kept))
+    saved = json.loads(path.read_text("utf-8")) if path.exists() else []
+    history = list(map(ChatMessage.from_dict, saved))
     deltas = list[str]()
     for turn in job.turns:
         agent = _agent(job.url, compactor, place or _stand_before)

@@ -127,8 +127,8 @@ def _watch(keep: int, write: Any, **options: Any) -> Unseen:
         return str(write(messages))
 
     history = make_history()
-    left = {m.id for m in _summarize(keep, history, summarizer=watch, **options)}
-    return Unseen(shown, [m for m in history if left and m.id not in left])
+    remaining = {m.id for m in _summarize(keep, history, summarizer=watch, **options)}
+    return Unseen(shown, [m for m in history if remaining and m.id not in remaining])
 
 
 class Turns(NamedTuple):

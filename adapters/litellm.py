@@ -29,7 +29,7 @@ TOOLS = [
         "type": "function",
         "function": {
             "name": name,
-            "description": f"{what} a part.",
+            "description": f"{task} a part.",
             "parameters": {
                 "type": "object",
                 "properties": {"part": {"type": "string"}},
@@ -37,7 +37,7 @@ TOOLS = [
             },
         },
     }
-    for name, what in (("read_part", "Read the log of"), ("check_part", "Check"))
+    for name, task in (("read_part", "Read the log of"), ("check_part", "Check"))
 ]
 
 

@@ -112,12 +112,16 @@ def _history(calls: int) -> list[ModelMessage]:
     """Return one turn with many parallel calls, each answered by a request of its own."""
     ids = [f"call_{n}" for n in range(calls)]
     parts = [f"part-{n:02}" for n in range(calls)]
-    made = [ToolCallPart("read_part", {"part": p}, i) for i, p in zip(ids, parts, strict=True)]
-    found = [ToolReturnPart("read_part", read_part(p), i) for i, p in zip(ids, parts, strict=True)]
+    calls_made = [
+        ToolCallPart("read_part", {"part": p}, i) for i, p in zip(ids, parts, strict=True)
+    ]
+    returns = [
+        ToolReturnPart("read_part", read_part(p), i) for i, p in zip(ids, parts, strict=True)
+    ]
     return [
         ModelRequest.user_text_prompt("Please see to the parts."),
-        ModelResponse(made),
-        *(ModelRequest([part]) for part in found),
+        ModelResponse(calls_made),
+        *(ModelRequest([part]) for part in returns),
     ]
 
 

@@ -107,11 +107,11 @@ SCRIPT = tuple(_answers())
 
 def texts_said() -> list[str]:
     """Return every text that a whole history holds: the person's, the model's, the tools'."""
-    said = [turn.text for turn in TURNS]
+    texts = [turn.text for turn in TURNS]
     for answer in SCRIPT:
-        said += [answer.text] if answer.text else []
-        said += [_result(call) for call in answer.calls]
-    return said
+        texts += [answer.text] if answer.text else []
+        texts += [_result(call) for call in answer.calls]
+    return texts
 
 
 def _result(call: Call) -> str:

@@ -118,7 +118,7 @@ def _messages(length: int) -> list[Any]:
     return _history(length)[:length]
 
 
-def _timed_slide(messages: Sequence[Any]) -> None:
+def _time_slide(messages: Sequence[Any]) -> None:
     _IDLE.messages = list(messages)
     _IDLE.conversation_manager.apply_management(_IDLE)
 
@@ -131,6 +131,6 @@ _IDLE = Agent(
 _COMPACTOR = Compactor(budget=Budget(100_000, 50_000), format=FORMAT)
 
 TIMINGS = (
-    Timing("SlidingWindowConversationManager", _messages, _timed_slide),
+    Timing("SlidingWindowConversationManager", _messages, _time_slide),
     Timing("RefoldPlugin", _messages, lambda messages: _COMPACTOR({"messages": messages})),
 )

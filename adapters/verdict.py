@@ -88,7 +88,7 @@ def judge(
         at for at in range(1, len(asked)) if entries[at][: len(entries[at - 1])] != entries[at - 1]
     ]
     befores = _read_compactions(place)
-    kept = "\n".join(results[-1]["texts"])
+    history = "\n".join(results[-1]["texts"])
     return Verdict(
         api=api,
         answers=len(asked),
@@ -100,7 +100,7 @@ def judge(
         compactions=len(befores),
         rewritten=len(rewritten),
         forgetful=sum(tokens > WINDOW for tokens in befores),
-        missing=sum(text not in kept for text in texts_said()),
+        missing=sum(text not in history for text in texts_said()),
         streamed=_is_streamed([each for result in results for each in result["deltas"]]),
         reports=min(result["reports"] for result in results),
         errors=tuple({error for result in results for error in result["errors"]}),

@@ -31,11 +31,13 @@ class Plain:
     ) -> Generator[Ask, Answer | None, Summary]:
         """The summary of what the view shows of `messages[start:stop]`."""
         room = max_tokens - view.profile.count(wrap_summary(""))
-        answer = yield Ask(PROMPT, max(1, room), messages=tuple(turns(_shown(view, start, stop))))
+        answer = yield Ask(
+            PROMPT, max(1, room), messages=tuple(turns(_iter_shown(view, start, stop)))
+        )
         return Summary(answer.text if answer is not None else "")
 
 
-def _shown(view: View, start: int, stop: int) -> Iterator[Message]:
+def _iter_shown(view: View, start: int, stop: int) -> Iterator[Message]:
     for item in view.items:
         if start <= item.start and item.stop <= stop:
             yield from item.messages
@@ -76,7 +78,7 @@ class Extract:
 
 def sentences(text: str) -> list[str]:
     """The sentences of *text*, none longer than `LONGEST`."""
-    return [" ".join(found.split())[:LONGEST] for found in SENTENCE.findall(text)]
+    return [" ".join(sentence.split())[:LONGEST] for sentence in SENTENCE.findall(text)]
 
 
 def beginnings(messages: Sequence[Message], size: int) -> str:
@@ -89,15 +91,17 @@ def beginnings(messages: Sequence[Message], size: int) -> str:
 
 def typical(messages: Sequence[Message], size: int) -> str:
     """The sentences with the most frequent words (SumBasic: the mean probability of a sentence's words), in order."""
-    said = list(dict.fromkeys(one for message in messages for one in sentences(message.text)))
-    split = [list(terms(one)) for one in said]
+    unique = list(
+        dict.fromkeys(sentence for message in messages for sentence in sentences(message.text))
+    )
+    split = [list(terms(sentence)) for sentence in unique]
     often = Counter(
         word for words in split for word in words if len(word) > 3 or not word.isascii()
     )
     worth = [sum(often[word] for word in words) / (len(words) + 2) for words in split]
-    chosen, left = list[int](), size
-    for at in sorted(range(len(said)), key=lambda at: -worth[at]):
-        if len(said[at]) < left:
+    chosen, room = list[int](), size
+    for at in sorted(range(len(unique)), key=lambda at: -worth[at]):
+        if len(unique[at]) < room:
             chosen.append(at)
-            left -= len(said[at]) + 1
-    return "\n".join(said[at] for at in sorted(chosen))
+            room -= len(unique[at]) + 1
+    return "\n".join(unique[at] for at in sorted(chosen))

@@ -45,15 +45,17 @@ def million() -> bytes:
 
 def run(path: Path, kind: str, target: int) -> list[str]:
     """One row, measured in processes of their own (median time of 3, memory beyond the body itself)."""
-    taken, grown, said, sent, _ = sorted(_figures(path, kind, target, "timed") for _ in range(3))[1]
+    taken, growth, original, sent, _ = sorted(
+        _figures(path, kind, target, "timed") for _ in range(3)
+    )[1]
     allocated = _figures(path, kind, target, "traced")[1]
     return [
         kind,
-        f"{said:,.0f}",
+        f"{original:,.0f}",
         f"{sent:,.0f}",
         f"{taken:.2f} s",
         f"{allocated:.2f} x",
-        f"{grown:.1f} x",
+        f"{growth:.1f} x",
     ]
 
 
@@ -75,7 +77,7 @@ def import_time(statement: str) -> float:
     return sorted(taken)[5]
 
 
-def installed_size() -> float:
+def measure_installed() -> float:
     """Megabytes of the package as its wheel would install it (compiled files included)."""
     source = ROOT / "src" / "refold"
     return sum(path.stat().st_size for path in source.rglob("*") if path.is_file()) / 1e6
@@ -100,7 +102,7 @@ def main() -> None:
         f"`{s}`: {import_time(s):.0f} ms"
         for s in ("import refold", "from refold import Compactor", "import asyncio")
     ]
-    print(f"\n{', '.join(imports)}; installed: {installed_size():.1f} MB, dependencies: none")
+    print(f"\n{', '.join(imports)}; installed: {measure_installed():.1f} MB, dependencies: none")
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ SELECTED = (
     b"\xe2\x83\xa3",
 )
 """The variation selector and what follows it, and a key cap. In letters it would be taken for a character of full width."""
-SINGLE = tuple(one.encode() for one in "😀😂😊👍🤣😍🙏🔥👏😭")
+SINGLE = tuple(emoji.encode() for emoji in "😀😂😊👍🤣😍🙏🔥👏😭")
 """Emoji that are one token."""
 EMOJI = (
     *(
@@ -124,7 +124,7 @@ NAMED = [
 ]
 
 KINDS = {
-    "flags": lambda chance: "".join(chr(0x1F1A5 + ord(one)) for one in chance.choice(FLAGS)),
+    "flags": lambda chance: "".join(chr(0x1F1A5 + ord(letter)) for letter in chance.choice(FLAGS)),
     "frequent": lambda chance: chance.choices(
         FREQUENT, [1 / (3 + at) for at in range(len(FREQUENT))]
     )[0],
@@ -141,21 +141,21 @@ KINDS = {
 def main() -> None:
     chance, encode = random.Random(3), Tokenizer.from_pretrained("o200k_base").encode_ordinary
     kinds = [kind for kind in (*KINDS, "repeated") for _ in range(PIECES)]
-    texts = [made(kind, chance) for kind in kinds]
+    texts = [write_text(kind, chance) for kind in kinds]
     exact = np.array([len(encode(text)) for text in texts], float)
     counts, now = (
-        np.array([counted(text) for text in texts], float),
+        np.array([count_patterns(text) for text in texts], float),
         np.array([estimate(text) for text in texts]),
     )
-    rest = exact - (now - counts @ np.array(list(known())))
+    rest = exact - (now - counts @ np.array(list(read_worth())))
     share = np.array([WEIGHT.get(kind, 1.0) for kind in kinds]) ** 0.5 / exact
-    weights = fitted(counts, rest, exact, share)
+    weights = fit(counts, rest, exact, share)
     report(kinds, now / exact - 1, (exact - rest + counts @ weights) / exact - 1)
     for pattern, weight in zip((*LETTERS, *BYTES), weights, strict=True):
         print(f"{pattern!r}: {weight:.4f}")
 
 
-def made(kind: str, chance: random.Random) -> str:
+def write_text(kind: str, chance: random.Random) -> str:
     """One text of a kind, with 20 to 150 emoji or a few sentences around some."""
     if kind == "repeated":
         return chance.choice(FREQUENT) * chance.randint(3, 40)
@@ -168,29 +168,30 @@ def made(kind: str, chance: random.Random) -> str:
             return "".join(emoji)
         case 4:
             return "".join(
-                ZH[(at := chance.randrange(20)) : at + chance.randint(4, 12)] + one for one in some
+                ZH[(at := chance.randrange(20)) : at + chance.randint(4, 12)] + sign
+                for sign in some
             )
         case 5:
-            return "\n".join(f"- {one} {' '.join(chance.sample(EN, 5))}" for one in some)
+            return "\n".join(f"- {sign} {' '.join(chance.sample(EN, 5))}" for sign in some)
         case 6:
             return "\n".join(
-                f"## {one} {chance.choice(EN).title()}\n{' '.join(chance.sample(EN, 9))}."
-                for one in some
+                f"## {sign} {chance.choice(EN).title()}\n{' '.join(chance.sample(EN, 9))}."
+                for sign in some
             )
         case _:
             return " ".join(
-                f"{' '.join(chance.sample(EN, chance.randint(3, 9)))} {one}" for one in some
+                f"{' '.join(chance.sample(EN, chance.randint(3, 9)))} {sign}" for sign in some
             )
 
 
-def counted(text: str) -> list[int]:
+def count_patterns(text: str) -> list[int]:
     """How often each pattern occurs."""
     raw = text.encode()
     letters = raw.translate(SCRIPT, LEFT_OUT)
     return [*map(letters.count, LETTERS), *map(raw.count, BYTES)]
 
 
-def known() -> list[float]:
+def read_worth() -> list[float]:
     """What the patterns are worth in the weights as they are."""
     rows = [
         row
@@ -205,9 +206,7 @@ def known() -> list[float]:
     return [worth.get(pattern, 0.0) for pattern in (*LETTERS, *BYTES)]
 
 
-def fitted(
-    matrix: np.ndarray, rest: np.ndarray, exact: np.ndarray, share: np.ndarray
-) -> np.ndarray:
+def fit(matrix: np.ndarray, rest: np.ndarray, exact: np.ndarray, share: np.ndarray) -> np.ndarray:
     """Weights of least squared relative error; shortfalls weigh more, outliers less."""
     now = share
     for _ in range(10):

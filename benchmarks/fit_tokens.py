@@ -61,7 +61,7 @@ BEYOND: dict[str, tuple[list[bytes], list[bytes]]] = {
     "H": ([b"H", b"H-", b"-H"], [b"\xe4", b"\xe9", "的".encode()]),
     "K": (
         [b"K", b"-K", b"KK-", b"KKK", b"KK"],
-        [one.encode() for one in ("니다", "는", "을", "에", "이", "하")],
+        [ending.encode() for ending in ("니다", "는", "을", "에", "이", "하")],
     ),
     "F": ([b"F"], [b"\xef\xbc", b"\xef\xb8\x8f"]),
     "M": ([b"M"], [b"\xf0\x9f\x98", b"\xf0\x9f\x87"]),
@@ -79,7 +79,7 @@ def main(texts: Path) -> None:
         ]
     )
     share = np.array([WEIGHT.get(kind, 1) / kinds.count(kind) ** 0.5 for kind in kinds]) / exact
-    counts = np.array([counted(piece.encode()) for piece in pieces])
+    counts = np.array([count_patterns(piece.encode()) for piece in pieces])
     weights = ridge(counts, exact, share)
     report(kinds, counts @ weights, exact)
     write(weights)
@@ -100,7 +100,7 @@ def draw(texts: Path) -> tuple[list[str], list[str]]:
     return kinds, pieces
 
 
-def counted(raw: bytes) -> np.ndarray:
+def count_patterns(raw: bytes) -> np.ndarray:
     """How often each pair, each four and each pattern of a script occurs."""
     heads = raw.translate(None, LEFT_OUT)
     grams = [

@@ -33,7 +33,7 @@ AT_ONCE = 16
 PATH = "/v1/chat/completions"
 
 
-def started(*arguments):
+def start_server(*arguments):
     """A server in a process of its own."""
     return subprocess.Popen(
         [sys.executable, "-m", "benchmarks.gateway_servers", *map(str, arguments)]
@@ -41,8 +41,8 @@ def started(*arguments):
 
 
 def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        return one.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
 
 
 def small(stream=False):
@@ -123,16 +123,16 @@ async def throughput(client, url, make, seconds, pid):
 def processor_seconds(pid):
     """What a process has used; 0 where the system does not say."""
     try:
-        told = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return 0.0
-    return (int(told[11]) + int(told[12])) / os.sysconf("SC_CLK_TCK")
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 ROUNDS = 3
 
 
-async def measured(places, seconds, pids):
+async def measure(places, seconds, pids):
     """Rows for all kinds of request and all places, the places in turn."""
     kinds = {
         "small": {name: small() for name in places},
@@ -176,10 +176,10 @@ def rows(kinds, places, spans, rates):
             yield [kind, name, f"{p50:.2f}", f"{p99:.2f}", *added, *speed]
 
 
-def ratios(told):
+def ratios(results):
     """How the gateway compares with LiteLLM, by kind of request."""
     figures = {
-        (kind, name): (number(row[4]), number(row[6])) for kind, name, *row in told if row[4]
+        (kind, name): (number(row[4]), number(row[6])) for kind, name, *row in results if row[4]
     }
     for kind in dict.fromkeys(kind for kind, name in figures if name == "litellm"):
         (rate, used), (their_rate, their_use) = figures[kind, "gateway"], figures[kind, "litellm"]
@@ -219,26 +219,26 @@ async def ready(places, servers):
 def main(seconds):
     ports = {name: free_port() for name in ("direct", "bare", "lean", "wire", "gateway", "litellm")}
     places = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
-    if not litellm_proxy.installed():
+    if not litellm_proxy.install():
         del places["litellm"]
     with tempfile.TemporaryDirectory() as directory, ExitStack() as running:
         servers = {
-            "direct": started("upstream", ports["direct"]),
-            "bare": started("bare", places["direct"], ports["bare"]),
-            "lean": started("lean", places["direct"], ports["lean"]),
-            "wire": started("wire", places["direct"], ports["wire"]),
-            "gateway": started("gateway", places["direct"], ports["gateway"], directory),
+            "direct": start_server("upstream", ports["direct"]),
+            "bare": start_server("bare", places["direct"], ports["bare"]),
+            "lean": start_server("lean", places["direct"], ports["lean"]),
+            "wire": start_server("wire", places["direct"], ports["wire"]),
+            "gateway": start_server("gateway", places["direct"], ports["gateway"], directory),
         }
         if "litellm" in places:
-            servers["litellm"] = litellm_proxy.started(
-                directory, places["direct"], ports["litellm"]
-            )
+            servers["litellm"] = litellm_proxy.start(directory, places["direct"], ports["litellm"])
         for server_process in servers.values():
             running.callback(server_process.wait)
             running.callback(server_process.terminate)
         asyncio.run(ready(places, servers))
-        told = list(
-            asyncio.run(measured(places, seconds, {name: one.pid for name, one in servers.items()}))
+        results = list(
+            asyncio.run(
+                measure(places, seconds, {name: process.pid for name, process in servers.items()})
+            )
         )
     head = [
         "request",
@@ -251,11 +251,11 @@ def main(seconds):
         "of bare",
         "CPU ms each",
     ]
-    print(table(head, told))
+    print(table(head, results))
     print(
         f"\n{seconds:g} s a measurement, {ROUNDS} rounds, {os.cpu_count()} cores, one process each, Python {sys.version.split()[0]}."
     )
-    for line in ratios(told):
+    for line in ratios(results):
         print(line)
 
 

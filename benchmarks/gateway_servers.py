@@ -51,10 +51,10 @@ async def upstream(scope, receive, send):
     """A provider that answers at once."""
     if scope["type"] != "http":
         return
-    body, more = b"", True
-    while more:
+    body, is_more = b"", True
+    while is_more:
         message = await receive()
-        body, more = body + message.get("body", b""), message.get("more_body", False)
+        body, is_more = body + message.get("body", b""), message.get("more_body", False)
     streams = b'"stream": true' in body[:200]
     kind = b"text/event-stream" if streams else b"application/json"
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", kind)]})
@@ -76,11 +76,11 @@ class Bare:
         if self.session is None:
             connector = aiohttp.TCPConnector(limit=0)
             self.session = aiohttp.ClientSession(auto_decompress=False, connector=connector)
-        pieces, more = [], True
-        while more:
+        pieces, is_more = [], True
+        while is_more:
             message = await receive()
             pieces.append(message.get("body", b""))
-            more = message.get("more_body", False)
+            is_more = message.get("more_body", False)
         headers = [
             (n.decode(), v.decode())
             for n, v in scope["headers"]
@@ -105,11 +105,11 @@ class Lean(Bare):
             return
         if self.session is None:
             self.session = HTTPClient(Limits())
-        pieces, more = [], True
-        while more:
+        pieces, is_more = [], True
+        while is_more:
             message = await receive()
             pieces.append(message.get("body", b""))
-            more = message.get("more_body", False)
+            is_more = message.get("more_body", False)
         headers = [(n, v) for n, v in scope["headers"] if n not in (b"host", b"content-length")]
         reply = await self.session.send(
             UpstreamRequest(self.url, scope["method"], scope["path"], headers, b"".join(pieces))

@@ -16,7 +16,7 @@ from time import perf_counter
 from benchmarks.billing import PRICES, Bill
 from benchmarks.kept import ROOT, counted, datasets
 from benchmarks.layers import SPEED, Point, Run, integrity, share, system_of
-from benchmarks.probes import BINDS, KINDS, answered, probes
+from benchmarks.probes import BINDS, KINDS, probes, score_answers
 from benchmarks.replay import STRUCTURED, Recording
 from benchmarks.speed import Request, seconds_of
 from benchmarks.table import table
@@ -68,11 +68,11 @@ class Finder:
     def __call__(self, ask: Ask) -> Answer:
         """The facts as JSON."""
         often = [name for name, _ in Counter(STRUCTURED.findall(ask.prompt)).most_common()]
-        said = "\n".join(USER.findall(ask.prompt)).splitlines()
+        lines_said = "\n".join(USER.findall(ask.prompt)).splitlines()
         facts = {
             "paths": [name for name in often if "/" in name][:MANY],
             "names": [name for name in often if "/" not in name][:MANY],
-            "rules": [line[:300] for line in said if BINDS.search(line)][:30],
+            "rules": [line[:300] for line in lines_said if BINDS.search(line)][:30],
         }
         text = json.dumps(facts, ensure_ascii=False)
         usage = Usage(
@@ -100,33 +100,33 @@ def measure(recording: Recording) -> dict[str, Goals]:
         recording.payload
     )
     index = Index()
-    found = {"as it is": Goals(Run(points=(_point(recording, everything, index),)))}
+    by_name = {"as it is": Goals(Run(points=(_point(recording, everything, index),)))}
     for name, strategy in strategies(everything).items():
         began = perf_counter()
         done = drive(compact_if_due(everything, [strategy], Budget(0, 0)), Finder())
         took = perf_counter() - began
         asking, calls = (
-            sum(one.cost for one in done.attempts),
-            sum(one.calls for one in done.attempts),
+            sum(attempt.cost for attempt in done.attempts),
+            sum(attempt.calls for attempt in done.attempts),
         )
-        found[name] = Goals(
+        by_name[name] = Goals(
             Run(asking=asking, points=(_point(recording, done.view, index),)), took, calls
         )
-    return found
+    return by_name
 
 
 def _point(recording: Recording, view: View, index: Index) -> Point:
     system = system_of(recording)
-    scores = answered(view, probes(view.transcript.messages, system, recording.pattern), index)
+    scores = score_answers(view, probes(view.transcript.messages, system, recording.pattern), index)
     request = Request.of(system, view.messages)
     bill = (view.tokens * PRICES.input + SPEED.answer * PRICES.output) / 1e6
     return Point(view.tokens, Bill(bill, bill), scores, (request, request))
 
 
-def report(found: Mapping[str, Goals], seconds: Sequence[float]) -> str:
+def report(by_name: Mapping[str, Goals], seconds: Sequence[float]) -> str:
     """The table of a session."""
     rows = []
-    for (name, goals), call in zip(found.items(), seconds, strict=True):
+    for (name, goals), call in zip(by_name.items(), seconds, strict=True):
         run, point = goals.run, goals.run.points[0]
         visible, reached = integrity(run.scores)
         rows.append(
@@ -160,14 +160,16 @@ def main() -> None:
         for name, some in datasets(root)
         if name == "pi" or name.startswith("Claude Code")
     }
-    found = {name: measure(recording) for name, some in long.items() for recording in some}
+    by_dataset = {name: measure(recording) for name, some in long.items() for recording in some}
     talks = [
-        (goals.run.points[0].requests[1],) for ways in found.values() for goals in ways.values()
+        (goals.run.points[0].requests[1],)
+        for ways in by_dataset.values()
+        for goals in ways.values()
     ]
     taken = iter(seconds_of(talks, SPEED))
     print(f"Speed of the server: {SPEED}.\n{PRICES}.")
     for name in long:
-        ways = found.get(name, {})
+        ways = by_dataset.get(name, {})
         seconds = [next(taken) for _ in ways]
         print(f"\n{name}\n\n{report(ways, seconds)}" if ways else f"\n{name}: not there, skipped")
 

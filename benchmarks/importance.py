@@ -41,12 +41,12 @@ SIZE = 128
 """Length of the vectors of `hashed`."""
 
 
-def hashed(texts: Sequence[str]) -> list[list[float]]:
+def embed_by_hash(texts: Sequence[str]) -> list[list[float]]:
     """An embedder without a model: how often words of each hash occur."""
-    return list(map(_hashed, texts))
+    return list(map(_count_hashes, texts))
 
 
-def _hashed(text: str) -> list[float]:
+def _count_hashes(text: str) -> list[float]:
     vector = [0.0] * SIZE
     for word in WORD.findall(text.lower()):
         vector[zlib.crc32(word.encode("utf-8", "replace")) % SIZE] += 1.0
@@ -65,9 +65,11 @@ ORDERS: dict[str, Scorer | None] = {
     "`Freshness()`": Freshness(),
     "`Errors()`": Errors(),
     "`Brevity()`": Brevity(),
-    "`Nearness(...)`, hashed words": Nearness(hashed, "hashed words"),
+    "`Nearness(...)`, hashed words": Nearness(embed_by_hash, "hashed words"),
     "weighted sum": Weighted(SUM),
-    "weighted sum with `Nearness`": Weighted((*SUM, (0.25, Nearness(hashed, "hashed words")))),
+    "weighted sum with `Nearness`": Weighted(
+        (*SUM, (0.25, Nearness(embed_by_hash, "hashed words")))
+    ),
 }
 """By what results are cleared. `Emphasis` and `Roles` give all tool results one score, so with them
 alone the oldest go first."""
@@ -86,12 +88,12 @@ class Score(NamedTuple):
     """What was needed, what of it was kept, and the tokens of what was shown."""
 
     needed: int = 0
-    kept: int = 0
+    hits: int = 0
     tokens: int = 0
 
     def plus(self, other: "Score") -> "Score":
         """Both together."""
-        return Score(self.needed + other.needed, self.kept + other.kept, self.tokens + other.tokens)
+        return Score(self.needed + other.needed, self.hits + other.hits, self.tokens + other.tokens)
 
 
 def jobs(root: Path) -> Iterator[Job]:
@@ -127,7 +129,7 @@ def _only_before(recording: Recording, name: str, at: int, used: int) -> bool:
     return bool(seen) and seen[-1] < at
 
 
-def cleared(view: View, scorer: Scorer | None, room: float) -> View:
+def clear(view: View, scorer: Scorer | None, room: float) -> View:
     """The view with its results cleared until those left fit the room."""
     results = sum(
         view.base.tokens(at, at + 1) for at, m in enumerate(view.transcript.messages) if m.results
@@ -144,35 +146,37 @@ def measure(job: Job) -> dict[tuple[str, float], Score]:
     for view, wanted in points(job.recording):
         for name, scorer in ORDERS.items():
             for room in ROOMS:
-                shown = cleared(view, scorer, room)
-                kept = sum(
+                shown = clear(view, scorer, room)
+                hits = sum(
                     place is not None for place in places(shown, wanted, job.recording.found)
                 )
-                row = Score(len(wanted), kept, shown.tokens)
+                row = Score(len(wanted), hits, shown.tokens)
                 rows[name, room] = rows.get((name, room), Score()).plus(row)
     return rows
 
 
-def report(half: str, found: dict[tuple[str, str, float], Score]) -> str:
+def report(half: str, scores: dict[tuple[str, str, float], Score]) -> str:
     """One table: how much is kept, and the tokens shown where they differ from those of the first row."""
-    names = list(dict.fromkeys(name for name, _, _ in found))
+    names = list(dict.fromkeys(name for name, _, _ in scores))
     base = next(iter(ORDERS))
     rows = []
     for order in ORDERS:
         row = [
-            (found[name, order, room], found[name, base, room]) for name in names for room in ROOMS
+            (scores[name, order, room], scores[name, base, room])
+            for name in names
+            for room in ROOMS
         ]
-        mean = sum(one.kept / one.needed for one, _ in row) / len(row)
-        tokens = sum(one.tokens / first.tokens for one, first in row) / len(row)
+        mean = sum(score.hits / score.needed for score, _ in row) / len(row)
+        tokens = sum(score.tokens / first.tokens for score, first in row) / len(row)
         rows.append(
             [
                 order,
-                *(f"{one.kept / one.needed:.1%}" for one, _ in row),
+                *(f"{score.hits / score.needed:.1%}" for score, _ in row),
                 f"{mean:.1%}",
                 f"{tokens:.3f}",
             ]
         )
-    needed = ", ".join(f"{name} {found[name, base, ROOMS[0]].needed:,}" for name in names)
+    needed = ", ".join(f"{name} {scores[name, base, ROOMS[0]].needed:,}" for name in names)
     heads = [
         "cleared by",
         *(f"{name}, {room:.0%}" for name in names for room in ROOMS),
@@ -187,14 +191,14 @@ def main() -> None:
     shared = Path(os.environ.get("REFOLD_SHARED", ROOT.parent / "shared"))
     root = Path(sys.argv[1]) if len(sys.argv) > 1 else shared / "datasets"
     todo = list(jobs(root))
-    found: dict[str, dict[tuple[str, str, float], Score]] = {CHOSEN: {}, OTHER: {}}
+    by_half: dict[str, dict[tuple[str, str, float], Score]] = {CHOSEN: {}, OTHER: {}}
     with ProcessPoolExecutor(2) as pool:
         for job, rows in zip(todo, pool.map(measure, todo), strict=True):
-            scores = found[job.half]
+            scores = by_half[job.half]
             for (order, room), row in rows.items():
                 key = job.dataset, order, room
                 scores[key] = scores.get(key, Score()).plus(row)
-    for half, scores in found.items():
+    for half, scores in by_half.items():
         print(
             f"\n{report(half, scores)}" if scores else f"\n{half}: not there, skipped", flush=True
         )

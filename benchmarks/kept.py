@@ -73,11 +73,11 @@ class ClearAllBut:
         for at in with_results[: -self.keep]:
             if at not in done:
                 yield view.replace(
-                    at, map_parts(view.transcript.messages[at], _cleared), by=repr(self)
+                    at, map_parts(view.transcript.messages[at], _clear), by=repr(self)
                 )
 
 
-def _cleared(part: Part) -> Part:
+def _clear(part: Part) -> Part:
     return replace(part, content=(Text("[cleared]"),)) if isinstance(part, ToolResult) else part
 
 
@@ -173,18 +173,18 @@ def datasets(root: Path) -> Iterator[tuple[str, list[Recording]]]:
 
 def cells(name: str, row: Replay, full: Replay) -> list[str]:
     """One row of the table."""
-    kept = " / ".join(str(row.survived.get(place, 0)) for place in ("tail", "stub", "summary"))
+    survivors = " / ".join(str(row.survived.get(place, 0)) for place in ("tail", "stub", "summary"))
     return [
         name,
         f"{row.tokens / 1e6:.2f} M",
         f"{row.tokens / full.tokens:.0%}",
         f"{row.recall:.1%}",
-        kept,
+        survivors,
         str(row.breaks),
     ]
 
 
-def added(runs: Iterable[dict[str, Replay]]) -> dict[str, Replay]:
+def sum_by_policy(runs: Iterable[dict[str, Replay]]) -> dict[str, Replay]:
     """Policy by policy, all recordings of a dataset together."""
     total: dict[str, Replay] = {}
     for rows in runs:
@@ -196,9 +196,9 @@ def added(runs: Iterable[dict[str, Replay]]) -> dict[str, Replay]:
 def report(name: str, many: int, rows: dict[str, Replay]) -> str:
     """A dataset's heading and table."""
     full = rows["everything kept"]
-    what = f"{many} conversation{'s' * (many > 1)}, {full.calls:,} calls, {full.needed:,} identifiers needed"
+    summary = f"{many} conversation{'s' * (many > 1)}, {full.calls:,} calls, {full.needed:,} identifiers needed"
     head = ["policy", "tokens sent", "of all", "recall", "in tail / stub / summary", "cache breaks"]
-    return f"{name}: {what}\n\n" + table(
+    return f"{name}: {summary}\n\n" + table(
         head, [cells(policy, row, full) for policy, row in rows.items()]
     )
 
@@ -210,7 +210,7 @@ def main() -> None:
     with ProcessPoolExecutor(2) as pool:
         for name, recordings in datasets(root):
             if recordings:
-                rows = added(pool.map(measure, recordings))
+                rows = sum_by_policy(pool.map(measure, recordings))
                 print(f"\n{report(name, len(recordings), rows)}", flush=True)
             else:
                 print(f"\n{name}: not there, skipped")

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from benchmarks.baselines import Choice, Extract, Plain, beginnings, typical
 from benchmarks.billing import PRICES, Bill, Meter
 from benchmarks.kept import ROOT, TARGET, ClearAllBut, counted, datasets, last_tokens, ours
-from benchmarks.probes import KINDS, Score, answered, probes
+from benchmarks.probes import KINDS, Score, probes, score_answers
 from benchmarks.replay import Place, Recording, Replay, places
 from benchmarks.speed import Request, Speed, seconds_of
 from benchmarks.table import table
@@ -84,7 +84,7 @@ class Policy:
         return Compactor(self.strategies, budget, format=codec.NAME, count=counted, ask=self.ask)
 
 
-def cleared() -> list[Strategy]:
+def clear_strategies() -> list[Strategy]:
     """Layer 1: no model, and nothing is summarised. The newest four groups of calls stay."""
     return [DropDuplicates(), ClearThinking(), ClearToolResults(keep=4), ClearToolInputs(keep=4)]
 
@@ -92,13 +92,13 @@ def cleared() -> list[Strategy]:
 def policies(recording: Recording) -> dict[str, Policy]:
     """Every policy for *recording* but truncation, which takes as many tokens as layer 2 did."""
     strategies = ours(recording.size)
-    caps = [one.max_tokens for one in strategies if isinstance(one, Summarize)]
+    caps = [strategy.max_tokens for strategy in strategies if isinstance(strategy, Summarize)]
     due = TRIGGER, TRIGGER * TARGET
     plain = [Summarize(0.3, caps[0], Plain())]
     return {
         AS_IT_IS: Policy(),
         EVERY_ROUND: Policy([ClearAllBut(4)], always=True),
-        LAYER_1: Policy(cleared(), *due),
+        LAYER_1: Policy(clear_strategies(), *due),
         LAYER_2: Policy(strategies, *due),
         **{
             name: Policy(plain, *due, Extract(choose), searchable=False)
@@ -158,13 +158,13 @@ class Job:
 def measure(job: Job) -> dict[str, Run]:
     """Every policy on one recording."""
     recording, index = job.recording, Index()
-    rows = {name: replayed(job, policy, index) for name, policy in policies(recording).items()}
+    rows = {name: replay(job, policy, index) for name, policy in policies(recording).items()}
     window = last_tokens(recording, rows[LAYER_2].sent.tokens)
-    rows[TRUNCATED] = replayed(job, Policy([window], searchable=False, always=True), index)
+    rows[TRUNCATED] = replay(job, Policy([window], searchable=False, always=True), index)
     return rows
 
 
-def replayed(job: Job, policy: Policy, index: Index) -> Run:
+def replay(job: Job, policy: Policy, index: Index) -> Run:
     """All calls of a recording under one policy."""
     recording, run, meter = job.recording, Run(), Meter(counted)
     calls = recording.calls
@@ -173,7 +173,7 @@ def replayed(job: Job, policy: Policy, index: Index) -> Run:
     for at, view in requests(recording, policy.compactor(recording)):
         bill = meter.call(view, sum(map(counted, recording.messages[at : at + 1])))
         asking = sum(attempt.cost for attempt in view.attempts)
-        run += Run(_sent(recording, at, view), bill, asking)
+        run += Run(_record_sent(recording, at, view), bill, asking)
         if at in close:
             searched = index if policy.searchable else None
             run += Run(points=(_point(recording, before or view, view, bill, searched),))
@@ -189,12 +189,12 @@ def requests(recording: Recording, compactor: Compactor) -> Iterator[tuple[int, 
         yield at, compactor({**recording.payload, name: recording.payload[name][: head + at]})
 
 
-def _sent(recording: Recording, at: int, view: View) -> Replay:
+def _record_sent(recording: Recording, at: int, view: View) -> Replay:
     wanted = recording.wanted.get(at, ())
-    kept: Counter[Place] = Counter(
+    places_of_names: Counter[Place] = Counter(
         place for place in places(view, wanted, recording.found) if place
     )
-    return Replay(1, view.tokens, 0, len(wanted), kept)
+    return Replay(1, view.tokens, 0, len(wanted), places_of_names)
 
 
 def _point(
@@ -203,7 +203,7 @@ def _point(
     system = system_of(recording)
     wanted = probes(view.transcript.messages, system, recording.pattern)
     pair = Request.of(system, before.messages), Request.of(system, view.messages)
-    return Point(view.tokens, bill, answered(view, wanted, index), pair)
+    return Point(view.tokens, bill, score_answers(view, wanted, index), pair)
 
 
 def system_of(recording: Recording) -> str:
@@ -228,11 +228,11 @@ Taken = Mapping[tuple[str, str], Seconds]
 """What calls take, by dataset and policy."""
 
 
-def latency(found: Mapping[str, Mapping[str, Run]], speed: Speed = SPEED) -> Taken:
+def latency(runs_by_dataset: Mapping[str, Mapping[str, Run]], speed: Speed = SPEED) -> Taken:
     """What the calls at all points of each dataset take by policy, each measured over HTTP."""
     points = [
         ((name, policy), point)
-        for name, runs in found.items()
+        for name, runs in runs_by_dataset.items()
         for policy, run in runs.items()
         for point in run.points
     ]
@@ -251,7 +251,7 @@ def integrity(scores: Mapping[str, Score]) -> tuple[float, float]:
     asked = [score for score in scores.values() if score.asked]
     return (
         fmean([score.visible / score.asked for score in asked] or [1.0]),
-        fmean([score.found / score.asked for score in asked] or [1.0]),
+        fmean([score.reached / score.asked for score in asked] or [1.0]),
     )
 
 
@@ -259,7 +259,7 @@ def one_call(name: str, runs: Mapping[str, Run], seconds: Taken) -> str:
     """Tokens, latency, cost and integrity of a call, the mean over all points."""
     rows = []
     for policy, run in runs.items():
-        visible, found = integrity(run.scores)
+        visible, reachable = integrity(run.scores)
         bills, took = [point.bill for point in run.points], seconds[name, policy]
         rows.append(
             [
@@ -268,7 +268,7 @@ def one_call(name: str, runs: Mapping[str, Run], seconds: Taken) -> str:
                 f"{took.cold:.1f} / {took.warm:.1f}",
                 f"{100 * fmean(b.plain for b in bills):.1f} / {100 * fmean(b.cached for b in bills):.1f}",
                 f"{visible:.0%}",
-                f"{found:.0%}",
+                f"{reachable:.0%}",
                 " / ".join(share(score.visible, score.asked) for score in run.scores.values()),
             ]
         )
@@ -313,10 +313,10 @@ def share(part: int, whole: int) -> str:
     return f"{part / whole:.0%}" if whole else "-"
 
 
-def together(found: Iterable[Mapping[str, Run]]) -> dict[str, Run]:
+def together(all_runs: Iterable[Mapping[str, Run]]) -> dict[str, Run]:
     """Policy by policy, all recordings."""
     total: dict[str, Run] = {}
-    for rows in found:
+    for rows in all_runs:
         for name, run in rows.items():
             total[name] = total.get(name, Run()) + run
     return total
@@ -332,13 +332,13 @@ def report(name: str, many: int, runs: Mapping[str, Run], seconds: Taken) -> str
     """The two tables of a dataset."""
     full = runs[AS_IT_IS]
     asked = sum(score.asked for score in full.scores.values())
-    what = f"{name}: {many} session{'s' * (many > 1)}, {full.sent.calls:,} calls, {len(full.points)} of them closely"
+    sizes = f"{name}: {many} session{'s' * (many > 1)}, {full.sent.calls:,} calls, {len(full.points)} of them closely"
     return (
-        f"{what}, {asked:,} questions\n\n{one_call(name, runs, seconds)}\n\n{whole_session(runs)}"
+        f"{sizes}, {asked:,} questions\n\n{one_call(name, runs, seconds)}\n\n{whole_session(runs)}"
     )
 
 
-def measured(jobs: Mapping[str, Sequence[Job]]) -> dict[str, dict[str, Run]]:
+def measure_all(jobs: Mapping[str, Sequence[Job]]) -> dict[str, dict[str, Run]]:
     """What the recordings of each dataset gave, two measured at a time."""
     with ProcessPoolExecutor(2) as pool:
         done = pool.map(measure, [job for some in jobs.values() for job in some])
@@ -352,12 +352,12 @@ def main() -> None:
     jobs = {
         name: jobs_of(recordings) for name, recordings in datasets(root) if name != "tau2-bench"
     }
-    found = measured(jobs)
-    seconds = latency(found)
+    runs_by_dataset = measure_all(jobs)
+    seconds = latency(runs_by_dataset)
     print(f"Speed of the server: {SPEED}.\n{PRICES}.")
     for name, some in jobs.items():
         print(
-            f"\n{report(name, len(some), found[name], seconds) if some else f'{name}: not there, skipped'}"
+            f"\n{report(name, len(some), runs_by_dataset[name], seconds) if some else f'{name}: not there, skipped'}"
         )
 
 

@@ -27,7 +27,7 @@ SETTINGS = {
 }
 
 
-def installed():
+def install():
     """Install it where it is not yet as pinned; False, with a message, where that is not possible."""
     if DONE.exists() and DONE.read_text() == PINS.read_text():
         return True
@@ -44,7 +44,7 @@ def installed():
     return True
 
 
-def started(directory, url, port):
+def start(directory, url, port):
     """The proxy as a process, with the model `bench` at *url*."""
     path = Path(directory) / "litellm.yaml"
     path.write_text(CONFIG.format(url=url))

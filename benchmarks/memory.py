@@ -19,30 +19,30 @@ from refold.tokens.model_table import Window
 
 def megabytes() -> float:
     """What this process has in memory."""
-    told = re.search(r"VmRSS:\s+(\d+)", Path("/proc/self/status").read_text())
-    return int(told[1]) / 1024 if told else 0.0
+    resident = re.search(r"VmRSS:\s+(\d+)", Path("/proc/self/status").read_text())
+    return int(resident[1]) / 1024 if resident else 0.0
 
 
 def request(number: int, messages: list[dict]) -> Incoming:
     """The last request of a session of a tenant of its own."""
-    said = [{"role": "user", "content": f"Session {number}"}, *messages]
-    body = json.dumps({"model": "m", "max_tokens": 1_000, "messages": said}).encode()
+    history = [{"role": "user", "content": f"Session {number}"}, *messages]
+    body = json.dumps({"model": "m", "max_tokens": 1_000, "messages": history}).encode()
     return Incoming("anthropic", "up", "/v1/messages", (), body, f"credential {number}")
 
 
-async def grown(sessions: int, messages: int, store: Path) -> list[list[str]]:
+async def grow(sessions: int, messages: int, store: Path) -> list[list[str]]:
     """Rows: after so many sessions."""
     settings = Settings(windows={"m": Window(200_000)}, decide_timeout_seconds=60)
     pipeline = Pipeline(settings, SQLiteStore(store))
     history, rows, before = anthropic(messages - 1), [], megabytes()
     marks = {max(1, int(sessions * share)) for share in (0.05, 0.1, 0.25, 0.5, 0.75, 1.0)}
     for number in range(1, sessions + 1):
-        one = request(number, history)
-        outgoing = await pipeline.prepare(one)
+        incoming = request(number, history)
+        outgoing = await pipeline.prepare(incoming)
         if number in marks:
             figures = (
                 number,
-                f"{len(one.body) / 1e6:.2f}",
+                f"{len(incoming.body) / 1e6:.2f}",
                 len(pipeline.conversations),
                 f"{megabytes() - before:.0f}",
             )
@@ -54,7 +54,7 @@ async def grown(sessions: int, messages: int, store: Path) -> list[list[str]]:
 def main(sessions: int = 1_000, messages: int = 1_000) -> None:
     """Print the table."""
     with tempfile.TemporaryDirectory() as folder:
-        rows = asyncio.run(grown(sessions, messages, Path(folder) / "edits.db"))
+        rows = asyncio.run(grow(sessions, messages, Path(folder) / "edits.db"))
     print(table(["sessions", "MB of JSON each", "known", "MB grown by", "the last was"], rows))
     print(
         f"\n{messages} messages each; what is known is bounded by `conversations` (256) and `known_bytes` (256 MB)."

@@ -48,12 +48,12 @@ class Score:
     asked: int = 0
     visible: int = 0
     """In the request."""
-    found: int = 0
+    reached: int = 0
     """In the request, or in one of the hidden messages that `recall` brings up."""
 
     def __add__(self, other: "Score") -> "Score":
         return Score(
-            self.asked + other.asked, self.visible + other.visible, self.found + other.found
+            self.asked + other.asked, self.visible + other.visible, self.reached + other.reached
         )
 
 
@@ -67,44 +67,48 @@ def probes(
         if m.is_request and summary_in(m) is None and (text := plain(request_text(m)))
     ]
     rules = [
-        plain(one)
+        plain(sentence)
         for m in messages
         if m.is_request
-        for one in ENDS.split(request_text(m))
-        if BINDS.search(one)
+        for sentence in ENDS.split(request_text(m))
+        if BINDS.search(sentence)
     ]
-    said = [Probe("requests", text, text[: max(20, len(text) // 3)]) for text in dict.fromkeys(own)]
-    said += [
-        Probe("constraints", one, one[: max(20, len(one) // 3)]) for one in dict.fromkeys(rules)
+    questions = [
+        Probe("requests", text, text[: max(20, len(text) // 3)]) for text in dict.fromkeys(own)
     ]
-    said += _named(messages, set(pattern.findall(system)), pattern)
+    questions += [
+        Probe("constraints", rule, rule[: max(20, len(rule) // 3)]) for rule in dict.fromkeys(rules)
+    ]
+    questions += _iter_names(messages, set(pattern.findall(system)), pattern)
     return [
-        one for kind in KINDS for one in sampled([probe for probe in said if probe.kind == kind])
+        probe
+        for kind in KINDS
+        for probe in sample([probe for probe in questions if probe.kind == kind])
     ]
 
 
-def _named(
-    messages: Iterable[Message], known: set[str], pattern: re.Pattern[str]
+def _iter_names(
+    messages: Iterable[Message], seen: set[str], pattern: re.Pattern[str]
 ) -> Iterator[Probe]:
     for message in messages:
         text = plain_text(message)
-        for found in pattern.finditer(text):
-            name = found[0]
-            if name not in known:
-                known.add(name)
+        for match in pattern.finditer(text):
+            name = match[0]
+            if name not in seen:
+                seen.add(name)
                 around = (
-                    text[max(0, found.start() - AROUND) : found.start()],
-                    text[found.end() : found.end() + AROUND],
+                    text[max(0, match.start() - AROUND) : match.start()],
+                    text[match.end() : match.end() + AROUND],
                 )
                 yield Probe(
                     "paths" if "/" in name else "names", name, " ".join(around).replace(name, " ")
                 )
 
 
-def sampled(found: Sequence[Probe]) -> Iterator[Probe]:
+def sample(all_probes: Sequence[Probe]) -> Iterator[Probe]:
     """At most `MOST`, at equal distances."""
-    many = min(MOST, len(found))
-    return (found[at * len(found) // many] for at in range(many))
+    many = min(MOST, len(all_probes))
+    return (all_probes[at * len(all_probes) // many] for at in range(many))
 
 
 def plain(text: str) -> str:
@@ -112,7 +116,7 @@ def plain(text: str) -> str:
     return " ".join(text.split())
 
 
-def answered(view: View, wanted: Iterable[Probe], index: Index | None) -> dict[str, Score]:
+def score_answers(view: View, wanted: Iterable[Probe], index: Index | None) -> dict[str, Score]:
     """The score of each kind; without an *index* nothing that is hidden can be searched."""
     texts = [_read(message) for message in view.messages]
     text = "\n".join(texts)
@@ -121,8 +125,8 @@ def answered(view: View, wanted: Iterable[Probe], index: Index | None) -> dict[s
     scores = dict.fromkeys(KINDS, Score())
     for probe in wanted:
         visible = _is_kept(probe, text, line, held)
-        found = visible or (search is not None and search.finds(probe))
-        scores[probe.kind] += Score(1, int(visible), int(found))
+        is_reached = visible or (search is not None and search.finds(probe))
+        scores[probe.kind] += Score(1, int(visible), int(is_reached))
     return scores
 
 
@@ -137,8 +141,8 @@ class Search:
 
     def finds(self, probe: Probe) -> bool:
         """Does one of the best hits hold the answer?"""
-        found = self._index.find(self._tips, probe.question) if self._tips else {}
-        best = sorted(found, key=lambda at: (-round(found[at], 6), -at))[:HITS]
+        hits = self._index.find(self._tips, probe.question) if self._tips else {}
+        best = sorted(hits, key=lambda at: (-round(hits[at], 6), -at))[:HITS]
         return any(probe.answer in _line(self._said.messages[at]) for at in best)
 
 

@@ -87,7 +87,7 @@ class LastTokens:
             while first and tokens + costs[first - 1] <= budget:
                 first -= 1
                 tokens += costs[first]
-            part = fitted(talk.messages[first - 1][1], budget - tokens) if first else ""
+            part = fit(talk.messages[first - 1][1], budget - tokens) if first else ""
             texts = [part, *(text for _, text in talk.messages[first:at])]
             yield at, query, Sent(texts, tokens + (count_message(user(part)) if part else 0))
 
@@ -117,15 +117,20 @@ class Summary:
                     *({"role": role, "content": text} for role, text in talk.messages[done:at])
                 )
             done, view = at, session.view
-            more = recalled(view, query, budget - view.tokens, index) if self.share else Sent([], 0)
+            recalled_texts = (
+                recall_for(view, query, budget - view.tokens, index) if self.share else Sent([], 0)
+            )
             yield (
                 at,
                 query,
-                Sent([*map(readable_text, view.messages), *more.texts], view.tokens + more.tokens),
+                Sent(
+                    [*map(readable_text, view.messages), *recalled_texts.texts],
+                    view.tokens + recalled_texts.tokens,
+                ),
             )
 
 
-def fitted(text: str, room: int) -> str:
+def fit(text: str, room: int) -> str:
     """An end of *text* of at most *room* tokens."""
     size = len(text)
     while size and (cost := count_message(user(text[-size:]))) > room:
@@ -133,17 +138,17 @@ def fitted(text: str, room: int) -> str:
     return text[len(text) - size :] if size else ""
 
 
-def recalled(view: View, query: str, room: int, index: Index) -> Sent:
+def recall_for(view: View, query: str, room: int, index: Index) -> Sent:
     """What a search for the question brings back, in at most *room* tokens."""
-    texts, left = list[str](), room
+    texts, budget_left = list[str](), room
     width = max(80, WIDTH * room // HITS)
     for hit in recall(view, query, HITS, index=index, width=width):
         line = f"[edit {hit.edit}, position {hit.position}, {hit.role}] {hit.snippet}"
         cost = count_message(user(line))
-        if cost <= left:
+        if cost <= budget_left:
             texts.append(line)
-            left -= cost
-    return Sent(texts, room - left)
+            budget_left -= cost
+    return Sent(texts, room - budget_left)
 
 
 DUE, AS_MANY = "rule summary, when due", "last N tokens, as many as that"
@@ -159,7 +164,7 @@ class Score(NamedTuple):
     """How one policy did."""
 
     needed: int = 0
-    kept: int = 0
+    hits: int = 0
     questions: int = 0
     tokens: int = 0
 
@@ -171,12 +176,12 @@ def measure(job: tuple[Talk, int]) -> dict[str, Score]:
     """Every policy on one conversation at one budget."""
     talk, budget = job
     needs = {key: list(group) for key, group in groupby(talk.needs, key=lambda need: need[:2])}
-    found = {
+    scores = {
         name: sum_of(policy.requests(talk, budget), needs, budget)
         for name, policy in POLICIES.items()
     }
-    mean = found[DUE].tokens // found[DUE].questions
-    return {**found, AS_MANY: sum_of(LastTokens().requests(talk, mean), needs, mean)}
+    mean = scores[DUE].tokens // scores[DUE].questions
+    return {**scores, AS_MANY: sum_of(LastTokens().requests(talk, mean), needs, mean)}
 
 
 def sum_of(
@@ -187,12 +192,12 @@ def sum_of(
     for at, query, sent in requests:
         wanted, text = needs[at, query], fold("\n".join(sent.texts))
         held = frozenset().union(*map(grams, sent.texts)) if wanted[0].grams else frozenset[str]()
-        kept = sum(is_kept(need, text, held) for need in wanted)
+        hits = sum(is_kept(need, text, held) for need in wanted)
         if sent.tokens > budget:
             raise AssertionError(
                 f"a request of {sent.tokens:,} tokens exceeds the budget of {budget:,}"
             )
-        total += Score(len(wanted), kept, 1, sent.tokens)
+        total += Score(len(wanted), hits, 1, sent.tokens)
     return total
 
 
@@ -249,7 +254,7 @@ def crosswoz(root: Path, together: int = 20) -> list[Talk]:
 
 
 def _dialogues(dialogues: Sequence[dict[str, Any]]) -> Talk:
-    messages, told = list[tuple[str, str]](), list[tuple[str, str]]()
+    messages, facts = list[tuple[str, str]](), list[tuple[str, str]]()
     for dialogue in dialogues:
         named = dict[str, str]()
         for message in dialogue["messages"]:
@@ -259,17 +264,17 @@ def _dialogues(dialogues: Sequence[dict[str, Any]]) -> Talk:
             acts = [act[1:] for act in message["dialog_act"] if act[0] == "Inform"]
             named.update((domain, value) for domain, slot, value in acts if slot == "名称")
             if message["role"] == "sys":
-                told += [
+                facts += [
                     (f"{named[domain]}的{slot}是什么？", fold(value))
                     for domain, slot, value in acts
                     if slot != "名称" and domain in named and value in message["content"]
                 ]
     texts = [fold(text) for _, text in messages]
     once = {
-        value for _, value in told if len(value) >= 4 and sum(value in text for text in texts) == 1
+        value for _, value in facts if len(value) >= 4 and sum(value in text for text in texts) == 1
     }
     return Talk(
-        messages, [Need(len(messages), query, value) for query, value in told if value in once]
+        messages, [Need(len(messages), query, value) for query, value in facts if value in once]
     )
 
 
@@ -304,9 +309,13 @@ def _days(person: dict[str, Any], questions: list[str]) -> Talk:
         days[month, day] = [text for turn in turns for text in (turn["query"], turn["response"])]
     needs = list[Need]()
     for question in questions:
-        if found := DAY.search(question):
-            said = map(grams, days.get((int(found[1]), int(found[2])), []))
-            needs += [Need(len(messages), question, grams=one) for one in said if len(one) >= 3]
+        if date_found := DAY.search(question):
+            day_grams = map(grams, days.get((int(date_found[1]), int(date_found[2])), []))
+            needs += [
+                Need(len(messages), question, grams=wanted)
+                for wanted in day_grams
+                if len(wanted) >= 3
+            ]
     return Talk(messages, needs)
 
 
@@ -325,16 +334,16 @@ def report(name: str, talks: Sequence[Talk], rows: dict[int, dict[str, Score]]) 
     size = sum(counted(user(text)) for talk in talks for _, text in talk.messages) // len(talks)
     first_row = next(iter(rows.values()))
     first = next(iter(first_row.values()))
-    what = f"{len(talks)} conversations of {size:,} tokens on average, {first.questions:,} questions, {first.needed:,} pieces of evidence"
+    sizes = f"{len(talks)} conversations of {size:,} tokens on average, {first.questions:,} questions, {first.needed:,} pieces of evidence"
     head = ["budget, tokens", *first_row]
     lines = [[f"{budget:,}", *cells(scores)] for budget, scores in rows.items()]
-    return f"{name}: {what}\n\n{table(head, lines)}"
+    return f"{name}: {sizes}\n\n{table(head, lines)}"
 
 
 def cells(scores: dict[str, Score]) -> Iterator[str]:
     """Evidence kept and mean tokens of a request, for each policy."""
     for score in scores.values():
-        yield f"{score.kept / max(1, score.needed):.1%} in {score.tokens // max(1, score.questions):,}"
+        yield f"{score.hits / max(1, score.needed):.1%} in {score.tokens // max(1, score.questions):,}"
 
 
 def main() -> None:
@@ -348,20 +357,20 @@ def main() -> None:
                 print(f"\n{name}: not there, skipped")
                 continue
             jobs = [(talk, budget) for budget in budgets for talk in talks]
-            found = list(pool.map(measure, jobs))
+            scores = list(pool.map(measure, jobs))
             for half, part in (
                 ("all", slice(None)),
                 ("chosen on", slice(0, None, 2)),
                 ("the others", slice(1, None, 2)),
             ):
                 rows = {
-                    b: added(found[n * len(talks) : (n + 1) * len(talks)][part])
+                    b: sum_by_policy(scores[n * len(talks) : (n + 1) * len(talks)][part])
                     for n, b in enumerate(budgets)
                 }
                 print(f"\n{report(f'{name}, {half}', talks[part], rows)}", flush=True)
 
 
-def added(runs: Iterable[dict[str, Score]]) -> dict[str, Score]:
+def sum_by_policy(runs: Iterable[dict[str, Score]]) -> dict[str, Score]:
     """Policy by policy, several conversations together."""
     total: dict[str, Score] = {}
     for scores in runs:

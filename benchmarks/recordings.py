@@ -16,7 +16,7 @@ class Recorded(NamedTuple):
     """(kind, text); kinds are `text`, `arguments` and `result`."""
 
 
-def recorded(root: Path) -> Iterator[Recorded]:
+def read_conversations(root: Path) -> Iterator[Recorded]:
     """Every conversation under *root*, a folder of datasets."""
     for reader in (
         _pi,
@@ -29,7 +29,7 @@ def recorded(root: Path) -> Iterator[Recorded]:
         _memorybank,
         _realmem,
     ):
-        yield from (one for one in reader(root) if one.texts)
+        yield from (conversation for conversation in reader(root) if conversation.texts)
 
 
 def jsonl(path: Path) -> Iterator[dict[str, Any]]:

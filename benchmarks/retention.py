@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from benchmarks.importance import SUM, Score, hashed, jobs, points
+from benchmarks.importance import SUM, Score, embed_by_hash, jobs, points
 from benchmarks.kept import ROOT, counted
 from benchmarks.questions import DATASETS, Need, Talk, grams, is_kept
 from benchmarks.replay import Recording, places
@@ -48,7 +48,7 @@ SENT = 0.25
 """Tokens of the compacted request, as a share of the session's so far; of chats the smaller budget of the other benchmark."""
 TAIL, PINS = 0.4, 0.25
 """Of these, for the tail and for what the scorer chooses; the rest is the summary's."""
-NEARNESS = Nearness(hashed, "hashed words")
+NEARNESS = Nearness(embed_by_hash, "hashed words")
 CHOICES: dict[str, Scorer | None] = {
     "nothing, a longer summary": None,
     "`Recency()`": Recency(),
@@ -84,7 +84,7 @@ class Before:
         return [score if at < self.stop else -1.0 for at, score in enumerate(self.scorer(view))]
 
 
-def compacted(view: View, scorer: Scorer | None, target: int) -> View:
+def compact(view: View, scorer: Scorer | None, target: int) -> View:
     """The view in about *target* tokens."""
     tail = TAIL * target / view.tokens
     stop = tail_start(view, tail)
@@ -106,21 +106,21 @@ def measure(job: Job) -> dict[str, Score]:
     )
     for view, target, wanted in cases:
         for name, scorer in CHOICES.items():
-            shown = compacted(view, scorer, target)
-            kept = _kept(shown, wanted, job.session)
-            rows[name] = rows.get(name, Score()).plus(Score(len(wanted), kept, shown.tokens))
+            shown = compact(view, scorer, target)
+            hits = _count_kept(shown, wanted, job.session)
+            rows[name] = rows.get(name, Score()).plus(Score(len(wanted), hits, shown.tokens))
     return rows
 
 
-def _kept(shown: View, wanted: list[Need] | list[str], session: Recording | Talk) -> int:
+def _count_kept(shown: View, wanted: list[Need] | list[str], session: Recording | Talk) -> int:
     if isinstance(session, Recording):
         return sum(
             place is not None
             for place in places(shown, [str(name) for name in wanted], session.found)
         )
     texts = list(map(readable_text, shown.messages))
-    said, held = fold("\n".join(texts)), frozenset[str]().union(*map(grams, texts))
-    return sum(is_kept(need, said, held) for need in wanted if isinstance(need, Need))
+    text, held = fold("\n".join(texts)), frozenset[str]().union(*map(grams, texts))
+    return sum(is_kept(need, text, held) for need in wanted if isinstance(need, Need))
 
 
 def _calls(recording: Recording) -> Iterator[tuple[View, int, list[str]]]:
@@ -153,27 +153,27 @@ def main() -> None:
     every = [
         job for job in todo(shared / "datasets") if not sys.argv[1:] or job.name in sys.argv[1:]
     ]
-    found: dict[tuple[str, str], Score] = {}
+    scores: dict[tuple[str, str], Score] = {}
     with ProcessPoolExecutor(2) as pool:
         for job, rows in zip(every, pool.map(measure, every), strict=True):
             for choice, row in rows.items():
-                found[job.name, choice] = found.get((job.name, choice), Score()).plus(row)
-    names = list(dict.fromkeys(name for name, _ in found))
+                scores[job.name, choice] = scores.get((job.name, choice), Score()).plus(row)
+    names = list(dict.fromkeys(name for name, _ in scores))
     lines = [
-        _line(choice, [(found[name, choice], found[name, "`Recency()`"]) for name in names])
+        _line(choice, [(scores[name, choice], scores[name, "`Recency()`"]) for name in names])
         for choice in CHOICES
     ]
-    needed = ", ".join(f"{name} {found[name, '`Recency()`'].needed:,}" for name in names)
+    needed = ", ".join(f"{name} {scores[name, '`Recency()`'].needed:,}" for name in names)
     print(f"needed: {needed}\n\n{table(['kept word for word', *names, 'mean', 'tokens'], lines)}")
 
 
 def _line(choice: str, pairs: list[tuple[Score, Score]]) -> list[str]:
     """What a choice kept of each set, on average, and its tokens as a share of those that recency took."""
-    mean = sum(one.kept / one.needed for one, _ in pairs) / max(1, len(pairs))
-    tokens = sum(one.tokens / base.tokens for one, base in pairs) / max(1, len(pairs))
+    mean = sum(score.hits / score.needed for score, _ in pairs) / max(1, len(pairs))
+    tokens = sum(score.tokens / base.tokens for score, base in pairs) / max(1, len(pairs))
     return [
         choice,
-        *(f"{one.kept / one.needed:.1%}" for one, _ in pairs),
+        *(f"{score.hits / score.needed:.1%}" for score, _ in pairs),
         f"{mean:.1%}",
         f"{tokens:.3f}",
     ]

@@ -101,14 +101,14 @@ def quantile(values, share):
 
 async def time_turns(store, messages, turns):
     """Milliseconds of turns of a session that is known, and of the first that a process sees."""
-    agent, known, cold = Agent(f"turns{messages}", messages), [], []
+    agent, warm, cold = Agent(f"turns{messages}", messages), [], []
     for _ in range(3):
         pipeline = create_pipeline(store)
         cold.append(await answer(pipeline, agent))
-        known += [await answer(pipeline, agent) for _ in range(turns)]
+        warm += [await answer(pipeline, agent) for _ in range(turns)]
         await pipeline.aclose()
     rows = {}
-    for name, spans in (("known", known), ("cold", cold)):
+    for name, spans in (("known", warm), ("cold", cold)):
         rows[name] = {
             "p50_ms": quantile([s[0] for s in spans], 0.5) * 1000,
             "p99_ms": quantile([s[0] for s in spans], 0.99) * 1000,
@@ -236,8 +236,8 @@ async def measure_sockets(folder, messages, seconds):
     ports = [gateway.free_port() for _ in range(2)]
     urls = [f"http://127.0.0.1:{port}" for port in ports]
     servers = [
-        gateway.started("upstream", ports[0]),
-        gateway.started("gateway", urls[0], ports[1], folder),
+        gateway.start_server("upstream", ports[0]),
+        gateway.start_server("gateway", urls[0], ports[1], folder),
     ]
     try:
         await gateway.ready(dict(zip(("upstream", "gateway"), urls, strict=True)), dict(zip(("upstream", "gateway"), servers, strict=True)))  # fmt: skip
@@ -319,13 +319,13 @@ def print_tables(terms):
         for kind, figures in kinds.items()
     ]
     print(table(["messages", "session is", "p50 ms", "p99 ms", "CPU ms"], rows))
-    for part, what in (("tenants", "tenants"), ("distance", "round trip, ms longer")):
+    for part, label in (("tenants", "tenants"), ("distance", "round trip, ms longer")):
         print()
         names = list(next(iter(terms[part].values())))
         lines = [
             [f"{at:,}", *(f"{row[name]:,.1f}" for name in names)] for at, row in terms[part].items()
         ]
-        print(table([what, *names], lines))
+        print(table([label, *names], lines))
     for part in ("compaction", "memory", "database", "sockets"):
         print(
             f"\n{part}: " + ", ".join(f"{key} {value:,.1f}" for key, value in terms[part].items())

@@ -25,7 +25,7 @@ ROUTES = ("session", "any")
 class Costs:
     """Seconds, as measured. The database's are of one of its cores."""
 
-    known: float = 0.004
+    warm: float = 0.004
     """Of a gateway's core for a turn of a session that the process knows, sockets included."""
     cold: float = 0.028
     """The same for one that it does not."""
@@ -44,10 +44,10 @@ class Costs:
     def of(cls, terms):
         """Read what `benchmarks.scale` wrote."""
         turns, server = terms["turns"]["300"], terms["postgresql"]
-        known = terms["sockets"]["cpu_ms"] / 1000
+        warm = terms["sockets"]["cpu_ms"] / 1000
         return cls(
-            known=known,
-            cold=known + max(0.0, turns["cold"]["cpu_ms"] - turns["known"]["cpu_ms"]) / 1000,
+            warm=warm,
+            cold=warm + max(0.0, turns["cold"]["cpu_ms"] - turns["known"]["cpu_ms"]) / 1000,
             compaction=terms["compaction"]["cpu_ms"] / 1000,
             version=server["version_cpu_ms"] / 1000,
             load=server["load_cpu_ms"] / 1000,
@@ -163,14 +163,14 @@ class Run:
             self._plan(now + self.fleet.retry, self._arrive, session, life)
             return
         self._count(now, "turns")
-        known, turn = self._known[place], self._turn[session]
-        is_known, is_due = session in known, turn >= self.fleet.turns_between
-        known[session] = None
-        known.move_to_end(session)
-        if len(known) > self._capacity:
-            known.popitem(last=False)
+        recent, turn = self._known[place], self._turn[session]
+        is_known, is_due = session in recent, turn >= self.fleet.turns_between
+        recent[session] = None
+        recent.move_to_end(session)
+        if len(recent) > self._capacity:
+            recent.popitem(last=False)
         self._count(now, "cold", not is_known)
-        work = (self.costs.known if is_known else self.costs.cold) + self.costs.compaction * is_due
+        work = (self.costs.warm if is_known else self.costs.cold) + self.costs.compaction * is_due
         self._free[place] = max(now, self._free[place]) + work
         self._spend(now, "gateways", work)
         self._busy_with[place].add(session)
@@ -290,7 +290,7 @@ def find_limits(fleet, costs):
     shared, between = costs.compaction / fleet.turns_between, cycle * fleet.turns_between
     stored = costs.version + costs.load + costs.ledger + costs.save / fleet.turns_between
     return {
-        "gateways' cores, sessions known": processes * cycle / (costs.known + shared),
+        "gateways' cores, sessions known": processes * cycle / (costs.warm + shared),
         "gateways' cores, sessions not known": processes * cycle / (costs.cold + shared),
         "sessions that processes know": processes * room,
         "database's cores": fleet.database_cores * cycle / stored,

@@ -57,7 +57,7 @@ class Server:
         """Return the one value of a query."""
         return self.run(statement)[0][0]
 
-    def written_bytes(self):
+    def count_log_bytes(self):
         """Bytes of its log since it was made."""
         return int(self.one("SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')"))
 
@@ -214,10 +214,10 @@ def measure_server(server, sessions, seconds):
             ("save", lambda n: store.save(fresh(n))),
         ):
             figures[f"{name}_p50_ms"], figures[f"{name}_p99_ms"] = time_calls(act, seconds)
-        before = server.written_bytes()
+        before = server.count_log_bytes()
         for number in range(100):
             store.save(fresh(f"bytes{number}"))
-        figures["save_wal_bytes"] = (server.written_bytes() - before) / 100
+        figures["save_wal_bytes"] = (server.count_log_bytes() - before) / 100
         for name, act in (
             ("version", lambda store, _: store.version()),
             ("load", lambda store, n: store.load(histories(n))),
@@ -264,11 +264,11 @@ def measure_retention(server, store):
     waits, done = [], threading.Event()
 
     def live():
-        with closing(PostgreSQLStore(server.url)) as other:
+        with closing(PostgreSQLStore(server.url)) as live_store:
             number = 0
             while not done.is_set():
                 began, number = time.perf_counter(), number + 1
-                other.save([Edit(1, 2, (user("s"),), tip("live", number), "test")])
+                live_store.save([Edit(1, 2, (user("s"),), tip("live", number), "test")])
                 waits.append(time.perf_counter() - began)
 
     thread = threading.Thread(target=live)

@@ -87,8 +87,8 @@ class Judge:
         body = json.loads(asked.body)
         with self._lock:
             self.counts["requests"] += 1
-            found = check(body, api)
-            self.wrong += [f"invalid: {one}" for one in found[:3]]
+            violations = check(body, api)
+            self.wrong += [f"invalid: {violation}" for violation in violations[:3]]
             self._compare(asked.all("x-session-id")[0], body)
             tokens = int(
                 len(asked.body) / 3.5 * (0.9 + int(body["user"].rpartition("-")[2]) % 4 * 0.1)
@@ -111,19 +111,19 @@ class Judge:
 
     def _compare(self, session: str, body: dict) -> None:
         """A result that was once hidden, or shown otherwise than it was said, is never shown as said again."""
-        known = self._known[session]
+        state = self._known[session]
         whole = {
             id
             for id, text in results(body)
             if text.startswith(f"{id}: ") and text.endswith(f" end of {id}")
         }
-        last = max((known.order[id] for id in whole if id in known.order), default=-1)
+        last = max((state.order[id] for id in whole if id in state.order), default=-1)
         for id in whole:
-            known.order.setdefault(id, len(known.order))
-        hidden = {id for id, place in known.order.items() if place < last and id not in whole}
-        self.wrong += [f"an edit of {id} was lost in {session}" for id in known.hidden & whole]
-        self.counts["results hidden"] += len(hidden - known.hidden)
-        known.hidden |= hidden
+            state.order.setdefault(id, len(state.order))
+        hidden = {id for id, place in state.order.items() if place < last and id not in whole}
+        self.wrong += [f"an edit of {id} was lost in {session}" for id in state.hidden & whole]
+        self.counts["results hidden"] += len(hidden - state.hidden)
+        state.hidden |= hidden
 
     def forget(self, session: str) -> None:
         """The session is over."""
@@ -133,17 +133,17 @@ class Judge:
 
 def results(body: dict) -> list[tuple[str, str]]:
     """The id and text of every tool result, in both APIs."""
-    found = []
+    pairs = []
     for message in body["messages"]:
         if message["role"] == "tool":
-            found.append((message["tool_call_id"], str(message["content"])))
+            pairs.append((message["tool_call_id"], str(message["content"])))
         elif isinstance(message["content"], list):
-            found += [
+            pairs += [
                 (b["tool_use_id"], str(b["content"]))
                 for b in message["content"]
                 if b.get("type") == "tool_result"
             ]
-    return found
+    return pairs
 
 
 class Agent:
@@ -170,7 +170,7 @@ class Agent:
         for turn in range(TURNS):
             if time.monotonic() > self.until:
                 break
-            if not self._asked(name, api, messages):
+            if not self._ask(name, api, messages):
                 self.told["given up"] += 1
                 break
             if turn > 20 and self.chance.random() < 0.01:
@@ -194,10 +194,10 @@ class Agent:
             "type": "function",
             "function": {"name": "read", "arguments": json.dumps(arguments)},
         }
-        said = {"role": "assistant", "content": None, "tool_calls": [call]}
-        return [said, {"role": "tool", "tool_call_id": id, "content": text}]
+        answer = {"role": "assistant", "content": None, "tool_calls": [call]}
+        return [answer, {"role": "tool", "tool_call_id": id, "content": text}]
 
-    def _asked(self, name: str, api: str, messages: list[dict]) -> bool:
+    def _ask(self, name: str, api: str, messages: list[dict]) -> bool:
         """Ask until there is an answer, as agents do; False after ten times."""
         model = "m" if self.sessions % 4 else f"unknown-{name}"
         body = {
@@ -217,7 +217,7 @@ class Agent:
                     if leave:
                         self.told["left early"] += 1
                         continue
-                    said = answer.read()
+                    body_read = answer.read()
             except httpx.HTTPError as error:
                 self.told[type(error).__name__] += 1
                 continue
@@ -226,7 +226,7 @@ class Agent:
                 return True
             if status == 400:
                 self.told["context errors passed on"] += (
-                    b"too long" in said or b"maximum context" in said
+                    b"too long" in body_read or b"maximum context" in body_read
                 )
                 return False
         return False
@@ -264,13 +264,13 @@ def gateway(place: Path, upstream: str) -> tuple[subprocess.Popen, str]:
     raise RuntimeError("the gateway did not start")
 
 
-def watched(pid: int, until: float) -> list[tuple[float, int, int]]:
+def watch(pid: int, until: float) -> list[tuple[float, int, int]]:
     """The process's figures, twenty times over."""
-    found, pause = [], max(0.5, (until - time.monotonic()) / 20)
+    rows, pause = [], max(0.5, (until - time.monotonic()) / 20)
     while time.monotonic() < until:
         time.sleep(min(pause, max(0.0, until - time.monotonic())))
-        found.append(figures(pid))
-    return found
+        rows.append(figures(pid))
+    return rows
 
 
 def main(seconds: float, agents: int) -> int:
@@ -283,12 +283,12 @@ def main(seconds: float, agents: int) -> int:
         until = time.monotonic() + seconds
         with ThreadPoolExecutor(agents) as pool:
             runs = [pool.submit(Agent(url, judge, seed, until)) for seed in range(agents)]
-            seen = watched(process.pid, until)
-            told = sum((run.result() for run in runs), Counter())
+            seen = watch(process.pid, until)
+            counts = sum((run.result() for run in runs), Counter())
         metrics = httpx.get(f"{url}/metrics").text
         process.send_signal(signal.SIGTERM)
         ended = process.wait(60)
-    return report(seconds, judge, told, seen, metrics, ended)
+    return report(seconds, judge, counts, seen, metrics, ended)
 
 
 def forgetful(judge: Judge, received: list[Received]) -> Callable[[Received], Reply]:
@@ -301,7 +301,7 @@ def forgetful(judge: Judge, received: list[Received]) -> Callable[[Received], Re
     return play
 
 
-def report(seconds, judge, told, seen, metrics, ended) -> int:
+def report(seconds, judge, counts, seen, metrics, ended) -> int:
     """Print all of it; 1 when anything is wrong."""
     print(f"{seconds:g} seconds\n")
     print(
@@ -313,15 +313,15 @@ def report(seconds, judge, told, seen, metrics, ended) -> int:
     print(
         "\n"
         + table(
-            ["agents saw", "times"], [[name, f"{count:,}"] for name, count in told.most_common()]
+            ["agents saw", "times"], [[name, f"{count:,}"] for name, count in counts.most_common()]
         )
     )
-    kept = [
+    lines = [
         line
         for line in metrics.splitlines()
         if line.startswith(("refold_requests_total", "refold_context_errors", "refold_failures"))
     ]
-    print("\n" + "\n".join(kept))
+    print("\n" + "\n".join(lines))
     middle, last = seen[len(seen) // 2], seen[-1]
     rows = [[at, f"{mb:.0f}", threads, files] for at, (mb, threads, files) in (("a tenth", seen[len(seen) // 10]), ("half", middle), ("the end", last))]  # fmt: skip
     print(
@@ -341,5 +341,5 @@ def report(seconds, judge, told, seen, metrics, ended) -> int:
 
 
 if __name__ == "__main__":
-    numbers = [float(one) for one in sys.argv[1:]]
+    numbers = [float(argument) for argument in sys.argv[1:]]
     sys.exit(main(numbers[0] if numbers else 600.0, int(numbers[1]) if len(numbers) > 1 else 8))

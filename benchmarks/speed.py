@@ -74,7 +74,7 @@ class Model:
         )
         with self.lock:
             before, self.before[name] = self.before.get(name, ""), text
-        cached = tokens * shared(before, text) // max(1, len(text))
+        cached = tokens * count_shared(before, text) // max(1, len(text))
         seconds = self.speed.seconds(tokens - cached, cached)
         return Reply(
             "ok",
@@ -88,7 +88,7 @@ def _tokens(text: str) -> int:
     return count_message(user(text))
 
 
-def shared(a: str, b: str) -> int:
+def count_shared(a: str, b: str) -> int:
     """How many characters both begin with."""
     low, high = 0, min(len(a), len(b))
     while low < high:
@@ -101,11 +101,13 @@ def seconds_of(talks: Sequence[Sequence[Request]], speed: Speed, together: int =
     """Seconds of the last request of each conversation, its requests sent one after the other. So many
     conversations are under way at the same time; each waits for its own answers. Raises RuntimeError if one fails."""
     with ScriptedProvider(Model(speed)) as server, ThreadPoolExecutor(together) as pool:
-        taken = pool.map(lambda at: timed(server, str(at), talks[at])[-1], range(len(talks)))
+        taken = pool.map(
+            lambda at: time_requests(server, str(at), talks[at])[-1], range(len(talks))
+        )
         return list(taken)
 
 
-def timed(server: ScriptedProvider, name: str, requests: Sequence[Request]) -> list[float]:
+def time_requests(server: ScriptedProvider, name: str, requests: Sequence[Request]) -> list[float]:
     """Seconds of each request of the conversation *name*, sent one after the other. Raises RuntimeError
     if one fails."""
     model = HTTPModel(f"{server.url}/v1", model="scripted", headers={HEADER: name})

@@ -58,12 +58,12 @@ def measure(name: str, store: Store) -> None:
         ("save of 10,000 edits at once", median_us(lambda _: store.save(edits(0, 10_000)), 1)),
         ("load, 10,000 tips, all found", median_us(lambda _: store.load(tips), 3)),
     )
-    for what, us in rows:
-        print(f"{name:22} {what:30} {us:10.1f} us")
+    for action, us in rows:
+        print(f"{name:22} {action:30} {us:10.1f} us")
 
 
 @contextmanager
-def served(url, folder):
+def serve(url, folder):
     if "://" in url:
         yield url
         return
@@ -82,7 +82,7 @@ def main() -> None:
             with SQLiteStore(place / f"{mode}.db", synchronous=mode) as store:
                 measure(f"sqlite {mode}", store)
         if len(sys.argv) > 2:
-            with served(sys.argv[2], place / "pg") as url, PostgreSQLStore(url) as store:
+            with serve(sys.argv[2], place / "pg") as url, PostgreSQLStore(url) as store:
                 measure("postgresql", store)
         opened = median_us(lambda n: SQLiteStore(place / f"new{n}.db").close(), 30)
         again = median_us(lambda _: SQLiteStore(place / "FULL.db").close(), 100)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.recordings import recorded
+from benchmarks.recordings import read_conversations
 from refold.tokens.count import estimate, exact
 
 ROOT = Path(__file__).parent.parent
@@ -54,8 +54,8 @@ def main(datasets: Path, texts: Path | None) -> None:
 def conversations(
     datasets: Path, texts: Path | None
 ) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    for one in recorded(datasets):
-        yield one.dataset, one.texts
+    for conversation in read_conversations(datasets):
+        yield conversation.dataset, conversation.texts
     for file in sorted(texts.glob("*/*")) if texts else ():
         yield file.parent.name, [("text", file.read_text("utf-8"))]
 
@@ -69,9 +69,10 @@ def table(head: str, groups: dict[str, list[list[Row]]]) -> None:
     for name, rows in groups.items():
         ours, naive = errors(rows, 1), errors(rows, 2)
         single = min(
-            errors(([row] for one in rows for row in one if row.exact >= LONG), 1), default=0.0
+            errors(([row] for rows_of_one in rows for row in rows_of_one if row.exact >= LONG), 1),
+            default=0.0,
         )
-        tokens = sum(row.exact for one in rows for row in one)
+        tokens = sum(row.exact for rows_of_one in rows for row in rows_of_one)
         print(
             f"| {name} | {len(rows)} | {tokens:,} | {mean(map(abs, ours)):.1%} | {mean(ours):+.1%} | {min(0.0, *ours):.1%} "
             f"| {min(0.0, single):.1%} | {mean(map(abs, naive)):.1%} | {min(0.0, *naive):.1%} |"
@@ -80,7 +81,10 @@ def table(head: str, groups: dict[str, list[list[Row]]]) -> None:
 
 def errors(rows: Iterable[list[Row]], column: int) -> list[float]:
     return [
-        sum(row[column] for row in one) / max(1, sum(row.exact for row in one)) - 1 for one in rows
+        sum(row[column] for row in conversation_rows)
+        / max(1, sum(row.exact for row in conversation_rows))
+        - 1
+        for conversation_rows in rows
     ]
 
 
@@ -96,10 +100,12 @@ def speeds(texts: list[str], o200k: Callable[[str], int]) -> None:
     code = "\n".join(file.read_text("utf-8") for file in sorted((ROOT / "src").rglob("*.py")))
     code = (code * (1_000_000 // len(code) + 1))[:1_000_000]
     for name, count in (("estimate", estimate), ("exact o200k", o200k)):
-        print(f"| {name} | {speed(count, texts):.0f} | {speed(count, [code]):.0f} |")
+        print(
+            f"| {name} | {measure_speed(count, texts):.0f} | {measure_speed(count, [code]):.0f} |"
+        )
 
 
-def speed(count: Callable[[str], int], texts: list[str]) -> float:
+def measure_speed(count: Callable[[str], int], texts: list[str]) -> float:
     size = sum(len(text.encode("utf-8", "replace")) for text in texts)
     return size / min(seconds(count, texts) for _ in range(3)) / 1e6
 

@@ -42,11 +42,11 @@ def messages(path: Path) -> Iterator[dict[str, Any]]:
             yield record["message"]
 
 
-def replay(said: Iterator[dict[str, Any]]) -> tuple[list[float], Ratios]:
+def replay(entries_said: Iterator[dict[str, Any]]) -> tuple[list[float], Ratios]:
     """Relative errors of the expected input of each call, and what was learned on the way."""
     ratios, errors, seen = Ratios(), list[float](), set[str]()
     estimated, last = 0, None
-    for message in said:
+    for message in entries_said:
         usage, id = read_usage(message.get("usage")), message.get("id")
         if (
             message["role"] == "assistant"

@@ -78,13 +78,13 @@ def main(datasets: Path) -> None:
         "| model | half | sessions | billed for one: all, middle, least, most | estimate: error, worst | x prior |"
     )
     print("|---|---|---|---|---|---|")
-    for model, found in [
+    for model, model_rows in [
         *sorted(by_model.items()),
         ("every Claude", [r for m in by_model if "claude" in m for r in by_model[m]]),
     ]:
         for half, chosen in (
-            ("fit", [r for r in found if r.is_fitted]),
-            ("check", [r for r in found if not r.is_fitted]),
+            ("fit", [r for r in model_rows if r.is_fitted]),
+            ("check", [r for r in model_rows if not r.is_fitted]),
         ):
             if chosen:
                 print(
@@ -107,7 +107,7 @@ def errors(chosen: Sequence[Row], *, prior: bool) -> str:
     """The mean error of a session, what is over or under all together, and the worst under-count and over-count."""
     off = [(prior_of(row.model) if prior else 1.0) / row.ratio - 1 for row in chosen]
     mean = sum(map(abs, off)) / len(off)
-    under = sum(one < -0.05 for one in off)
+    under = sum(error < -0.05 for error in off)
     return f"{mean:.1%}, {sum(off) / len(off):+.1%}, {min(0.0, *off):.0%} to {max(0.0, *off):+.0%}, {under} under by more than 5 %"
 
 
@@ -116,14 +116,16 @@ def rows(datasets: Path) -> Iterator[Row]:
     for pattern in SESSIONS:
         for path in sorted(datasets.glob(pattern)):
             for session in sessions(path):
-                found = list(points(path, session))
-                yield from told(f"{path.name} {session.id}", found, whole=session.client in GIVEN)
+                session_points = list(points(path, session))
+                yield from iter_rows(
+                    f"{path.name} {session.id}", session_points, whole=session.client in GIVEN
+                )
     by_model = defaultdict(list)
     for path in sorted(datasets.glob(WHOLE)):
-        point = logged(json.loads(path.read_text("utf-8")))
+        point = read_point(json.loads(path.read_text("utf-8")))
         by_model[point.model].append(point)
-    for model, found in by_model.items():
-        yield from told(model, found, whole=True)
+    for model, model_points in by_model.items():
+        yield from iter_rows(model, model_points, whole=True)
 
 
 def sessions(path: Path) -> Iterator[Session]:
@@ -143,17 +145,17 @@ def points(path: Path, session: Session) -> Iterator[Point]:
             initial=count_fixed(envelope.system, envelope.tools),
         )
     )
-    models = named(path) if path.suffix == ".jsonl" else {}
+    models = read_models(path) if path.suffix == ".jsonl" else {}
     for position, usage in session.usage:
-        found = read_usage(usage)
-        if found is not None and found.calls == 1:
+        usage_read = read_usage(usage)
+        if usage_read is not None and usage_read.calls == 1:
             model = models.get(json.dumps(usage, sort_keys=True)) or str(
                 session.body.get("model", "")
             )
-            yield Point(model, sums[max(0, position - 1 - envelope.head)], found.input)
+            yield Point(model, sums[max(0, position - 1 - envelope.head)], usage_read.input)
 
 
-def named(path: Path) -> dict[str, str]:
+def read_models(path: Path) -> dict[str, str]:
     """The model of each usage in a file of lines."""
     messages = [record.get("message") for record in jsonl(path)]
     return {
@@ -163,7 +165,7 @@ def named(path: Path) -> dict[str, str]:
     }
 
 
-def logged(log: dict[str, Any]) -> Point:
+def read_point(log: dict[str, Any]) -> Point:
     """A call of which the whole request is on record."""
     envelope = open_payload(
         {"tools": log.get("tools") or [], "messages": log["messages"]}, "openai_chat"
@@ -174,10 +176,10 @@ def logged(log: dict[str, Any]) -> Point:
     return Point(log["response"]["model"], estimated, log["response"]["usage"]["prompt_tokens"])
 
 
-def told(name: str, found: Sequence[Point], *, whole: bool) -> Iterator[Row]:
+def iter_rows(name: str, session_points: Sequence[Point], *, whole: bool) -> Iterator[Row]:
     """What the calls of one session tell of each model."""
     sums = defaultdict(lambda: (0, 0))
-    for stretch in stretches(found):
+    for stretch in stretches(session_points):
         first, last = (Point("", 0, 0) if whole else stretch[0]), stretch[-1]
         estimated, billed = sums[last.model]
         sums[last.model] = (
@@ -189,10 +191,10 @@ def told(name: str, found: Sequence[Point], *, whole: bool) -> Iterator[Row]:
             yield Row(model, name, estimated, billed)
 
 
-def stretches(found: Sequence[Point]) -> list[list[Point]]:
+def stretches(session_points: Sequence[Point]) -> list[list[Point]]:
     """Calls to one model in which the request only grew: no compaction, nothing cleared."""
     parts = list[list[Point]]()
-    for point in found:
+    for point in session_points:
         last = parts[-1][-1] if parts else None
         if last is None or point.model != last.model or point.billed < SHRUNK * last.billed:
             parts.append([])

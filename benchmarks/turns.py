@@ -93,16 +93,16 @@ def peers() -> Callable[[], Figures]:
     subprocess.run(pip, check=True)
     worker = Path(__file__).with_name("peers_worker.py")
 
-    def measured() -> Figures:
+    def measure() -> Figures:
         out = subprocess.run(
             [python, worker, *map(str, SIZES)], check=True, capture_output=True, text=True
         )
         return {
-            name: [found[str(size)] for size in SIZES]
-            for name, found in json.loads(out.stdout).items()
+            name: [by_size[str(size)] for size in SIZES]
+            for name, by_size in json.loads(out.stdout).items()
         }
 
-    return measured
+    return measure
 
 
 def ours() -> Figures:
@@ -128,7 +128,7 @@ def main() -> None:
     """Print the table: milliseconds a turn, medians, and how they grow."""
     measured = peers()
     rounds = [(ours(), measured()) for _ in range(ROUNDS)]
-    mine, theirs = (median_of([one[who] for one in rounds]) for who in (0, 1))
+    mine, theirs = (median_of([pair[who] for pair in rounds]) for who in (0, 1))
     fastest = [min(row[i] for row in theirs.values()) for i in range(len(SIZES))]
     cells = [
         [name, *(f"{x:.3f}" for x in row), f"{row[-1] / row[0]:.1f}"]

@@ -132,11 +132,11 @@ def go_on(way: Way, install: Path) -> str:
             ),
             default=0,
         )
-        found = session_files.discover(home, environment)
-        if len(found) != 1:
-            return f"{len(found)} sessions after the first turn: {first.stdout[-500:]}{first.stderr[-500:]}"
-        original = _read(found[0])
-        which = (str(found[0].path), *(("--session", found[0].id) if found[0].id else ()))
+        listings = session_files.discover(home, environment)
+        if len(listings) != 1:
+            return f"{len(listings)} sessions after the first turn: {first.stdout[-500:]}{first.stderr[-500:]}"
+        original = _read(listings[0])
+        which = (str(listings[0].path), *(("--session", listings[0].id) if listings[0].id else ()))
         _refold("compact", *which, "--to", TO)
         (session,) = _refold("export", *which, "--json")["sessions"]
         viewed = _refold("view", *which, "--payload")
@@ -151,15 +151,15 @@ def go_on(way: Way, install: Path) -> str:
         if not asked or second.returncode:
             return f"exit {second.returncode}: {second.stdout[-500:]}{second.stderr[-500:]}"
         return _judge(asked[0], way.client.api, viewed, longest) or (
-            "" if _read(found[0]) == original else "the original was written"
+            "" if _read(listings[0]) == original else "the original was written"
         )
 
 
-def _read(found: FoundSession) -> Any:
+def _read(listing: FoundSession) -> Any:
     """Return a session's file, or the session alone if the file has others."""
-    if found.path.suffix != ".db":
-        return found.path.read_bytes()
-    return session_files.read(found.path, found.id).payload
+    if listing.path.suffix != ".db":
+        return listing.path.read_bytes()
+    return session_files.read(listing.path, listing.id).payload
 
 
 def _refold(*words: str) -> Any:

@@ -27,11 +27,11 @@ def check_kubernetes():
 
 def is_wrong(tool, *arguments):
     """Run a tool, if it is there, and return whether it found anything wrong."""
-    found = shutil.which(tool) or shutil.which(tool, path=Path(sys.executable).parent)
-    if found is None:
+    program = shutil.which(tool) or shutil.which(tool, path=Path(sys.executable).parent)
+    if program is None:
         print(f"NOT CHECKED: {tool} is not installed")
         return False
-    done = subprocess.run([found, *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
     print((done.stdout + done.stderr).strip())
     return done.returncode != 0
 

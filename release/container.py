@@ -244,10 +244,10 @@ def _user(image: Image) -> dict[str, int]:
 
 @contextmanager
 def _start(
-    image: Image, command: Sequence[str], more: Mapping[str, str] | None = None
+    image: Image, command: Sequence[str], environment: Mapping[str, str] | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
     program = shutil.which(command[0], path=image.variables()["PATH"]) or command[0]
-    token = {"REFOLD_ADMIN_TOKEN": TOKEN} if more is None else more
+    token = {"REFOLD_ADMIN_TOKEN": TOKEN} if environment is None else environment
     with (image.root.parent / "log").open("wb") as log:
         process = subprocess.Popen(
             [program, *command[1:]],

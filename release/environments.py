@@ -29,7 +29,7 @@ def variables(home: Path) -> dict[str, str]:
 def run(
     words: Sequence[str | Path],
     place: Path,
-    more: Mapping[str, str] | None = None,
+    extra: Mapping[str, str] | None = None,
     *,
     expected: int = 0,
 ) -> str:
@@ -38,7 +38,7 @@ def run(
     done = subprocess.run(
         list(map(str, words)),
         cwd=place,
-        env={**variables(place), **(more or {})},
+        env={**variables(place), **(extra or {})},
         capture_output=True,
         text=True,
         check=False,

@@ -116,11 +116,11 @@ def url(server: PostgreSQLServer) -> str:
 
 def _reason(report: Any) -> str:
     """Why a test, or a whole file of tests, was skipped."""
-    told = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-    return told.removeprefix("Skipped: ")
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return reason.removeprefix("Skipped: ")
 
 
-def _judged(report: Any) -> Any:
+def _judge(report: Any) -> Any:
     """The report; of a skip for what is required, as a failure."""
     if report.skipped and is_failure(reason := _reason(report), os.environ):
         report.outcome, report.longrepr = (
@@ -133,13 +133,13 @@ def _judged(report: Any) -> Any:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, Any, Any]:
     """A skip for a component that is missing fails where all of them are required."""
-    return _judged((yield))
+    return _judge((yield))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report() -> Generator[None, Any, Any]:
     """Likewise, of a whole file."""
-    return _judged((yield))
+    return _judge((yield))
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

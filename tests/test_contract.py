@@ -148,12 +148,12 @@ def tables() -> dict[str, list[str]]:
         Index(path / "index.db").close()
         open_ledger(str(path / "refold.db")).close()
         open_transcripts(str(path / "refold.db"), 60.0, time.time).close()
-        found = {
+        schemas = {
             file.name: list(schema_of(file))
             for file in sorted(path.glob("*.db*"))
             if is_database(file)
         }
-    return {**found, "postgresql": statements_of(schema.__file__)}
+    return {**schemas, "postgresql": statements_of(schema.__file__)}
 
 
 def is_database(file: Path) -> bool:

@@ -126,9 +126,9 @@ def start(n: int, thing: Thing, count: int) -> str:
 
 def think(n: int, thing: Thing, count: int) -> str:
     """Before a part is read."""
-    of, what, _, time = thing.fields
+    of, count_field, _, time = thing.fields
     return pick((
-        f"{thing.plural.capitalize()} next. {count} calls of datetime.now() in the service. Here {time} belongs to a {of} and decides what may still be done with a {what}. I expect the same three places as before, but the order of the checks may matter: {thing.actions[0]} compares with GRACE, {thing.actions[1]} computes a new {time}.",
+        f"{thing.plural.capitalize()} next. {count} calls of datetime.now() in the service. Here {time} belongs to a {of} and decides what may still be done with a {count_field}. I expect the same three places as before, but the order of the checks may matter: {thing.actions[0]} compares with GRACE, {thing.actions[1]} computes a new {time}.",
         f"What does {time} mean for a {thing.name}? It is {thing.about}. If the comparison is naive, the doubled hour makes it {thing.states[3]} too early or an hour late. Read service and tests together, then decide.",
         f"I should not assume that {thing.plural} look like the part before. Read first. The clock-change test exists in every test file, so there is a red test to start from.",
         f"{thing.name.capitalize()}: states {', '.join(thing.states)}. Only the step from {thing.states[0]} to {thing.states[3]} depends on the clock. Let me see whether `{thing.actions[2]}` does, too.",
@@ -178,12 +178,12 @@ def think_reread(n: int, thing: Thing) -> str:
     return f"Let me make sure that I have not missed a place in {thing.service} where a local day is meant: `day()` computes midnight from the moment it gets. With an aware UTC moment, replace(hour=0) is midnight in UTC, not on the quay. Callers pass nothing or a local time. Part {n + 1}: I keep the behaviour and note it."
 
 
-def report(n: int, thing: Thing, left: int) -> str:
+def report(n: int, thing: Thing, parts_left: int) -> str:
     """The end of a turn of the model."""
     return pick((
-        f"{thing.plural.capitalize()} are done: service, store and API are on `harbor.clock`, and the clock-change test passes. The cause in this part was the naive comparison in `{thing.service}`. {left - 1} parts to go.",
-        f"That is {thing.plural}. I found that `_free_stale` and `sweep` used two different readings of the clock within one call; they agree now. {left - 1} parts are left.",
-        f"Part {n + 1} ({thing.plural}) is finished and its tests are green. I decided to keep `replace(tzinfo=None)` in the API only, so that the format stays. {left - 1} to go.",
+        f"{thing.plural.capitalize()} are done: service, store and API are on `harbor.clock`, and the clock-change test passes. The cause in this part was the naive comparison in `{thing.service}`. {parts_left - 1} parts to go.",
+        f"That is {thing.plural}. I found that `_free_stale` and `sweep` used two different readings of the clock within one call; they agree now. {parts_left - 1} parts are left.",
+        f"Part {n + 1} ({thing.plural}) is finished and its tests are green. I decided to keep `replace(tzinfo=None)` in the API only, so that the format stays. {parts_left - 1} to go.",
     ), "report", n)  # fmt: skip
 
 

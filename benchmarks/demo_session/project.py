@@ -95,14 +95,14 @@ def _thing(line: str) -> Thing:
 
 def files() -> dict[str, str]:
     """Every file of the project, by path."""
-    made = dict(SHARED)
+    project_files = dict(SHARED)
     for thing in things():
-        made[f"harbor/{thing.plural}/model.py"] = _words(pieces.MODEL, thing)
-        made[thing.service] = _words(_service(thing), thing)
-        made[thing.store] = _words(_store(thing), thing)
-        made[thing.api] = _words(outside.API, thing)
-        made[thing.tests] = _words(_tests(thing), thing)
-    return made
+        project_files[f"harbor/{thing.plural}/model.py"] = _words(pieces.MODEL, thing)
+        project_files[thing.service] = _words(_service(thing), thing)
+        project_files[thing.store] = _words(_store(thing), thing)
+        project_files[thing.api] = _words(outside.API, thing)
+        project_files[thing.tests] = _words(_tests(thing), thing)
+    return project_files
 
 
 def _service(thing: Thing) -> str:
@@ -138,8 +138,8 @@ def _words(text: str, thing: Thing) -> str:
         "actuate": thing.actions[0], "gizmos": thing.plural, "gizmo": thing.name,
         "Gizmo": thing.name.capitalize(), "alpha": of, "beta": beta, "gamma_cents": f"{money}_cents", "due_at": time,
     }  # fmt: skip
-    for word, other in swap.items():
-        text = text.replace(word, other)
+    for word, replacement in swap.items():
+        text = text.replace(word, replacement)
     return text
 
 

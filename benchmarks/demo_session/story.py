@@ -226,8 +226,8 @@ def _pytest(thing: Thing) -> Call:
     return _bash(f"pytest -x {thing.tests}", f"Tests of {thing.plural}")
 
 
-def _edit(path: str, old: str, new: str, **more: bool) -> Call:
-    return "Edit", {"file_path": path, "old_string": old, "new_string": new, **more}
+def _edit(path: str, old: str, new: str, **options: bool) -> Call:
+    return "Edit", {"file_path": path, "old_string": old, "new_string": new, **options}
 
 
 def _todo(things: Sequence[Thing], done: int) -> Call:

@@ -56,14 +56,14 @@ class World:
 
     def grep(self, pattern: str, path: str = "") -> tuple[str, bool]:
         """Lines that match, as `path:line:text`."""
-        found = [
+        matches = [
             f"{name}:{n}:{line}"
             for name, text in sorted(self.files.items())
             if name.startswith(path)
             for n, line in enumerate(text.split("\n"), 1)
             if re.search(pattern, line)
         ]
-        return "\n".join(found) or "No matches found", False
+        return "\n".join(matches) or "No matches found", False
 
     def edit(
         self, file_path: str, old_string: str, new_string: str, replace_all: bool = False
@@ -106,7 +106,7 @@ class World:
         if first == "grep":
             return _log(), False
         if first == "sqlite3":
-            return _sold_twice(), False
+            return _list_sold_twice(), False
         if first == "ruff":
             return self.ruff(rest)
         return NO_NETWORK, True
@@ -162,7 +162,7 @@ class World:
                 f"{thing.tests} {'.' * (self._tests(thing) - bad)}{'F' * bad:<8}".ljust(70)
                 + f"[{done * 100 // total:3}%]"
             )
-        blocks = [block for found in failures.values() for block in found]
+        blocks = [block for shown_failures in failures.values() for block in shown_failures]
         if blocks:
             out += [
                 "",
@@ -215,8 +215,8 @@ class World:
         name = re.search(r"def (\w+)", body)
         title = name[1] if name else test
         lines = body.split("\n")
-        marked = next((n for n, one in enumerate(lines) if at in one and n), len(lines) - 1)
-        shown = [f"    {one}" for one in lines[:marked]] + [
+        marked = next((n for n, row in enumerate(lines) if at in row and n), len(lines) - 1)
+        shown = [f"    {row}" for row in lines[:marked]] + [
             ">   " + lines[marked][0:] if lines[marked].startswith(" ") else lines[marked]
         ]
         where = (
@@ -231,7 +231,7 @@ class World:
                 f"{thing.tests}:{text[: text.index(body)].count(chr(10)) + marked + 1}:",
                 "_ " * 40,
                 "",
-                *(f"    {one}" for one in source[line - 6 : line - 1]),
+                *(f"    {row}" for row in source[line - 6 : line - 1]),
                 f">   {source[line - 1]}",
             ]
             if line
@@ -243,7 +243,7 @@ class World:
             "",
             *shown,
             *inner,
-            *(f"E   {one}" for one in message.split("\n")),
+            *(f"E   {row}" for row in message.split("\n")),
             "",
             f"{where}: {kind}",
         ]
@@ -309,7 +309,7 @@ def _log_line(n: int, stamp: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _sold_twice() -> str:
+def _list_sold_twice() -> str:
     rows = [(88_412, "14C"), (88_412, "15A"), (88_413, "22F"), (88_415, "11D")]
     lines = [
         f"{sailing}|{seat}|2|HB-{number(36**3, sailing, seat):04X},HB-{number(36**3, seat):04X}|2026-10-25 02:{10 + n * 7}"

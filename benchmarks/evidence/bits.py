@@ -158,10 +158,10 @@ def iter_jobs(split: str, target: int) -> Iterator[tuple[str, Session, int]]:
     """Yield policies with the points to measure them at, the first point of each session first."""
     places = [(session, choose_points(session, target)) for session in choose_sessions(split)]
     order = [(s, points[n]) for n in range(OF_A_SESSION) for s, points in places if n < len(points)]
-    known = {LAST, FIRST_AND_LAST, *all_policies()}
+    known_policies = {LAST, FIRST_AND_LAST, *all_policies()}
     for policies in ROUNDS:
         for session, at in order:
-            yield from ((policy, session, at) for policy in policies if policy in known)
+            yield from ((policy, session, at) for policy in policies if policy in known_policies)
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ class Bench:
     worker: Worker
     commit: str
     target: int
-    known: dict[tuple[str, str, int], Measured]
+    measurements: dict[tuple[str, str, int], Measured]
 
     def measure(self, policy: str, session: Session, at: int) -> Measured:
         """Measure a policy at a call; the first policy has been measured there."""
@@ -180,7 +180,7 @@ class Bench:
         if policy != REFERENCE:
             view = view_of(session, at, policy, size_of(first), self.target)
             if size_of(view) > FAR * size_of(first):
-                most = self.known[REFERENCE, session.name, at].tokens
+                most = self.measurements[REFERENCE, session.name, at].tokens
         head = spell_each(session.messages[:1]) if policy == FIRST_AND_LAST else ""
         question = {"head": head, "prompt": spell(view), "action": action_at(session, at)}
         answer = self.worker.ask({**question, "longest": LONGEST, "most": most})
@@ -190,9 +190,9 @@ class Bench:
         """Append what is not known yet to a file, a line of JSON each."""
         with path.open("a", encoding="utf-8") as file:
             for policy, session, at in iter_jobs(split, self.target):
-                if (policy, session.name, at) not in self.known:
+                if (policy, session.name, at) not in self.measurements:
                     measured = self.measure(policy, session, at)
-                    self.known[policy, session.name, at] = measured
+                    self.measurements[policy, session.name, at] = measured
                     print(json.dumps(asdict(measured)), file=file, flush=True)
 
 
@@ -205,10 +205,10 @@ def interval(differences: Sequence[float]) -> tuple[float, float]:
 
 def row_of(policy: str, points: Sequence[Measured], base: Sequence[Measured]) -> list[str]:
     """Compare a policy with the first one at the same points."""
-    more = [point.bits - first.bits for point, first in zip(points, base, strict=True)]
-    low, high = interval(more)
+    changes = [point.bits - first.bits for point, first in zip(points, base, strict=True)]
+    low, high = interval(changes)
     by_session = defaultdict[str, list[float]](list)
-    for point, difference in zip(points, more, strict=True):
+    for point, difference in zip(points, changes, strict=True):
         by_session[point.session].append(difference)
     dearer = sum(fmean(differences) > 0 for differences in by_session.values())
     return [
@@ -216,7 +216,7 @@ def row_of(policy: str, points: Sequence[Measured], base: Sequence[Measured]) ->
         str(len(points)),
         f"{fmean(point.tokens for point in points):,.0f}",
         f"{fmean(point.bits for point in points):.1f}",
-        f"{fmean(more):+.1f}",
+        f"{fmean(changes):+.1f}",
         f"{low:+.1f} to {high:+.1f}",
         f"{dearer} of {len(by_session)}",
     ]
@@ -239,15 +239,15 @@ def print_tables(split: str, targets: Sequence[int], model: Path, path: Path) ->
     for target in targets or (TARGET,):
         lines = path.read_text("utf-8").splitlines() if path.exists() else []
         every = (Measured(**json.loads(line)) for line in lines)
-        known = {
+        measurements = {
             (m.policy, m.session, m.at): m
             for m in every
             if (m.commit, m.target) == (commit, target)
         }
         worker = Worker(bits_python(), WORKER)
         worker.ask({"model": str(model)})
-        bench = Bench(worker, commit, target, known)
+        bench = Bench(worker, commit, target, measurements)
         bench.run(split, path)
         worker.close()
         print(f"\n{split}, {target:,} tokens, {model.name}, commit {commit}")
-        print_results(bench.known)
+        print_results(bench.measurements)

@@ -16,7 +16,7 @@ TAIL, ROOM = 0.6, 0.4
 """Shares of a target that the newest messages and a summary have."""
 
 
-def quoted(session: Session, window: int) -> Iterator[int]:
+def iter_quoted(session: Session, window: int) -> Iterator[int]:
     """Yield, for each call at which a session may be compacted to half of *window* tokens, the
     tokens of the lines that the next as many tokens of calls need and the tail does not hold."""
     needs, target = needs_by_call(session), window // 2
@@ -48,7 +48,7 @@ def print_tables(split: str, windows: Sequence[int] = ()) -> None:
     rows = []
     for window in windows or WINDOWS:
         sessions = load_sessions(split, at_least=int(1.5 * window))
-        tokens = sorted(size for session in sessions for size in quoted(session, window))
+        tokens = sorted(size for session in sessions for size in iter_quoted(session, window))
         room = int(min(ROOM * window // 2, 6_000))
         middle, most = tokens[len(tokens) // 2], tokens[-1]
         fits = sum(size <= room for size in tokens)

@@ -132,14 +132,14 @@ def choose_lines(text: str, room: int) -> str:
     return Outline([Line(line, chance.random()) for line in text.split("\n")]).show(room)
 
 
-def add(left: Left, result: Long, shown: str) -> None:
+def add(total: Left, result: Long, shown: str) -> None:
     """Count what *shown* leaves of a result."""
     request = Request((), (shown,))
     history = History(frozenset(), {name: [result.text] for name in result.names})
     lines = request.lines()
-    left.tokens += estimate(shown)
-    left.tied += sum(request.ties(name, history) for name in result.names)
-    left.edits += sum(lines.issuperset(edit.lines) for edit in result.edits)
+    total.tokens += estimate(shown)
+    total.tied += sum(request.ties(name, history) for name in result.names)
+    total.edits += sum(lines.issuperset(edit.lines) for edit in result.edits)
 
 
 def print_kinds(sessions: Sequence[Session], limit: int) -> list[str]:
@@ -153,11 +153,11 @@ def print_kinds(sessions: Sequence[Session], limit: int) -> list[str]:
         names = sum(len(result.names) for result in results)
         edits = sum(len(result.edits) for result in results)
         for at, way in enumerate(WAYS):
-            left = Left()
+            total = Left()
             for result in results:
-                add(left, result, result.shown[at])
-            shares = percent(left.tied, names), percent(left.edits, edits)
-            rows.append([f"{kind}, {len(results)}", way, f"{left.tokens:,}", *shares])
+                add(total, result, result.shown[at])
+            shares = percent(total.tied, names), percent(total.edits, edits)
+            rows.append([f"{kind}, {len(results)}", way, f"{total.tokens:,}", *shares])
             rows[-1] += [str(names), str(edits)]
     head = ["kind, results", "shown", "tokens", "tied, %", "edits, %", "names", "edits"]
     print(f"\nresults over {limit:,} characters\n\n{table(head, rows)}", flush=True)

@@ -60,7 +60,7 @@ def make_outputs() -> list[Output]:
         for path in sorted(SOURCES.glob("[a-m]*/*.py"))
         if "-packages" not in str(path)
     ]
-    found = [
+    matches = [
         f"{name}.py:{n}:{line}"
         for name in MODULES
         for n, line in enumerate(source(name).split("\n"), 1)
@@ -90,8 +90,8 @@ def make_outputs() -> list[Output]:
     return [
         Output("listing", "folders", "\n".join(paths), tuple(f"{name}/" for name in folders)),
         Output("listing", "names", "\n".join(paths), tuple(path.rpartition("/")[2] for path in paths)),
-        Output("search", "files", "\n".join(found), tuple(f"{name}.py:" for name in MODULES)),
-        Output("search", "matches", "\n".join(found), tuple(line.partition(":")[2] for line in found)),
+        Output("search", "files", "\n".join(matches), tuple(f"{name}.py:" for name in MODULES)),
+        Output("search", "matches", "\n".join(matches), tuple(line.partition(":")[2] for line in matches)),
         Output("diff", "files", "\n".join(changes), tuple(f"b/{name}.py" for name in MODULES)),
         Output("json", "entries", json.dumps(rows, indent=2), tuple(f'{row["name"]}"' for row in rows)),
         Output("table", "rows", cells.getvalue(), tuple(f',{row["name"]},' for row in rows)),
@@ -99,11 +99,11 @@ def make_outputs() -> list[Output]:
             f"{name}(": 0 for name in re.findall(r"^ *def ([a-z]\w*)", source("subprocess"), re.MULTILINE) if f">{name}<" in page
         })),
         *(Output("code", "signatures", source(name), tuple(re.findall(r"^(?:class|def) .*$", source(name), re.MULTILINE))) for name in MODULES),
-        *(output for name in MODULES for output in asked_functions(name)),
+        *(output for name in MODULES for output in list_functions_asked_for(name)),
     ]  # fmt: skip
 
 
-def asked_functions(name: str) -> list[Output]:
+def list_functions_asked_for(name: str) -> list[Output]:
     """A module's source, read by a call that names one of its functions: is that to be read?"""
     module = sys.modules.get(name) or __import__(name)
     functions = [
@@ -138,8 +138,8 @@ def print_units(limit: int) -> None:
         total[1] += share(output, ClipResults, limit)
         total[2] += share(output, lambda size: OutlineResults(size, every, size), limit)
     rows = [
-        [*what, f"{units:,}", percent(clipped, units), percent(outlined, units)]
-        for what, (units, clipped, outlined) in sums.items()
+        [*labels, f"{units:,}", percent(clipped, units), percent(outlined, units)]
+        for labels, (units, clipped, outlined) in sums.items()
     ]
     head = ["output", "units", "in all", "head and tail, %", "outline, %"]
     print(f"\nunits to be read in {limit:,} characters\n\n{table(head, rows)}", flush=True)

@@ -55,7 +55,7 @@ def summarize(session: Session, target: int) -> Iterator[str]:
     """Yield what stands instead of messages after one compaction of the whole session."""
     sent = POLICIES[REFERENCE](session, 2 * target)(session.payload, session.messages)
     originals = frozenset(block for m in session.messages for block in iter_blocks(m))
-    yield from Request.of(sent, History(originals, {})).made
+    yield from Request.of(sent, History(originals, {})).rewritten
 
 
 def print_demo(target: int) -> None:

@@ -78,9 +78,9 @@ def find_names(messages: Sequence[Message], system: str = "") -> list[Name]:
             is_given = isinstance(part, ToolResult) or (
                 isinstance(part, Text) and message.role != "assistant"
             )
-            found = STRUCTURED.findall(part.text) if isinstance(part, Text | ToolResult) else []
+            names = STRUCTURED.findall(part.text) if isinstance(part, Text | ToolResult) else []
             (brought if is_given else own).update(
-                name for name in found if name not in (own if is_given else brought)
+                name for name in names if name not in (own if is_given else brought)
             )
     return needs
 

@@ -91,8 +91,10 @@ def langchain_summary(window: int, keep: tuple[str, int]) -> Compact:
     def compact(messages: list[Chat]) -> list[Chat]:
         history = convert_to_messages(messages)
         update = middleware.before_model({"messages": history}, None)
-        left = [m for m in update["messages"] if not isinstance(m, RemoveMessage)] if update else []
-        return convert_to_openai_messages(left) if update else messages
+        remaining = (
+            [m for m in update["messages"] if not isinstance(m, RemoveMessage)] if update else []
+        )
+        return convert_to_openai_messages(remaining) if update else messages
 
     return Rewritten(compact)
 

@@ -42,7 +42,7 @@ class Reading(NamedTuple):
     """Of processor time."""
 
 
-def joined_messages(split: str, tokens: int, order: int) -> list[Message]:
+def join_messages(split: str, tokens: int, order: int) -> list[Message]:
     """Return the messages of sessions one behind another, until they hold so many tokens."""
     sessions = list(load_sessions(split, at_least=5_000))
     chance, messages, total = random.Random(order), list[Message](), 0
@@ -73,7 +73,7 @@ def read(view: View, tokens: int) -> Reading:
 def print_tables(split: str, millions: Sequence[int] = ()) -> None:
     """Print what share of its lines a summary has for each number of tokens that it reads."""
     for size in millions or (MILLIONS,):
-        views = (View.of(joined_messages(split, size * 1_000_000, n)) for n in range(ORDERS))
+        views = (View.of(join_messages(split, size * 1_000_000, n)) for n in range(ORDERS))
         readings = [[read(view, tokens) for tokens in READ] for view in views]
         rows = []
         for tokens, column in zip(READ, zip(*readings, strict=True), strict=True):

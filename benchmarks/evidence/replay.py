@@ -51,7 +51,7 @@ def replay(session: Session, make: MakePolicy, window: int) -> Score:
         if needs.names.get(at) or needs.edits.get(at):
             history = History(frozenset(blocks), by_name)
             request = Request.of(sent, history)
-            total.made_tokens += sum(counted(user(text)) for text in request.made)
+            total.made_tokens += sum(counted(user(text)) for text in request.rewritten)
             total.add_names(needs.names.get(at, ()), request, history)
             total.add_edits(needs.edits.get(at, ()), request)
     return total

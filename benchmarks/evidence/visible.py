@@ -170,29 +170,29 @@ class Request:
     """What a policy sends: blocks of the transcript as they are, and texts that it made."""
 
     whole: tuple[str, ...]
-    made: tuple[str, ...]
+    rewritten: tuple[str, ...]
 
     @classmethod
     def of(cls, messages: Iterable[Message], history: History) -> "Request":
         """Tell what is untouched by comparing each block with those of the transcript."""
-        whole, made = list[str](), list[str]()
+        whole, rewritten = list[str](), list[str]()
         for message in messages:
             for block in iter_blocks(message):
-                (whole if block in history.blocks else made).append(block)
-        return cls(tuple(whole), tuple(made))
+                (whole if block in history.blocks else rewritten).append(block)
+        return cls(tuple(whole), tuple(rewritten))
 
     def has(self, name: str) -> bool:
         """Is the string anywhere in the request?"""
-        return any(name in block for block in (*self.whole, *self.made))
+        return any(name in block for block in (*self.whole, *self.rewritten))
 
     def ties(self, name: str, history: History) -> bool:
         """Does the request say what *name* is about?"""
         if any(name in block for block in self.whole):
             return True
-        lines = [line for block in self.made for line in iter_occurrences(name, block)]
-        return bool(lines) and self._made_ties(name, lines, history)
+        lines = [line for block in self.rewritten for line in iter_occurrences(name, block)]
+        return bool(lines) and self._ties_rewritten(name, lines, history)
 
-    def _made_ties(self, name: str, lines: Sequence[str], history: History) -> bool:
+    def _ties_rewritten(self, name: str, lines: Sequence[str], history: History) -> bool:
         own = content_words(name)
         is_path = "/" in name or "." in name
         telling = [line for line in lines if not is_list_of_names(line)]
@@ -209,7 +209,7 @@ class Request:
 
     def lines(self) -> set[str]:
         """All lines of the request, normalized."""
-        return {line for block in (*self.whole, *self.made) for line in iter_lines(block)}
+        return {line for block in (*self.whole, *self.rewritten) for line in iter_lines(block)}
 
 
 @dataclass

@@ -84,13 +84,15 @@ def test_a_compactor_for_another_format_is_refused():
 
 
 def test_a_framework_that_is_missing_or_of_another_release_is_named_in_one_line():
-    missing, other = (
+    missing, outdated = (
         explain_missing("no-such-package", "google-adk"),
         explain_missing("pytest", "x"),
     )
     assert missing.startswith("this adapter needs no-such-package: install Refold with its extra")
-    assert other.startswith(f"pytest {pytest.__version__} has another interface than this adapter")
-    assert "\n" not in missing + other
+    assert outdated.startswith(
+        f"pytest {pytest.__version__} has another interface than this adapter"
+    )
+    assert "\n" not in missing + outdated
 
 
 # --- LiteLLM --------------------------------------------------------------------------------------
@@ -102,7 +104,7 @@ def litellm() -> ModuleType:
     return importlib.import_module("refold.adapters.litellm")
 
 
-def shown(refold, call_type="acompletion", **kwargs):
+def run_hook(refold, call_type="acompletion", **kwargs):
     kind = litellm().CallTypes(call_type) if call_type else None
     return asyncio.run(refold.async_pre_call_deployment_hook(kwargs, kind))
 
@@ -113,7 +115,7 @@ def make_logger():
 
 def test_the_request_is_compacted_and_the_callers_messages_are_left_alone():
     messages, refold = history(), make_logger()
-    kwargs = shown(refold, model="gpt-5.2", messages=messages, temperature=0)
+    kwargs = run_hook(refold, model="gpt-5.2", messages=messages, temperature=0)
     assert len(kwargs["messages"]) < 10
     assert kwargs["messages"][-1] is messages[-1]
     assert (kwargs["temperature"], len(messages)) == (0, 41)
@@ -126,8 +128,8 @@ def test_what_compact_has_made_is_not_compacted_again():
     items = [{"role": "user", "content": message["content"] or "x"} for message in history()]
     kwargs = refold.compact({"model": "gpt-5.2", "input": items})
     assert len(kwargs["input"]) < 20
-    assert shown(refold, "responses", **kwargs) is None
-    again = shown(refold, "responses", **{**kwargs, "input": items})  # a fallback's call
+    assert run_hook(refold, "responses", **kwargs) is None
+    again = run_hook(refold, "responses", **{**kwargs, "input": items})  # a fallback's call
     assert again["input"] == kwargs["input"]
 
 
@@ -148,7 +150,9 @@ def as_messages_api(messages):
 
 def test_the_other_apis_are_compacted_in_their_own_form():
     entries = list(as_messages_api(history()))
-    kwargs = shown(make_logger(), "anthropic_messages", model="claude-opus-5-5", messages=entries)
+    kwargs = run_hook(
+        make_logger(), "anthropic_messages", model="claude-opus-5-5", messages=entries
+    )
     assert len(kwargs["messages"]) < 10
     assert check(kwargs["messages"], "anthropic") == ()
     items = [{"role": "user", "content": "Mend the build."}]
@@ -157,7 +161,7 @@ def test_the_other_apis_are_compacted_in_their_own_form():
         items.append({"type": "function_call", **call})
         text = f"line {n} of output\n" * 60
         items.append({"type": "function_call_output", "call_id": f"c{n}", "output": text})
-    kwargs = shown(make_logger(), "aresponses", model="gpt-5.2", input=items)
+    kwargs = run_hook(make_logger(), "aresponses", model="gpt-5.2", input=items)
     assert len(kwargs["input"]) < 10
     assert check(kwargs["input"], "openai_responses") == ()
 
@@ -171,12 +175,12 @@ def test_the_other_apis_are_compacted_in_their_own_form():
     ],
 )
 def test_calls_that_carry_no_conversation_pass(call_type, kwargs):
-    assert shown(make_logger(), call_type, model="m", **kwargs) is None
+    assert run_hook(make_logger(), call_type, model="m", **kwargs) is None
 
 
 def test_usage_reaches_the_compactor_of_the_calls_format_once():
     refold = make_logger()
-    shown(refold, model="gpt-5.2", messages=history(), litellm_call_id="1")
+    run_hook(refold, model="gpt-5.2", messages=history(), litellm_call_id="1")
     answer = {"usage": {"prompt_tokens": 1_700, "completion_tokens": 5}}
     for _ in range(2):
         refold.log_success_event({"litellm_call_id": "1"}, answer, None, None)

@@ -39,7 +39,7 @@ def ai(*calls, content="", **fields):
     return AIMessage(content=content, tool_calls=list(calls), **fields)
 
 
-def called(id, **args):
+def call_of(id, **args):
     return {"id": id, "name": "read", "args": args, "type": "tool_call"}
 
 
@@ -190,8 +190,8 @@ CALLS = st.lists(
 
 @st.composite
 def messages(draw):
-    said, role = draw(st.lists(PARTS, max_size=4)), draw(st.sampled_from(["user", "assistant"]))
-    return Message(role, (*said, *(draw(CALLS) if role == "assistant" else ())))
+    parts, role = draw(st.lists(PARTS, max_size=4)), draw(st.sampled_from(["user", "assistant"]))
+    return Message(role, (*parts, *(draw(CALLS) if role == "assistant" else ())))
 
 
 @given(messages())
@@ -222,8 +222,8 @@ def test_a_dropped_call_leaves_no_echo():
         for id in ("c1", "c2")
     ]
     item = ai(
-        called("c1", path="a"),
-        called("c2", path="b"),
+        call_of("c1", path="a"),
+        call_of("c2", path="b"),
         content=content,
         additional_kwargs={"tool_calls": raw},
     )
@@ -239,7 +239,7 @@ def test_a_dropped_call_leaves_no_echo():
 def test_changed_arguments_are_changed_in_the_echo_too():
     content = [{"type": "tool_use", "id": "c1", "name": "read", "input": {"path": "a"}}]
     after = patch(
-        ai(called("c1", path="a"), content=content),
+        ai(call_of("c1", path="a"), content=content),
         Message("assistant", (ToolCall("c1", "read", "{}"),)),
     )
     assert after.content[0]["input"] == {} == after.tool_calls[0]["args"]
@@ -267,7 +267,7 @@ def test_neighbours_of_one_role_can_be_merged_but_results_cannot():
     assert merge(HumanMessage("a", id="1"), HumanMessage("b", id="2")) == HumanMessage(
         "a\n\nb", id="1"
     )
-    assert merge(ai(called("a")), AIMessage("x")).tool_calls == [called("a")]
+    assert merge(ai(call_of("a")), AIMessage("x")).tool_calls == [call_of("a")]
     with pytest.raises(FormatError, match="cannot share"):
         merge(ToolMessage("a", tool_call_id="1"), ToolMessage("b", tool_call_id="2"))
 
@@ -290,7 +290,7 @@ def loop(rounds):
     for n in range(rounds):
         out.append(
             ai(
-                called(f"c{n}", path=f"src/{n}.py"),
+                call_of(f"c{n}", path=f"src/{n}.py"),
                 id=f"a{n}",
                 response_metadata={"model_name": "m"},
             )
@@ -359,7 +359,7 @@ def test_repair_speaks_langchain():
     broken = [
         HumanMessage("hi"),
         ToolMessage("x", tool_call_id="gone"),
-        ai(called("open")),
+        ai(call_of("open")),
         HumanMessage("next"),
     ]
     mended = repair(broken, langchain)
@@ -463,7 +463,7 @@ def test_arguments_that_are_strings_in_an_echo_stay_strings():
     content = [
         {"type": "function_call", "call_id": "c1", "name": "read", "arguments": '{"path": "a"}'}
     ]
-    item = ai(called("c1", path="a"), content=content)
+    item = ai(call_of("c1", path="a"), content=content)
     assert patch(item, one(item)).content[0] is item.content[0]
     after = patch(item, Message("assistant", (ToolCall("c1", "read", '{"path":"b"}'),)))
     assert json.loads(after.content[0]["arguments"]) == {"path": "b"}

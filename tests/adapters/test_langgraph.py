@@ -46,22 +46,22 @@ def graph(state, node):
 @pytest.mark.parametrize("colour", ["invoke", "ainvoke"])
 def test_a_node_replaces_the_messages_of_a_state(colour):
     """S0-02: kept messages keep their ids; the reducer removes and appends."""
-    made = graph(MessagesState, compact_and_discard_node(compactor()))
+    compiled = graph(MessagesState, compact_and_discard_node(compactor()))
     state = {"messages": history()}
-    end = made.invoke(state) if colour == "invoke" else asyncio.run(made.ainvoke(state))
+    end = compiled.invoke(state) if colour == "invoke" else asyncio.run(compiled.ainvoke(state))
     messages = end["messages"]
     assert summary_in(langchain.decode(messages[0], ())) is not None
     assert [m.id for m in messages[-4:]] == ["a10", "t10", "a11", "t11"]
     assert check(messages, langchain) == ()
-    again = made.invoke(end)
+    again = compiled.invoke(end)
     assert again["messages"] == messages
 
 
 @pytest.mark.parametrize("colour", ["invoke", "ainvoke"])
 def test_a_state_keeps_everything_and_sends_a_view(colour):
     """S0-02: what a `pre_model_hook` returns."""
-    made, state = graph(CompactedState, compact_node(compactor())), {"messages": history()}
-    end = made.invoke(state) if colour == "invoke" else asyncio.run(made.ainvoke(state))
+    compiled, state = graph(CompactedState, compact_node(compactor())), {"messages": history()}
+    end = compiled.invoke(state) if colour == "invoke" else asyncio.run(compiled.ainvoke(state))
     assert end["messages"] == history()
     assert len(end[HOOKED]) < 10
     assert end[HOOKED][-1] == end["messages"][-1]
@@ -76,41 +76,43 @@ def agent(place: Path, checkpoints: bytes = b""):
     def answer(state):
         return {"messages": [AIMessage(f"Seen {len(state[HOOKED])} of {len(state['messages'])}.")]}
 
-    kept = InMemorySaver()
+    saver = InMemorySaver()
     for table, rows in zip(
-        tables(kept), pickle.loads(checkpoints) if checkpoints else (), strict=False
+        tables(saver), pickle.loads(checkpoints) if checkpoints else (), strict=False
     ):
         table.update(rows)
     nodes = StateGraph(CompactedState).add_sequence(
         [("compact", compact_node(compact)), ("model", answer)]
     )
-    return compact, nodes.add_edge(START, "compact").compile(checkpointer=kept), kept
+    return compact, nodes.add_edge(START, "compact").compile(checkpointer=saver), saver
 
 
-def tables(kept: InMemorySaver):
-    return kept.storage, kept.writes, kept.blobs
+def tables(saver: InMemorySaver):
+    return saver.storage, saver.writes, saver.blobs
 
 
 def test_f20_the_originals_are_there_after_a_restart(tmp_path):
     """The default node left 6 of 62 messages in the state; what was said was in no file any more."""
     at = {"configurable": {"thread_id": "t"}}
-    said = [*history(30), HumanMessage("And now?", id="last")]
-    _, graph, kept = agent(tmp_path)
-    first = graph.invoke({"messages": said}, at)
-    assert len(said) == 62 and len(first[HOOKED]) < 10
-    checkpoints = pickle.dumps([dict(table) for table in tables(kept)])
+    originals = [*history(30), HumanMessage("And now?", id="last")]
+    _, graph, saver = agent(tmp_path)
+    first = graph.invoke({"messages": originals}, at)
+    assert len(originals) == 62 and len(first[HOOKED]) < 10
+    checkpoints = pickle.dumps([dict(table) for table in tables(saver)])
 
     compact, graph, _ = agent(tmp_path, checkpoints)  # another process
     state = graph.get_state(at).values
-    assert state["messages"][:62] == said
+    assert state["messages"][:62] == originals
     view = compact(state["messages"])
     assert view.visible_edits and view.payload[: len(first[HOOKED])] == first[HOOKED], (
         "the same edits show"
     )
-    assert view.unfold(view.visible_edits[0].edit.id) == said[: view.visible_edits[0].edit.stop]
+    assert (
+        view.unfold(view.visible_edits[0].edit.id) == originals[: view.visible_edits[0].edit.stop]
+    )
     assert compact.revert(state["messages"]).payload == state["messages"]
     then = graph.invoke({"messages": [HumanMessage("Go on.", id="more")]}, at)
-    assert then["messages"][:62] == said and then["messages"][-2].id == "more"
+    assert then["messages"][:62] == originals and then["messages"][-2].id == "more"
 
 
 @pytest.mark.parametrize("into", ["", "messages"])

@@ -13,7 +13,7 @@ from refold.core.strategy import Answer, Ask
 from refold.core.view import View
 from refold.messages import Message, Text
 from refold.strategies import Summarize
-from tests.support.signed_histories import signed_histories
+from tests.support.signed_histories import agent_histories
 
 
 def compactor(to: int, store: MemoryStore) -> Compactor:
@@ -21,7 +21,7 @@ def compactor(to: int, store: MemoryStore) -> Compactor:
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
-@given(signed_histories(), st.integers(20, 600))
+@given(agent_histories(), st.integers(20, 600))
 def test_c14_law_what_was_compacted_is_not_compacted_again_by_a_new_process(
     bodies: list[Any], to: int
 ) -> None:

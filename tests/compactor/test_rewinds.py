@@ -38,7 +38,7 @@ from refold.text.summary_wrapper import without_summary
 from refold.tokens.model_table import Window
 from tests.support.agent_requests import FORMATS, chat_request, entries, violations
 from tests.support.pipeline_driver import Driver, SummaryWriter
-from tests.support.signed_histories import signed_histories
+from tests.support.signed_histories import agent_histories
 
 STRATEGIES: tuple[Strategy, ...] = (
     Summarize(keep=2),
@@ -113,7 +113,7 @@ def drop_result_id(part: Any) -> Any:
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
-    signed_histories(),
+    agent_histories(),
     st.lists(st.sampled_from(STRATEGIES), min_size=1, max_size=3),
     st.integers(20, 300),
     st.data(),
@@ -146,7 +146,7 @@ def test_f1_law_what_the_model_is_to_answer_is_sent_word_for_word_after_any_rewi
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
-    signed_histories(),
+    agent_histories(),
     st.lists(st.sampled_from(STRATEGIES), min_size=1, max_size=3),
     st.integers(20, 300),
 )

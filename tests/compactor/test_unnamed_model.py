@@ -13,7 +13,7 @@ from refold.codecs.repair import check
 from refold.errors import ModelNotNamed
 from refold.session_files import demo_session
 from refold.strategies import ClearThinking, ClearToolResults, Summarize
-from tests.support.signed_histories import signed_histories
+from tests.support.signed_histories import agent_histories
 
 OLDER = "claude-sonnet-4-5"
 
@@ -106,7 +106,7 @@ def _rename_ids(message: Any) -> Any:
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
-@given(signed_histories(), st.integers(30, 400))
+@given(agent_histories(), st.integers(30, 400))
 def test_f14_law_a_list_that_names_no_model_keeps_what_an_older_one_wants_back(
     bodies: list[Any], trigger: int
 ) -> None:

@@ -53,7 +53,7 @@ def lines(records) -> bytes:
     return b"".join(json.dumps(each).encode() + b"\n" for each in records)
 
 
-def expected(records) -> bytes:
+def unroll_in_process(records) -> bytes:
     return b"".join(
         json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
         for each in records
@@ -63,7 +63,7 @@ def expected(records) -> bytes:
 
 @pytest.fixture(scope="module")
 def whole() -> bytes:
-    return expected(RECORDS)
+    return unroll_in_process(RECORDS)
 
 
 def unroll(source, out: Path, **settings):
@@ -90,21 +90,23 @@ def test_the_bytes_are_the_same_whatever_the_number_of_processes(tmp_path, whole
 
 @pytest.mark.parametrize("name", ["in.jsonl.gz", "in.jsonl.zst", "list.json", "pretty.json.gz"])
 def test_a_packing_changes_nothing(tmp_path, name):
-    few, source = RECORDS[:4], tmp_path / name
+    records, source = RECORDS[:4], tmp_path / name
     plain = (
-        lines(few) if "jsonl" in name else json.dumps(few, indent=2 * ("pretty" in name)).encode()
+        lines(records)
+        if "jsonl" in name
+        else json.dumps(records, indent=2 * ("pretty" in name)).encode()
     )
     pack = {".gz": gzip.compress, ".zst": zstandard.compress}.get(source.suffix, bytes)
     source.write_bytes(pack(plain))
     for suffix, unpack in (("", bytes), (".gz", gzip.decompress)):
         out = tmp_path / f"out.jsonl{suffix}"
         unroll(source, out)
-        assert unpack(out.read_bytes()) == expected(few)
+        assert unpack(out.read_bytes()) == unroll_in_process(records)
     out = tmp_path / "out.jsonl.zst"
     unroll(source, out)
     with out.open("rb") as file:
         stream = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
-        assert stream.read() == expected(few)
+        assert stream.read() == unroll_in_process(records)
 
 
 def test_tables_hold_the_same_rows(tmp_path):
@@ -121,14 +123,14 @@ def test_tables_hold_the_same_rows(tmp_path):
         }
         for row in written.to_pylist()
     ]
-    assert lines(rows) == lines(map(json.loads, expected(RECORDS[:3]).splitlines()))
+    assert lines(rows) == lines(map(json.loads, unroll_in_process(RECORDS[:3]).splitlines()))
     unroll(table, again)  # its rows are records
     assert len(again.read_bytes().splitlines()) >= len(rows)
     cut = tmp_path / "cut.parquet"
     cut.write_bytes(table.read_bytes()[:-20])
     out = tmp_path / "rest.jsonl"
     unroll([cut, source], out)
-    assert out.read_bytes() == expected(RECORDS[:3])
+    assert out.read_bytes() == unroll_in_process(RECORDS[:3])
     assert [line for line, why in bad_rows(out) if "no Parquet that can be read" in why] == [0]
 
 
@@ -237,7 +239,7 @@ def test_bad_rows_are_put_aside_with_line_and_reason(tmp_path):
     )
     seen = list[str]()
     done = unroll(source, out, note=seen.append)
-    assert out.read_bytes() == expected(RECORDS[:2])
+    assert out.read_bytes() == unroll_in_process(RECORDS[:2])
     assert [line for line, _ in bad_rows(out)] == [1, 4, 5, 6, 7, 8, 9, 10]
     assert all(0 < len(why) < 250 for _, why in bad_rows(out))
     assert (done.tally["sessions"], done.tally["bad"]) == (2, 8)
@@ -249,14 +251,14 @@ def test_a_file_that_is_cut_off_gives_what_it_has(tmp_path):
     cut.write_bytes(halves[0] + halves[1][:-9])  # between two lines, as far as can be read
     empty.touch()
     unroll([cut, empty, tmp_path / "away.jsonl"], out)
-    assert out.read_bytes() == expected(RECORDS[:3])
+    assert out.read_bytes() == unroll_in_process(RECORDS[:3])
     whys = [why for _, why in bad_rows(out)]
     assert len(whys) == 3
     assert "cut off" in whys[0]
     assert whys[1:] == ["the file is empty", "No such file or directory"]
     cut.write_bytes(gzip.compress(lines(RECORDS[:9]))[:-8])
     unroll(cut, out, overwrite=True)
-    assert expected(RECORDS[:9]).startswith(out.read_bytes())
+    assert unroll_in_process(RECORDS[:9]).startswith(out.read_bytes())
     assert "cut off" in bad_rows(out)[0][1]
 
 
@@ -268,7 +270,7 @@ def test_an_output_that_exists_is_left_alone(tmp_path):
         unroll(source, out)
     assert out.read_text() == "mine"
     unroll(source, out, overwrite=True)
-    assert out.read_bytes() == expected(RECORDS[:1])
+    assert out.read_bytes() == unroll_in_process(RECORDS[:1])
     (tmp_path / "folder.jsonl").mkdir()
     with pytest.raises(RefoldError, match="is there already"):
         unroll(source, tmp_path / "folder.jsonl", overwrite=True)
@@ -318,7 +320,7 @@ def test_a_run_that_was_killed_is_gone_on_with(tmp_path, whole):
     source.write_bytes(lines(changed))  # what was done holds as far as its input is the same
     done = unroll_files([source], out, UnrollSettings(1_200, strategies=SETTINGS.strategies))
     assert done.passed
-    assert out.read_bytes() == expected(changed)
+    assert out.read_bytes() == unroll_in_process(changed)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.jsonl", "out.jsonl"]
 
 
@@ -392,7 +394,7 @@ def test_rows_that_an_earlier_run_left_are_swept(tmp_path):
     (tmp_path / "out.jsonl.rows").mkdir()
     (tmp_path / "out.jsonl.rows" / "half").write_text("{")
     unroll(source, out)
-    assert out.read_bytes() == expected(RECORDS[:1])
+    assert out.read_bytes() == unroll_in_process(RECORDS[:1])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.jsonl", "out.jsonl"]
 
 
@@ -405,7 +407,7 @@ def test_the_command_says_what_it_did(tmp_path, capsys, monkeypatch):
     words = ["unroll", str(source), "--to", "1200", "--strategy", "ClearToolResults(keep=1)", "-o"]
     assert run([*words, str(out), "--report", str(page)]) == 0
     printed = capsys.readouterr().out
-    segments = len(expected(RECORDS[:2]).splitlines())
+    segments = len(unroll_in_process(RECORDS[:2]).splitlines())
     assert f"2         {segments}    1" in printed
     assert "ClearToolResults" in printed
     assert "1 record could not be read" in printed
@@ -434,7 +436,7 @@ def test_standard_input_is_read(tmp_path):
     out, words = tmp_path / "out.jsonl", ["--strategy", "ClearToolResults(keep=1)", "--json"]
     done = refold("unroll", "-", "-o", out, "--to", 1200, *words, stdin=lines(RECORDS[:2]))
     assert done.json["sessions"] == 2
-    assert out.read_bytes() == expected(RECORDS[:2])
+    assert out.read_bytes() == unroll_in_process(RECORDS[:2])
     assert [path.name for path in tmp_path.iterdir()] == ["out.jsonl"]
 
 

@@ -6,7 +6,7 @@ import pytest
 from refold.cli.commands import refold
 from refold.summarizers.model import HEADINGS
 from refold.testing.scripted_provider import ScriptedProvider
-from tests.support.cli_lines import check_example, make_sessions, needs_shell, typed_lines
+from tests.support.cli_lines import check_example, make_sessions, needs_shell, read_typed_lines
 from tests.support.pages import ROOT
 
 PAGE = ROOT / "docs" / "cli.md"
@@ -15,7 +15,7 @@ TEXT = PAGE.read_text(encoding="utf-8")
 
 @pytest.mark.slow
 def test_every_example_works(tmp_path) -> None:
-    directory, examples = make_sessions(tmp_path), typed_lines(PAGE)
+    directory, examples = make_sessions(tmp_path), read_typed_lines(PAGE)
     before = (directory / "session.json").read_bytes()
     summary = "\n".join(f"## {heading}\n- As it was agreed." for heading in HEADINGS)
     with ScriptedProvider(lambda _: summary) as server:

@@ -38,10 +38,10 @@ def test_f22_code_blocks_run_with_the_extras_that_the_page_names(
         done = run_code(python, code, page, tmp_path_factory.mktemp("reader"))
         assert done.returncode == 0, f"with {sorted(extras) or 'no extra'}:\n{done.stderr}"
         printed += done.stdout
-    assert [text for text in shown_outputs(page) if text not in printed] == []
+    assert [text for text in iter_outputs(page) if text not in printed] == []
 
 
-def shown_outputs(page: Path) -> Iterator[str]:
+def iter_outputs(page: Path) -> Iterator[str]:
     """What *page* says that its Python blocks print, in the blocks behind these; `...` is a gap."""
     blocks = read_blocks(page.read_text(encoding="utf-8"))
     for (_, language, code), (_, shown, text) in pairwise(blocks):
@@ -176,7 +176,7 @@ def test_every_page_is_linked_from_the_readme() -> None:
 
 def test_tests_and_sources_that_are_named_are_there() -> None:
     named = re.findall(r"`((?:tests|src/refold|benchmarks)/[a-z0-9_/]+\.(?:py|toml|json))`", PROSE)
-    assert named and [one for one in named if not (ROOT / one).exists()] == []
+    assert named and [path for path in named if not (ROOT / path).exists()] == []
 
 
 def test_the_picture_of_the_floors_is_that_of_the_import_linter() -> None:

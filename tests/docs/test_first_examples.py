@@ -25,9 +25,9 @@ def of_page(page: str, place: Path, monkeypatch) -> Compactor:
     return names["compact"]
 
 
-def bare(one: Compactor) -> Compactor:
+def bare(compactor: Compactor) -> Compactor:
     """The same settings, without its store."""
-    settings = one.settings
+    settings = compactor.settings
     return Compactor(
         None if settings.has_default_strategies else settings.strategies,
         None if settings.has_default_budget else settings.budget,
@@ -39,15 +39,15 @@ def test_f23_the_first_examples_keep_and_save(tmp_path: Path, monkeypatch) -> No
     """README's clipped every result at 4,000 characters, the tutorial's saved nothing before the window was full."""
     unedited = OPENED.replay(Compactor([], Budget(10**9, 10**9)))
     compactors = [bare(of_page(page, tmp_path, monkeypatch)) for page in PAGES]
-    for compactor in {repr(decides_by(one)): one for one in compactors}.values():
-        found = OPENED.replay(compactor)
-        assert found.recall >= 0.75  # 14 of 63 needs stand in one early list of files
-        assert found.tokens < 0.3 * unedited.tokens
+    for compactor in {repr(decides_by(compactor)): compactor for compactor in compactors}.values():
+        replay = OPENED.replay(compactor)
+        assert replay.recall >= 0.75  # 14 of 63 needs stand in one early list of files
+        assert replay.tokens < 0.3 * unedited.tokens
 
 
-def decides_by(one: Compactor) -> tuple[object, ...]:
+def decides_by(compactor: Compactor) -> tuple[object, ...]:
     """What two compactors have in common that do the same."""
-    return one.settings.strategies, one.settings.budget, one.settings.model
+    return compactor.settings.strategies, compactor.settings.budget, compactor.settings.model
 
 
 @pytest.mark.parametrize("page", PAGES if NIGHTLY else ["README.md"])
@@ -58,7 +58,7 @@ def test_f23_on_a_recorded_session_too(
     path = (
         shared / "datasets" / "claude_code_spotter" / "258c7280-ae70-4798-800f-63464d01a85d.jsonl"
     )
-    if not (found := sorted((shared / "datasets").rglob(path.name))):
+    if not (paths := sorted((shared / "datasets").rglob(path.name))):
         pytest.skip(f"{path.name} is not among the recordings here")
-    recording = Recording({**read(found[0]).payload, "model": MODEL})
+    recording = Recording({**read(paths[0]).payload, "model": MODEL})
     assert recording.replay(bare(of_page(page, tmp_path, monkeypatch))).recall >= 0.93

@@ -18,9 +18,9 @@ from benchmarks.layers import (
     Policy,
     Run,
 )
-from benchmarks.probes import KINDS, Score, answered, probes
+from benchmarks.probes import KINDS, Score, probes, score_answers
 from benchmarks.replay import Recording
-from benchmarks.speed import Request, Speed, seconds_of, shared
+from benchmarks.speed import Request, Speed, count_shared, seconds_of
 
 from refold.core.strategy import Ask
 from refold.core.view import View
@@ -91,20 +91,20 @@ def test_the_table_has_what_the_seed_leaves_out(runs):
     seconds = layers.latency({"small": runs}, FAST)
     text = layers.report("small", 1, runs, seconds)
     for name in (AS_IT_IS, EVERY_ROUND, LAYER_1, LAYER_2, TRUNCATED, *PROSE):
-        tokens, took, cents, visibly, found = cells(text, name)[:5]
+        tokens, took, cents, visibly, findable = cells(text, name)[:5]
         assert int(tokens.replace(",", "")) > 500
         assert len([float(figure) for figure in took.split(" / ")]) == 2
         assert all(float(figure) > 0 for figure in cents.split(" / "))
-        assert 0 < int(visibly.rstrip("%")) <= int(found.rstrip("%")) <= 100
+        assert 0 < int(visibly.rstrip("%")) <= int(findable.rstrip("%")) <= 100
     assert [title.split(",")[0] for title in cells(text, "what is sent")[:3]] == [
         "tokens",
         "s",
         "cents",
     ]
     tokens = [runs[name].sent.tokens for name in (AS_IT_IS, LAYER_1, LAYER_2)]
-    assert all(more > less for more, less in pairwise(tokens)), tokens
+    assert all(longer > shorter for longer, shorter in pairwise(tokens)), tokens
     dollars = [runs[name].bill.plain for name in (AS_IT_IS, LAYER_1, LAYER_2)]
-    assert all(more > less for more, less in pairwise(dollars))
+    assert all(dearer > cheaper for dearer, cheaper in pairwise(dollars))
     assert visible(runs[AS_IT_IS]) == 1.0
 
 
@@ -113,11 +113,11 @@ def test_both_baselines_lose(runs):
     layer 2, and less of it can be found again."""
     ours = runs[LAYER_2]
     for name in (TRUNCATED, *PROSE):
-        other = runs[name]
-        assert other.sent.tokens > 0.95 * ours.sent.tokens
-        assert visible(other) < visible(ours)
-        assert layers.integrity(other.scores)[1] < layers.integrity(ours.scores)[1]
-        assert sum(other.sent.survived.values()) <= sum(ours.sent.survived.values())
+        baseline = runs[name]
+        assert baseline.sent.tokens > 0.95 * ours.sent.tokens
+        assert visible(baseline) < visible(ours)
+        assert layers.integrity(baseline.scores)[1] < layers.integrity(ours.scores)[1]
+        assert sum(baseline.sent.survived.values()) <= sum(ours.sent.survived.values())
 
 
 def test_what_layers_hide_can_be_found(runs):
@@ -135,19 +135,19 @@ def test_plain_summaries_are_billed(runs):
 
 def test_four_goals_are_measured_for_each_way(recording):
     """S3-03: context use, speed, accuracy and cost, each measured, for all four ways of replacing a history."""
-    found = goals.measure(recording)
-    assert len(found) == 5
-    full = found["as it is"].run.points[0]
-    seconds = seconds_of([(ways.run.points[0].requests[1],) for ways in found.values()], FAST)
-    text = goals.report(found, seconds)
-    for name, ways in found.items():
+    measured = goals.measure(recording)
+    assert len(measured) == 5
+    full = measured["as it is"].run.points[0]
+    seconds = seconds_of([(ways.run.points[0].requests[1],) for ways in measured.values()], FAST)
+    text = goals.report(measured, seconds)
+    for name, ways in measured.items():
         point = ways.run.points[0]
         assert f"| {name}" in text
         if name != "as it is":
             assert point.tokens < full.tokens / 2
             assert point.bill.plain < full.bill.plain
             assert 0 < visible(ways.run) <= 1
-    assert found["RetrieveFacts, scripted model"].run.asking > 0
+    assert measured["RetrieveFacts, scripted model"].run.asking > 0
 
 
 # --- probes ---------------------------------------------------------------------------------------
@@ -158,11 +158,11 @@ def test_probes_are_the_sessions_own_words():
         user("Fix it. You must not touch db/schema.sql."),
         assistant("I look at load_rows."),
     ]
-    found = {(probe.kind, probe.answer) for probe in probes(messages, "Use load_rows.")}
-    assert ("requests", "Fix it. You must not touch db/schema.sql.") in found
-    assert ("constraints", "You must not touch db/schema.sql.") in found
-    assert ("paths", "db/schema.sql") in found
-    assert not any(answer == "load_rows" for _, answer in found)
+    answers = {(probe.kind, probe.answer) for probe in probes(messages, "Use load_rows.")}
+    assert ("requests", "Fix it. You must not touch db/schema.sql.") in answers
+    assert ("constraints", "You must not touch db/schema.sql.") in answers
+    assert ("paths", "db/schema.sql") in answers
+    assert not any(answer == "load_rows" for _, answer in answers)
 
 
 def test_the_question_does_not_hold_the_answer():
@@ -173,12 +173,12 @@ def test_the_question_does_not_hold_the_answer():
 
 
 def test_chinese_constraints_are_probes():
-    found = [
+    answers = [
         probe.answer
         for probe in probes([user("重构导入。不要修改数据库迁移文件。")])
         if probe.kind == "constraints"
     ]
-    assert found == ["重构导入。不要修改数据库迁移文件。"]
+    assert answers == ["重构导入。不要修改数据库迁移文件。"]
 
 
 def test_what_is_hidden_is_found_but_not_visible():
@@ -191,8 +191,8 @@ def test_what_is_hidden_is_found_but_not_visible():
     view = View.of(messages)
     view = view.apply(view.fold(0, 3, user("Something was said.")))
     wanted = [probe for probe in probes(messages) if probe.kind == "paths"]
-    assert answered(view, wanted, Index())["paths"] == Score(1, 0, 1)
-    assert answered(view, wanted, None)["paths"] == Score(1, 0, 0)
+    assert score_answers(view, wanted, Index())["paths"] == Score(1, 0, 1)
+    assert score_answers(view, wanted, None)["paths"] == Score(1, 0, 0)
 
 
 def test_no_kind_without_questions_counts():
@@ -211,9 +211,9 @@ def test_what_continues_is_read_from_the_cache():
     first = meter.call(view, 0)
     second = meter.call(view.extend([assistant("two")]), 0)
     assert first == Bill(view.tokens * PRICES.input / 1e6, view.tokens * PRICES.written / 1e6)
-    more = count_message(assistant("two"))
+    added = count_message(assistant("two"))
     assert second.cached == pytest.approx(
-        (view.tokens * PRICES.cached + more * PRICES.written) / 1e6
+        (view.tokens * PRICES.cached + added * PRICES.written) / 1e6
     )
     assert meter.breaks == 0
 
@@ -243,7 +243,7 @@ def test_a_request_is_as_long_as_its_tokens_take():
     ("a", "b", "same"), [("", "", 0), ("abc", "abd", 2), ("ab", "abc", 2), ("x", "y", 0)]
 )
 def test_a_common_beginning(a, b, same):
-    assert shared(a, b) == same
+    assert count_shared(a, b) == same
 
 
 # --- baselines ------------------------------------------------------------------------------------

@@ -24,12 +24,12 @@ PATHS = {
 }
 
 
-def asked(messages: list, **more) -> Received:
+def ask_with(messages: list, **options) -> Received:
     body = {
         "model": "m",
         "messages": messages,
         "tools": [{"type": "function", "function": {"name": "read"}}],
-        **more,
+        **options,
     }
     return Received("POST", PATHS["openai_chat"], (), json.dumps(body).encode())
 
@@ -71,7 +71,7 @@ def test_a_client_that_keeps_all_words_and_no_old_results_finishes(tmp_path, lat
     """What the model knows stands in its request alone; each code is noted once."""
     task.lay_out(tmp_path)
     scripted, messages = model(), [{"role": "user", "content": task.PROMPT}]
-    while (reply := scripted(asked(without_old_results(messages, 1)))).calls:
+    while (reply := scripted(ask_with(without_old_results(messages, 1)))).calls:
         messages.append({"role": "assistant", "content": reply.text})
         messages += [{"role": "tool", "content": run(call, tmp_path)} for call in reply.calls]
         if late and len(messages) == 9:
@@ -93,7 +93,7 @@ def test_a_client_that_loses_words_does_not_finish(tmp_path, lost: str) -> None:
             if lost == "the notes"
             else [*shown[1:], {"role": "user", "content": "Go on."}]
         )
-        if not (reply := scripted(asked(shown))).calls:
+        if not (reply := scripted(ask_with(shown))).calls:
             break
         messages.append({"role": "assistant", "content": reply.text})
         messages += [{"role": "tool", "content": run(call, tmp_path)} for call in reply.calls]
@@ -104,24 +104,24 @@ def test_a_client_that_loses_words_does_not_finish(tmp_path, lost: str) -> None:
 def test_the_model_of_aider_edits_what_it_sees_and_nothing_else() -> None:
     """It needs the code, the name and the file as it is."""
     part, editor = "part-03.log", aider.Editor()
-    said = {
+    sights = {
         "its name": task.rules(),
         "its code": task.note(part, task.code(part)),
         task.RESULT: f"{task.RESULT}\n```\na line\n```",
         "": aider.TURNS[3],
     }
-    reply = editor.answer(Asked("\n".join(said.values()), False))
+    reply = editor.answer(Asked("\n".join(sights.values()), False))
     line = task.line(part, task.name(part), task.code(part))
     assert f"<<<<<<< SEARCH\na line\n=======\na line\n{line}\n>>>>>>> REPLACE" in reply.text
     for lacking in ("its name", "its code", task.RESULT):
-        text = "\n".join(words for name, words in said.items() if name != lacking)
+        text = "\n".join(words for name, words in sights.items() if name != lacking)
         assert editor.answer(Asked(text, False)).text == f"I do not see {lacking}."
 
 
 def test_a_client_that_keeps_everything_is_refused(tmp_path) -> None:
     task.lay_out(tmp_path)
     scripted, messages = model(), [{"role": "user", "content": task.PROMPT}]
-    while (reply := scripted(asked(messages))).status == 200:
+    while (reply := scripted(ask_with(messages))).status == 200:
         messages.append({"role": "assistant", "content": reply.text})
         messages += [{"role": "tool", "content": run(call, tmp_path)} for call in reply.calls]
     assert scripted.refused == 1 and not task.is_done(tmp_path)
@@ -129,7 +129,7 @@ def test_a_client_that_keeps_everything_is_refused(tmp_path) -> None:
 
 def test_it_gives_up_on_a_file_that_cannot_be_read() -> None:
     scripted, messages = model(), [{"role": "user", "content": task.PROMPT}]
-    replies = [scripted(asked(messages)) for _ in range(4)]
+    replies = [scripted(ask_with(messages)) for _ in range(4)]
     assert [bool(reply.calls) for reply in replies] == [True, True, True, False]
 
 
@@ -142,8 +142,8 @@ def test_refusals_are_context_errors(api: str, size: int, cap: int) -> None:
     assert read_figures(body).limit == (0 if api == "openai_responses" else WINDOW)
 
 
-def received(*messages: tuple[str, str]) -> Received:
-    return asked([{"role": role, "content": text} for role, text in messages])
+def receive(*messages: tuple[str, str]) -> Received:
+    return ask_with([{"role": role, "content": text} for role, text in messages])
 
 
 def test_requests_without_the_person_s_words_are_counted() -> None:
@@ -153,7 +153,7 @@ def test_requests_without_the_person_s_words_are_counted() -> None:
     summary = wrap_summary(f"## Requests\n- {task.PROMPT}\n- {task.LATE}").text
     first, both = ("user", task.PROMPT), (("user", task.PROMPT), ("user", task.LATE))
     gone = ("user", summary), ("assistant", "Ok.")
-    count = lambda *requests: count_unsaid([received(*each) for each in requests], client)  # noqa: E731
+    count = lambda *requests: count_unsaid([receive(*each) for each in requests], client)  # noqa: E731
     assert count((first,), both, both) == 0
     assert count((first,), both, (first,)) == 1
     assert count((first,), gone, both) == 1
@@ -165,10 +165,10 @@ def test_requests_whose_speakers_are_mistaken_are_counted() -> None:
     client = replace(client, api="openai_chat")
     note = "<system-reminder>\nToday's date is Monday.\n</system-reminder>"
     summary = wrap_summary("## Requests\n- Today's date is Monday.\n## Counts\nmessages 3").text
-    good = received(("user", task.PROMPT), ("user", note))
+    good = receive(("user", task.PROMPT), ("user", note))
     assert count_mistaken([good], client) == 0
-    assert count_mistaken([good, received(("user", "Do something else."))], client) == 1
-    assert count_mistaken([received(("user", task.PROMPT), ("user", summary))], client) == 1
+    assert count_mistaken([good, receive(("user", "Do something else."))], client) == 1
+    assert count_mistaken([receive(("user", task.PROMPT), ("user", summary))], client) == 1
 
 
 def test_the_person_does_not_wait_for_a_client_that_has_stopped():

@@ -88,12 +88,12 @@ def test_f28_where_all_is_required_what_is_missing_fails_but_for_recordings(tmp_
 
 @pytest.mark.parametrize("reason", REASONS)
 def test_f28_every_component_is_known_by_its_reason(reason: str) -> None:
-    found = component_of(reason)
-    assert found is COMPONENTS[REASONS.index(reason)]
-    assert is_failure(reason, {"REFOLD_REQUIRE": "all"}) == found.required
+    component = component_of(reason)
+    assert component is COMPONENTS[REASONS.index(reason)]
+    assert is_failure(reason, {"REFOLD_REQUIRE": "all"}) == component.required
     assert not is_failure(reason, {})
     first, then = summarize_skips([reason] * 2)
-    assert first.startswith("2 tests were not run") and then.strip() == found.remedy
+    assert first.startswith("2 tests were not run") and then.strip() == component.remedy
 
 
 def test_what_nothing_can_be_installed_for_is_said_all_the_same() -> None:

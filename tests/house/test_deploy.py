@@ -32,7 +32,7 @@ def manifest(kind):
 
 
 @cache
-def exported() -> dict[str, set[str]]:
+def list_exported() -> dict[str, set[str]]:
     """The labels of everything that /metrics can say, by its full name."""
     labels, of_variables = defaultdict(set), set()
     gateway = [tree for path, tree in syntax_trees().items() if "gateway" in path.parts]
@@ -99,27 +99,27 @@ def test_the_balancer_leaves_session_keys_and_sizes_to_the_gateway():
 
 
 def test_every_figure_and_label_that_is_asked_for_is_exported():
-    names, asked = exported(), list(expressions())
+    names, asked = list_exported(), list(expressions())
     of_prometheus = {"instance", "namespace", "pod"}
     for expression, legend in asked:
         used = CALL.findall(expression)
         assert used, expression
         # Of nothing and a figure the sum is nothing: an alert that adds them says nothing.
         assert not re.search(r"\)\s*\+\s*sum", expression), expression
-        known = {label for name, _ in used for label in names.get(name, ())} | of_prometheus
+        labels = {label for name, _ in used for label in names.get(name, ())} | of_prometheus
         for name, matchers in used:
             assert name in names, f"{name} in {expression}"
             assert set(re.findall(r"(\w+)!?[=~]", matchers)) <= names[name] | of_prometheus
         grouped = " ".join(re.findall(r"by \(([^)]*)\)", expression))
-        assert set(re.findall(r"\w+", grouped)) <= known, expression
-        assert set(re.findall(r"{{(\w+)}}", legend)) <= known, legend
+        assert set(re.findall(r"\w+", grouped)) <= labels, expression
+        assert set(re.findall(r"{{(\w+)}}", legend)) <= labels, legend
     assert len(asked) > 20
 
 
 def test_a_figure_that_does_not_exist_would_be_noticed():
-    assert "refold_http_requests_total" in exported()
-    assert "refold_requests_in_progress" not in exported()
-    assert exported()["refold_prepare_seconds_bucket"] >= {"api", "le"}
+    assert "refold_http_requests_total" in list_exported()
+    assert "refold_requests_in_progress" not in list_exported()
+    assert list_exported()["refold_prepare_seconds_bucket"] >= {"api", "le"}
 
 
 def test_the_gateway_takes_the_settings_and_both_places_have_the_same():

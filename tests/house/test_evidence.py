@@ -5,7 +5,7 @@ from copy import deepcopy
 from pathlib import Path
 
 import pytest
-from benchmarks.evidence.bounds import quoted
+from benchmarks.evidence.bounds import iter_quoted
 from benchmarks.evidence.needs import find_edits, find_names
 from benchmarks.evidence.sessions import Session, load_sessions
 from benchmarks.evidence.visible import History, Request, around, is_list_of_names
@@ -62,7 +62,7 @@ def test_a_line_with_what_it_was_about_ties_a_name():
 
 def test_an_untouched_block_ties_what_it_holds():
     request = Request.of(SESSION[2:3], history(SESSION))
-    assert request.ties("charge_card", history(SESSION)) and not request.made
+    assert request.ties("charge_card", history(SESSION)) and not request.rewritten
 
 
 def test_an_edit_needs_the_lines_that_it_replaces():
@@ -95,11 +95,11 @@ def test_bounds_are_the_lines_that_later_calls_need_and_the_tail_does_not_hold()
     add("c1", "README.md", f"{line}\n{'filler words only ' * 30}")
     add("c2", "notes.txt", "nothing but prose " * 60)
     add("c3", "more.txt", "see shop/near_helper.py, too")
-    without = [*quoted(Session("s", "test", deepcopy(payload)), 300)]
+    without = [*iter_quoted(Session("s", "test", deepcopy(payload)), 300)]
     add("c4", "shop/near_helper.py", "ok")
-    near = [*quoted(Session("s", "test", deepcopy(payload)), 300)]
+    near = [*iter_quoted(Session("s", "test", deepcopy(payload)), 300)]
     add("c5", "shop/gateway_client.py", "ok")
-    far = [*quoted(Session("s", "test", deepcopy(payload)), 300)]
+    far = [*iter_quoted(Session("s", "test", deepcopy(payload)), 300)]
     assert max(without) == max(near[: len(without)]) == 0
     assert max(far) == estimate(around(line, line.find("shop"), len("shop/gateway_client.py")))
 

@@ -66,8 +66,8 @@ def test_a_policy_shows_nearly_as_many_tokens_as_the_first(session: Session):
     at = choose_points(session, TARGET)[5]
     first = view_of(session, at, REFERENCE, 0, TARGET)
     assert 0.8 * TARGET < size_of(first) <= TARGET
-    other = view_of(session, at, "last N, sawtooth", size_of(first), TARGET)
-    assert abs(size_of(other) / size_of(first) - 1) < 0.3
+    sawtooth = view_of(session, at, "last N, sawtooth", size_of(first), TARGET)
+    assert abs(size_of(sawtooth) / size_of(first) - 1) < 0.3
 
 
 def test_what_is_far_too_long_is_cut_to_the_tokens_of_the_first(session: Session, tmp_path: Path):
@@ -77,7 +77,7 @@ def test_what_is_far_too_long_is_cut_to_the_tokens_of_the_first(session: Session
     worker.ask({"model": ""})
     at, bench = choose_points(session, TARGET)[0], Bench(worker, "abc", TARGET, {})
     first = bench.measure(REFERENCE, session, at)
-    bench.known[REFERENCE, session.name, at] = first
+    bench.measurements[REFERENCE, session.name, at] = first
     last, headed = bench.measure(LAST, session, at), bench.measure(FIRST_AND_LAST, session, at)
     worker.close()
     assert size_of(session.messages[:at]) > FAR * TARGET

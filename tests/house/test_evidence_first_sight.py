@@ -30,12 +30,12 @@ def session(*commands: str, result: str) -> Session:
 
 def test_a_name_that_a_later_call_needs_counts_if_its_line_is_left() -> None:
     (result,) = iter_long(session("grep load_pool src", result="\n".join(LOG)), 1_000)
-    left = {way: Left() for way in WAYS}
+    by_way = {way: Left() for way in WAYS}
     for way, text in zip(WAYS, result.shown, strict=True):
-        add(left[way], result, text)
+        add(by_way[way], result, text)
     assert (result.kind, result.names) == ("log", ["load_pool"])
-    assert left["outline"].tied == 1
-    assert 0 < left["outline"].tokens <= left["head and tail"].tokens
+    assert by_way["outline"].tied == 1
+    assert 0 < by_way["outline"].tokens <= by_way["head and tail"].tokens
 
 
 def test_no_result_under_the_limit_counts() -> None:

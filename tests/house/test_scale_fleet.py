@@ -55,17 +55,17 @@ def test_one_session_waits_for_what_its_turn_costs_and_no_longer():
     )
     run, costs = Run(fleet, Costs(), 200.0).run(), Costs()
     assert run.waits[0] == pytest.approx(costs.cold + costs.version + costs.load)
-    assert {round(wait, 6) for wait in run.waits[1:]} == {round(costs.known + costs.version, 6)}
+    assert {round(wait, 6) for wait in run.waits[1:]} == {round(costs.warm + costs.version, 6)}
 
 
 def test_a_process_queues_as_theory_says():
     """Many sessions are near enough a Poisson stream; of fixed work they wait as M/D/1 says."""
-    costs = Costs(known=0.01, cold=0.01, version=0.0, load=0.0)
+    costs = Costs(warm=0.01, cold=0.01, version=0.0, load=0.0)
     fleet = Fleet(sessions=1_500, replicas=1, processes=1, known_sessions=2_000, known_bytes=10**12, answer=15.0, pause=15.0, turns_between=10**6, death_every=0.0)  # fmt: skip
     run = Run(fleet, costs, 600.0, warm=60.0).run()
     busy = run.loads()["gateways"]
     assert busy == pytest.approx(0.5, abs=0.02)
-    expected = costs.known * (1 + busy / (2 * (1 - busy)))
+    expected = costs.warm * (1 + busy / (2 * (1 - busy)))
     assert sum(run.waits) / len(run.waits) == pytest.approx(expected, rel=0.1)
 
 
@@ -80,7 +80,7 @@ def test_sessions_that_stay_with_a_process_are_known_to_it():
 
 def test_the_limits_are_those_at_which_the_simulation_is_full():
     fleet = replace(SMALL, death_every=0.0, known_sessions=10**6, known_bytes=10**12)
-    costs = Costs(known=0.05, cold=0.05)
+    costs = Costs(warm=0.05, cold=0.05)
     limit = find_limits(fleet, costs)["gateways' cores, sessions known"]
     run = Run(replace(fleet, sessions=int(limit * 0.7)), costs, 100.0, warm=30.0).run()
     assert run.loads()["gateways"] == pytest.approx(0.7, abs=0.06)

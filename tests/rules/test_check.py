@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from refold.codecs.repair import check
 from refold.errors import FormatError
-from tests.support.recordings import recorded_bodies
+from tests.support.recordings import read_bodies
 
 REFUSED_BY_DESIGN = {
     ("gemini_resume", "GE-2"): "Gemini CLI, resumed, sends every functionResponse twice",
@@ -26,7 +26,7 @@ REFUSED_BY_DESIGN = {
 def test_no_recorded_request_is_refused_but_for_known_reasons(shared: Path) -> None:
     rules, seen = Counter[tuple[str, str]](), 0
     for file in sorted((shared / "fixtures" / "requests").glob("*.jsonl")):
-        for _, _, body in recorded_bodies(file):
+        for _, _, body in read_bodies(file):
             seen += 1
             rules.update((file.stem, violation.rule) for violation in check(body))
     assert seen > 400
@@ -34,7 +34,7 @@ def test_no_recorded_request_is_refused_but_for_known_reasons(shared: Path) -> N
 
 
 def test_every_response_sent_twice_is_seen(shared: Path) -> None:
-    _, _, body = next(recorded_bodies(shared / "fixtures" / "requests" / "gemini_resume.jsonl"))
+    _, _, body = next(read_bodies(shared / "fixtures" / "requests" / "gemini_resume.jsonl"))
     responses = sum(
         "functionResponse" in part for content in body["contents"] for part in content["parts"]
     )

@@ -25,7 +25,7 @@ from refold.strategies import (
     DropDuplicates,
     Summarize,
 )
-from tests.support.recordings import recorded_bodies
+from tests.support.recordings import read_bodies
 from tests.support.signed_histories import (
     BOUND,
     CODECS_BY_NAME,
@@ -34,7 +34,7 @@ from tests.support.signed_histories import (
     MODELS,
     ON,
     _anthropic,
-    signed_histories,
+    agent_histories,
 )
 
 
@@ -519,7 +519,7 @@ def compactor(trigger: int) -> Compactor:
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
-@given(signed_histories(), st.integers(30, 600), st.data())
+@given(agent_histories(), st.integers(30, 600), st.data())
 def test_whatever_is_compacted_a_view_keeps_what_the_view_before_bound_it_to(
     bodies: list[dict[str, Any]], trigger: int, data: st.DataObject
 ) -> None:
@@ -572,7 +572,7 @@ def test_what_settling_prevents_would_be_seen() -> None:
 def conversations(file: Path) -> Iterator[list[dict[str, Any]]]:
     """Requests of a recording, by conversation: those that have system prompt and first message in common."""
     by_start = dict[str, list[dict[str, Any]]]()
-    for _, _, body in recorded_bodies(file):
+    for _, _, body in read_bodies(file):
         envelope = open_payload(body)
         first = envelope.decode()[:1]
         by_start.setdefault(repr((envelope.system, first)), []).append(body)

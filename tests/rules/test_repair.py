@@ -17,7 +17,7 @@ from refold.core.profile import Profile
 from refold.core.view import View
 from refold.messages import Message, Text, ToolResult, user
 from refold.rules.rule import NO_CALL, NO_RESULT
-from tests.support.recordings import recorded_bodies
+from tests.support.recordings import read_bodies
 
 # --- the four formats, in short ---------------------------------------------------------------
 
@@ -1119,14 +1119,14 @@ def test_json_is_repaired_as_its_list_is(case: tuple[str, list[Any]]) -> None:
 
 def test_every_recording_survives_and_the_broken_ones_are_mended(shared: Path) -> None:
     for file in sorted((shared / "fixtures" / "requests").glob("*.jsonl")):
-        for _, _, body in recorded_bodies(file):
+        for _, _, body in read_bodies(file):
             fixed = repair(body)
             assert fixed.remaining == ()
             assert (fixed.payload is body) == (not fixed.repairs)
 
 
 def test_responses_sent_twice_are_sent_once(shared: Path) -> None:
-    _, _, body = next(recorded_bodies(shared / "fixtures" / "requests" / "gemini_resume.jsonl"))
+    _, _, body = next(read_bodies(shared / "fixtures" / "requests" / "gemini_resume.jsonl"))
     fixed = repair(body).payload
     for before, after in zip(body["contents"], fixed["contents"], strict=True):
         calls = [part for part in before["parts"] if "functionResponse" in part]

@@ -17,7 +17,7 @@ def anthropic_request(
     signed: bool = False,
     mark: bool = True,
     repeat: int = 1,
-    **more: Any,
+    **fields: Any,
 ) -> bytes:
     """Build a request of Anthropic with *steps* calls and results.
 
@@ -46,7 +46,7 @@ def anthropic_request(
         messages[-1]["content"][-1]["cache_control"] = {"type": "ephemeral"}
     tools = [{"name": "read", "input_schema": {"type": "object"}}]
     return json.dumps(
-        {"model": model, "max_tokens": 1000, "tools": tools, "messages": messages, **more}
+        {"model": model, "max_tokens": 1000, "tools": tools, "messages": messages, **fields}
     ).encode()
 
 
@@ -64,7 +64,7 @@ def read_files(steps: int, text: str = "") -> list[Any]:
     return messages
 
 
-def chat_request(steps: int, **more: Any) -> bytes:
+def chat_request(steps: int, **fields: Any) -> bytes:
     """Build a request of OpenAI Chat Completions."""
     messages: list[Any] = [
         {"role": "system", "content": "Be brief."},
@@ -80,10 +80,10 @@ def chat_request(steps: int, **more: Any) -> bytes:
             },
             {"role": "tool", "tool_call_id": f"c{i}", "content": f"file {i}\n{WORDS}"},
         ]
-    return json.dumps({"model": "m", "messages": messages, **more}).encode()
+    return json.dumps({"model": "m", "messages": messages, **fields}).encode()
 
 
-def responses_request(steps: int, **more: Any) -> bytes:
+def responses_request(steps: int, **fields: Any) -> bytes:
     """Build a request of OpenAI Responses."""
     items: list[Any] = [
         {
@@ -102,10 +102,10 @@ def responses_request(steps: int, **more: Any) -> bytes:
             },
             {"type": "function_call_output", "call_id": f"c{i}", "output": f"file {i}\n{WORDS}"},
         ]
-    return json.dumps({"model": "m", "input": items, "store": False, **more}).encode()
+    return json.dumps({"model": "m", "input": items, "store": False, **fields}).encode()
 
 
-def gemini_request(steps: int, **more: Any) -> bytes:
+def gemini_request(steps: int, **fields: Any) -> bytes:
     """Build a request of Gemini."""
     contents: list[Any] = [{"role": "user", "parts": [{"text": "Fix the bug."}]}]
     for i in range(steps):
@@ -114,7 +114,7 @@ def gemini_request(steps: int, **more: Any) -> bytes:
             "functionResponse": {"name": "read", "response": {"output": f"file {i}\n{WORDS}"}}
         }
         contents += [{"role": "model", "parts": [call]}, {"role": "user", "parts": [result]}]
-    return json.dumps({"contents": contents, **more}).encode()
+    return json.dumps({"contents": contents, **fields}).encode()
 
 
 PATHS = {

@@ -118,28 +118,28 @@ class Machine:
 
     def match(self, text: str, at: int = 0, *, whole: bool = False) -> int | None:
         """Find where a match from *at* ends; *whole*: it must end with the text."""
-        found = self._run(0, text, at, (-1,) * self.slots, whole=whole)
-        return None if found is None else found[0]
+        end = self._run(0, text, at, (-1,) * self.slots, whole=whole)
+        return None if end is None else end[0]
 
     def findall(self, text: str) -> list[tuple[int, int]]:
         """Find where all matches begin and end."""
-        at, found = 0, list[tuple[int, int]]()
+        at, spans = 0, list[tuple[int, int]]()
         while at <= len(text):
             end = self.match(text, at)
             if end is None:
                 at += 1
                 continue
-            found.append((at, end))
+            spans.append((at, end))
             at = end if end > at else at + 1
-        return found
+        return spans
 
     def _run(  # noqa: PLR0915 - one case an instruction
         self, pc: int, text: str, at: int, slots: tuple[int, ...], *, whole: bool = False
     ) -> tuple[int, tuple[int, ...]] | None:
         code, size = self.code, len(text)
-        left: list[tuple[int, int, tuple[int, ...]]] = [(pc, at, slots)]
-        while left:
-            pc, at, slots = left.pop()
+        waiting: list[tuple[int, int, tuple[int, ...]]] = [(pc, at, slots)]
+        while waiting:
+            pc, at, slots = waiting.pop()
             while True:
                 self.steps += 1
                 if self.steps > self.most:
@@ -152,7 +152,7 @@ class Machine:
                         at += 1
                         pc += 1
                     case "split":
-                        left.append((step[2], at, slots))
+                        waiting.append((step[2], at, slots))
                         pc = step[1]
                     case "jump":
                         pc = step[1]
@@ -260,16 +260,16 @@ def attacks(pattern: re.Pattern[Any], most: int = 400) -> Iterator[Attack]:
     tree = parser.parse(source, pattern.flags)
     seen = dict.fromkeys(_pumps(tree, ""))
     words = list(dict.fromkeys(word for _, word in seen if 0 < len(word) <= 60))
-    made = dict.fromkeys(Attack(before, word, "") for before, word in seen if word)
-    made |= dict.fromkeys(
+    texts = dict.fromkeys(Attack(before, word, "") for before, word in seen if word)
+    texts |= dict.fromkeys(
         Attack("", a + b, "") for a, b in islice(product(words, words), 150) if a != b
     )
-    made |= dict.fromkeys(Attack("", word, "") for word in (*words, *FIXED))
+    texts |= dict.fromkeys(Attack("", word, "") for word in (*words, *FIXED))
     befores = dict.fromkeys(before for before, _ in seen if before)
-    made |= dict.fromkeys(
+    texts |= dict.fromkeys(
         Attack(before, word, "") for before in islice(befores, 6) for word in FIXED
     )
-    for attack in islice(made, most):
+    for attack in islice(texts, most):
         yield from (attack._replace(behind=end) for end in ("\x00", "", "\\"))
 
 
@@ -304,7 +304,7 @@ def _samples(tree: Any, most: int = 5) -> list[str]:
     texts = [""]
     for op, value in tree:
         parts = _sample(op, value)
-        texts = [left + part for part in parts for left in texts][:most]
+        texts = [beginning + part for part in parts for beginning in texts][:most]
     return texts
 
 

@@ -21,7 +21,7 @@ class Clock:
         return self.now
 
 
-def billed_call(
+def make_billed_call(
     messages: Any,
     *,
     when: float = 1_000_000.0,

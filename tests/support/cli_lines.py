@@ -26,7 +26,7 @@ from tests.support.pages import code_blocks, read_blocks
 SHELL = f'refold() {{ "{sys.executable}" -W error -m refold "$@"; }}; '
 
 
-def typed_lines(page: Path) -> list[str]:
+def read_typed_lines(page: Path) -> list[str]:
     """The lines of a page's console code_blocks that begin with `$ `."""
     return [
         line[2:]

@@ -17,6 +17,6 @@ nightly = pytest.mark.skipif(not NIGHTLY, reason="dear: `make nightly` runs it")
 """Marks what is dear and rarely breaks."""
 
 
-def examples_at_night(few: int, many: int) -> int:
+def examples_at_night(by_day: int, at_night: int) -> int:
     """Choose *few*, or *many* in the nightly run."""
-    return many if NIGHTLY else few
+    return at_night if NIGHTLY else by_day

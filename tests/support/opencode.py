@@ -12,8 +12,8 @@ CREATE TABLE todo (session_id TEXT, content TEXT, status TEXT, priority TEXT, po
 """
 
 
-def text(said, **more):
-    return {"type": "text", "text": said, **more}
+def text(words, **fields):
+    return {"type": "text", "text": words, **fields}
 
 
 def tool(id, status="completed", **state):
@@ -25,7 +25,7 @@ def tool(id, status="completed", **state):
     }
 
 
-def done(id, output="text", **time):
+def finish_tool(id, output="text", **time):
     return tool(id, output=output, time={"start": 1, "end": 2, **time})
 
 

@@ -37,7 +37,7 @@ def texts_by_door(page: Path) -> dict[str, str]:
         return {"": text}
     return {
         name: "".join(
-            line if not any(other != name and at in doors[other] for other in doors) else "\n"
+            line if not any(door != name and at in doors[door] for door in doors) else "\n"
             for at, line in enumerate(text.splitlines(keepends=True))
         )
         for name in doors
@@ -54,5 +54,5 @@ def _find_doors(text: str) -> Iterator[tuple[str, range]]:
     end = prose.count("\n") + 1
     for at, (line, level, name) in enumerate(headings):
         if name.startswith(DOOR):
-            after = (begin for begin, other, _ in headings[at + 1 :] if other <= level)
+            after = (begin for begin, depth, _ in headings[at + 1 :] if depth <= level)
             yield name, range(line, next(after, end))

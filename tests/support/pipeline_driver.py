@@ -49,8 +49,8 @@ class Driver:
         self.loop.run_until_complete(self.pipeline.aclose())
         self.loop.close()
 
-    def __call__(self, body: bytes, api: str = "anthropic", **more: Any) -> Outgoing:
-        return self.run(self.pipeline.prepare(build_incoming(body, api, **more)))
+    def __call__(self, body: bytes, api: str = "anthropic", **options: Any) -> Outgoing:
+        return self.run(self.pipeline.prepare(build_incoming(body, api, **options)))
 
     def shrink(
         self, body: bytes, out: Outgoing, error: bytes, api: str = "anthropic"

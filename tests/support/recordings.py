@@ -20,7 +20,7 @@ def api_of(path: str) -> str:
     return next((api for end, api in ends.items() if path.endswith(end)), "")
 
 
-def recorded_requests(shared: Path, names: str) -> Iterator[Incoming]:
+def read_requests(shared: Path, names: str) -> Iterator[Incoming]:
     """Read the requests of the recordings *names*, separated by spaces."""
     for name in names.split():
         for line in (
@@ -35,7 +35,7 @@ def recorded_requests(shared: Path, names: str) -> Iterator[Incoming]:
                 )
 
 
-def recorded_bodies(file: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
+def read_bodies(file: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
     """Read position, path and body of each recorded request that holds a conversation."""
     for n, line in enumerate(file.read_text(encoding="utf-8").splitlines()):
         record = json.loads(line)

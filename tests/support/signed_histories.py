@@ -19,7 +19,7 @@ CODECS_BY_NAME = {codec.NAME: codec for codec in CODECS} | {"openai_chat of Clau
 
 
 @st.composite
-def signed_histories(draw: st.DrawFn) -> list[dict[str, Any]]:
+def agent_histories(draw: st.DrawFn) -> list[dict[str, Any]]:
     """Draw the requests of one agent: each is the one before, its answer and what came then.
 
     What the model thinks is signed.
@@ -43,16 +43,16 @@ def _plain(message: Message) -> Message:
 
 
 def _anthropic(at: int, message: Message) -> list[Any]:
-    return [anthropic.encode(replace(message, parts=(*_signed(at, message), *message.parts)))]
+    return [anthropic.encode(replace(message, parts=(*_sign(at, message), *message.parts)))]
 
 
-def _signed(at: int, message: Message) -> tuple[Thinking, ...]:
+def _sign(at: int, message: Message) -> tuple[Thinking, ...]:
     return (Thinking("hm", f"signed {at}"),) if message.role == "assistant" else ()
 
 
 def _responses(at: int, message: Message) -> list[Any]:
     """Encode each part as an item; calls and reasoning have ids."""
-    parts = [*_signed(at, message), *message.parts]
+    parts = [*_sign(at, message), *message.parts]
     roles = ("tool" if isinstance(part, ToolResult) else message.role for part in parts)
     items = [
         openai_responses.encode(Message(role, (part,)))
@@ -89,9 +89,9 @@ def _chat_of_claude(at: int, message: Message) -> list[Any]:
             return [entries[0] | {"reasoning": text, "reasoning_details": [detail]}]
         case 1:
             return [entries[0] | {"reasoning_content": text, "thinking_blocks": [block]}]
-    said = entries[0]["content"] or []
-    said = [{"type": "text", "text": said}] if isinstance(said, str) else said
-    return [entries[0] | {"content": [block, *said]}]
+    content = entries[0]["content"] or []
+    content = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return [entries[0] | {"content": [block, *content]}]
 
 
 ENCODERS = {
