@@ -6,6 +6,7 @@ import statistics
 import subprocess
 import sys
 import threading
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
@@ -21,6 +22,8 @@ from refold.testing.scripted_provider import Reply, ScriptedProvider
 from tests.support.sources import FILES, SOURCE, syntax_nodes
 
 TESTS = Path(__file__).parents[1]
+BESIDE = ["adapters", "benchmarks", "clients", "deploy", "engines", "integrations", "release"]
+"""Folders with code that is neither the package nor a test."""
 
 
 MODULES = 250
@@ -118,6 +121,27 @@ def is_participle(name: str) -> bool:
     return first in IRREGULAR or (
         first.endswith("ed") and len(first) > 4 and first not in {"need", "embed", "feed", "seed"}
     )
+
+
+def is_value(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Is a function read as a value, so that it is a noun?"""
+    return any(
+        re.fullmatch(r"(cached_)?property|pytest\.fixture.*", ast.unparse(decorator))
+        for decorator in node.decorator_list
+    )
+
+
+@cache
+def names_given() -> list[tuple[str, str, bool]]:
+    """List functions and variables of all code: place, name, and whether it is a function."""
+    names = list[tuple[str, str, bool]]()
+    for path in [*FILES, *(p for d in [TESTS, *BESIDE] for p in (TESTS.parent / d).rglob("*.py"))]:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not is_value(node):
+                names.append((f"{path}:{node.lineno}", node.name, True))
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                names.append((f"{path}:{node.lineno}", node.id, False))
+    return names
 
 
 def functions():
@@ -267,25 +291,18 @@ def test_the_http_client_is_as_small_as_its_decision_says() -> None:
 def test_functions_are_named_by_what_they_do() -> None:
     """No bare participle (`told`, `kept`): a function is a verb, a predicate begins with is or has, a value is a noun."""
     named = {
-        f"{path.relative_to(SOURCE)}: {node.name}"
-        for path, nodes in syntax_nodes().items()
-        for node in nodes
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and not any(
-            isinstance(d, ast.Name) and d.id in ("property", "cached_property")
-            for d in node.decorator_list
-        )
-        and is_participle(node.name)
+        f"{place} {name}"
+        for place, name, is_function in names_given()
+        if is_function and is_participle(name)
     }
     assert len(named) <= PARTICIPLES, sorted(named)
 
 
 def test_variables_are_named_for_what_they_hold() -> None:
     vague = {
-        f"{path.relative_to(SOURCE)}:{node.lineno} {node.id}"
-        for path, nodes in syntax_nodes().items()
-        for node in nodes
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in VAGUE
+        f"{place} {name}"
+        for place, name, is_function in names_given()
+        if not is_function and name in VAGUE
     }
     assert len(vague) <= VAGUE_VARIABLES, sorted(vague)
 
