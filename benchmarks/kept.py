@@ -1,5 +1,8 @@
 """What is kept: of the identifiers that tool calls need, how many are still in the request, and at what price?
 
+An identifier is needed if a call uses it for the first time and an earlier tool result introduced
+it: `replay.STRUCTURED`, in tau2-bench `DOMAIN`.
+
 python -m benchmarks.kept [folder of datasets, by default ../shared/datasets or $REFOLD_SHARED/datasets]
 """
 

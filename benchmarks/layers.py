@@ -1,5 +1,8 @@
 """Compaction in layers: tokens, seconds a call, cost and integrity, against truncation and plain summaries.
 
+Layer 1 is `cleared`, layer 2 `kept.ours`, both from `TRIGGER` of the session's full size on. A plain
+summary has the trigger and the tail of layer 2, truncation as many tokens.
+
 python -m benchmarks.layers [folder of datasets, by default ../shared/datasets or $REFOLD_SHARED/datasets]
 """
 

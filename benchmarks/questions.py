@@ -1,5 +1,9 @@
 """Evidence retention: of what a question needs, how much is in the request when the question comes?
 
+Evidence is what a memory behind a recorded answer shares with its session (realmem), a value that
+stood in just one message (CrossWOZ), or each message of the day that a question names (MemoryBank).
+*When due* a chat is compacted at the budget only, else anew before every question.
+
 python -m benchmarks.questions [folder of datasets, by default ../shared/datasets or $REFOLD_SHARED/datasets]
 """
 
