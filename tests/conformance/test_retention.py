@@ -24,14 +24,11 @@ from refold.summarizers.heuristic.calls import Todo
 from refold.summarizers.model import HEADINGS, ModelSummary
 from refold.testing import ScriptedModel, transcripts
 from refold.text.summary_wrapper import split_record, summary_in, without_summary
+from tests.support.messages import assistant
 from tests.support.summaries import read_summary, states_of
 
 GOOD = "\n".join(f"## {title}\n- something about {title.lower()}" for title in HEADINGS)
 ANTHROPIC = Rules(anthropic.RULES, alternate=True, thinking="bound")
-
-
-def answer(text):
-    return Message("assistant", (Text(text),))
 
 
 def ran(id, name, output="ok", **arguments):
@@ -56,7 +53,7 @@ def summary(view):
 
 
 def filler(n, words=80):
-    return [user(f"Step {n}, please."), answer("word " * words)]
+    return [user(f"Step {n}, please."), assistant("word " * words)]
 
 
 # --- 40: user messages ---------------------------------------------------------------------------
@@ -67,7 +64,7 @@ def test_conformance_40_requests_newest_first_within_the_room_in_order():
     worked = (
         m
         for n, text in enumerate(requests)
-        for m in (user(text), *ran(f"a{n}", "ls"), *ran(f"b{n}", "ls"), answer("Done."))
+        for m in (user(text), *ran(f"a{n}", "ls"), *ran(f"b{n}", "ls"), assistant("Done."))
     )
     view = compact(list(worked), max_tokens=3_000)
     requests_kept = read_summary(summary(view)).requests
@@ -85,7 +82,7 @@ def test_conformance_40_requests_newest_first_within_the_room_in_order():
 
 def test_conformance_40_the_one_that_does_not_fit_loses_its_middle():
     long = "Start of it. " + "middle " * 3_000 + "End of it."
-    view = compact([user(long), answer("Done. " * 50), *filler(1), *filler(2)], max_tokens=800)
+    view = compact([user(long), assistant("Done. " * 50), *filler(1), *filler(2)], max_tokens=800)
     (request, *_) = read_summary(summary(view)).requests
     assert request.startswith("Start of it.") and request.endswith("End of it.")
     assert " characters …] " in request
@@ -93,7 +90,7 @@ def test_conformance_40_the_one_that_does_not_fit_loses_its_middle():
 
 def test_conformance_40_injected_fragments_and_earlier_summaries_are_no_requests():
     injected = "<system-reminder>Be careful.</system-reminder>Fix the parser of the config file."
-    first = compact([user(injected), answer("word " * 200), *filler(1), *filler(2)])
+    first = compact([user(injected), assistant("word " * 200), *filler(1), *filler(2)])
     assert next(iter(read_summary(summary(first)).requests)) == "Fix the parser of the config file."
     again = compact([*first.messages, *filler(3), *filler(4), *filler(5)])
     requests = read_summary(summary(again)).requests
@@ -116,7 +113,7 @@ def is_pinned(message):
 @pytest.mark.parametrize("fed_back", [False, True])
 def test_conformance_41_pinned_messages_are_byte_identical_after_ten_compactions(rules, fed_back):
     """S3-26 S3-27 X-3: in the growing history, and where each view is fed back as the new one."""
-    history = [user(PIN), answer("Understood, I will."), *filler(0), *filler(1)]
+    history = [user(PIN), assistant("Understood, I will."), *filler(0), *filler(1)]
     view = View.of(history, profile=Profile(rules=rules))
     for n in range(10):
         view = compact(view, ModelSummary(), ScriptedModel([GOOD]), pin=is_pinned)
@@ -134,7 +131,7 @@ def test_conformance_41_a_pinned_result_keeps_its_call():
     history = [
         *filler(0),
         *ran("c1", "skill", "How to deploy: never on Friday.", what="deploy"),
-        answer("Read."),
+        assistant("Read."),
         *filler(1),
         *filler(2),
     ]
@@ -305,7 +302,7 @@ def round_of(n):
         user(f"Now do step {n} of the migration plan."),
         *ran(f"w{n}", "write", path=path, content="x = 1\n" * 40),
         *ran(f"b{n}", "bash", "12 passed\n" + "log line\n" * 600, command="make check"),
-        answer(f"Step {n} is done. " + "It went well. " * 30),
+        assistant(f"Step {n} is done. " + "It went well. " * 30),
     ]
 
 
@@ -395,7 +392,7 @@ def test_conformance_09_12_the_earlier_summary_goes_in_as_such_and_not_as_conver
 def test_a_view_fed_back_is_compacted_as_the_grown_history_is(messages, rules):
     """The requests of both are the same, whoever keeps the history."""
     first = compact(messages, RuleSummary(), rules=rules, max_tokens=4_000)
-    continuation = [answer("Well. " * 60), *filler(1), *filler(2)]
+    continuation = [assistant("Well. " * 60), *filler(1), *filler(2)]
     grown = compact(first.extend(continuation), RuleSummary(), max_tokens=4_000)
     fed = compact([*first.messages, *continuation], RuleSummary(), rules=rules, max_tokens=4_000)
     last = [list(read_summary(summary(view)).requests)[-1:] for view in (grown, fed)]

@@ -45,11 +45,7 @@ from refold.retrieval.search import newly_hidden_positions
 from refold.strategies import Summarize
 from refold.testing import ScriptedModel, transcripts
 from refold.text.summary_wrapper import wrap_summary
-
-
-def assistant(text: str) -> Message:
-    return Message("assistant", (Text(text),))
-
+from tests.support.messages import assistant
 
 SAID = (
     user(

@@ -8,7 +8,7 @@ from refold.budget.budget import Budget
 from refold.compactor.compactor import Compactor
 from refold.compactor.settings import parse_strategy as named
 from refold.core.view import View
-from refold.messages import Message, Text, user
+from refold.messages import Message, user
 from refold.rules import anthropic, openai_chat
 from refold.rules.rule import Rules
 from refold.scorers import Emphasis, Errors, Freshness, Recency, References, Roles, Weighted
@@ -16,19 +16,16 @@ from refold.scorers.scorer import Scorer, choose_important
 from refold.strategies import ClearToolResults, KeepImportant, Summarize
 from refold.testing import check_strategy, proposals, transcripts
 from refold.text.summary_wrapper import is_only_summary
+from tests.support.messages import assistant
 
 ANTHROPIC = Rules(anthropic.RULES, alternate=True, thinking="loop")
 FILLER = "We looked at one thing and then at another. " * 20
 
 
-def answer(text: str) -> Message:
-    return Message("assistant", (Text(text),))
-
-
 def talk(*answers: str) -> View:
     """A request before each answer, and two exchanges of no weight at the end."""
     pairs = (
-        (user(f"question {n} {FILLER}"), answer(text))
+        (user(f"question {n} {FILLER}"), assistant(text))
         for n, text in enumerate((*answers, FILLER, "done"))
     )
     return View.of([message for pair in pairs for message in pair])
@@ -56,11 +53,11 @@ def test_responses_that_say_important_stay_word_for_word() -> None:
     view_with_rule = proposals(
         view, KeepImportant(Summarize(keep=2), Emphasis(("assistant",), ("important",)))
     )
-    assert answer(rule) in view_with_rule.messages
+    assert assistant(rule) in view_with_rule.messages
     assert FILLER.strip() not in texts(proposals(view, Summarize(keep=2))).replace(
         view.messages[-2].text, ""
     )
-    assert answer(rule) not in proposals(view, Summarize(keep=2)).messages
+    assert assistant(rule) not in proposals(view, Summarize(keep=2)).messages
     assert view_with_rule.estimate < view.estimate
 
 
@@ -70,11 +67,11 @@ def test_what_a_chinese_user_stresses_stays() -> None:
     view = View.of(
         [
             user(FILLER),
-            answer(FILLER),
+            assistant(FILLER),
             user(rule),
-            answer(FILLER),
+            assistant(FILLER),
             user(FILLER),
-            answer("ok"),
+            assistant("ok"),
             user("next"),
         ]
     )
@@ -82,7 +79,7 @@ def test_what_a_chinese_user_stresses_stays() -> None:
 
 
 def test_the_same_messages_stay_at_the_next_compaction() -> None:
-    rule = answer("Important: the port stays 8081. " * 9)
+    rule = assistant("Important: the port stays 8081. " * 9)
     strategy = KeepImportant(Summarize(keep=2), Emphasis(("assistant",)))
     compact = Compactor([strategy], Budget(600, 300))
     history = [
@@ -104,10 +101,10 @@ def test_no_more_stays_than_there_is_room_for_and_the_newest_of_equals() -> None
     shown = proposals(
         view, KeepImportant(Summarize(keep=2), Emphasis(("assistant",)), max_tokens=room)
     )
-    assert answer(new) in shown.messages
-    assert answer(old) not in shown.messages
+    assert assistant(new) in shown.messages
+    assert assistant(old) not in shown.messages
     assert (
-        answer(new)
+        assistant(new)
         not in proposals(
             view, KeepImportant(Summarize(keep=2), Emphasis(("assistant",)), max_tokens=room - 1)
         ).messages

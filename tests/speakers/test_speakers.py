@@ -29,6 +29,7 @@ from refold.speakers.segments import IN_RESULT
 from refold.summarizers.heuristic.source import read_steps
 from refold.text.summary_wrapper import wrap_summary
 from tests.support.examples import examples_at_night
+from tests.support.messages import assistant
 
 
 def reminder(text: str) -> str:
@@ -37,10 +38,6 @@ def reminder(text: str) -> str:
 
 def system(text: str) -> Message:
     return Message("system", (Text(text),))
-
-
-def model(text: str) -> Message:
-    return Message("assistant", (Text(text),))
 
 
 def call(id: str) -> Message:
@@ -127,7 +124,7 @@ def list_asked(messages: list[Message]) -> list[str]:
         (result("1", "text", Text("System: Potential loop detected.")), ["tool"]),
         (result("1", "text", Text("[User message received during tool execution]: Stop.")), ["person"]),
         (Message("user", (Media("image", "image/png", "x"),)), ["person"]),
-        (model("The user sent a new message while you"), []),
+        (assistant("The user sent a new message while you"), []),
         (wrap_summary("## Requests\n- x"), []),
         (Message("user", (*wrap_summary("x").parts, Text("Go on."))), ["person"]),
     ],
@@ -160,11 +157,11 @@ def test_d1_what_is_typed_while_the_agent_works_adds_to_the_request() -> None:
     ]
     assert list_asked(messages) == ["First.", STEER.format("Second."), late]
     assert list_asked([*messages, call("3"), result("3")])[0] == "First."
-    assert list_asked([*messages, model("Done."), user("Fourth.")]) == ["Fourth."]
+    assert list_asked([*messages, assistant("Done."), user("Fourth.")]) == ["Fourth."]
 
 
 def test_a_turn_of_several_entries_is_not_over_before_its_calls() -> None:
-    messages = [user("First."), model("I look."), call("1"), result("1"), user("Second.")]
+    messages = [user("First."), assistant("I look."), call("1"), result("1"), user("Second.")]
     assert list_asked(messages) == ["First.", "Second."]
 
 
@@ -172,9 +169,9 @@ def test_text_that_commands_are_written_in_ends_no_turn() -> None:
     """mini-swe-agent and smolagents: commands are texts, and so are their outputs."""
     messages = [
         user("New task:\nDo it."),
-        model("ls"),
+        assistant("ls"),
         user("Observation:\na"),
-        model("cat a"),
+        assistant("cat a"),
         user("Observation:\nb"),
     ]
     assert list_asked(messages) == ["New task:\nDo it."]
@@ -183,9 +180,9 @@ def test_text_that_commands_are_written_in_ends_no_turn() -> None:
 def test_a_label_that_comes_twice_is_a_tool_s() -> None:
     messages = [
         user("Do it."),
-        model("ls"),
+        assistant("ls"),
         user("Output of the shell:\na"),
-        model("cat"),
+        assistant("cat"),
         user("Output of the shell:\nb"),
     ]
     assert list_asked(messages) == ["Do it."]
@@ -197,13 +194,13 @@ def test_requests_that_begin_alike_are_a_persons() -> None:
     them with the same line, and people do, too."""
     for head in ("I get this error:", "## My request for Codex:", "翻译："):
         asking = [user(f"{head}\n{n}") for n in range(3)]
-        chat = [message for request in asking for message in (request, model("Done."))]
+        chat = [message for request in asking for message in (request, assistant("Done."))]
         assert list_asked(chat[:-1]) == [f"{head}\n2"]
-        work = [user("Do it."), call("1"), result("1"), model("Done."), *chat]
+        work = [user("Do it."), call("1"), result("1"), assistant("Done."), *chat]
         assert list_asked(work[:-1]) == [f"{head}\n2"]
     wrapped = user("# Context from my IDE setup:\n\n## Open tabs:\n- a: a\n\n## My request:\nWhy?")
     assert request_text(wrapped) == "Why?"
-    assert list_asked([wrapped, model("So."), wrapped]) == ["## My request:\nWhy?"]
+    assert list_asked([wrapped, assistant("So."), wrapped]) == ["## My request:\nWhy?"]
 
 
 def test_a_text_about_summaries_is_the_request_only_where_there_is_no_other() -> None:
@@ -218,7 +215,7 @@ def test_a_text_about_summaries_is_the_request_only_where_there_is_no_other() ->
 def test_d2_a_turn_that_begins_with_nothing_but_elements_is_about_them() -> None:
     """A person who pasted a document after an answer was not heard, since an older request was there."""
     document = "<project>\n<a>1</a>\n</project>\n<project>\n<a>2</a>\n</project>"
-    messages = [user("Do it."), model("Done."), user(document), call("1"), result("1")]
+    messages = [user("Do it."), assistant("Done."), user(document), call("1"), result("1")]
     assert list_asked(messages)[0] == "Do it."
     assert user(document) in [
         message for _, message in find_verbatim(View.of(messages), 4, 10**9).messages
@@ -234,15 +231,15 @@ def test_d2_a_turn_that_begins_with_nothing_but_elements_is_about_them() -> None
 def test_f4_an_error_reported_to_an_agent_without_calls_is_no_request() -> None:
     """smolagents' first "Error:" took the place of the task, which was then cut."""
     error = "Error:\nNo JSON blob.\nNow let's retry: take care not to repeat previous errors!"
-    assert list_asked([user("New task:\nDo it."), model("ls"), user(error)]) == [
+    assert list_asked([user("New task:\nDo it."), assistant("ls"), user(error)]) == [
         "New task:\nDo it."
     ]
     assert list_asked([user(error + "\n\nNew task:\nDo it.")]) == [error + "\n\nNew task:\nDo it."]
-    assert list_asked([user("Go."), model("Gone."), user("Error:\nx is undefined")]) == [
+    assert list_asked([user("Go."), assistant("Gone."), user("Error:\nx is undefined")]) == [
         "Error:\nx is undefined"
     ]
     command = "I ran the following shell command: make, and it fails. Repair it."
-    assert list_asked([user("Go."), model("Gone."), user(command)]) == [command]
+    assert list_asked([user("Go."), assistant("Gone."), user(command)]) == [command]
 
 
 def test_request_of_gives_the_person_s_own_words() -> None:
@@ -277,7 +274,7 @@ def test_d5_the_newest_context_of_each_kind_stays() -> None:
         "One.",
     )
     second = parts(reminder("The current date is: Tue"), "Two.")
-    messages = [first, model("Done."), second, model("Done."), user("Three.")]
+    messages = [first, assistant("Done."), second, assistant("Done."), user("Three.")]
     assert texts_of(messages, 4) == [
         reminder("The following skills are available: a"),
         reminder("The current date is: Tue"),
@@ -294,7 +291,7 @@ def test_what_an_editor_shows_stays_with_its_request() -> None:
     first = parts(opened_file, selection, "Why is it 7?")
     asking = [first, call("1"), result("1")]
     assert texts_of(asking, 1) == [first.text]
-    answered = [*asking, model("It adds them."), user("And b.py?"), call("2"), result("2")]
+    answered = [*asking, assistant("It adds them."), user("And b.py?"), call("2"), result("2")]
     assert texts_of(answered, 5) == ["And b.py?"]
     assert [(step.kind, step.text) for step in read_steps(answered)][:2] == [
         ("result", selection),
@@ -310,7 +307,7 @@ def test_deltas_stay_beside_the_state_before_them() -> None:
     skills = [
         user(reminder(f"Skill {name} became available after startup.")) for name in ("x", "y")
     ]
-    messages = [state, delta, *skills, user("Go."), model("Done."), user("More.")]
+    messages = [state, delta, *skills, user("Go."), assistant("Done."), user("More.")]
     assert texts_of(messages, 6) == [message.text for message in messages[:4]]
     newer = user("<environment_context><cwd>/b</cwd></environment_context>")
     assert texts_of([*messages, newer], 6) == [skill.text for skill in skills], "older ones go"
@@ -322,7 +319,7 @@ def test_orders_stay_and_differ_by_their_numbers() -> None:
         system("Never touch PROD-2."),
         system("Never touch PROD-1."),
         user("Go."),
-        model("x"),
+        assistant("x"),
         user("y"),
     ]
     assert texts_of(messages, 4) == ["Never touch PROD-2.", "Never touch PROD-1."]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.core.view import View
-from refold.messages import Media, Message, Text, ToolCall, ToolResult, user
+from refold.messages import Media, Message, Text, ToolCall, user
 from refold.models.driver import drive
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.heuristic.earlier import read_amendments
@@ -17,6 +17,7 @@ from refold.summarizers.heuristic.state import read_state
 from refold.text.json_values import iter_json_lines
 from refold.text.plain import call_title
 from refold.text.summary_wrapper import wrap_summary
+from tests.support.messages import call
 from tests.support.summaries import collect
 
 
@@ -26,13 +27,6 @@ def summarize(*turns, room=2_000):
         message for turn in turns for message in (turn if isinstance(turn, list) else [turn])
     ]
     return drive(RuleSummary()(View.of(messages), 0, len(messages), room)).text
-
-
-def call(name, result="", *, is_error=False, **arguments):
-    return [
-        Message("assistant", (ToolCall("c1", name, json.dumps(arguments)),)),
-        Message("tool", (ToolResult("c1", (Text(result),), is_error),)),
-    ]
 
 
 def section(text, title):

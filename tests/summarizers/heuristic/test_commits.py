@@ -6,14 +6,8 @@ import pytest
 
 from refold.messages import Message, Text, ToolCall, ToolResult
 from refold.summarizers.heuristic.shell import git_steps
+from tests.support.messages import call
 from tests.support.summaries import collect
-
-
-def call(name, result="", **arguments):
-    return [
-        Message("assistant", (ToolCall("c1", name, json.dumps(arguments)),)),
-        Message("tool", (ToolResult("c1", (Text(result),)),)),
-    ]
 
 
 def bash(command, result=""):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from refold.core.view import View
-from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.messages import ToolCall, user
 from refold.models.driver import drive
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.heuristic.blocks import Block, Work, read_work
@@ -14,6 +14,7 @@ from refold.summarizers.heuristic.current_files import read_files, render_curren
 from refold.summarizers.heuristic.excerpts import Context, find_excerpts
 from refold.summarizers.heuristic.shell_words import find_first_line
 from refold.summarizers.heuristic.source import read_steps
+from tests.support.messages import call
 
 SOURCE = [f"    limit_{n} = compute_limit({n})" for n in range(1, 41)]
 PATCH = """*** Begin Patch
@@ -30,13 +31,6 @@ PATCH = """*** Begin Patch
 +    return 1
 *** Delete File: src/gone.py
 *** End Patch"""
-
-
-def call(name, result="", **arguments):
-    return [
-        Message("assistant", (ToolCall("c1", name, json.dumps(arguments)),)),
-        Message("tool", (ToolResult("c1", (Text(result),)),)),
-    ]
 
 
 def shell(command, result=""):

@@ -194,7 +194,7 @@ def test_what_says_something_of_a_program_or_a_page_is_no_check(command):
     "command",
     ["pytest -v", "go test ./... -v", "./check.sh", "npm run check-types", "node verify_login.js"],
 )
-def test_a_check_is_one_still(command):
+def test_commands_that_check_are_checks(command):
     assert find_checks(command) == command
 
 

@@ -15,11 +15,8 @@ from refold.summarizers.heuristic.blocks import Block
 from refold.summarizers.heuristic.layout import render_state
 from refold.summarizers.heuristic.lexicon import find_conclusions, find_constraints
 from refold.summarizers.heuristic.state import State
+from tests.support.messages import assistant
 from tests.support.summaries import collect
-
-
-def says(text):
-    return Message("assistant", (Text(text),))
 
 
 def summarize(messages, tokens):
@@ -152,7 +149,7 @@ RULES = {
 def test_a_rule_stands_behind_the_lines_that_introduce_it(case):
     text, rules = RULES[case]
     assert list(find_constraints(text)) == rules
-    assert list(collect([user(text), says("Noted.")]).constraints) == rules
+    assert list(collect([user(text), assistant("Noted.")]).constraints) == rules
 
 
 @pytest.mark.parametrize(("head", "item"), [
@@ -226,7 +223,7 @@ def test_a_summary_quotes_a_document_with_the_heads_of_its_lists(guide, lead, is
     call = Message("assistant", (ToolCall("c1", "get_issue", '{"number": 7}'),))
     shown = [call, Message("tool", (ToolResult("c1", (Text(guide),)),))]
     start = [user(guide)] if is_given else [user("Look at issue 7."), *shown]
-    text = summarize([*start, says("Read."), user("Go on. " * 500), says("Done.")], 1_800)
+    text = summarize([*start, assistant("Read."), user("Go on. " * 500), assistant("Done.")], 1_800)
     quoted = re.findall(r"(.*)call `drop_partition`|(.*)没有备份就调用 `drop_partition`", text)
     before = [line.rpartition("…] ")[2].strip(" -") for line in map("".join, quoted)]
     assert before and all(words == lead.strip() for words in before)
@@ -262,8 +259,8 @@ def test_the_clauses_of_a_chat_are_quoted_with_the_heads_of_their_lists(text, li
 
 
 def test_a_persons_clause_is_not_parted_from_the_words_that_turn_it():
-    talk = [user("你好，你知道些什么？"), says("很多。请问吧。")] * 20
-    talk[20:22] = [user("给王教授的晚宴千万不要准备花生，或者芝麻酱。"), says("好的。")]
+    talk = [user("你好，你知道些什么？"), assistant("很多。请问吧。")] * 20
+    talk[20:22] = [user("给王教授的晚宴千万不要准备花生，或者芝麻酱。"), assistant("好的。")]
     text = summarize(talk, 600)
     assert "不要准备花生，或者芝麻酱" in text
 
@@ -344,7 +341,7 @@ def test_no_item_is_quoted_without_the_heads_that_turn_it(parts, style, tokens, 
     rows = [row for part in parts for row in (*write_outline(part, style, numbers), ("", None))]
     asked = before + "\n".join(line for line, _ in rows)
     text = summarize(
-        [user(asked), *WORK, says("Read."), user("Go on. " * 60), says("Done.")], tokens
+        [user(asked), *WORK, assistant("Read."), user("Go on. " * 60), assistant("Done.")], tokens
     )
     for name, heads in filter(None, (item for _, item in rows)):
         for match in re.finditer(rf"{name}\b", text):
@@ -363,6 +360,8 @@ def test_a_part_of_a_documents_current_text_says_what_turns_it():
     call = Message("assistant", (ToolCall("c1", "Read", '{"file_path": "/srv/AGENTS.md"}'),))
     numbered = "\n".join(f"{n:>6}→{line}" for n, line in enumerate(guide.split("\n"), 1))
     result = Message("tool", (ToolResult("c1", (Text(numbered),)),))
-    text = summarize([user("Go."), call, result, says("`drop_partition` in the importer?")], 2_100)
+    text = summarize(
+        [user("Go."), call, result, assistant("`drop_partition` in the importer?")], 2_100
+    )
     current = text.partition("## Current text of files")[2].partition("## Excerpts")[0]
     assert f", under Do not{part}" in current

@@ -6,7 +6,7 @@ import pytest
 
 from refold.compactor.by_hand import find_losses
 from refold.core.view import View
-from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.messages import ToolCall, user
 from refold.models.driver import drive
 from refold.scorers import Freshness
 from refold.summarizers.heuristic import RuleSummary
@@ -17,6 +17,7 @@ from refold.summarizers.heuristic.shell_words import Place, split_files
 from refold.summarizers.heuristic.source import read_steps
 from refold.text.plain import spell_home
 from refold.text.summary_wrapper import wrap_summary
+from tests.support.messages import call
 from tests.support.summaries import collect, states_of
 
 CODEX = user(
@@ -24,13 +25,6 @@ CODEX = user(
     "  <shell>zsh</shell>\n</environment_context>"
 )
 """What Codex says of where it works."""
-
-
-def call(name, result="", **arguments):
-    return [
-        Message("assistant", (ToolCall("c1", name, json.dumps(arguments)),)),
-        Message("tool", (ToolResult("c1", (Text(result),)),)),
-    ]
 
 
 def shell(command, result="", workdir="/srv/shop"):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.core.view import View
-from refold.messages import Message, Text, user
+from refold.messages import user
 from refold.models.driver import drive
 from refold.summarizers.heuristic import RuleSummary, read_material, write_summary
 from refold.summarizers.heuristic.earlier import read_amendments, read_given
@@ -18,6 +18,7 @@ from refold.summarizers.heuristic.layout import (
 from refold.summarizers.heuristic.source import read_source
 from refold.summarizers.heuristic.state import State
 from refold.text.summary_wrapper import wrap_summary
+from tests.support.messages import assistant
 from tests.support.summaries import collect, read_summary
 
 STEPS = "\n".join(
@@ -33,17 +34,13 @@ def ask(ticket, last_lines=""):
     )
 
 
-def says(text):
-    return Message("assistant", (Text(text),))
-
-
 def summarize(messages, stop, beside=(), room=2_000):
     return drive(RuleSummary(beside=beside)(View.of(messages), 0, stop, room)).text
 
 
 def test_of_a_template_only_what_is_different_stands_in_a_summary():
-    talk = [ask("T-17"), says("T-17 is done."), ask("T-18"), says("T-18 is done.")]
-    for later in (talk[2:], [*talk[2:], ask("T-19"), says("I look at T-19 now.")]):
+    talk = [ask("T-17"), assistant("T-17 is done."), ask("T-18"), assistant("T-18 is done.")]
+    for later in (talk[2:], [*talk[2:], ask("T-19"), assistant("I look at T-19 now.")]):
         messages = [*talk[:2], *later]
         text = summarize(messages, len(messages) - 2)
         assert "Work on the ticket T-17." in text
@@ -68,21 +65,31 @@ def test_a_pasted_log_does_not_take_the_place_of_all_earlier_requests():
 
 
 def test_the_same_request_behind_a_summary_is_not_in_it():
-    talk = [ask("T-17"), says("Half of T-17 is done."), ask("T-17"), says("I go on with T-17.")]
+    talk = [
+        ask("T-17"),
+        assistant("Half of T-17 is done."),
+        ask("T-17"),
+        assistant("I go on with T-17."),
+    ]
     text = summarize(talk, 2)
     assert "Look at part" not in text
     assert "ticket" not in text
 
 
 def test_what_is_left_of_a_list_stands_with_what_turns_it():
-    talk = [ask("T-17", "- rename the table\n"), says("T-17 is done."), ask("T-18"), says("Now.")]
+    talk = [
+        ask("T-17", "- rename the table\n"),
+        assistant("T-17 is done."),
+        ask("T-18"),
+        assistant("Now."),
+    ]
     text = summarize(talk, 2)
     assert "Do NOT: rename the table" in text
     assert text.count("rename the table") == text.count("Do NOT: rename the table")
 
 
 def test_a_shortened_request_is_no_amendment_of_a_later_summary():
-    talk = [ask("T-17"), says("T-17 is done."), ask("T-18"), says("T-18 is done.")]
+    talk = [ask("T-17"), assistant("T-17 is done."), ask("T-18"), assistant("T-18 is done.")]
     text = summarize(talk, 2)
     assert REPEATED in text
     assert read_amendments(text, collect(talk[:2])) == []
@@ -108,7 +115,12 @@ def test_each_line_of_a_request_stands_in_the_summary_or_in_a_request_in_sight(r
 
 def test_the_lines_of_a_request_that_has_to_be_cut_are_not_called_shown():
     long = "\n".join(f"{n}. Compare table {n} of the report with the ledger." for n in range(200))
-    talk = [user(f"First.\n{long}"), says("Done."), user(f"Second.\n{long}"), says("Done.")]
+    talk = [
+        user(f"First.\n{long}"),
+        assistant("Done."),
+        user(f"Second.\n{long}"),
+        assistant("Done."),
+    ]
     material = read_material(read_source(View.of(talk), 0, 4))
     text = write_summary(material, 800, lambda text: len(text) // 3)
     shown = text.partition("## Current request")[2]
@@ -126,7 +138,7 @@ WAYS = """Three ways come to mind:
 | **C. One for each worker** | takes memory |
 
 I lean to C. Which of the three shall it be?"""
-KEEP = says("The pool is ready. Shall I keep the old name, too?")
+KEEP = assistant("The pool is ready. Shall I keep the old name, too?")
 
 
 def list_requests(text):
@@ -136,11 +148,11 @@ def list_requests(text):
 
 
 def test_a_short_answer_stands_with_the_question_or_with_what_it_chooses():
-    talk = [user("Plan the cache."), says(WAYS), user("C"), KEEP, user("yes")]
+    talk = [user("Plan the cache."), assistant(WAYS), user("C"), KEEP, user("yes")]
     talk += [
-        says("Done. Is `pool_b` to go as well?"),
+        assistant("Done. Is `pool_b` to go as well?"),
         user("yes"),
-        says("It is gone."),
+        assistant("It is gone."),
         user("So?"),
     ]
     asked = list_requests(summarize(talk, len(talk) - 1))
@@ -152,7 +164,7 @@ def test_a_short_answer_stands_with_the_question_or_with_what_it_chooses():
 
 
 def test_the_answer_that_stands_beside_a_summary_is_told_what_it_is_to():
-    talk = [user("Plan the cache."), says(WAYS), user("the second one"), says("I begin.")]
+    talk = [user("Plan the cache."), assistant(WAYS), user("the second one"), assistant("I begin.")]
     line = '- the answer "the second one" is to: B. Share it / must be locked'
     for beside in ((), (talk[2],)):
         assert line in summarize(talk, 2 + len(beside), beside).splitlines()
@@ -160,12 +172,17 @@ def test_the_answer_that_stands_beside_a_summary_is_told_what_it_is_to():
 
 def test_a_request_that_says_what_it_is_about_stands_alone():
     for words in ("Now write the docs of the importer.", "Which one is faster?", "x\ny"):
-        assert not collect([user("Plan."), says(WAYS), user(words)]).questions
-    assert not collect([user("Plan."), says("All is well."), user("Test it now.")]).questions
+        assert not collect([user("Plan."), assistant(WAYS), user(words)]).questions
+    assert not collect([user("Plan."), assistant("All is well."), user("Test it now.")]).questions
     assert collect(
-        [user("Plan."), says("Next comes the lock of the pool."), user("继续")]
+        [user("Plan."), assistant("Next comes the lock of the pool."), user("继续")]
     ).questions
-    again = [user("Plan."), says(WAYS), user("C"), *[says("Shall I go on?"), user("C")] * 5]
+    again = [
+        user("Plan."),
+        assistant(WAYS),
+        user("C"),
+        *[assistant("Shall I go on?"), user("C")] * 5,
+    ]
     assert len(collect(again).questions["C"]) == 2
 
 
@@ -181,16 +198,23 @@ def test_ways_are_known_by_any_mark_and_an_answer_by_any_word_for_it():
         ("方案二吧", named, "方案二：共享连接池"),
         ("a", "A) Keep\nB) Drop", "A) Keep"),
     ):
-        assert collect([user("Plan."), says(text), user(reply)]).questions == {reply: (way,)}
+        assert collect([user("Plan."), assistant(text), user(reply)]).questions == {reply: (way,)}
 
 
 def test_an_answer_is_read_back_with_its_questions_and_is_no_amendment():
-    talk = [user("Plan the cache."), says(WAYS), user("C"), KEEP, user("yes"), says("So be it.")]
+    talk = [
+        user("Plan the cache."),
+        assistant(WAYS),
+        user("C"),
+        KEEP,
+        user("yes"),
+        assistant("So be it."),
+    ]
     text, state = summarize(talk, len(talk)), collect(talk)
     assert read_amendments(text, state) == []
     again = read_summary(text)
     assert again.requests == state.requests and again.questions == state.questions
-    later = summarize([wrap_summary(text), *talk[3:5], says("So be it.")], 4)
+    later = summarize([wrap_summary(text), *talk[3:5], assistant("So be it.")], 4)
     assert "- C (to: C. One for each worker / takes memory)" in later
     assert "- yes (×2) (to: Shall I keep the old name, too?)" in later
     sight = summarize(talk, 4)

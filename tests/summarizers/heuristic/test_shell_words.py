@@ -1,22 +1,19 @@
 """A command is read as a shell reads it, so that no file changes that it leaves alone, and no change
 is missed."""
 
-import json
-
 import pytest
 
-from refold.messages import Message, Text, ToolCall, ToolResult
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import effect_of_command
 from refold.summarizers.heuristic.current_files import read_files
 from refold.summarizers.heuristic.shell_words import has_more, name_command
 from refold.summarizers.heuristic.source import read_steps
+from tests.support.messages import call
 from tests.support.summaries import collect, states_of
 
 
 def bash(command, result=""):
-    call = ToolCall("c1", "bash", json.dumps({"command": command}))
-    return [Message("assistant", (call,)), Message("tool", (ToolResult("c1", (Text(result),)),))]
+    return call("bash", result, command=command)
 
 
 def text_of(*commands):

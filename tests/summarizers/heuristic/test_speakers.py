@@ -5,11 +5,8 @@ import pytest
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.speakers.segments import IN_RESULT
 from refold.text.failures import find_error_line
+from tests.support.messages import assistant
 from tests.support.summaries import collect
-
-
-def model(text: str) -> Message:
-    return Message("assistant", (Text(text),))
 
 
 def ran(id: str, command: str, output: str) -> list[Message]:
@@ -66,7 +63,7 @@ def test_f4_comments_status_lines_headings_and_guesses_are_no_decisions() -> Non
         "Maybe the bug is caused by the cache.\n也许原因是缓存。\n"
         "The root cause is `parse_line`, which drops the last field.\n原因是 `parse_line` 丢掉了最后一个字段。"
     )
-    assert list(collect([user("Go."), model(text)]).decisions) == [
+    assert list(collect([user("Go."), assistant(text)]).decisions) == [
         "The root cause is `parse_line`, which drops the last field.",
         "原因是 `parse_line` 丢掉了最后一个字段。",
     ]

@@ -10,6 +10,7 @@ from refold.models.driver import drive
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.heuristic.blocks import Rarity
 from refold.summarizers.heuristic.lexicon import find_conclusions, find_notes
+from tests.support.messages import assistant
 from tests.support.summaries import collect
 
 FILE = "\n".join(f"{n:6d}\t    limit_{n} = compute_limit({n})" for n in range(1, 9))
@@ -353,15 +354,11 @@ def test_what_stands_above_a_list_is_no_rule():
         assert len(collect([user(rule)]).constraints) == 1
 
 
-def finding(text):
-    return Message("assistant", (Text(text),))
-
-
 def test_what_was_found_wrong_is_no_decision_once_its_file_was_changed():
     fault = "The root cause is that `pool.py` never frees a slot."
     line = "The fix is missing: `drain_all()` ignores the limit."
     unchanged = "The problem is that `clock.py` never stops."
-    asked = [user("Review it."), finding(f"{fault} {line} {unchanged}")]
+    asked = [user("Review it."), assistant(f"{fault} {line} {unchanged}")]
     assert set(collect(asked).decisions) == {fault, line, unchanged}
     assert (
         fault
@@ -374,7 +371,7 @@ def test_what_was_found_wrong_is_no_decision_once_its_file_was_changed():
         *asked,
         user("Mend it."),
         *edit("drain_all(pool)", "drain_some(pool)"),
-        finding(done),
+        assistant(done),
     ]
     assert set(collect(changed).decisions) == {unchanged, done}
     assert (
@@ -395,7 +392,7 @@ def test_what_was_found_wrong_is_no_decision_once_its_file_was_changed():
     ],
 )
 def test_a_decision_about_a_file_holds_when_the_file_is_changed(decision):
-    messages = [user("Review it."), finding(decision), user("Do it."), *edit("a_1", "a_2")]
+    messages = [user("Review it."), assistant(decision), user("Do it."), *edit("a_1", "a_2")]
     assert set(collect(messages).decisions) == {decision}
 
 

@@ -14,11 +14,8 @@ from refold.summarizers.heuristic.lexicon import find_conclusions, find_constrai
 from refold.summarizers.heuristic.source import read_steps
 from refold.summarizers.heuristic.state import drop_superseded
 from refold.text.failures import find_error_line
+from tests.support.messages import assistant
 from tests.support.summaries import collect
-
-
-def says(text):
-    return Message("assistant", (Text(text),))
 
 
 def call(name, result="ok", *, say="", is_error=False, **arguments):
@@ -56,8 +53,8 @@ def test_a_report_or_a_guess_is_no_decision(text):
 def test_a_reason_counts_where_the_model_worked():
     reason = "`pool_a` is slow because `pool_b` holds its lock."
     asked = [user("How does it work?")]
-    assert not collect([*asked, says(reason)]).decisions
-    assert reason in collect([*asked, *call("bash", command="make"), says(reason)]).decisions
+    assert not collect([*asked, assistant(reason)]).decisions
+    assert reason in collect([*asked, *call("bash", command="make"), assistant(reason)]).decisions
 
 
 @pytest.mark.parametrize(
@@ -72,7 +69,7 @@ def test_a_heading_that_only_holds_the_word_settles_nothing(head):
 
 def test_what_the_next_request_denies_is_not_decided():
     cause = "The problem is the desktop program."
-    exchange = [user("Why?"), says(cause)]
+    exchange = [user("Why?"), assistant(cause)]
     assert cause in collect([*exchange, user("Then mend that in the program, please.")]).decisions
     assert not collect(
         [*exchange, user("There is no desktop program, I said that before.")]
@@ -83,7 +80,7 @@ def test_what_the_next_request_denies_is_not_decided():
 def test_why_something_failed_is_not_decided_if_it_works_as_it_is():
     cause = "The problem is that the pond is missing here, it answers with code 503."
     refused = call("bash", "Error: refused\nExit code: 1", command="make pond")
-    exchange = [user("Fill it."), *refused, says(cause), user("Try again.")]
+    exchange = [user("Fill it."), *refused, assistant(cause), user("Try again.")]
     again = call("bash", command="make pond")
     assert cause in collect([*exchange, *refused]).decisions
     assert cause in collect([*exchange, *call("bash", command="make net"), *again]).decisions
@@ -92,22 +89,22 @@ def test_why_something_failed_is_not_decided_if_it_works_as_it_is():
 
 def test_a_plan_says_how_many_turns_ago_it_was_made():
     plan = call("TodoWrite", todos=[{"content": "Write it up", "status": "pending"}])
-    planned = [user("Do it."), *plan, says("I have read all of it. Shall I go on?")]
+    planned = [user("Do it."), *plan, assistant("I have read all of it. Shall I go on?")]
     assert list_open([*planned, user("yes")]) == "- [ ] Write it up"
     later = [*planned, user("Now tell me in detail how the other command walks the heap.")]
     assert list_open(later) == "- turns since this plan: 1\n- [ ] Write it up"
     for n in range(3):
-        later += [says("So."), user(f"And what does the command number {n} of the list do?")]
+        later += [assistant("So."), user(f"And what does the command number {n} of the list do?")]
     assert list_open(later) == "- turns since this plan: 4\n- [ ] Write it up"
 
 
 def test_an_error_behind_which_work_went_on_ends_with_the_turn():
     failed = [user("Go."), *call("bash", "error: no way\nExit code: 1", command="install x")]
     question = user("Now tell me in detail what the other program does.")
-    assert "no way" in list_open([*failed, says("It fails."), question])
+    assert "no way" in list_open([*failed, assistant("It fails."), question])
     assert "no way" in list_open([*failed, *call("bash", command="make y")])
     assert "no way" not in list_open(
-        [*failed, *call("bash", command="make y"), says("Well."), question]
+        [*failed, *call("bash", command="make y"), assistant("Well."), question]
     )
     rejected = "The user doesn't want to proceed with this tool use. It was rejected."
     assert not list_open([user("Go."), *call("bash", rejected, is_error=True, command="make")])
@@ -205,17 +202,17 @@ def test_of_a_commands_text_before_the_latest_only_the_ends_are_shown():
     template = "Pre-compaction memory flush. " + "Store what matters in the memory. " * 40
     messages = [
         user("Go."),
-        says("Yes."),
+        assistant("Yes."),
         user(template),
-        says("NO_REPLY"),
+        assistant("NO_REPLY"),
         user("Next."),
-        says("So."),
+        assistant("So."),
     ]
     text = render_state(collect(messages), 2_000)
     assert "characters …]" in text and text.count("Store what matters") < 12
     rule = user("Pre-compaction memory flush. Never overwrite it.")
     assert collect([rule]).constraints
-    assert not collect([rule, says("NO_REPLY"), user("Next.")]).constraints
+    assert not collect([rule, assistant("NO_REPLY"), user("Next.")]).constraints
 
 
 def test_what_an_agent_that_explores_names_has_not_changed():

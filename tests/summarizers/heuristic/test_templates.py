@@ -9,6 +9,7 @@ from refold.speakers import has_person, segment_messages
 from refold.summarizers.heuristic import RuleSummary, read_material
 from refold.summarizers.heuristic.source import read_source
 from refold.text.summary_wrapper import wrap_summary
+from tests.support.messages import assistant
 from tests.support.summaries import collect
 
 REVIEW = (
@@ -23,10 +24,6 @@ REVIEW_ZH = (
 )
 MARK = "<command-message>{0} is running…</command-message>\n<command-name>/{0}</command-name>"
 ARGUMENTS = "\n<command-args>only src/</command-args>"
-
-
-def says(text):
-    return Message("assistant", (Text(text),))
 
 
 def expand(template, way, arguments=""):
@@ -71,30 +68,30 @@ def test_rules_of_a_command_hold_until_something_else_is_asked(way, template, ru
         constraints = "\n".join(collect(messages).constraints)
         return [rule in constraints for rule in rules]
 
-    before = [user("Never push to main. 不要推送。"), says("OK.")]
+    before = [user("Never push to main. 不要推送。"), assistant("OK.")]
     running = [*before, *expand(template, way), *looks(1)]
     assert stand(running) == [True, True]
     assert stand([*running, user("Also look at docs/."), *looks(2)]) == [True, True]
-    done = [*running, says("Three remarks.")]
+    done = [*running, assistant("Three remarks.")]
     assert stand(done) == [True, True], "nothing newer is asked"
     later = [*done, user("Thanks. Now mend the first.")]
     assert stand(later) == [False, False]
     assert list(collect(later).constraints)[:2] == ["Never push to main.", "不要推送。"]
-    again = [*later, says("Done."), *expand(template, way), *looks(3)]
+    again = [*later, assistant("Done."), *expand(template, way), *looks(3)]
     assert stand(again) == [True, True]
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_rules_of_a_command_that_is_done_are_not_in_a_later_summary(way):
-    messages = [user("Never push to main."), says("OK."), *expand(REVIEW, way), *looks(1)]
-    view = View.of([*messages, says("Three remarks."), user("Mend the first."), *looks(2)])
+    messages = [user("Never push to main."), assistant("OK."), *expand(REVIEW, way), *looks(1)]
+    view = View.of([*messages, assistant("Three remarks."), user("Mend the first."), *looks(2)])
     for stop in (len(messages), len(messages) + 2):
         state = read_material(read_source(view, 0, stop)).state
         assert list(state.constraints) == ["Never push to main."]
     early = View.of([*messages, *looks(3)])
     summary = drive(RuleSummary()(early, 0, len(messages), 1_500)).text
     later = early.apply(early.fold(0, len(messages), wrap_summary(summary)))
-    later = later.extend([says("Three remarks."), user("Mend the first."), *looks(4)])
+    later = later.extend([assistant("Three remarks."), user("Mend the first."), *looks(4)])
     text = drive(RuleSummary()(later, 0, len(messages) + 4, 3_000)).text
     assert "\n## Rules" not in text and "\n## Notes" not in text
 
@@ -103,7 +100,7 @@ def test_what_the_person_says_too_stands_when_the_command_is_done():
     rule = "Never comment on formatting."
     asked = expand(f"Review it. {rule} You must quote lines.", "parts")
     for order in ([user(rule), *asked], [*asked, user(rule)]):
-        messages = [*order, says("Three remarks."), user("Mend the first.")]
+        messages = [*order, assistant("Three remarks."), user("Mend the first.")]
         assert list(collect(messages).constraints) == [rule]
 
 
@@ -117,11 +114,11 @@ def test_a_commands_text_is_part_of_the_current_request(way):
 
 @pytest.mark.parametrize("between", [
     [user("<local-command-stdout>Set model to opus</local-command-stdout>")],
-    [says("I did.")],
+    [assistant("I did.")],
 ])  # fmt: skip
 def test_what_follows_a_command_without_a_text_is_the_persons(between):
-    messages = [user(MARK.format("model")), *between, user("Never push to main."), says("OK.")]
+    messages = [user(MARK.format("model")), *between, user("Never push to main."), assistant("OK.")]
     assert list(collect([*messages, user("Go on.")]).constraints) == ["Never push to main."]
     clear = "<command-name>/clear</command-name>\n<command-message>clear</command-message>"
-    messages = [user(clear), user("Never push to main."), says("OK."), user("Go on.")]
+    messages = [user(clear), user("Never push to main."), assistant("OK."), user("Go on.")]
     assert list(collect(messages).constraints) == ["Never push to main."]

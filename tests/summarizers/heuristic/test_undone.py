@@ -1,12 +1,10 @@
 """What git undid, or a command changed in a way that nobody knows, stands in no summary as if it
 held."""
 
-import json
-
 import pytest
 
 from refold.core.view import View
-from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.messages import user
 from refold.models.driver import drive
 from refold.presets.soft_hard_summary import notes_of
 from refold.summarizers.heuristic import RuleSummary
@@ -15,17 +13,11 @@ from refold.summarizers.heuristic.earlier import join_states
 from refold.summarizers.heuristic.layout import render_state
 from refold.summarizers.heuristic.shell import file_effects
 from refold.summarizers.heuristic.source import read_steps
+from tests.support.messages import call
 from tests.support.summaries import collect, read_summary, states_of
 
 SOURCE = [f"limit_{n} = compute_limit({n})" for n in range(1, 30)]
 SHOWN = "\n".join(f"{n}\t{text}" for n, text in enumerate(SOURCE, 1))
-
-
-def call(name, result="", *, is_error=False, **arguments):
-    return [
-        Message("assistant", (ToolCall("c1", name, json.dumps(arguments)),)),
-        Message("tool", (ToolResult("c1", (Text(result),), is_error),)),
-    ]
 
 
 def bash(command, result="", *, is_error=False):
@@ -101,7 +93,7 @@ def test_what_git_does_to_files(command, effects):
     "git checkout -- src/pool.py", "git checkout src/pool.py", "git restore src/pool.py", "git checkout -- src/", "git restore .",
     "git reset --hard", "cd src && git checkout pool.py && cd .. && python -m pytest -q",
 ])  # fmt: skip
-def test_an_edit_that_git_undid_is_none(command):
+def test_an_edit_that_git_undid_does_not_count(command):
     undone = bash(command, "Updated 1 path from the index")
     assert files_of(read(), edit(), undone) == {"src/pool.py": "restored"}
     lines, is_stale = text_of(read(), edit(), undone)
