@@ -436,7 +436,7 @@ def test_a_chat_model_answers(call):
         (AIMessage("x"), "stop"),
     ],
 )
-def test_why_it_stopped(message, finish):
+def test_a_finish_has_one_name(message, finish):
     assert ChatModel(fake(message), cap="")(ASK).finish == finish
 
 

@@ -207,7 +207,7 @@ def test_what_converse_refuses() -> None:
     assert rules_broken(user(text("1")), model(server), user(text("2"))) == [("BR-3", 1)]
 
 
-def test_it_is_mended() -> None:
+def test_a_broken_request_is_repaired() -> None:
     broken = [user(text("1")), user(text("2")), model(use("a"), use("b")), user(tool_result("b"))]
     broken += [user(tool_result("a"), text("go on"))]
     fixed = repair(broken, "bedrock")

@@ -325,7 +325,7 @@ def test_reasoning_in_chats_stays_where_models_want_it_back(model: object, think
     assert openai_chat.rules({"model": model}).thinking == thinking
 
 
-def test_other_rules():
+def test_each_format_has_its_rules_of_roles_and_thinking():
     assert openai_responses.rules({}).thinking == gemini.rules({}).thinking == "fixed"
     assert [codec.rules({}).alternate for codec in CODECS] == [False, True, False, True, True]
     assert all(codec.rules({}).rules for codec in CODECS)

@@ -86,7 +86,7 @@ def test_c22_what_is_no_json_value_is_refused_in_words(text: str, constant: str)
             open_payload(source)
 
 
-def test_c22_those_words_in_a_text_are_words():
+def test_c22_a_text_may_hold_the_names_of_what_is_no_json_value():
     text = '[{"role":"user","content":"NaN, Infinity"}]'
     assert open_payload(text).entry(0) == {"role": "user", "content": "NaN, Infinity"}
 

@@ -51,7 +51,7 @@ def read(source: bytes, **options: Any) -> Any:
     st.booleans(),
     st.text("m", max_size=2),
 )
-def test_what_is_read_is_what_it_would_be_without(entries, changes, ascii, head):
+def test_a_list_is_read_with_the_cache_as_without_it(entries, changes, ascii, head):
     cache = PrefixCache(max_lists=3, min_bytes=0)
     for change, added, at in [("again", [], 0), *changes]:
         source = write_body(entries, head, ascii)

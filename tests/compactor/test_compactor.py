@@ -424,7 +424,7 @@ def test_conformance_44_exactly_at_the_trigger_fires_and_one_below_does_not():
     assert (bool(at.attempts), bool(below.attempts)) == (True, False)
 
 
-def test_soft_is_said_and_nothing_is_done():
+def test_the_soft_level_is_reported_and_nothing_is_done():
     budget = refold.Budget(trigger=10**6, target=10, soft=10)
     view = refold.Compactor(STRATEGIES, budget)(conversation(5))
     assert budget.check(view) == "soft"

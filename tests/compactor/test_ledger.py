@@ -92,7 +92,7 @@ def test_f17_what_edits_saved_that_a_summary_hides_is_in_the_row_of_another(stor
     assert all(row.after == following.before for row, following in pairwise(rows))
 
 
-def test_b12_who_looks_on_sees_tokens_of_one_unit_and_the_ledger_keeps_estimates(store):
+def test_b12_events_count_in_one_unit_and_the_ledger_keeps_estimates(store):
     """A view had 9,902 tokens, its last attempt 6,248: the one expected, the other estimated."""
     events, history = [], conversation(40)
     steps = (ClearToolResults(keep=3), Summarize(keep=4, max_tokens=300))

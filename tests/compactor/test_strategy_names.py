@@ -48,7 +48,7 @@ def test_a_strategy_is_refused_or_runs(name, setting) -> None:
 @pytest.mark.parametrize(
     "name", ["", "words=", "embed=", "window=", "form=", "closing=", "headings=", "fallback="]
 )
-def test_so_is_everything_inside_one(text, name) -> None:
+def test_a_strategy_with_a_bad_value_inside_a_setting_is_refused_or_runs(text, name) -> None:
     for bad in BAD:
         check_refused_or_runs(text.format(name + bad))
 
@@ -96,7 +96,7 @@ def check_refused_or_runs(text: str) -> None:
         ),
     ],
 )
-def test_it_is_said_what_is_wrong(text, error_text) -> None:
+def test_an_error_says_what_is_wrong(text, error_text) -> None:
     with pytest.raises(ValueError, match=r"\w") as error:
         parse_strategy(text)
     assert error_text in str(error.value)

@@ -338,7 +338,7 @@ def test_a_worker_that_dies_takes_nothing_with_it(tmp_path):
     assert any("left out" in line for line in deaths)
 
 
-def test_who_stops_does_not_wait_for_what_is_under_way(tmp_path):
+def test_closing_the_results_does_not_wait_for_work_under_way(tmp_path):
     chunks = [Chunk(str(tmp_path), ((1, text),), "", 0) for text in [b"a", *[b"wait"] * 3]]
     workers = Workers(dying_worker.work, 2, dying_worker.join, dying_worker.give_up, str)
     results = workers.map(iter([*chunks, *[chunks[0]] * 9]))

@@ -20,7 +20,7 @@ DOORS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("page", "door"), DOORS)
-def test_who_comes_by_a_door_needs_no_other(page: str, door: str, tmp_path: Path) -> None:
+def test_each_door_of_a_page_works_without_the_others(page: str, door: str, tmp_path: Path) -> None:
     """Blocks once ran in one namespace, among files that the tests had made: what another door had
     imported, and a file before the block that writes it, went unnoticed."""
     name = "258c7280-ae70-4798-800f-63464d01a85d"

@@ -79,7 +79,7 @@ def test_whichever_is_asked_for_metrics_answers_for_all(running_process):
     assert "refold_http_requests_in_progress" in text
 
 
-def test_one_that_is_killed_is_replaced_and_the_others_go_on(running_process):
+def test_a_process_that_is_killed_is_replaced_and_the_others_go_on(running_process):
     process, _ = running_process
     assert eventually(lambda: len(children(process)) == 3)
     before = set(children(process))
@@ -129,7 +129,7 @@ def write_as_ended(place):
     (place / str(os.getpid())).rename(place / "999999999")
 
 
-def test_those_who_ask_at_once_are_all_answered(tmp_path):
+def test_requests_for_metrics_at_once_are_all_answered(tmp_path):
     """While this process writes its samples for others, as it does once a second."""
     write_as_ended(tmp_path)
     metrics = SharedMetrics(tmp_path, lambda: take_samples("x"))
@@ -220,7 +220,7 @@ def test_when_their_parent_is_killed_the_others_end(running_process):
 
 
 @pytest.mark.parametrize(("workers", "store"), [(0, "refold.db"), (2, ":memory:")])
-def test_what_cannot_be_is_refused(workers, store):
+def test_no_workers_or_several_with_a_store_in_memory_are_refused(workers, store):
     with pytest.raises(ValueError, match="workers"):
         Config(
             upstreams=(Upstream(name="a", url="http://127.0.0.1:9"),), workers=workers, store=store

@@ -90,14 +90,14 @@ def make_compactor(place):
     return Compactor(budget=Budget(TRIGGER, TARGET), store=store, format="openai_chat")
 
 
-def test_what_goes_as_it_should_is_fine(tmp_path):
+def test_a_run_as_it_should_be_is_fine(tmp_path):
     compactor = make_compactor(tmp_path)
     verdict = talk(tmp_path, lambda messages: compactor(messages).payload)
     assert (verdict.answers, verdict.is_fine) == (len(SCRIPT), True)
     assert verdict.compactions == verdict.rewritten > 1
 
 
-def test_what_does_not_is_seen(tmp_path):
+def test_a_run_that_loses_its_history_is_noticed(tmp_path):
     """Orphans, a prefix that moves every time, edits that no store has."""
     compactor = make_compactor(tmp_path)
     compactor([{"role": "user", "content": "hello"}])

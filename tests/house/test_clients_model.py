@@ -127,7 +127,7 @@ def test_a_client_that_keeps_everything_is_refused(tmp_path) -> None:
     assert scripted.refused == 1 and not task.is_done(tmp_path)
 
 
-def test_it_gives_up_on_a_file_that_cannot_be_read() -> None:
+def test_the_model_gives_up_on_a_file_that_cannot_be_read() -> None:
     scripted, messages = model(), [{"role": "user", "content": task.PROMPT}]
     replies = [scripted(ask_with(messages)) for _ in range(4)]
     assert [bool(reply.calls) for reply in replies] == [True, True, True, False]

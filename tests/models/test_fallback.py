@@ -219,7 +219,7 @@ def test_the_remaining_time_is_the_clients_timeout() -> None:
 
 
 @both_modes
-def test_without_an_answer_of_any_model_there_is_none(mode: Mode) -> None:
+def test_a_fallback_without_an_answer_of_any_model_has_none(mode: Mode) -> None:
     assert mode.run(Fallback(ScriptedModel(), ScriptedModel())) is None
 
 

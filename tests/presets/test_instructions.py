@@ -85,7 +85,7 @@ def test_f10_what_the_system_says_in_mid_history_stays(way):
     assert refold.check(shown) == ()
 
 
-def test_f10_it_stays_however_often_the_list_is_compacted():
+def test_f10_what_the_system_says_stays_however_often_the_list_is_compacted():
     """Also where the compacted list takes the place of the history."""
     context, messages = ContextCompactor(POLICY), history()
     for n in range(6):

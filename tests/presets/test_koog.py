@@ -464,7 +464,7 @@ def test_no_answer_is_an_error_of_the_request(reply):
     assert run(ask()) == [user("go")]
 
 
-def test_nobody_to_ask():
+def test_a_session_without_a_model_says_so():
     """S3-23: a session without a model says so."""
 
     async def ask():
@@ -655,7 +655,7 @@ def test_koog_has_no_other_names():
         koog.nothing  # noqa: B018 - reading it is the test
 
 
-def test_asks_are_asks():
+def test_a_summary_is_asked_for_as_one():
     """S3-14: the summary is asked for as such."""
     _, asked, _ = run(replace_history(TASK, tldr("x")))
     assert all(isinstance(ask, Ask) and ask.purpose == "summary" for ask in asked)

@@ -131,7 +131,7 @@ def test_f26_an_answer_that_is_cut_off_is_asked_for_once_more():
 @pytest.mark.parametrize(
     "second", [Answer("They take m", "length"), Answer("", "error", "down"), ""]
 )
-def test_f26_one_that_is_cut_off_twice_is_given_up(second):
+def test_f26_an_answer_that_is_cut_off_twice_is_given_up(second):
     """Conformance 33: it is never used, and rules take over."""
     asked, outcome, shown = ask_for_summary(Answer("They take many st", "length"), second)
     assert (len(asked), outcome) == (2, "degraded")

@@ -582,7 +582,7 @@ def test_conformance_14_a_result_before_its_call_moves_behind_it(
         ("openai_responses", [item_done("a"), item_call("a")], [item_call("a"), item_done("a")]),
     ],
 )
-def test_conformance_14_so_does_that_of_a_call_at_the_very_end(
+def test_conformance_14_a_result_before_a_call_at_the_very_end_moves_behind_it(
     format: str, items: list[Any], after: list[Any]
 ) -> None:
     assert mend(items, format) == after
@@ -943,7 +943,7 @@ def test_c10_a_turn_of_the_model_that_holds_a_call_and_its_result_is_parted(
     assert check(fixed.payload, "gemini") == ()
 
 
-def test_c10_so_is_one_of_the_messages_api_that_came_as_an_answer() -> None:
+def test_c10_an_answer_of_the_messages_api_that_holds_a_call_and_its_result_is_parted() -> None:
     """What an answer has of its own (`id`, `usage`) does not go along."""
     answer = {**claude(use("a"), result_of("a")), "id": "msg_1", "usage": {"input_tokens": 3}}
     fixed = repair([ask("1"), answer, ask("2")], "anthropic")

@@ -184,7 +184,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("client", LINES)
-def test_b9_it_is_said_where_a_session_must_be_for_its_client_to_go_on(
+def test_b9_export_says_where_a_session_must_be_for_its_client_to_go_on(
     client: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A copy of a session elsewhere was to go on with a command that does not look there."""

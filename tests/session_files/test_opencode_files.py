@@ -152,7 +152,7 @@ def test_an_export_is_read():
     assert [m["role"] for m in session.messages] == ["user", "assistant"]
 
 
-def test_they_are_found_unless_the_database_has_them(storage, tmp_path):
+def test_sessions_in_files_are_found_unless_the_database_has_them(storage, tmp_path):
     path = storage.session()
     put(storage.root / "session/prj/ses_2.json", "{")
     (listing,) = discover(tmp_path, {})

@@ -90,7 +90,7 @@ def test_a_broken_line_is_a_problem_and_the_lines_after_it_stay():
     assert session.problems[1] == Problem(3, lost)
 
 
-def test_its_files_are_found(tmp_path: Path):
+def test_the_files_of_a_reader_are_found(tmp_path: Path):
     path = tmp_path / ".tape/reels/2026/11/x.tape"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(LINES[0]))

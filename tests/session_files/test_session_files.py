@@ -218,17 +218,17 @@ def test_any_bytes_give_a_session_or_a_format_error(data):
     ),
     st.binary(),
 )
-def test_any_bytes_after_a_known_beginning_do_too(start, data):
+def test_any_bytes_after_a_known_beginning_give_a_session_or_a_format_error(start, data):
     survives(start + data)
 
 
 @given(LINES.map("\n".join))
-def test_lines_like_those_of_the_clients_do_too(text):
+def test_lines_like_those_of_the_clients_give_a_session_or_a_format_error(text):
     survives(text.encode("utf-8", "surrogatepass"))
 
 
 @given(VALUES | st.lists(RECORDS, max_size=4) | JSON)
-def test_documents_of_any_shape_do_too(value):
+def test_documents_of_any_shape_give_a_session_or_a_format_error(value):
     survives(json.dumps(value, indent=1).encode())
 
 
@@ -242,7 +242,7 @@ CLIENTS = [
 
 
 @given(st.sampled_from(CLIENTS), st.lists(RECORDS, max_size=8))
-def test_strange_records_after_a_clients_first_line_do_too(first, rest):
+def test_strange_records_after_a_clients_first_line_give_a_session_or_a_format_error(first, rest):
     survives("\n".join(map(json.dumps, [first, *rest])).encode())
 
 

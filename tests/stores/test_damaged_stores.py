@@ -140,7 +140,7 @@ def test_c16_a_folder_is_a_store_error_and_says_so(tmp_path: Path, kind: Any) ->
     assert use(kind, tmp_path)
 
 
-def test_c16_a_path_in_bytes_is_one(tmp_path: Path) -> None:
+def test_c16_a_path_may_be_given_in_bytes(tmp_path: Path) -> None:
     for kind in STORES:
         assert use(kind, os.fsencode(tmp_path / kind.__name__)) == []
         reasons = use(kind, os.fsencode(tmp_path))

@@ -28,7 +28,7 @@ KEEP = st.one_of(st.integers(0, 30), st.floats(0, 1))
 
 
 @given(transcripts(), RULES, KEEP)
-def test_it_is_a_legal_cut_or_nothing(messages, rules, keep):
+def test_a_tail_begins_at_a_legal_cut_or_nowhere(messages, rules, keep):
     view = View.of(messages, profile=Profile(rules=rules))
     start = tail_start(view, keep)
     assert start == 0 or start in view.cuts

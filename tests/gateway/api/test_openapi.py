@@ -56,7 +56,7 @@ def field_names(schema) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_every_schema_is_one(name) -> None:
+def test_every_schema_is_valid_json_schema(name) -> None:
     Draft202012Validator.check_schema(SCHEMAS[name])
 
 

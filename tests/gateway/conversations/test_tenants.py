@@ -103,7 +103,7 @@ def test_c6_callers_who_show_other_keys_in_any_header_are_others(name: str):
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_c6_so_are_those_with_keys_in_the_address(name: str):
+def test_c6_callers_with_other_keys_in_the_address_are_others(name: str):
     assert (
         len({tenant(query=f"{name}=one&a=1"), tenant(query=f"a=1&{name}=two"), tenant(query="a=1")})
         == 3

@@ -97,7 +97,7 @@ SORTS = {
 
 
 @pytest.mark.parametrize("event", SORTS)
-def test_the_sort_of_a_first_event(event: bytes) -> None:
+def test_a_first_event_is_classified(event: bytes) -> None:
     assert classify_event(event) == SORTS[event]
 
 
@@ -125,7 +125,7 @@ PATHS = {
     st.lists(st.integers(0, 6_000), max_size=9),
     st.sampled_from(["", "gzip"]),
 )
-def test_usage_of_streams_and_of_answers_is_one(
+def test_usage_is_the_same_in_a_stream_and_in_an_answer(
     api: str, usage: tuple, text: str, places: list, coding: str
 ) -> None:
     asked = {"model": "m", "stream_options": {"include_usage": True}}
@@ -169,7 +169,7 @@ def test_usage_that_is_null_is_none() -> None:
     )
 
 
-def test_codings_without_a_reader_are_none() -> None:
+def test_codings_without_a_reader_have_no_decoder() -> None:
     assert create_decoder("compress") is None and create_decoder("gzip, br") is None
     assert decode_body(b"x", "compress", 10) is None and decode_body(b"x", " Identity ", 10) == b"x"
 

@@ -53,7 +53,9 @@ def test_c22_a_body_that_is_no_strict_json_goes_through_as_it_came(
 
 
 @pytest.mark.parametrize("name", NO_JSON)
-def test_c22_so_does_one_with_what_is_no_json_value_and_the_library_refuses_it(name: str) -> None:
+def test_c22_a_body_with_what_is_no_json_value_goes_through_and_the_library_refuses_it(
+    name: str,
+) -> None:
     """The library edited such texts all the same."""
     with Driver() as driver:
         out = driver(NO_JSON[name], "openai_chat")
@@ -64,7 +66,7 @@ def test_c22_so_does_one_with_what_is_no_json_value_and_the_library_refuses_it(n
 
 
 @pytest.mark.parametrize("name", STRICT)
-def test_c22_one_that_is_strict_is_compacted(name: str) -> None:
+def test_c22_a_strict_body_is_compacted(name: str) -> None:
     with Driver() as driver:
         assert driver(STRICT[name], "openai_chat").outcome == "edited"
 

@@ -115,7 +115,7 @@ def test_an_offer_does_not_get_around_what_a_head_must_be(place) -> None:
 
 
 @pytest.mark.parametrize("path", [b"/v1/chat/completions", b"/v1/files"])
-def test_who_has_sent_half_a_body_does_not_hold_up_the_end(place, path: bytes) -> None:
+def test_a_client_that_has_sent_half_a_body_does_not_hold_up_the_end(place, path: bytes) -> None:
     """Though the body could take `body_seconds` and streams `grace_seconds`."""
     _, gateway = place
     with socket.create_connection(("127.0.0.1", gateway.port), timeout=60) as line:

@@ -505,7 +505,7 @@ def test_a_result_that_was_hidden_and_fetched_again_is_charged():
     assert total.saved == total.would_cost - total.refetch_cost - total.cost
 
 
-def test_calls_made_again_that_nothing_had_hidden_are_none():
+def test_calls_made_again_that_nothing_had_hidden_are_no_refetches():
     with Gateway() as gateway:
         for steps in range(1, 9):
             gateway.call(chat(steps, again=range(1, 9)))

@@ -94,7 +94,7 @@ def ask(client: httpx.Client, path: str, request: dict) -> None:
     assert answer.status_code == 200, answer.text
 
 
-def test_its_sums_are_what_the_upstream_reported(place) -> None:
+def test_the_sums_of_a_report_are_what_the_upstream_reported(place) -> None:
     serving, store, _ = place
     calls = 0
     with httpx.Client(base_url=serving.url, timeout=60) as client:

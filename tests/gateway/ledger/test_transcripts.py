@@ -176,7 +176,7 @@ def test_what_has_not_grown_for_the_stated_time_is_deleted(transcripts, clock, t
     assert b"geheimnis-eins" not in raw and b"geheimnis-zwei" in raw
 
 
-def test_it_is_looked_for_regularly_and_not_at_every_call(transcripts, clock):
+def test_expired_transcripts_are_looked_for_once_an_hour(transcripts, clock):
     assert transcripts.purge() == 0
     transcripts.record(make_billed_call(text_messages("x"), when=clock.now - 8 * DAY))
     clock.now += 3_599
@@ -185,7 +185,7 @@ def test_it_is_looked_for_regularly_and_not_at_every_call(transcripts, clock):
     assert transcripts.purge() == 1
 
 
-def test_a_gateway_started_without_it_deletes_what_is_left(tmp_path, clock):
+def test_a_gateway_that_records_no_more_deletes_what_is_left(tmp_path, clock):
     store = str(tmp_path / "refold.db")
     before = open_transcripts(store, DAY, clock)
     before.record(make_billed_call(text_messages("geheimnis"), when=clock.now))
@@ -289,7 +289,7 @@ def test_what_is_no_time_is_refused(text: str):
         parse_duration(text)
 
 
-def test_it_is_off_unless_asked_for_and_refolds_file_can_ask():
+def test_recording_is_off_unless_the_configuration_asks_for_it():
     assert Config().record == ""
     assert parse_config('record = "7d"', environment={}).record == "7d"
     with pytest.raises(ConfigError, match="7 days"):

@@ -27,7 +27,7 @@ def test_a_cap_that_fits_or_cannot_is_left_alone():
 
 
 @pytest.mark.parametrize("value", [None, True, "8", -1, 1.5, {}])
-def test_caps_that_are_none(value: object):
+def test_values_that_are_no_cap_are_not_read(value: object):
     assert read_cap("anthropic", {"max_tokens": value}) is None
     assert read_cap("gemini", {"generationConfig": value}) is None
     assert read_cap("", {"max_tokens": 5}) is None

@@ -156,7 +156,7 @@ def test_a_session_goes_on_when_its_edits_are_not_known_any_more(place, loss: st
     )
 
 
-def test_it_is_counted_and_nothing_else_is_mended(place) -> None:
+def test_refused_signatures_are_counted_and_nothing_else_is_mended(place) -> None:
     play_edited_session(place)
     place.key = "k2"
     place.turn(10)
@@ -171,7 +171,7 @@ def test_it_is_counted_and_nothing_else_is_mended(place) -> None:
     assert len(place.upstream.received) == before + 1
 
 
-def test_who_refuses_without_reason_is_passed_on_in_the_end(place) -> None:
+def test_a_refusal_without_reason_is_passed_on_in_the_end(place) -> None:
     """Two more tries, and no more thinking to leave out; then the error is the client's."""
     play_edited_session(place)
     message = "messages.3.content.0: Invalid `signature` in `thinking` block"
