@@ -3,7 +3,9 @@
 A session is a tree of lines. One answer of the model is spread over several lines with one message
 id, and calls made in parallel hang on side branches: both are put together again, results right
 after the message that made the calls, as they were sent. A compaction cuts the tree; the bridge
-over the cut (`logicalParentUuid`) leads to what was said before it.
+over the cut (`logicalParentUuid`) leads to what was said before it. Left out are abandoned
+branches, subagents' lines, error notes, attachments, output of local commands, and blank text
+(AN-5).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -3,7 +3,8 @@
 Before version 1.2 there are JSON files below `~/.local/share/opencode/storage`:
 `session/<project>/<session>.json`, `message/<session>/<message>.json` and
 `part/<message>/<part>.json` hold what the database holds in rows. Ids are taken from the paths.
-What `opencode export` prints, one object with everything, is read as well.
+What `opencode export` prints, one object with everything, is read as well. Answers that ended in an
+error are left out, unless the user interrupted them.
 """
 
 import json
