@@ -134,16 +134,16 @@ class Search:
     """`refold.recall` without its snippets, for many questions about one view."""
 
     def __init__(self, view: View, index: Index) -> None:
-        self._said, self._index = view.transcript, index
+        self._transcript, self._index = view.transcript, index
         hidden = sorted(hidden_in(view))
-        index.add(self._said, hidden[-1] + 1 if hidden else 0)
-        self._tips = {self._said.tips[at + 1]: at for at in hidden}
+        index.add(self._transcript, hidden[-1] + 1 if hidden else 0)
+        self._tips = {self._transcript.tips[at + 1]: at for at in hidden}
 
     def finds(self, probe: Probe) -> bool:
         """Does one of the best hits hold the answer?"""
         hits = self._index.find(self._tips, probe.question) if self._tips else {}
         best = sorted(hits, key=lambda at: (-round(hits[at], 6), -at))[:HITS]
-        return any(probe.answer in _line(self._said.messages[at]) for at in best)
+        return any(probe.answer in _line(self._transcript.messages[at]) for at in best)
 
 
 @lru_cache(maxsize=10_000)

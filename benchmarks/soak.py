@@ -62,7 +62,7 @@ WORDS = (
 
 
 @dataclass
-class Known:
+class SessionState:
     """What the upstream knows of one session."""
 
     order: dict[str, int] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Judge:
     chance: random.Random
     counts: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
-    _known: dict[str, "Known"] = field(default_factory=lambda: defaultdict(Known))
+    _states: dict[str, "SessionState"] = field(default_factory=lambda: defaultdict(SessionState))
     _lock: Lock = field(default_factory=Lock)
 
     def __call__(self, asked: Received) -> Reply:
@@ -111,7 +111,7 @@ class Judge:
 
     def _compare(self, session: str, body: dict) -> None:
         """A result that was once hidden, or shown otherwise than it was said, is never shown as said again."""
-        state = self._known[session]
+        state = self._states[session]
         whole = {
             id
             for id, text in results(body)
@@ -128,7 +128,7 @@ class Judge:
     def forget(self, session: str) -> None:
         """The session is over."""
         with self._lock:
-            self._known.pop(session, None)
+            self._states.pop(session, None)
 
 
 def results(body: dict) -> list[tuple[str, str]]:
@@ -154,7 +154,7 @@ class Agent:
         self.client = httpx.Client(
             base_url=url, timeout=60, headers={"authorization": f"Bearer key-{seed}"}
         )
-        self.sessions, self.told = 0, Counter[str]()
+        self.sessions, self.counts = 0, Counter[str]()
 
     def __call__(self) -> Counter[str]:
         """Work until the time is over."""
@@ -162,8 +162,8 @@ class Agent:
             while time.monotonic() < self.until:
                 self.sessions += 1
                 self._session(f"s{id(self)}-{self.sessions}", self.chance.choice(list(PATHS)))
-        self.told["sessions"] = self.sessions
-        return self.told
+        self.counts["sessions"] = self.sessions
+        return self.counts
 
     def _session(self, name: str, api: str) -> None:
         messages = [{"role": "user", "content": f"Find the bug of {name}."}]
@@ -171,12 +171,12 @@ class Agent:
             if time.monotonic() > self.until:
                 break
             if not self._ask(name, api, messages):
-                self.told["given up"] += 1
+                self.counts["given up"] += 1
                 break
             if turn > 20 and self.chance.random() < 0.01:
                 steps = self.chance.choice((1, 1, 5))
                 del messages[-2 * steps :]
-                self.told[f"rewinds by {steps}"] += 1
+                self.counts[f"rewinds by {steps}"] += 1
                 if steps > 1:  # to before a fold, which is then rightly undone
                     self.judge.forget(name)
             messages += self._step(api, f"c{turn}-{self.chance.randrange(10**6)}")
@@ -215,17 +215,17 @@ class Agent:
                 ) as answer:
                     status = answer.status_code
                     if leave:
-                        self.told["left early"] += 1
+                        self.counts["left early"] += 1
                         continue
                     body_read = answer.read()
             except httpx.HTTPError as error:
-                self.told[type(error).__name__] += 1
+                self.counts[type(error).__name__] += 1
                 continue
-            self.told[f"status {status}"] += 1
+            self.counts[f"status {status}"] += 1
             if status == 200:
                 return True
             if status == 400:
-                self.told["context errors passed on"] += (
+                self.counts["context errors passed on"] += (
                     b"too long" in body_read or b"maximum context" in body_read
                 )
                 return False

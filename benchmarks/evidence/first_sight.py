@@ -46,7 +46,7 @@ class Long(NamedTuple):
 
 
 @dataclass
-class Left:
+class Remainder:
     """What is left of some results."""
 
     tokens: int = 0
@@ -132,7 +132,7 @@ def choose_lines(text: str, room: int) -> str:
     return Outline([Line(line, chance.random()) for line in text.split("\n")]).show(room)
 
 
-def add(total: Left, result: Long, shown: str) -> None:
+def add(total: Remainder, result: Long, shown: str) -> None:
     """Count what *shown* leaves of a result."""
     request = Request((), (shown,))
     history = History(frozenset(), {name: [result.text] for name in result.names})
@@ -153,7 +153,7 @@ def print_kinds(sessions: Sequence[Session], limit: int) -> list[str]:
         names = sum(len(result.names) for result in results)
         edits = sum(len(result.edits) for result in results)
         for at, way in enumerate(WAYS):
-            total = Left()
+            total = Remainder()
             for result in results:
                 add(total, result, result.shown[at])
             shares = percent(total.tied, names), percent(total.edits, edits)

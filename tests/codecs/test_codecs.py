@@ -74,16 +74,16 @@ def assert_round_trip(payload: object, format: str) -> int:
         envelope = open_payload(given)
         assert format == envelope.codec.NAME
         assert envelope.join([slice(0, len(envelope))]) == given
-    opened = open_payload(payload, format)
-    sealed = opened.join([slice(0, len(opened))])
-    before, after = (x[opened.codec.FIELD] if isinstance(x, dict) else x for x in (payload, sealed))
+    named = open_payload(payload, format)
+    sealed = named.join([slice(0, len(named))])
+    before, after = (x[named.codec.FIELD] if isinstance(x, dict) else x for x in (payload, sealed))
     assert all(
         entry_after is entry_before for entry_after, entry_before in zip(before, after, strict=True)
     )
-    messages = opened.decode()
+    messages = named.decode()
     assert messages == open_payload(text).decode()
-    for item, message in zip(opened.iter_entries(), messages, strict=True):
-        assert opened.codec.patch(item, message) == item
+    for item, message in zip(named.iter_entries(), messages, strict=True):
+        assert named.codec.patch(item, message) == item
     return len(messages)
 
 

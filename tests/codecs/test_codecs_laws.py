@@ -109,20 +109,23 @@ CHAT = st.one_of(
     record({"role": "function", "name": WORDS, "content": WORDS}),
 )
 
-SAID = st.lists(
+TEXT_PARTS = st.lists(
     record({"type": st.sampled_from(["input_text", "output_text", "text"]), "text": WORDS}),
     max_size=3,
 )
 RESPONSES = st.one_of(
     WORDS,
     record(
-        {"role": st.sampled_from(["user", "assistant", "developer"]), "content": WORDS | SAID},
+        {
+            "role": st.sampled_from(["user", "assistant", "developer"]),
+            "content": WORDS | TEXT_PARTS,
+        },
         type=st.just("message"),
         id=WORDS,
     ),
     record(
-        {"type": "reasoning", "summary": SAID},
-        content=st.none() | SAID,
+        {"type": "reasoning", "summary": TEXT_PARTS},
+        content=st.none() | TEXT_PARTS,
         encrypted_content=st.none() | WORDS,
         id=WORDS,
     ),
@@ -138,7 +141,7 @@ RESPONSES = st.one_of(
         {
             "type": st.sampled_from(["function_call_output", "custom_tool_call_output"]),
             "call_id": IDS,
-            "output": WORDS | SAID,
+            "output": WORDS | TEXT_PARTS,
         }
     ),
     record(

@@ -393,11 +393,11 @@ class Script:
     """Yields the given steps and notes what it gets for them."""
 
     steps: tuple
-    got: list
+    answers: list
 
     def __call__(self, view):
         for step in self.steps:
-            self.got.append((yield step(view) if callable(step) else step))
+            self.answers.append((yield step(view) if callable(step) else step))
 
     def __repr__(self):
         return "Script()"
@@ -409,16 +409,16 @@ def fold(start, stop, text):
 
 def test_attempts_count_edits_and_questions():
     view = View.of(talk("a" * 50, "b" * 50, "c" * 50, "d"), profile=LENS)
-    got: list = []
+    answers: list = []
     script = Script(
-        (Ask("q"), fold(0, 2, "x" * 200), Ask("r"), fold(0, 2, "x"), Ask("never reached")), got
+        (Ask("q"), fold(0, 2, "x" * 200), Ask("r"), fold(0, 2, "x"), Ask("never reached")), answers
     )
     done = drive(
         compact_if_due(view, [script], Budget(100, 60)),
         ScriptedModel(["one", Answer("two", "length")]),
     )
     assert done.attempts == (Attempt("Script()", "applied", "", 151, 52, 1, asks=2, calls=2),)
-    assert got == [Answer("one"), None, Answer("two", "length"), None]
+    assert answers == [Answer("one"), None, Answer("two", "length"), None]
     assert done.view.tokens == 52
 
 
@@ -520,11 +520,11 @@ def test_later_strategies_do_not_run_once_it_fits():
 
 
 def test_questions_nobody_answers_get_none():
-    got: list = []
+    answers: list = []
     view = View.of(talk("a" * 50), profile=LENS)
-    drive(compact_if_due(view, [Script((Ask("q"),), got)], Budget(1, 1)))
-    asyncio.run(adrive(compact_if_due(view, [Script((Ask("q"),), got)], Budget(1, 1))))
-    assert got == [None, None]
+    drive(compact_if_due(view, [Script((Ask("q"),), answers)], Budget(1, 1)))
+    asyncio.run(adrive(compact_if_due(view, [Script((Ask("q"),), answers)], Budget(1, 1))))
+    assert answers == [None, None]
     assert drive(_effects()) == 3 and asyncio.run(adrive(_effects())) == 3
 
 
@@ -571,7 +571,7 @@ def test_levels():
 
 # --- what is sent ----------------------------------------------------------------------------
 
-SAID = talk(*"abcdef")
+MESSAGES = talk(*"abcdef")
 X = user("x")
 
 
@@ -583,47 +583,51 @@ def entry(*pairs: tuple[Message, int | None]) -> list[RenderedMessage]:
     return [RenderedMessage(*pair) for pair in pairs]
 
 
-def woven(*edits: Edit, messages=SAID, alternate=True) -> list:
+def weave(*edits: Edit, messages=MESSAGES, alternate=True) -> list:
     return list(render(messages, edits, alternate=alternate))
 
 
 def test_untouched_runs_are_slices():
-    assert woven() == [slice(0, 6)]
-    assert woven(messages=()) == []
-    assert woven(edit(1, 3)) == [slice(0, 1), slice(3, 6)]
-    assert woven(edit(0, 6, X)) == [entry((X, None))]
+    assert weave() == [slice(0, 6)]
+    assert weave(messages=()) == []
+    assert weave(edit(1, 3)) == [slice(0, 1), slice(3, 6)]
+    assert weave(edit(0, 6, X)) == [entry((X, None))]
 
 
 def test_neighbours_that_an_edit_brings_together_become_one_entry():
-    assert woven(edit(2, 4, X)) == [slice(0, 2), entry((X, None), (SAID[4], 4)), slice(5, 6)]
-    assert woven(edit(1, 2)) == [entry((SAID[0], 0), (SAID[2], 2)), slice(3, 6)]
-    assert woven(edit(3, 4)) == [slice(0, 2), entry((SAID[2], 2), (SAID[4], 4)), slice(5, 6)]
-    assert woven(edit(2, 3), edit(4, 5)) == [
-        slice(0, 1),
-        entry((SAID[1], 1), (SAID[3], 3), (SAID[5], 5)),
+    assert weave(edit(2, 4, X)) == [slice(0, 2), entry((X, None), (MESSAGES[4], 4)), slice(5, 6)]
+    assert weave(edit(1, 2)) == [entry((MESSAGES[0], 0), (MESSAGES[2], 2)), slice(3, 6)]
+    assert weave(edit(3, 4)) == [
+        slice(0, 2),
+        entry((MESSAGES[2], 2), (MESSAGES[4], 4)),
+        slice(5, 6),
     ]
-    assert woven(edit(0, 1, X), edit(1, 4, X)) == [
-        entry((X, 0), (X, None), (SAID[4], 4)),
+    assert weave(edit(2, 3), edit(4, 5)) == [
+        slice(0, 1),
+        entry((MESSAGES[1], 1), (MESSAGES[3], 3), (MESSAGES[5], 5)),
+    ]
+    assert weave(edit(0, 1, X), edit(1, 4, X)) == [
+        entry((X, 0), (X, None), (MESSAGES[4], 4)),
         slice(5, 6),
     ]
     y = Message("assistant", (Text("y"),))
-    assert woven(edit(4, 6, y)) == [slice(0, 3), entry((SAID[3], 3), (y, None))]
-    assert woven(edit(1, 2), edit(3, 4)) == [
-        entry((SAID[0], 0), (SAID[2], 2), (SAID[4], 4)),
+    assert weave(edit(4, 6, y)) == [slice(0, 3), entry((MESSAGES[3], 3), (y, None))]
+    assert weave(edit(1, 2), edit(3, 4)) == [
+        entry((MESSAGES[0], 0), (MESSAGES[2], 2), (MESSAGES[4], 4)),
         slice(5, 6),
     ]
 
 
 def test_neighbours_that_stood_side_by_side_stay_apart():
     messages = (*talk("a", "b", "c"), user("d"), user("e"))
-    assert woven(edit(3, 4, X), messages=messages) == [slice(0, 3), entry((X, 3)), slice(4, 5)]
-    assert woven(edit(2, 4, X, X), messages=messages) == [
+    assert weave(edit(3, 4, X), messages=messages) == [slice(0, 3), entry((X, 3)), slice(4, 5)]
+    assert weave(edit(2, 4, X, X), messages=messages) == [
         slice(0, 2),
         entry((X, 2)),
         entry((X, 3)),
         slice(4, 5),
     ]
-    assert woven(edit(2, 3, X), edit(3, 4, X), messages=messages) == [
+    assert weave(edit(2, 3, X), edit(3, 4, X), messages=messages) == [
         slice(0, 2),
         entry((X, 2)),
         entry((X, 3)),
@@ -632,18 +636,18 @@ def test_neighbours_that_stood_side_by_side_stay_apart():
 
 
 def test_where_roles_need_not_alternate_nothing_is_joined():
-    assert woven(edit(2, 4, X), alternate=False) == [slice(0, 2), entry((X, None)), slice(4, 6)]
-    assert woven(edit(1, 2), alternate=False) == [slice(0, 1), slice(2, 6)]
+    assert weave(edit(2, 4, X), alternate=False) == [slice(0, 2), entry((X, None)), slice(4, 6)]
+    assert weave(edit(1, 2), alternate=False) == [slice(0, 1), slice(2, 6)]
 
 
 def test_an_inserted_message_that_was_said_keeps_its_origin():
-    assert woven(edit(0, 3, X, SAID[1]), alternate=False) == [
+    assert weave(edit(0, 3, X, MESSAGES[1]), alternate=False) == [
         entry((X, None)),
-        entry((SAID[1], 1)),
+        entry((MESSAGES[1], 1)),
         slice(3, 6),
     ]
-    pieces = woven(edit(1, 5, SAID[3], X), alternate=False)
-    assert pieces == [slice(0, 1), entry((SAID[3], 3)), entry((X, None)), slice(5, 6)]
+    pieces = weave(edit(1, 5, MESSAGES[3], X), alternate=False)
+    assert pieces == [slice(0, 1), entry((MESSAGES[3], 3)), entry((X, None)), slice(5, 6)]
 
 
 def test_joined_messages_have_the_parts_of_all():
@@ -651,9 +655,9 @@ def test_joined_messages_have_the_parts_of_all():
     joined = Message("user", (Text("x"), Text("y")))
     assert list(flatten([entry((X, None), (user("y"), 3))], ())) == [joined]
     assert has_same_shape(X, user("z"))
-    assert not has_same_shape(X, SAID[1])
+    assert not has_same_shape(X, MESSAGES[1])
     assert not has_same_shape(X, Message("user", (ToolResult("c"),)))
-    assert not has_same_shape(Message("assistant", (ToolCall("c", "n", ""),)), SAID[1])
+    assert not has_same_shape(Message("assistant", (ToolCall("c", "n", ""),)), MESSAGES[1])
 
 
 def payload() -> list[dict]:
@@ -866,9 +870,9 @@ def test_an_async_asker_gets_the_question():
         asked.append(question)
         return Answer("a")
 
-    view, got = View.of(talk("a" * 50), profile=LENS), []
-    asyncio.run(adrive(compact_if_due(view, [Script((Ask("q"),), got)], Budget(1, 1)), ask))
-    assert (asked, got) == ([Ask("q")], [Answer("a")])
+    view, answers = View.of(talk("a" * 50), profile=LENS), []
+    asyncio.run(adrive(compact_if_due(view, [Script((Ask("q"),), answers)], Budget(1, 1)), ask))
+    assert (asked, answers) == ([Ask("q")], [Answer("a")])
 
 
 def test_equal_views_have_equal_hashes_and_others_other_ones():

@@ -11,7 +11,7 @@ from refold.messages import Message, Text, Thinking, ToolCall, ToolResult, user
 from refold.rules.rule import Rules
 from refold.transcript import Transcript
 
-SAID = tuple(user(f"message {n}") for n in range(12))
+MESSAGES = tuple(user(f"message {n}") for n in range(12))
 
 
 class Counted:
@@ -26,19 +26,19 @@ class Counted:
 
 
 def ground(
-    messages: tuple[Message, ...] = SAID, profile: Profile | None = None
+    messages: tuple[Message, ...] = MESSAGES, profile: Profile | None = None
 ) -> CountedTranscript:
     return CountedTranscript.of(Transcript.of(messages), profile or Profile())
 
 
 @given(st.lists(st.integers(1, 4), max_size=5))
 def test_a_column_is_worked_out_once_for_each_message(steps):
-    of, base, at = Counted(), ground(SAID[:2]), 2
-    assert list(base.map_cached(of)) == [len(m.text) for m in SAID[:2]]
+    of, base, at = Counted(), ground(MESSAGES[:2]), 2
+    assert list(base.map_cached(of)) == [len(m.text) for m in MESSAGES[:2]]
     for step in steps:
-        base, at = base.extend(SAID[at : at + step]), min(at + step, len(SAID))
-        assert list(base.map_cached(of)) == [len(m.text) for m in SAID[:at]]
-    assert of.asked == list(SAID[:at])
+        base, at = base.extend(MESSAGES[at : at + step]), min(at + step, len(MESSAGES))
+        assert list(base.map_cached(of)) == [len(m.text) for m in MESSAGES[:at]]
+    assert of.asked == list(MESSAGES[:at])
 
 
 def test_a_fact_of_a_transcript_is_worked_out_once_and_anew_when_it_has_grown():
@@ -48,8 +48,8 @@ def test_a_fact_of_a_transcript_is_worked_out_once_and_anew_when_it_has_grown():
         asked.append(len(base.transcript))
         return asked[-1]
 
-    shorter = ground(SAID[:2])
-    longer = shorter.extend(SAID[2:5])
+    shorter = ground(MESSAGES[:2])
+    longer = shorter.extend(MESSAGES[2:5])
     assert [each.compute_once(length) for each in (shorter, longer, shorter, longer)] == [
         2,
         5,
@@ -60,14 +60,14 @@ def test_a_fact_of_a_transcript_is_worked_out_once_and_anew_when_it_has_grown():
 
 
 def test_columns_of_one_transcript_are_not_mixed_up():
-    base = ground(SAID[:3])
+    base = ground(MESSAGES[:3])
     lengths, texts = Counted(), lambda message: message.text
     assert list(base.map_cached(lengths)) == [9, 9, 9]
-    assert list(base.map_cached(texts)) == [m.text for m in SAID[:3]]
-    fork, branch = base.extend(SAID[3:5]), base.extend(SAID[7:8])
-    assert list(fork.map_cached(texts)) == [m.text for m in SAID[:5]]
-    assert list(branch.map_cached(texts)) == [m.text for m in (*SAID[:3], SAID[7])]
-    assert list(base.map_cached(texts)) == [m.text for m in SAID[:3]]
+    assert list(base.map_cached(texts)) == [m.text for m in MESSAGES[:3]]
+    fork, branch = base.extend(MESSAGES[3:5]), base.extend(MESSAGES[7:8])
+    assert list(fork.map_cached(texts)) == [m.text for m in MESSAGES[:5]]
+    assert list(branch.map_cached(texts)) == [m.text for m in (*MESSAGES[:3], MESSAGES[7])]
+    assert list(base.map_cached(texts)) == [m.text for m in MESSAGES[:3]]
 
 
 def test_another_lens_finds_the_same_transcript_sums_and_columns():
@@ -80,7 +80,7 @@ def test_another_lens_finds_the_same_transcript_sums_and_columns():
         and relensed.profile is profile
     )
     assert relensed.map_cached(of) is base.map_cached(of)
-    assert len(of.asked) == len(SAID)
+    assert len(of.asked) == len(MESSAGES)
 
 
 def test_what_another_view_counted_is_not_counted_again():
@@ -103,17 +103,17 @@ def test_what_another_view_counted_is_not_counted_again():
 
 def test_a_grown_view_keeps_its_edits_its_attempts_and_adds_what_was_added():
     attempt = Attempt("a strategy", "noop", "nothing to do", 1, 1)
-    base = View.of(SAID[:6])
+    base = View.of(MESSAGES[:6])
     view = View(base.base, (), None, (), base.estimate, (attempt,)).apply(
         base.fold(0, 4, user("a summary"))
     )
-    grown = view.extend(SAID[6:9])
+    grown = view.extend(MESSAGES[6:9])
     assert (
         grown.edits == view.edits
         and grown.visible_edits == view.visible_edits
         and grown.attempts == (attempt,)
     )
-    assert grown.estimate == View.of(SAID[:9]).apply(*view.edits).estimate
+    assert grown.estimate == View.of(MESSAGES[:9]).apply(*view.edits).estimate
     assert grown.source is None
 
 

@@ -38,10 +38,10 @@ class Session(NamedTuple):
 
     def wait_for(self, path: str, times: int = 1) -> list[Any]:
         until = time.monotonic() + 120
-        while len(got := [each for each in self.engine.received if each.path == path]) < times:
+        while len(requests := [each for each in self.engine.received if each.path == path]) < times:
             assert time.monotonic() < until, [each.path for each in self.engine.received]
             time.sleep(0.01)
-        return got
+        return requests
 
 
 @contextmanager

@@ -777,10 +777,10 @@ def test_c9_an_answer_that_unpacks_to_much_goes_through_untouched_and_is_counted
     packed = gzip.compress(plain) if coding == "gzip" else brotli.compress(plain, quality=3)
     headers = (("content-encoding", coding),)
     played = Reply(status=status, body=(packed,), headers=headers, type=kind)
-    with ExitStack() as opened:
-        upstream = opened.enter_context(ScriptedProvider([played]))
+    with ExitStack() as stack:
+        upstream = stack.enter_context(ScriptedProvider([played]))
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
-        gateway = opened.enter_context(serving(config))
+        gateway = stack.enter_context(serving(config))
         body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
         with httpx.stream(
             "POST", f"{gateway.url}/v1/chat/completions", json=body, timeout=60

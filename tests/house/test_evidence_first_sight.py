@@ -2,7 +2,7 @@
 
 import json
 
-from benchmarks.evidence.first_sight import WAYS, Left, add, iter_long
+from benchmarks.evidence.first_sight import WAYS, Remainder, add, iter_long
 from benchmarks.evidence.first_sight_units import Output, share
 from benchmarks.evidence.sessions import Session
 
@@ -30,7 +30,7 @@ def session(*commands: str, result: str) -> Session:
 
 def test_a_name_that_a_later_call_needs_counts_if_its_line_is_left() -> None:
     (result,) = iter_long(session("grep load_pool src", result="\n".join(LOG)), 1_000)
-    by_way = {way: Left() for way in WAYS}
+    by_way = {way: Remainder() for way in WAYS}
     for way, text in zip(WAYS, result.shown, strict=True):
         add(by_way[way], result, text)
     assert (result.kind, result.names) == ("log", ["load_pool"])

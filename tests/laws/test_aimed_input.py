@@ -104,7 +104,7 @@ MADE: dict[tuple[str, str], Callable[[], list[re.Pattern[Any]]]] = {
 """Patterns that are made of what a function is given: of the module and the function, some such patterns."""
 
 
-class Found(NamedTuple):
+class PatternUse(NamedTuple):
     """A pattern, where it stands, and how it is used: `match`, `fullmatch`, or wherever it fits."""
 
     where: str
@@ -154,9 +154,9 @@ def _use(uses: set[str]) -> str:
 
 
 @cache
-def patterns() -> tuple[Found, ...]:
+def patterns() -> tuple[PatternUse, ...]:
     """Every pattern of the package: values of its modules, and what its functions hand to `re`."""
-    by_pattern = dict[tuple[Any, int, str], Found]()
+    by_pattern = dict[tuple[Any, int, str], PatternUse]()
     for name, tree in modules().items():
         if not _knows_patterns(tree):
             continue
@@ -168,7 +168,7 @@ def patterns() -> tuple[Found, ...]:
         for path, pattern in _values(module):
             use = _use(visitor.uses.get(path.partition("[")[0], set()))
             by_pattern.setdefault(
-                (pattern.pattern, pattern.flags, use), Found(f"{name}.{path}", pattern, use)
+                (pattern.pattern, pattern.flags, use), PatternUse(f"{name}.{path}", pattern, use)
             )
         for function, call in visitor.calls:
             for pattern in _read_patterns(module, function, call):
@@ -180,7 +180,9 @@ def patterns() -> tuple[Found, ...]:
                 use = use if use in {"match", "fullmatch"} else "search"
                 where = f"{name}.{function or call.lineno}"
                 if not any(key[:2] == (pattern.pattern, pattern.flags) for key in by_pattern):
-                    by_pattern[pattern.pattern, pattern.flags, use] = Found(where, pattern, use)
+                    by_pattern[pattern.pattern, pattern.flags, use] = PatternUse(
+                        where, pattern, use
+                    )
     return tuple(by_pattern.values())
 
 

@@ -142,9 +142,9 @@ def main_bodies(shared: Path, names: str) -> list[dict]:
 
 
 def links(bodies: list[dict]) -> Links:
-    opened = [open_payload(body) for body in bodies]
-    entries = [[json.dumps(item) for item in envelope.iter_entries()] for envelope in opened]
-    chains = [Transcript.of(envelope.decode()).tips for envelope in opened]
+    envelopes = [open_payload(body) for body in bodies]
+    entries = [[json.dumps(item) for item in envelope.iter_entries()] for envelope in envelopes]
+    chains = [Transcript.of(envelope.decode()).tips for envelope in envelopes]
     raw = sum(len(a) < len(b) and b[: len(a)] == a for a, b in pairwise(entries))
     canon = sum(len(a) < len(b) and a[-1] in b for a, b in pairwise(chains))
     return Links(len(bodies) - 1, raw, canon)

@@ -47,7 +47,7 @@ from refold.testing import ScriptedModel, transcripts
 from refold.text.summary_wrapper import wrap_summary
 from tests.support.messages import assistant
 
-SAID = (
+MESSAGES = (
     user(
         "我叫王峰，住在北京。我喜欢徒步和长跑。我们就用 SQLite 吧。不要修改配置文件。今天天气怎么样？"
     ),
@@ -63,7 +63,7 @@ SAID = (
 
 
 def views(stop: int = 6) -> tuple[View, View]:
-    before = View.of(SAID)
+    before = View.of(MESSAGES)
     return before, before.apply(before.fold(0, stop, user("[summary]"), by="test"))
 
 

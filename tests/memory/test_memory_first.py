@@ -121,9 +121,9 @@ def test_f5_a_sink_that_fails_does_not_stop_the_compaction(
 
 def test_f5_a_failure_is_reported_and_made_up_for(caplog: pytest.LogCaptureFixture) -> None:
     """C2-9: a sink that failed once lost memories for good, and neither view, log, event nor ledger said so."""
-    sink, heard, store = Shaky(failures=1), list[Any](), MemoryStore()
+    sink, events, store = Shaky(failures=1), list[Any](), MemoryStore()
     compact = Compactor(
-        [Summarize(keep=4)], BUDGET, store, memory=MemoryFlush(sink), on_event=heard.append
+        [Summarize(keep=4)], BUDGET, store, memory=MemoryFlush(sink), on_event=events.append
     )
     with caplog.at_level(logging.WARNING, "refold"):
         view = compact(talk(40))
@@ -133,7 +133,7 @@ def test_f5_a_failure_is_reported_and_made_up_for(caplog: pytest.LogCaptureFixtu
         "failed",
         why,
     )
-    ended = next(event for event in heard if isinstance(event, CompactionEnded))
+    ended = next(event for event in events if isinstance(event, CompactionEnded))
     assert ended.attempts[-1].reason == why
     assert [row.reason for row in compact.ledger_rows(talk(40)) if row.by == "memory"] == [why]
     assert "wait for the next chance" in caplog.text

@@ -496,11 +496,11 @@ def test_another_model_for_a_while():
 class Switching(HistoryCompressionStrategy):
     """Forgets to change the model back, as the seed warns, and may fail."""
 
-    def __init__(self, error_model, error=None):
-        self.other, self.error = error_model, error
+    def __init__(self, model, error=None):
+        self.model, self.error = model, error
 
     async def compress(self, llm_session, preserve_memory, memory_messages):
-        llm_session.model = self.other
+        llm_session.model = self.model
         llm_session.prompt = Prompt(())
         if self.error:
             raise self.error

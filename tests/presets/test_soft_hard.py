@@ -457,9 +457,9 @@ def test_of_two_compactions_the_later_one_alone_can_be_taken_back():
 
 def test_other_engines_can_listen():
     """S2-54: memory is a port of two methods, and whatever reflects hears of every compaction."""
-    heard = []
-    SoftHardCompactor(SMALL, on_event=heard.append, memory=ProcessMemories()).compact(talk(12))
-    ended = next(event for event in heard if isinstance(event, CompactionEnded))
+    events = []
+    SoftHardCompactor(SMALL, on_event=events.append, memory=ProcessMemories()).compact(talk(12))
+    ended = next(event for event in events if isinstance(event, CompactionEnded))
     assert ended.edits
     assert ended.after < ended.before
 

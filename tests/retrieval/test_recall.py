@@ -28,7 +28,7 @@ from refold.strategies import ClearThinking, Summarize
 from refold.testing import transcripts
 from refold.text.plain import any_word_query, phrase_query, terms
 
-SAID = (
+MESSAGES = (
     user("请把配置文件改成 YAML 格式，不要动数据库。全文检索也要支持中文"),
     Message(
         "assistant",
@@ -50,7 +50,7 @@ SAID = (
 
 
 def fold_view(stop: int = 6) -> View:
-    view = View.of(SAID)
+    view = View.of(MESSAGES)
     return view.apply(view.fold(0, stop, user("[summary]"), by="test"))
 
 
@@ -72,21 +72,21 @@ def test_words_of_any_script_are_found(query: str, position: int) -> None:
     """Chinese of 1, 2, 3, 4 and more characters, identifiers, paths, code, any case and width."""
     hits = recall(fold_view(), query)
     assert hits[0].position == position
-    assert hits[0].role == SAID[position].role
+    assert hits[0].role == MESSAGES[position].role
 
 
 def test_a_hit_names_the_edit_and_unfold_returns_exactly_what_was_said() -> None:
     view = fold_view()
     (hit,) = recall(view, "foo_bar")
-    assert view.unfold(hit.edit) == list(SAID[:6])
-    assert view.unfold(hit.edit)[hit.position] == SAID[1]
+    assert view.unfold(hit.edit) == list(MESSAGES[:6])
+    assert view.unfold(hit.edit)[hit.position] == MESSAGES[1]
     assert "foo_bar" in hit.snippet
     assert hit.score > 0
 
 
 def test_only_what_is_hidden_is_found() -> None:
     assert [hit.position for hit in recall(fold_view(), "配置文件")] == [0]
-    assert recall(View.of(SAID), "配置文件") == ()
+    assert recall(View.of(MESSAGES), "配置文件") == ()
     assert recall(fold_view().revert(), "配置文件") == ()
 
 
@@ -180,7 +180,7 @@ def test_a_snippet_is_short_and_holds_the_hit() -> None:
 
 
 def test_nested_edits_are_named_by_the_one_that_shows() -> None:
-    view = View.of(SAID)
+    view = View.of(MESSAGES)
     inner = view.fold(3, 4, user("[inner]"), by="a")
     outer = view.fold(0, 6, user("[outer]"), by="b")
     assert recall(view.apply(inner, outer), "章节")[0].edit == outer.id[:8]
@@ -189,11 +189,11 @@ def test_nested_edits_are_named_by_the_one_that_shows() -> None:
 
 def test_an_index_costs_only_what_is_new() -> None:
     with Index() as index:
-        transcript = Transcript.of(SAID[:4])
+        transcript = Transcript.of(MESSAGES[:4])
         assert index.add(transcript) == 4
         assert index.add(transcript) == 0
-        assert index.add(transcript.extend(SAID[4:])) == 3
-        fork = Transcript.of((*SAID[:4], user("another branch")))
+        assert index.add(transcript.extend(MESSAGES[4:])) == 3
+        fork = Transcript.of((*MESSAGES[:4], user("another branch")))
         assert index.add(fork) == 1
 
 
@@ -295,7 +295,7 @@ def test_tools_are_offered_and_answered_in_every_wire_format(format: str) -> Non
         format,
         answer_call(view, wire(format, "unfold", {"edit": view.edits[0].id[:8], "position": 2})),
     )
-    assert read == "[position 2, tool]\n" + SAID[2].parts[0].text
+    assert read == "[position 2, tool]\n" + MESSAGES[2].parts[0].text
 
 
 @pytest.mark.parametrize("format", FORMATS)

@@ -274,11 +274,11 @@ class Reader:
     def __init__(self, files: int, size: int, note: str = "") -> None:
         """*note* stands at the end of each result, with another number each time."""
         self.note = note
-        self.files, self.size, self.said = files, size, [("user", "Compare all files.")]
+        self.files, self.size, self.turns = files, size, [("user", "Compare all files.")]
         self.steps = list[int]()
 
     def body(self) -> bytes:
-        messages: list[Any] = [{"role": role, "content": text} for role, text in self.said]
+        messages: list[Any] = [{"role": role, "content": text} for role, text in self.turns]
         for n, file in enumerate(self.steps):
             function = {"name": "read", "arguments": json.dumps({"path": f"f{file}.py"})}
             call = {"id": f"c{n}", "type": "function", "function": function}

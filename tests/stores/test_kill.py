@@ -37,7 +37,7 @@ def run_and_kill(nursery, kind, first, path, after, seconds):
     """Start a writer, kill it *seconds* after it has said *after* lines; what it acknowledged until then, by batch."""
     nursery.stdin.write(f"{kind} {first} {path}\n")
     nursery.stdin.flush()
-    acknowledged, pid, heard = {}, None, 0
+    acknowledged, pid, lines_read = {}, None, 0
     for line in nursery.stdout:
         word, _, number = line.strip().partition(" ")
         if word == "dead":
@@ -46,8 +46,8 @@ def run_and_kill(nursery, kind, first, path, after, seconds):
             pid = int(number)
         else:
             acknowledged[int(number)] = word
-            heard += 1
-        if heard == after and pid is not None:
+            lines_read += 1
+        if lines_read == after and pid is not None:
             time.sleep(seconds)
             os.kill(pid, signal.SIGKILL)
             pid = None

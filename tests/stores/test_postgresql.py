@@ -368,7 +368,7 @@ def test_the_same_as_memory_whatever_is_done(url):
                 assert memory.ledger_of(tips) == store.ledger_of(tips)
 
 
-SAID = [
+HISTORY = [
     {"role": ("user", "assistant")[n % 2], "content": f"Step {n}. " + "word " * 100}
     for n in range(30)
 ]
@@ -378,7 +378,7 @@ def test_c12_tables_dropped_while_a_store_is_open_are_recreated_and_reported(url
     """Every call failed until a restart: the tables were made once a process."""
     store = PostgreSQLStore(url)
     compact = Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), store)
-    shown = compact(SAID)
+    shown = compact(HISTORY)
     assert shown.visible_edits
     with psycopg.connect(url, autocommit=True) as connection:
         tables = connection.execute(
@@ -386,12 +386,12 @@ def test_c12_tables_dropped_while_a_store_is_open_are_recreated_and_reported(url
         ).fetchall()
         connection.execute(f"DROP TABLE {', '.join(name for (name,) in tables)} CASCADE")
     with pytest.raises(StoreError):
-        compact(SAID)
-    assert {edit.id for edit in shown.edits} <= {edit.id for edit in compact(SAID).edits}
+        compact(HISTORY)
+    assert {edit.id for edit in shown.edits} <= {edit.id for edit in compact(HISTORY).edits}
     assert store.replacements == 1
     again = PostgreSQLStore(url)
     assert (
-        Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), again)(SAID).payload
+        Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), again)(HISTORY).payload
         == shown.payload
     )
     again.close()
@@ -410,14 +410,16 @@ def test_c12_tables_emptied_while_a_store_is_open_are_reported_and_refilled(url,
     """TRUNCATE went unnoticed: a compactor showed its edits out of memory, and a restart had lost them."""
     with PostgreSQLStore(url) as store:
         compact = Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), store)
-        shown = compact(SAID)
+        shown = compact(HISTORY)
         assert shown.visible_edits
         empty_tables(url, *tables)
-        assert {edit.id for edit in shown.edits} <= {edit.id for edit in compact(SAID).edits}
+        assert {edit.id for edit in shown.edits} <= {edit.id for edit in compact(HISTORY).edits}
         assert store.replacements == 1
     with PostgreSQLStore(url) as again:
         assert (
-            Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), again)(SAID).payload
+            Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), again)(
+                HISTORY
+            ).payload
             == shown.payload
         )
 

@@ -47,14 +47,16 @@ class Fleet:
     """Gateways with one store in a file, each of which may be started anew."""
 
     def __init__(self, folder: Path, upstream: ScriptedProvider, stack: ExitStack) -> None:
-        self._made = replace(build_config(upstream, prices=RATES), store=str(folder / "refold.db"))
+        self._config = replace(
+            build_config(upstream, prices=RATES), store=str(folder / "refold.db")
+        )
         self._upstream, self._stack = upstream, stack
-        self.books, self.running = Path(f"{self._made.store}.ledger"), {}
+        self.books, self.running = Path(f"{self._config.store}.ledger"), {}
 
     def at(self, name: int) -> ApiGateway:
         """The gateway of this name, started where it does not run."""
         if name not in self.running:
-            served = self._stack.enter_context(Serving(create_gateway(self._made)))
+            served = self._stack.enter_context(Serving(create_gateway(self._config)))
             client = self._stack.enter_context(httpx.Client(base_url=served.url, timeout=60))
             self.running[name] = ApiGateway(self._upstream, served, client)
         return self.running[name]
@@ -470,8 +472,8 @@ _NAMES = st.lists(st.sampled_from("abcd"), min_size=2, max_size=4, unique=True)
 def test_no_word_of_one_conversation_is_shown_in_another(names: list[str], steps: int) -> None:
     """Each tenant has words of its own; of no two is anything told in one answer but the list of figures."""
     lines = list[str]()
-    logging.getLogger("refold.gateway").addHandler(heard := Heard(lines))
-    with serve_api() as at, closing(heard):
+    logging.getLogger("refold.gateway").addHandler(handler := Heard(lines))
+    with serve_api() as at, closing(handler):
         words, sessions = {name: f"wort{name}{ord(name):04d}" for name in names}, {}
         for name in names:
             body = chat_request(steps)

@@ -266,11 +266,11 @@ class Counted:
     """The claims of a store, which last for an hour however short they are wanted; how often they were made."""
 
     def __init__(self, store):
-        self.store, self.made, self.release = store, [], store.release
+        self.store, self.claims, self.release = store, [], store.release
 
     def claim(self, name, owner, seconds):
-        self.made.append((name, owner, seconds, self.store.claim(name, owner, 3_600)))
-        return self.made[-1][-1]
+        self.claims.append((name, owner, seconds, self.store.claim(name, owner, 3_600)))
+        return self.claims[-1][-1]
 
 
 def test_a_claim_is_held_as_long_as_its_owner_lives(place):
@@ -279,9 +279,9 @@ def test_a_claim_is_held_as_long_as_its_owner_lives(place):
         store = Counted(owner)
         with hold_claim(store, "a", None, wait=False, lease=0.03) as had:
             assert had == (True, False)
-            assert eventually(lambda: len(store.made) > 5)
+            assert eventually(lambda: len(store.claims) > 5)
             assert not rival.claim("a", "other", 0.01)
-        assert len(set(store.made)) == 1, "always the same claim, and always had"
+        assert len(set(store.claims)) == 1, "always the same claim, and always had"
         assert eventually(
             lambda: rival.claim("a", "other", 1)
         )  # given back, at once or with the last renewal

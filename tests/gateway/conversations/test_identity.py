@@ -25,7 +25,7 @@ from tests.support.examples import examples_at_night
 from tests.support.recordings import read_requests
 
 
-class Found(NamedTuple):
+class Continuity(NamedTuple):
     """Of a client's main conversation: pairs of consecutive requests, how many continue, and by which key."""
 
     pairs: int
@@ -33,8 +33,8 @@ class Found(NamedTuple):
     key: str
 
 
-def all_of(pairs: int, key: str = "") -> Found:
-    return Found(pairs, pairs, key)
+def all_of(pairs: int, key: str = "") -> Continuity:
+    return Continuity(pairs, pairs, key)
 
 
 TABLE = {
@@ -47,9 +47,9 @@ TABLE = {
     "claude_sonnet45": all_of(7, "x-claude-code-session-id+agent-id"),
     "claude_opus_multiturn": all_of(5, "x-claude-code-session-id+agent-id"),
     "gemini": all_of(4),
-    "gemini gemini_resume": Found(7, 6, ""),  # the resumed history says every response twice
+    "gemini gemini_resume": Continuity(7, 6, ""),  # the resumed history says every response twice
     "qwen": all_of(4),
-    "qwen qwen_resume": Found(7, 6, ""),  # message 1 rewritten
+    "qwen qwen_resume": Continuity(7, 6, ""),  # message 1 rewritten
     "pi_chat": all_of(7),
     "pi_anthropic": all_of(4),
     "pi_gemini": all_of(4),
@@ -59,7 +59,7 @@ TABLE = {
     "vibe_anthropic": all_of(7, "x-affinity"),
     "cline": all_of(4),
     "continue": all_of(4),
-    "aider": Found(2, 0, ""),  # not append-only
+    "aider": Continuity(2, 0, ""),  # not append-only
     "mini": all_of(4),
     "openhands": all_of(6, "x-litellm-session-id"),
     "sdk_anthropic_threads_refused": all_of(4),
@@ -110,17 +110,17 @@ def test_a_client_s_requests_are_one_growing_conversation(shared: Path, names: s
     keys = Counter(
         session_key(dict(request.headers), json.loads(request.body)).name for request in requests
     )
-    assert Found(len(main) - 1, links(main), keys.most_common(1)[0][0]) == TABLE[names]
+    assert Continuity(len(main) - 1, links(main), keys.most_common(1)[0][0]) == TABLE[names]
 
 
 def test_every_recorded_request_goes_through_as_it_came(shared: Path):
     for path in sorted((shared / "fixtures/requests").glob("*.jsonl")):
         requests = list(read_requests(shared, path.stem))
-        for sent, got in zip(requests, run(requests), strict=True):
-            assert got.body is sent.body, (path.stem, got.outcome, got.reason)
-            assert got.outcome in ("untouched", "side", "opaque", "refused"), (
+        for sent, outgoing in zip(requests, run(requests), strict=True):
+            assert outgoing.body is sent.body, (path.stem, outgoing.outcome, outgoing.reason)
+            assert outgoing.outcome in ("untouched", "side", "opaque", "refused"), (
                 path.stem,
-                got.reason,
+                outgoing.reason,
             )
 
 
@@ -179,9 +179,11 @@ def test_sub_agents_are_conversations_of_their_own(shared: Path):
         requests = list(read_requests(shared, name))
         out = run(requests)
         agent_ids: dict[str, set[str]] = {}
-        for sent, got in zip(requests, out, strict=True):
-            if got.ticket is not None:
-                agent_ids.setdefault(got.ticket.conversation.name, set()).add(sent.header(header))
+        for sent, outgoing in zip(requests, out, strict=True):
+            if outgoing.ticket is not None:
+                agent_ids.setdefault(outgoing.ticket.conversation.name, set()).add(
+                    sent.header(header)
+                )
         assert len(agent_ids) == agents
         assert all(len(values) == 1 for values in agent_ids.values())
         assert all(
@@ -296,7 +298,7 @@ def test_deltas_that_are_not_refused_pass_untouched(shared: Path):
     for name in names:
         requests = list(read_requests(shared, name))
         out = run(requests, Settings(refuse=frozenset(), decide_timeout_seconds=60))
-        assert all(got.body is sent.body for sent, got in zip(requests, out, strict=True))
+        assert all(outgoing.body is sent.body for sent, outgoing in zip(requests, out, strict=True))
         assert sum(outgoing.reason == "delta" for outgoing in out) >= len(out) - 2
 
 

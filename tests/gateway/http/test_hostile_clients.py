@@ -393,13 +393,13 @@ def test_a_client_that_reads_nothing_keeps_no_place() -> None:
 
 def test_c21_a_slow_reader_costs_little_memory() -> None:
     """Counted in bytes that wait on both sides of the gateway, which were up to 800,000 for each."""
-    with ExitStack() as opened:
+    with ExitStack() as stack:
         long = Reply(body=(b"x" * 65_536,) * 500, type="text/plain")
-        upstream = opened.enter_context(ScriptedProvider([long]))
+        upstream = stack.enter_context(ScriptedProvider([long]))
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
-        gateway = opened.enter_context(serving(config))
+        gateway = stack.enter_context(serving(config))
         for path in ("v1/files", "v1/chat/completions") * 5:
-            line = opened.enter_context(socket.socket())
+            line = stack.enter_context(socket.socket())
             line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
             line.connect(("127.0.0.1", gateway.port))
             line.sendall(

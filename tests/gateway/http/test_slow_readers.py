@@ -18,11 +18,11 @@ class Wire:
     def __init__(self, *remainders: int) -> None:
         self.written: list[bytes] = []
         self.closed = self.aborted = False
-        self.left = [*remainders]
+        self.remainders = [*remainders]
         """Bytes that the client has not taken, at each look."""
 
     def get_write_buffer_size(self) -> int:
-        return self.left.pop(0) if self.left else 0
+        return self.remainders.pop(0) if self.remainders else 0
 
     def abort(self) -> None:
         self.aborted = True
@@ -50,7 +50,7 @@ def test_a_closed_connection_waits_only_for_a_client_that_takes_something(
         StallAbortingTransport(wire, asyncio.get_running_loop(), 0.0).close()
         for _ in range(50):
             await asyncio.sleep(0)
-        assert not wire.left
+        assert not wire.remainders
         return wire
 
     assert asyncio.run(run()).aborted is aborted

@@ -92,7 +92,7 @@ class Provider:
     read, all else is written. It counts ten percent more tokens than characters over four."""
 
     def __init__(self, lifetime: float = 300.0) -> None:
-        self.lifetime, self.known = lifetime, dict[int, float]()
+        self.lifetime, self.written_at = lifetime, dict[int, float]()
 
     def usage(self, body: bytes, when: float) -> dict[str, Any]:
         messages = [str(message) for message in json.loads(body)["messages"]]
@@ -101,10 +101,10 @@ class Provider:
         alive = (
             n
             for n in range(len(messages), 0, -1)
-            if self.known.get(beginnings[n - 1], -1e9) >= when - self.lifetime
+            if self.written_at.get(beginnings[n - 1], -1e9) >= when - self.lifetime
         )
         hit = next(alive, 0)
-        self.known |= dict.fromkeys(beginnings, when)
+        self.written_at |= dict.fromkeys(beginnings, when)
         read = sum(sizes[:hit])
         details = {"cached_tokens": read, "cache_write_tokens": sum(sizes) - read}
         return {
@@ -195,7 +195,7 @@ class Gateway:
         self.settings = Settings(**{**base, **settings})
         self.writer = make_writer(lambda model: rates, self.book, self.counters)
         self.pipeline = Pipeline(self.settings, MemoryStore(), self.counters, self.writer)
-        self.sent, self.said, self.truth = Provider(), Provider(), Sums()
+        self.sent, self.unedited, self.truth = Provider(), Provider(), Sums()
         self.rates = rates or RATES
         self.loop = asyncio.new_event_loop()
 
@@ -215,7 +215,7 @@ class Gateway:
         )
         out = self.loop.run_until_complete(self.pipeline.prepare(incoming))
         reported = self.sent.usage(out.body, self.now)
-        would_be = read_billed_tokens(self.said.usage(body, self.now))
+        would_be = read_billed_tokens(self.unedited.usage(body, self.now))
         assert would_be is not None
         self.truth += Sums(
             would_fresh=would_be.fresh, would_read=would_be.read, would_written=would_be.written
@@ -409,7 +409,7 @@ def test_the_counterfactual_is_what_a_provider_would_have_billed(pause: float):
 def test_the_counterfactual_is_written_for_as_long_as_the_call_was():
     rates = Rates(2.0, 10.0, 0.2, 2.5, hour=4.0)
     with Gateway(rates) as gateway:
-        gateway.sent, gateway.said = ByTime(), ByTime()
+        gateway.sent, gateway.unedited = ByTime(), ByTime()
         for steps in range(1, 60):
             gateway.call(chat(steps))
         total, truth = gateway.close(), gateway.truth

@@ -176,22 +176,24 @@ def test_writers_of_the_same_sessions_do_not_hinder_each_other(url):
 
 def test_processes_that_record_one_session_at_once_keep_its_latest_history(url):
     """Consecutive turns of a fast agent come to two workers, which write within the same second."""
-    opened = [open_transcripts(url, DAY, Clock()) for _ in range(4)]
+    connections = [open_transcripts(url, DAY, Clock()) for _ in range(4)]
     words, failures = [f"word {n}" for n in range(40)], []
 
     def work(transcripts, first: int) -> None:
-        for n in range(first, len(words), len(opened)):
+        for n in range(first, len(words), len(connections)):
             try:
                 transcripts.record(make_billed_call(text_messages(*words[: n + 1]), when=1e6 + n))
             except StoreError as error:
                 failures.append(error)
 
-    workers = [Thread(target=work, args=(transcripts, n)) for n, transcripts in enumerate(opened)]
+    workers = [
+        Thread(target=work, args=(transcripts, n)) for n, transcripts in enumerate(connections)
+    ]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
     assert not failures
-    assert [message.text for message in opened[0].load("t", "s").messages] == words
-    for transcripts in opened:
+    assert [message.text for message in connections[0].load("t", "s").messages] == words
+    for transcripts in connections:
         transcripts.close()

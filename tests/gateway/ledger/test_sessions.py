@@ -41,9 +41,9 @@ def conversation(
     if by:
         short = Message("assistant", (Text("[\ud800 short\0]"),))
         view = view.apply(view.fold(1, 2, short, by=by))
-    made_conversation = Conversation(name, "family", f"tenant of {name}", compactor)
-    made_conversation.latest = LatestRequest("m", "up", when, view, 7, edited)
-    return made_conversation
+    dialogue = Conversation(name, "family", f"tenant of {name}", compactor)
+    dialogue.latest = LatestRequest("m", "up", when, view, 7, edited)
+    return dialogue
 
 
 def sessions(ledger: Ledger, now: float = NOW) -> Sessions:

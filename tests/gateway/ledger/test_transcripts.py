@@ -50,9 +50,9 @@ def clock() -> Clock:
 
 @pytest.fixture
 def transcripts(tmp_path, clock):
-    opened_transcripts = open_transcripts(str(tmp_path / "refold.db"), 7 * DAY, clock)
-    yield opened_transcripts
-    opened_transcripts.close()
+    recorder = open_transcripts(str(tmp_path / "refold.db"), 7 * DAY, clock)
+    yield recorder
+    recorder.close()
 
 
 TEXT = st.text(max_size=12)

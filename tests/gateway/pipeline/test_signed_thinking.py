@@ -34,8 +34,8 @@ class Lossy(UnreliableStore):
 class Agent:
     """Sends its whole history every turn; its model signs what it thinks with a hash of what it was sent."""
 
-    def __init__(self, provider_made: Any) -> None:
-        self.made, self.store = provider_made, Lossy()
+    def __init__(self, strategies: Any) -> None:
+        self.strategies, self.store = strategies, Lossy()
         self.driver = self.process()
         self.history: list[Any] = [
             {"role": "user", "content": "Find the bug in calc.py and fix it."}
@@ -46,7 +46,7 @@ class Agent:
         what it forgot and nothing that it did since?"""
 
     def process(self) -> Driver:
-        return Driver(self.store, strategies=self.made, store_cooldown_seconds=0.0)
+        return Driver(self.store, strategies=self.strategies, store_cooldown_seconds=0.0)
 
     def restart(self) -> None:
         self.driver.__exit__()
@@ -96,15 +96,20 @@ ACTIONS = st.one_of(
     st.tuples(st.sampled_from(["too long", "rewind"]), st.integers(1, 4)),
     st.tuples(st.sampled_from(["restart", "down", "up", "lossy", "lost"]), st.just(0)),
 )
-MADE = (ClipResults(limit=6_000), Summarize(keep=0.3), ClearToolResults(keep=2), Summarize(keep=2))
+STRATEGIES = (
+    ClipResults(limit=6_000),
+    Summarize(keep=0.3),
+    ClearToolResults(keep=2),
+    Summarize(keep=2),
+)
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(ACTIONS, min_size=10, max_size=40), st.sampled_from([None, MADE]))
+@given(st.lists(ACTIONS, min_size=10, max_size=40), st.sampled_from([None, STRATEGIES]))
 def test_whatever_happens_no_signature_is_sent_where_it_was_not_signed(
-    actions: list[Any], provider_made: Any
+    actions: list[Any], strategies: Any
 ):
-    agent = Agent(provider_made)
+    agent = Agent(strategies)
     try:
         for action, amount in actions:
             act(agent, agent.store, action, amount)
