@@ -29,18 +29,10 @@ from refold.summarizers.model.accept import (
 from refold.summarizers.model.prompt import DETAILS, TAGS, record_elements
 from refold.testing import ScriptedModel, transcripts
 from refold.text.summary_wrapper import summary_in
-from tests.support.messages import assistant
+from tests.support.messages import assistant, talk
 
 GOOD = "\n".join(f"## {title}\n- something about {title.lower()}" for title in HEADINGS)
 OVERFLOW = Answer("", "error", "prompt is too long: 210000 tokens > 200000 maximum")
-
-
-def talk(turns=20, words=60):
-    return [
-        m
-        for n in range(turns)
-        for m in (user(f"Request {n}: fix part {n}."), assistant("word " * words))
-    ]
 
 
 def run(model, summarizer, messages=None, keep=4, **settings):

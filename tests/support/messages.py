@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from refold.messages import Message, Text, ToolCall, ToolResult
+from refold.messages import Message, Text, ToolCall, ToolResult, user
 
 
 def assistant(text: str = "Done.") -> Message:
@@ -16,4 +16,13 @@ def call(name: str, result: str = "", *, is_error: bool = False, **arguments: An
     return [
         Message("assistant", (ToolCall("c1", name, json.dumps(arguments)),)),
         Message("tool", (ToolResult("c1", (Text(result),), is_error),)),
+    ]
+
+
+def talk(turns: int = 20, words: int = 60) -> list[Message]:
+    """Return so many requests, each with an answer of so many words."""
+    return [
+        message
+        for n in range(turns)
+        for message in (user(f"Request {n}: fix part {n}."), assistant("word " * words))
     ]

@@ -21,7 +21,7 @@ from refold.summarizers.model.prompt import DETAILS, Element, halve, record_elem
 from refold.summarizers.model.writer import split_record_into_parts
 from refold.testing import ScriptedModel, check_strategy, transcripts
 from refold.text.summary_wrapper import join_record, split_record, summary_in, wrap_summary
-from tests.support.messages import assistant
+from tests.support.messages import assistant, talk
 
 GOOD = "\n".join(f"## {title}\n- something about {title.lower()}" for title in HEADINGS)
 SNAPSHOT = """<state_snapshot>
@@ -38,14 +38,6 @@ DIALECTS = [
     Rules(anthropic.RULES, alternate=True, thinking="bound"),
     Rules(gemini.RULES, alternate=True, thinking="fixed"),
 ]
-
-
-def talk(turns=20, words=60):
-    return [
-        m
-        for n in range(turns)
-        for m in (user(f"Request {n}: fix part {n}."), assistant("word " * words))
-    ]
 
 
 def run(model, summarizer, messages=None, keep=4, profile=None, **settings):

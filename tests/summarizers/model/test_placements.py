@@ -37,7 +37,7 @@ from refold.text.summary_wrapper import (
     summary_in,
     wrap_summary,
 )
-from tests.support.messages import assistant
+from tests.support.messages import assistant, talk
 from tests.support.summaries import read_summary
 
 GOOD = "\n".join(f"## {title}\n- something about {title.lower()}" for title in HEADINGS)
@@ -49,14 +49,6 @@ DIALECTS = {
     "gemini": Rules(gemini.RULES, alternate=True, thinking="fixed"),
 }
 NAMES = sorted(PLACEMENTS)
-
-
-def talk(turns=10, words=60):
-    return [
-        m
-        for n in range(turns)
-        for m in (user(f"Request {n}: fix part {n}."), assistant("word " * words))
-    ]
 
 
 def ran(id):
@@ -118,30 +110,33 @@ def shape(view):
     return [(m.role, "summary" if summary_in(m) is not None else m.text) for m in view.messages]
 
 
-TAIL = [(m.role, m.text) for m in talk()[-4:]]
+TAIL = [(m.role, m.text) for m in talk(10)[-4:]]
 
 
 def test_a_users_message_by_default():
     """X-2"""
-    assert shape(summarize_at(talk(), "user")) == [("user", "summary"), *TAIL]
+    assert shape(summarize_at(talk(10), "user")) == [("user", "summary"), *TAIL]
 
 
 def test_a_users_message_and_an_acknowledgement():
     """S0-15 S0-31 S0-46 X-2: Human with the snapshot, AI that acknowledges, then the recent messages."""
-    view = summarize_at(talk(), "acknowledged", DIALECTS["anthropic"])
+    view = summarize_at(talk(10), "acknowledged", DIALECTS["anthropic"])
     assert shape(view) == [("user", "summary"), ("assistant", ACK), *TAIL]
 
 
 def test_a_second_system_message_where_the_rules_allow_one():
     """S1-29 C1-8 X-2: elsewhere the plain placement."""
-    assert shape(summarize_at(talk(), "system", DIALECTS["chat"])) == [("system", "summary"), *TAIL]
+    assert shape(summarize_at(talk(10), "system", DIALECTS["chat"])) == [
+        ("system", "summary"),
+        *TAIL,
+    ]
     for name in ("anthropic", "gemini"):
-        assert shape(summarize_at(talk(), "system", DIALECTS[name]))[0] == ("user", "summary")
+        assert shape(summarize_at(talk(10), "system", DIALECTS[name]))[0] == ("user", "summary")
 
 
 def test_the_answer_to_a_question():
     """S4-13 S4-09 X-2: the user asks what was done, the assistant answers with the summary."""
-    view = summarize_at(talk(), "answer", DIALECTS["anthropic"])
+    view = summarize_at(talk(10), "answer", DIALECTS["anthropic"])
     assert shape(view) == [("user", QUESTION), ("assistant", "summary"), *TAIL]
     fifty = [*talk(24), user("And now?"), assistant("Fine.")]
     assert len(summarize_at(fifty, "answer", keep=0).messages) == 2
@@ -149,14 +144,14 @@ def test_the_answer_to_a_question():
 
 def test_the_assistants_after_the_first_request():
     """S3-14 C3-4 X-2: the first request stays as it was said."""
-    view = summarize_at(talk(), "after_first", DIALECTS["anthropic"])
+    view = summarize_at(talk(10), "after_first", DIALECTS["anthropic"])
     assert shape(view) == [("user", "Request 0: fix part 0."), ("assistant", "summary"), *TAIL]
 
 
 def test_a_placement_of_ones_own():
-    view = summarize_at(talk(), Placement("assistant", "question", acknowledged=False))
+    view = summarize_at(talk(10), Placement("assistant", "question", acknowledged=False))
     assert view.messages[0] == user(QUESTION)
-    assert summarize_at(talk(), Placement("assistant")).messages[0] == user(QUESTION)
+    assert summarize_at(talk(10), Placement("assistant")).messages[0] == user(QUESTION)
 
 
 def test_an_unknown_placement_is_refused():
@@ -199,7 +194,7 @@ def test_every_carrier_is_recognised_when_it_is_fed_back(place, dialect):
     """C0-9 C1-8 conformance 9: never a request, never told again as conversation, one summary at a time."""
     rules = DIALECTS[dialect]
     view = summarize_at(
-        talk(), place, rules, model=ScriptedModel([GOOD.replace("done", "KEY-77 done")])
+        talk(10), place, rules, model=ScriptedModel([GOOD.replace("done", "KEY-77 done")])
     )
     for n in range(3):
         history = [
@@ -232,12 +227,15 @@ def test_every_carrier_is_recognised_when_it_is_fed_back(place, dialect):
 ENCODERS = {
     "openai_chat": [
         {"role": "system", "content": "You help."},
-        *({"role": m.role, "content": m.text} for m in talk()),
+        *({"role": m.role, "content": m.text} for m in talk(10)),
     ],
-    "anthropic": [{"role": m.role, "content": [{"type": "text", "text": m.text}]} for m in talk()],
-    "openai_responses": [{"type": "message", "role": m.role, "content": m.text} for m in talk()],
+    "anthropic": [
+        {"role": m.role, "content": [{"type": "text", "text": m.text}]} for m in talk(10)
+    ],
+    "openai_responses": [{"type": "message", "role": m.role, "content": m.text} for m in talk(10)],
     "gemini": [
-        {"role": m.role.replace("assistant", "model"), "parts": [{"text": m.text}]} for m in talk()
+        {"role": m.role.replace("assistant", "model"), "parts": [{"text": m.text}]}
+        for m in talk(10)
     ],
 }
 
