@@ -414,16 +414,6 @@ def test_budgets_that_contradict_themselves_are_refused():
     assert refold.Budget.of_window(200_000) == refold.Budget(180_000, 90_000)
 
 
-def test_conformance_44_exactly_at_the_trigger_fires_and_one_below_does_not():
-    history = conversation(60)
-    tokens = refold.Compactor([], refold.Budget(10**6, 10**6))(history).tokens
-    at = refold.Compactor([ClearToolResults(keep=2)], refold.Budget(tokens, tokens // 2))(history)
-    below = refold.Compactor([ClearToolResults(keep=2)], refold.Budget(tokens + 1, tokens // 2))(
-        history
-    )
-    assert (bool(at.attempts), bool(below.attempts)) == (True, False)
-
-
 def test_the_soft_level_is_reported_and_nothing_is_done():
     budget = refold.Budget(trigger=10**6, target=10, soft=10)
     view = refold.Compactor(STRATEGIES, budget)(conversation(5))
