@@ -165,7 +165,7 @@ def test_prices_are_data_with_a_date():
     assert haiku is not None and [haiku.factor(n) for n in (100_000, 100_001)] == [1.0, 5.0]
 
 
-def test_prices_that_cannot_be_are_refused():
+def test_impossible_prices_are_refused():
     for figures in ((0.0, 1.0, 1.0, 1.0), (1.0, 1.0, -1.0, 1.0)):
         with pytest.raises(ValueError, match="nothing"):
             Rates(*figures)

@@ -37,7 +37,9 @@ def usage(tokens: int) -> dict[str, int]:
         ({"soft": 1.5}, f"soft {AMOUNT}, not 1.5"),
     ],
 )
-def test_what_is_no_figure_is_refused_by_name(figures: dict[str, Any], message: str) -> None:
+def test_a_setting_that_is_no_figure_is_refused_by_name(
+    figures: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ValueError, match=f"^{message}$"):
         Budget(**{"trigger": 9, "target": 1, "soft": None, **figures})
 

@@ -180,7 +180,7 @@ def test_a_joined_trigger_says_which_figure_and_why():
         lambda: refold.Budget(5, 1, hysteresis=-0.1),
     ],
 )  # fmt: skip
-def test_figures_that_cannot_be_are_refused(wrong):
+def test_impossible_figures_are_refused(wrong):
     with pytest.raises(ValueError, match=r"."):
         wrong()
 

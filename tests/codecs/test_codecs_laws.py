@@ -331,7 +331,9 @@ RESULT = st.builds(
 
 @NAMED
 @given(st.data())
-def test_what_we_write_is_read_back(codec: object, items: st.SearchStrategy, data: st.DataObject):
+def test_a_message_is_read_back_as_it_was_written(
+    codec: object, items: st.SearchStrategy, data: st.DataObject
+):
     most = 1 if codec is openai_responses else 3
     texts = data.draw(st.lists(st.builds(Text, WORDS), min_size=1, max_size=most))
     messages = [Message("user", tuple(texts)), Message("assistant", (data.draw(OURS),))]

@@ -192,7 +192,7 @@ def test_conformance_12_reverting_the_second_summary_shows_the_first():
 
 
 @pytest.mark.parametrize("keep", [-1, -0.5, 1.5])
-def test_a_tail_that_cannot_be_is_refused(keep):
+def test_an_impossible_tail_is_refused(keep):
     with pytest.raises(ValueError, match="keep is a number"):
         tail_start(see(U(), A()), keep)
 

@@ -167,11 +167,11 @@ def test_ordinary_errors_are_not_changed() -> None:
         ({}, None),
     ],
 )
-def test_how_long_to_wait(headers: dict[str, str], seconds: float | None) -> None:
+def test_the_wait_is_read_from_the_headers(headers: dict[str, str], seconds: float | None) -> None:
     assert retry_after(headers) == seconds
 
 
-def test_how_long_to_wait_until_a_date() -> None:
+def test_the_wait_may_be_a_date() -> None:
     wait = retry_after({"retry-after": format_datetime(datetime.now(UTC) + timedelta(hours=1))})
     assert wait is not None and 3_000 < wait <= 3_600
 

@@ -176,6 +176,6 @@ def test_the_summary_stays_within_its_room(messages):
 @pytest.mark.parametrize(
     "wrong", [{"keep_recent": 0}, {"cmd_max_chars": -1}, {"threshold_tokens": 0}]
 )
-def test_figures_that_are_none_are_refused(wrong):
+def test_impossible_figures_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         CliffConfig(**wrong)

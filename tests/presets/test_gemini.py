@@ -154,7 +154,7 @@ def test_the_defaults_are_the_seeds():
         {"min_saving": 1},
     ],
 )
-def test_shares_that_are_none_are_refused(wrong):
+def test_numbers_that_are_no_share_are_refused(wrong):
     """S0-17 S0-18: two parameters, each with its own range (C0-5)."""
     with pytest.raises(ValueError, match="compress_threshold is above 0"):
         Settings(2_000, **wrong)
@@ -561,7 +561,7 @@ def test_a_snapshot_that_is_no_smaller_is_thrown_away():
     assert after.new_tokens == after.original_tokens
 
 
-def test_a_small_saving_is_none():
+def test_a_small_saving_does_not_count():
     """S0-06 S0-16: strictly smaller, and by 5 % at least unless told otherwise (C0-7)."""
     history = [SYSTEM, *talk(1, words=900), HumanMessage("x " * 12_500)]
     long_snapshot = snapshot(knowledge=[f"{n} " + "fact " * 300 for n in range(4)])

@@ -133,6 +133,6 @@ def test_f7_the_other_rule_keeps_at_least_half_of_the_share():
     assert share_kept("near") >= 0.25
 
 
-def test_f7_a_rule_that_is_none_is_refused():
+def test_f7_an_unknown_rule_is_refused():
     with pytest.raises(ValueError, match="split is one of request, near"):
         Settings(2_000, split="half")

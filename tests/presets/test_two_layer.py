@@ -101,7 +101,7 @@ def test_the_builder_takes_names_one_by_one_and_always_protects_skill():
     assert builder.also(incremental=True).build().incremental
 
 
-def test_figures_that_cannot_be_are_refused():
+def test_impossible_figures_are_refused():
     """S1-06"""
     with pytest.raises(ValueError, match="negative"):
         ContextPolicy(token_threshold=-1)
@@ -620,7 +620,7 @@ def test_attention_decides_what_stays_word_for_word():
 
 
 @pytest.mark.parametrize("weights", [[1.0], [-1.0] * 40, [float("nan")] * 40])
-def test_attention_that_is_none_is_refused(weights):
+def test_weights_that_are_no_attention_are_refused(weights):
     """S1-38: one weight of at least 0 for each message."""
     view = View.of([Message("user", (Text("x"),))] * 40)
     with pytest.raises(ValueError, match="each of 40 texts"):

@@ -125,7 +125,7 @@ def test_a_summary_merged_with_the_users_message_is_distinguished_from_it():
     Message("tool", wrap_summary("x").parts),
     Message("user"),
 ])  # fmt: skip
-def test_what_only_looks_like_a_summary_is_none(message):
+def test_a_text_that_only_looks_like_a_summary_does_not_count(message):
     assert summary_in(message) is None
     assert without_summary(message) == message
 

@@ -168,7 +168,7 @@ def test_answers_are_read_as_models_give_them(text, expected):
 @pytest.mark.parametrize(
     "text", ["", "The user likes tea.", "{}", '{"other": 1}', '["user_preferences"]']
 )
-def test_conformance_34_another_shape_is_none(text):
+def test_conformance_34_an_answer_of_another_shape_is_not_read(text):
     assert FORM.parse(text) is None
 
 
@@ -198,7 +198,7 @@ def test_ten_rounds_lose_no_fact():
 
 
 @given(facts())
-def test_it_gets_shorter_and_no_concept_goes(value):
+def test_shortening_keeps_every_concept(value):
     now = value
     while (less := FORM.shorten(now)) is not None:
         assert len(FORM.render(less)) < len(FORM.render(now))

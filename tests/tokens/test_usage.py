@@ -223,7 +223,7 @@ def test_of_several_iterations_the_last_is_the_request():
         {"input_tokens": 10**16},
     ],
 )
-def test_missing_usage_is_none(usage):
+def test_without_usage_nothing_is_read(usage):
     assert read_usage(usage) is None
 
 
@@ -272,7 +272,7 @@ def test_conformance_45_cached_tokens_count_once_and_sums_over_calls_are_recogni
         (3_000, 10_000, False),
     ],
 )
-def test_what_is_plausible(reported, estimated, plausible):
+def test_only_plausible_usage_is_trusted(reported, estimated, plausible):
     assert Usage(reported).is_plausible(estimated) is plausible
 
 

@@ -332,7 +332,7 @@ def test_a_request_through_a_proxy_names_its_server() -> None:
 
 
 @pytest.mark.parametrize("value", [b"a\r\nx: y", b"a\nb", b"a\rb", b"a\0b"])
-def test_a_header_cannot_be_made_two(value: bytes) -> None:
+def test_a_header_cannot_be_split_into_two(value: bytes) -> None:
     server = Server(OK)
 
     async def work(send, client) -> None:

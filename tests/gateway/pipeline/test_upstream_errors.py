@@ -39,7 +39,9 @@ def figures_of(text: str) -> ErrorFigures:
     TOO_LONG,
     ids=[f"{row[0]}-{at}" for at, row in enumerate(TOO_LONG)],
 )
-def test_what_each_provider_says(provider: str, status: int, words: str, figures: str) -> None:
+def test_the_context_error_of_each_provider_is_recognised(
+    provider: str, status: int, words: str, figures: str
+) -> None:
     error = json.loads(words) if words.startswith("{") else words
     for shape, wrap in SHAPES.items():
         body = json.dumps(wrap(error)).encode()
@@ -56,7 +58,9 @@ def test_no_provider_of_a_preset_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(("status", "message"), TABLE["others"])
-def test_what_fewer_tokens_of_the_request_would_not_help(status: int, message: str) -> None:
+def test_an_error_that_fewer_tokens_would_not_help_is_no_context_error(
+    status: int, message: str
+) -> None:
     body = json.dumps({"error": {"message": message}}).encode()
     assert not any(is_context_error(api, status, body) for api in APIS)
 
@@ -67,7 +71,7 @@ def test_a_body_without_words_is_too_long_only_with_413() -> None:
         assert not is_context_error("openai_chat", 400, body)
 
 
-def test_a_stream_of_responses_may_begin_with_it():
+def test_a_stream_of_responses_may_begin_with_a_context_error():
     event = b'event: response.failed\ndata: {"type":"response.failed","response":{"error":{"code":"context_length_exceeded"}}}\n\n'
     assert is_context_error("openai_responses", 200, event)
     assert not is_context_error("openai_chat", 200, event)
@@ -90,7 +94,7 @@ def test_what_we_say_is_what_we_recognise(api: str):
     assert is_context_error(api, *context_error(api)[::2])
 
 
-def test_dialects():
+def test_context_errors_are_written_in_the_dialect_of_the_caller():
     assert json.loads(context_error("anthropic", 7, 5)[2]) == {
         "type": "error",
         "error": {

@@ -85,7 +85,7 @@ def test_the_missing_headings_are_listed() -> None:
 
 
 @pytest.mark.parametrize("title", [h.title for h in HANDOVER.headings])
-def test_conformance_34_an_answer_without_a_required_heading_is_none(title):
+def test_conformance_34_an_answer_without_a_required_heading_is_not_read(title):
     """S4-10: each of the five must be there, if only to say none."""
     whole = "\n".join(f"## {h.title}\n- something" for h in HANDOVER.headings)
     assert HANDOVER.parse(whole) is not None
@@ -101,7 +101,7 @@ def test_conformance_34_an_answer_without_a_required_heading_is_none(title):
         "## Done\n## In progress\n## Files modified\n## Next\n## User preferences\n- 无",
     ],
 )
-def test_conformance_32_an_empty_answer_is_none(answer):
+def test_conformance_32_an_empty_answer_is_not_read(answer):
     assert HANDOVER.parse(answer) is None
 
 
@@ -140,7 +140,7 @@ def test_ten_rounds_of_forgetful_updates_lose_nothing():
 
 
 @given(WITH_VALUE)
-def test_it_gets_shorter_and_standing_entries_stay(drawn):
+def test_shortening_keeps_standing_entries(drawn):
     form, value, _ = drawn
     now = value
     while (less := form.shorten(now)) is not None:

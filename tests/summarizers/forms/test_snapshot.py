@@ -129,7 +129,7 @@ def test_reading_never_raises(text):
     "<state_snapshot><overall_goal>none</overall_goal><key_knowledge>\nNone\n</key_knowledge></state_snapshot>",
     "<scratchpad>thinking about the state_snapshot</scratchpad>",
 ])  # fmt: skip
-def test_conformance_32_what_is_off_template_or_empty_is_none(answer):
+def test_conformance_32_an_answer_off_the_template_or_empty_is_not_read(answer):
     assert read_snapshot(answer) is None
 
 
@@ -229,7 +229,7 @@ def test_merging_keeps_what_was_known_and_says_it_once(old, new):
 
 
 @given(SNAPSHOTS)
-def test_it_gets_shorter_step_by_step_and_keeps_what_must_stay(value):
+def test_shortening_goes_step_by_step_and_keeps_what_must_stay(value):
     form, now = SnapshotForm(), value
     while (less := form.shorten(now)) is not None:
         assert len(form.render(less)) < len(form.render(now))

@@ -128,7 +128,7 @@ def test_hostile_json_is_read_in_no_time(text):
     "", "No changes.", "{}", '{"goal": ""}', '{"add": []x', '{"add": {"moods": []}}', '{"add": {"topics": [1]}}', '{"update": {"a1": "done"}}',
     '{"summary": "free text"}', '{"add": {}, "remove": [3]}', '{"topics": "all"}',
 ])  # fmt: skip
-def test_conformance_34_another_shape_is_none(answer):
+def test_conformance_34_an_answer_of_another_shape_is_not_read(answer):
     assert FORM.parse(answer) is None
 
 
@@ -210,7 +210,7 @@ def test_ten_rounds_lose_nothing_and_leave_what_is_not_named_as_it_was():
 
 
 @given(STATES)
-def test_it_gets_shorter_and_what_is_open_stays(state):
+def test_shortening_keeps_what_is_open(state):
     now = state
     while (less := FORM.shorten(now)) is not None:
         assert len(FORM.render(less)) < len(FORM.render(now))

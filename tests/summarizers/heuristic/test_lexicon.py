@@ -332,7 +332,7 @@ def test_a_log_binds_nobody(log: str) -> None:
     assert list(find_constraints(asked.format(log))) == ["Never push.", "Do not restart it."]
 
 
-def test_who_talks_of_something_binds_nobody() -> None:
+def test_without_work_small_talk_binds_nobody() -> None:
     small_talk = "My dogs always make me happy, and they must have been tired."
     talk = [user(small_talk), Message("assistant", (Text("How nice!"),))] * 10
     asked = [user("Please never use tables."), user("Wait, tables are fine.")]

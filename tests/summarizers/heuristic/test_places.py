@@ -181,7 +181,7 @@ def test_no_command_is_too_odd(arguments):
     list(git_steps(arguments["command"]))
 
 
-def test_a_directory_that_is_entered_without_end_is_none():
+def test_a_directory_that_is_entered_without_end_is_not_followed():
     assert next(file_effects("cd a; " * 600 + "cat x.py"))[0].startswith("…/a/")
     assert Place("/a").enter("b" * 600) == Place("/a", "…")
 

@@ -321,7 +321,7 @@ def test_a_command_that_checks_is_listed_without_what_stands_around_it(command, 
     "git add tests/test_a.py", "git checkout -b fix/test", "pip install pytest", "npm install eslint", "kubectl -n test get pods", "docker rm test-db",
     "python analyze.py test.json", "psql -c 'select * from test'", "helm upgrade test charts/test", "rm -rf build && mkdir build", "npm run dev",
 ])  # fmt: skip
-def test_a_command_that_only_names_a_check_is_none(command):
+def test_a_command_that_only_names_a_check_does_not_count(command):
     """It neither crowds out real checks nor marks files as tested."""
     state = collect([user("Go."), *call("edit", path="a.py"), *call("bash", command=command)])
     assert state.checks == {} and not state.files["a.py"].is_checked
@@ -458,7 +458,7 @@ def test_lines_of_tool_results_are_quoted_with_what_they_are_from():
 @pytest.mark.parametrize(("path", "command"), [
     ("", "find . -name 'spec*'"), ("", "rm reproduce_issue.py"), ("src/form.spec.ts", ""), ("tasks/issue.py", ""), ("", "npm run spec"),
 ])  # fmt: skip
-def test_what_is_only_named_like_a_task_is_none(path, command):
+def test_a_file_that_is_only_named_like_a_task_does_not_count(path, command):
     result = "src/order/form.ts is wrong\nsrc/order/page.ts is right"
     messages = [
         user("Go."),

@@ -263,7 +263,7 @@ def test_what_is_sent_can_be_sent_back_in_every_wire_format(place, format):
         payload = [*view.payload, *ENCODERS[format][1 + (format == "openai_chat") :][1:5]]
 
 
-def test_what_only_looks_like_a_carrier_is_none():
+def test_a_message_that_only_looks_like_a_carrier_does_not_count():
     """A user may ask what we did so far, and an assistant may say that it understood."""
     history = [user(QUESTION), assistant("Nothing yet."), user(CONTINUE), assistant(ACK)]
     assert not any(belongs_to_summary(history, at) for at in range(4))
