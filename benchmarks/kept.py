@@ -50,15 +50,20 @@ counted = lru_cache(maxsize=10_000)(count_message)
 
 @dataclass(frozen=True)
 class LastTokens:
-    """Show the newest messages of at most *tokens* tokens, from a legal cut on, and a line for the rest."""
+    """Show the newest messages of at most *tokens* tokens, from a legal cut on, and a line for the rest.
+
+    No strategy: the engine refuses to hide the request that the model works on, which this does.
+    """
 
     tokens: int
 
-    def __call__(self, view: View) -> Steps:
+    def __call__(self, view: View) -> View:
         """Fold what is older."""
         cut = cut_for(view.base.token_sums, sorted(view.cuts), len(view.transcript), self.tokens)
-        if cut > 1:
-            yield view.fold(0, cut, user("[earlier messages left out]"), by=repr(self))
+        if cut <= 1:
+            return view
+        left_out = user("[earlier messages left out]")
+        return view.apply(view.fold(0, cut, left_out, by=repr(self)))
 
 
 @dataclass(frozen=True)
@@ -147,8 +152,8 @@ def measure(recording: Recording) -> dict[str, Replay]:
     rows = {"everything kept": run([], 2, 2), "clear all but 4": run([ClearAllBut(4)], 0, 0)}
     for trigger in TRIGGERS:
         mine = run(ours(recording.size), trigger, trigger * TARGET)
-        rows[f"last N tokens, as many as at {trigger:.0%}"] = run(
-            [last_tokens(recording, mine.tokens)], 0, 0
+        rows[f"last N tokens, as many as at {trigger:.0%}"] = recording.replay(
+            compactor(recording, [], 2, 2), last_tokens(recording, mine.tokens)
         )
         rows[f"ours, trigger {trigger:.0%}"] = mine
     return rows

@@ -20,7 +20,16 @@ from typing import NamedTuple
 
 from benchmarks.baselines import Choice, Extract, Plain, beginnings, typical
 from benchmarks.billing import PRICES, Bill, Meter
-from benchmarks.kept import ROOT, TARGET, ClearAllBut, counted, datasets, last_tokens, ours
+from benchmarks.kept import (
+    ROOT,
+    TARGET,
+    ClearAllBut,
+    LastTokens,
+    counted,
+    datasets,
+    last_tokens,
+    ours,
+)
 from benchmarks.probes import KINDS, Score, probes, score_answers
 from benchmarks.replay import Place, Recording, Replay, places
 from benchmarks.speed import Request, Speed, seconds_of
@@ -77,6 +86,8 @@ class Policy:
     """Whether the agent can search for what is hidden."""
     always: bool = False
     """Whether it acts at every call."""
+    window: LastTokens | None = None
+    """What each request is cut to."""
 
     def compactor(self, recording: Recording) -> Compactor:
         """A compactor for one replay."""
@@ -163,7 +174,7 @@ def measure(job: Job) -> dict[str, Run]:
     recording, index = job.recording, Index()
     rows = {name: replay(job, policy, index) for name, policy in policies(recording).items()}
     window = last_tokens(recording, rows[LAYER_2].sent.tokens)
-    rows[TRUNCATED] = replay(job, Policy([window], searchable=False, always=True), index)
+    rows[TRUNCATED] = replay(job, Policy(searchable=False, window=window), index)
     return rows
 
 
@@ -173,7 +184,8 @@ def replay(job: Job, policy: Policy, index: Index) -> Run:
     calls = recording.calls
     close = {calls[n * len(calls) // job.points - 1] for n in range(1, job.points + 1)}
     before: View | None = None
-    for at, view in requests(recording, policy.compactor(recording)):
+    for at, compacted in requests(recording, policy.compactor(recording)):
+        view = policy.window(compacted) if policy.window else compacted
         bill = meter.call(view, sum(map(counted, recording.messages[at : at + 1])))
         asking = sum(attempt.cost for attempt in view.attempts)
         run += Run(_record_sent(recording, at, view), bill, asking)

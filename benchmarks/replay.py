@@ -8,7 +8,7 @@ model may overlook a string that is sent, so this recall is an upper bound of a 
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -138,13 +138,15 @@ class Recording:
             for name in {n.name for n in self.needs}
         }
 
-    def replay(self, compactor: Compactor) -> Replay:
-        """Send every request of the recording as *compactor* would have had it.
+    def replay(self, compactor: Compactor, shorten: Callable[[View], View] | None = None) -> Replay:
+        """Send every request of the recording as *compactor*, and *shorten* after it, would have had
+        it.
 
         Raises what the compactor raises. Takes the time of a session of this length.
         """
         total, sent = Replay(), tuple[Message, ...]()
-        for at, view in self._requests(compactor):
+        for at, compacted in self._requests(compactor):
+            view = shorten(compacted) if shorten else compacted
             wanted = self.wanted.get(at, ())
             survived = Counter(place for place in places(view, wanted, self.found) if place)
             tokens = view.tokens - view.profile.calibrate(view.profile.fixed_tokens)

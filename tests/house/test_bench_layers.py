@@ -4,7 +4,7 @@ import json
 from itertools import pairwise
 
 import pytest
-from benchmarks import goals, layers
+from benchmarks import goals, kept, layers
 from benchmarks.baselines import Extract, Plain, beginnings, sentences, typical
 from benchmarks.billing import PRICES, Bill, Meter, common
 from benchmarks.layers import (
@@ -80,6 +80,18 @@ def cells(text, name):
     """The cells of a table's row behind its name, the first that is so called."""
     row = next(line for line in text.splitlines() if line.startswith(f"| {name} "))
     return [cell.strip() for cell in row.strip("|").split("|")][1:]
+
+
+def test_a_sliding_window_slides_within_a_task():
+    """As an edit it was refused from the day on which none may hide the request that the model works
+    on, so truncation sent the whole of a session."""
+    first, request, *rest = session()
+    task = [first, request, *(message for message in rest if message["role"] != "user")]
+    recording = Recording({"model": "gpt-4o", "messages": task})
+    unedited = kept.compactor(recording, [], 2, 2)
+    everything = recording.replay(unedited).tokens
+    window = kept.last_tokens(recording, everything // 3)
+    assert recording.replay(unedited, window).tokens < everything / 2
 
 
 # --- the table of S1-35 ---------------------------------------------------------------------------
