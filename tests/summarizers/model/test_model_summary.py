@@ -124,7 +124,7 @@ def test_without_a_model_the_rules_summarise():
     compaction = run(None, ModelSummary())
     assert compaction.attempts[0].outcome == "degraded"
     assert compaction.attempts[0].reason == "RuleSummary instead: there is no model to ask"
-    assert summary_in(compaction.view.messages[0]).startswith("## Requests")
+    assert summary_in(compaction.view.messages[0]).startswith("## Earlier requests")
 
 
 def test_without_a_model_and_without_a_fallback_nothing_happens():

@@ -26,10 +26,7 @@ from refold.summarizers.heuristic.state import Action, FileState, State
 from refold.text.plain import is_absolute
 from refold.text.summary_wrapper import split_record
 
-LISTS = (
-    *REQUESTS, "Requests", "Last request", "Rules", "Decisions", "Checks", "Done", "Notes", "Open",
-    "Files",
-)  # fmt: skip
+LISTS = (*REQUESTS, "Rules", "Decisions", "Checks", "Done", "Notes", "Open", "Files")
 """Sections that hold what a `State` does."""
 LONG = 24
 """Characters of a request that is not made twice by chance."""
@@ -113,7 +110,7 @@ def _take_section(earlier: Earlier, section: Section) -> None:
     items = [item for item in iter_items(section.body) if not item.endswith(OMITTED)]
     state = earlier.state
     match section.title:
-        case "Requests" | "Last request" | "Earlier requests" | "Current request":
+        case title if title in REQUESTS:
             for words, times, questions in map(split_request, items):
                 state.questions.update({words: questions} if questions else {})
                 state.requests[words] = state.requests.pop(words, 0) + times

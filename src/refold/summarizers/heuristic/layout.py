@@ -60,7 +60,9 @@ LONGEST_FOLDER = 1_000
 LEAST = 24
 """Tokens below which a text is left out rather than cut."""
 
-REQUESTS = ("Earlier requests", "Current request")
+REQUESTS = ("Earlier requests", "Current request", "Last request of this part")
+"""Titles of requests. Behind a summary with the last one *of this part* stand newer ones."""
+EARLIER, CURRENT, LAST = REQUESTS
 MARKS = {"pending": " ", "active": "~", "done": "x"}
 NOT_TESTED = "not tested since"
 QUOTING = ("Current text", "Task", "Excerpts")
@@ -129,7 +131,7 @@ def render_state(state: State, room: int, work: float = 1.0) -> str:
     latest_request = partial(_latest_request, shown=shown_lines)
     earlier_requests = partial(_earlier_requests, rules=all_rules, shown=shown_lines)
     has_changed = any(file.state != "read" for file in state.files.values())
-    earlier, latest = REQUESTS if state.is_latest_current else ("Requests", "Last request")
+    earlier, latest = EARLIER, CURRENT if state.is_latest_current else LAST
     for title, make, share in (
         (latest, latest_request, REQUEST_SHARE),
         ("Notes", _notes, 0.5),
