@@ -248,8 +248,13 @@ SUMMARY_QUESTION = "What did we do so far?"
 """All of a text before a summary by the model (OpenCode)."""
 SKILL_RESULT = "Launching skill:"
 """How the result of a call begins behind which a client sends the skill's text (Claude Code)."""
-REJECTED = "The user doesn't want to proceed with this tool use."
-"""How the result of a call begins that the person did not allow (Claude Code)."""
+NOT_RUN = (
+    "The user doesn't want to proceed with this tool use.",
+    "<tool_use_error>Sibling tool call errored",
+    "<tool_use_error>Cancelled: parallel tool call",
+)
+"""How the result of a call begins that the person did not allow, or that a failed one beside it
+kept from running (Claude Code)."""
 RESUME_LINE = "Resume the prior task using the"
 """At the end of a summary by Qwen Code."""
 RETRY_MARKS = ("Error:\n", "\nNow let's retry: take care not to repeat previous errors")

@@ -268,12 +268,15 @@ def find_error_line(text: str) -> str:
     return one_line(line.strip(), 240)
 
 
-_MARKUP = re.compile(r"\s*+(?:</?\w{1,40}>(?:-?\d{1,10}</\w+>)?|Shell cwd was reset to .*)\s*+")
+_MARKUP = re.compile(
+    r"\s*+(?:</?\w{1,40}>(?:-?\d{1,10}</\w+>)?|Shell cwd was reset to .*"
+    r"|\[Command finished with exit code -?\d{1,10}\]|\(Bash completed with no output\))\s*+"
+)
 
 
 def is_markup(row: str) -> bool:
-    """Is this line a tag around an output, a figure in one (`<returncode>0</returncode>`), or
-    Claude Code's word on the folder behind it?"""
+    """Is this line a tag around an output, a figure in one (`<returncode>0</returncode>`), or a
+    client's word behind it, on its folder, its code or that there is none?"""
     return bool(_MARKUP.fullmatch(row))
 
 

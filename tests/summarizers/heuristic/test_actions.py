@@ -40,9 +40,11 @@ def test_what_a_tool_did_stands_with_its_arguments_and_its_answer():
         call("rebook", "Error 409: seat 11A is held", is_error=True, booking="HB-2291", seat="11A"),
         call("rebook", '{"ok": true, "new_booking": "HB-9917"}', booking="HB-2291", seat="12A"),
     )
-    assert section(text, "Done")[:2] == [
-        "- rebook booking: HB-2291, seat: 11A -> error: Error 409: seat 11A is held",
+    assert section(text, "Done") == [
         "- rebook booking: HB-2291, seat: 12A -> ok: true, new_booking: HB-9917",
+    ]
+    assert section(text, "Failed") == [
+        "- rebook booking: HB-2291, seat: 11A -> error: Error 409: seat 11A is held",
     ]
 
 
@@ -66,7 +68,53 @@ def test_what_a_client_says_behind_an_output_is_not_what_came_of_it():
     assert section(text, "Done") == ["- gt sling hq-1 -> 3 beads moved"]
     failed = "daemon is needed\nShell cwd was reset to /home/gt/deacon"
     text = summarize(user("Go."), call("bash", failed, is_error=True, command="gt sling hq-1"))
-    assert section(text, "Done") == ["- gt sling hq-1 -> error: daemon is needed"]
+    assert section(text, "Open") == ["- last error: daemon is needed (gt sling hq-1)"]
+
+
+def test_what_failed_stands_with_its_reason_until_it_works():
+    """So that nobody tries it again: a real agent's successor did not know any of these."""
+    no_file = "gsed: can't read s|a|b|: No such file or directory"
+    steps = [
+        *call("bash", no_file, is_error=True, command="sed -i '' 's|a|b|' go.mod"),
+        *call("bash", "zsh: command not found: pip", is_error=True, command="pip list | grep pptx"),
+        *call("write", "invalid path", is_error=True, path="/home/a/.config/keymap.json"),
+        *call("bash", "npm ERR! 403", is_error=True, command="npm publish"),
+    ]
+    text = summarize(user("Go."), steps)
+    assert section(text, "Failed") == [
+        f"- sed -i '' 's|a|b|' go.mod -> error: {no_file}",
+        "- pip list | grep pptx -> error: zsh: command not found: pip",
+        "- write /home/a/.config/keymap.json -> error: invalid path",
+    ]
+    assert section(text, "Open") == ["- last error: npm ERR! 403 (npm publish)"]
+    works = call("write", "written", path="/home/a/.config/keymap.json")
+    assert "keymap" not in "".join(section(summarize(user("Go."), steps, works), "Failed"))
+
+
+def test_calls_that_fail_alike_stand_once_and_what_was_not_run_not_at_all():
+    blocked = [
+        turn
+        for at in range(3)
+        for turn in call("fetch", "Blocked: private address", is_error=True, url=f"https://{at}.eu")
+    ]
+    unrun = "<tool_use_error>Cancelled: parallel tool call Bash(ls) errored</tool_use_error>"
+    quiet = call("bash", "", is_error=True, command="grep -r TODO src")
+    stopped = call("bash", unrun, is_error=True, command="rm -r build")
+    text = summarize(user("Go."), blocked, quiet, stopped, call("bash", "ok", command="npm ci"))
+    assert section(text, "Failed") == [
+        "- fetch url: https://2.eu -> error: Blocked: private address"
+    ]
+
+
+def test_what_failed_is_read_back_from_a_summary_that_came_as_history():
+    failed = [
+        *call("bash", "curl: (7) refused", is_error=True, command="curl -X POST a.example"),
+        *call("bash", "npm ERR! 403", is_error=True, command="npm publish"),
+    ]
+    text = summarize(user("Go."), failed)
+    assert section(text, "Failed")
+    again = summarize(wrap_summary(text), user("Go on."), call("bash", "ok", command="npm start"))
+    assert section(again, "Failed") == section(text, "Failed")
 
 
 def test_what_only_looks_is_counted_by_its_name():

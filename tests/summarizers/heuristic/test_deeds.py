@@ -70,7 +70,7 @@ def test_a_deed_is_what_changes_more_than_files(command, deeds):
 def test_deeds_stand_before_looks_and_what_prepares_them():
     looks = [("mkdir -p out", ""), ("python3 -c 'print(1 + 1)'", "2"), ("curl -s http://a", "page")]
     state = run(("curl -X DELETE http://flags/api/7", '{"deleted": 7}'), *looks * 10)
-    assert {call: action.rank for call, action in state.actions.items()} == {
+    assert {call: action.rank for call, action in state.actions.done.items()} == {
         "curl -X DELETE http://flags/api/7": 2,
         "mkdir -p out": 1,
         "python3 -c 'print(1 + 1)'": 1,
@@ -87,26 +87,26 @@ def test_deeds_stand_before_looks_and_what_prepares_them():
 
 def test_a_look_that_is_told_as_a_read_file_counts_no_look():
     state = run(("cat a.md", "x"), ("grep -rn x docs", "y"))
-    assert state.looks == {"grep": 1}
+    assert state.actions.looks == {"grep": 1}
 
 
 def test_what_follows_a_deed_is_not_what_came_of_it():
     state = run(("systemctl restart web && sleep 1 && curl -s http://web", "<h1>Hello</h1>"))
-    assert state.actions["systemctl restart web"].outcome == "ok"
+    assert state.actions.done["systemctl restart web"].outcome == "ok"
 
 
 def test_the_exit_code_of_what_follows_a_deed_says_nothing_of_it():
     """A restore whose log said that it had failed stood there as `ok`, the code of a search."""
     command = "dotnet restore app.sln > restore.log; rg -n error restore.log"
-    (action,) = run((command, "12: error NU1301")).actions.values()
+    (action,) = run((command, "12: error NU1301")).actions.done.values()
     assert action.outcome == "ran"
-    (action,) = run(("docker restart app && docker ps", "CONTAINER ID")).actions.values()
+    (action,) = run(("docker restart app && docker ps", "CONTAINER ID")).actions.done.values()
     assert action.outcome == "ok"
 
 
 def test_a_result_of_nobody_knows_what_is_no_deed():
     talk = [user("Go."), user("<local-command-stdout>No servers</local-command-stdout>")]
-    assert not collect(talk).actions
+    assert not collect(talk).actions.done
 
 
 def test_git_restores_what_stands_behind_its_source():
@@ -158,7 +158,7 @@ def test_a_script_that_calls_tools_does_what_they_do(script, files, deeds):
     answer = "Script completed\nWall time 0.2 seconds\nOutput:\n\nx"
     state = collect(call("exec", script, answer))
     assert states_of(state) == files
-    assert list(state.actions) == deeds
+    assert list(state.actions.done) == deeds
 
 
 def test_a_script_that_fails_has_failed_and_one_that_runs_is_waited_for():
@@ -173,13 +173,13 @@ def test_a_script_that_fails_has_failed_and_one_that_runs_is_waited_for():
         'text(await tools.exec_command({cmd: "npm ci"}))',
         "Script running with cell ID 28\nWall time 10 seconds\nOutput:\n",
     )
-    assert collect(started).actions["npm ci"].outcome == "running"
+    assert collect(started).actions.done["npm ci"].outcome == "running"
     ended = call(
         "wait",
         {"cell_id": "28"},
         "Script completed\nWall time 2 seconds\nOutput:\n\nadded 7 packages",
     )
-    assert collect([*started, *ended]).actions["npm ci"].outcome == "added 7 packages"
+    assert collect([*started, *ended]).actions.done["npm ci"].outcome == "added 7 packages"
 
 
 @pytest.mark.parametrize("command", [
@@ -228,7 +228,7 @@ def test_what_is_printed_and_what_is_photographed_is_no_deed():
     command = "'DS'; $f = Get-Item a.log; if ($f) { 'FOUND' } else { 'NONE' }"
     assert find_deeds(command).text == ""
     assert find_deeds('"/opt/app/run" --serve').rank == 2
-    assert not collect(call("browser", {"action": "snapshot"}, "a page")).actions
+    assert not collect(call("browser", {"action": "snapshot"}, "a page")).actions.done
 
 
 def test_what_a_command_in_the_background_comes_to_is_its_own():
@@ -241,10 +241,10 @@ def test_what_a_command_in_the_background_comes_to_is_its_own():
         {"bash_id": "16772f"},
         "<status>completed</status>\n<stdout>\nadded 7\n</stdout>",
     )
-    assert collect([*started, *waited]).actions["npm ci"].outcome == "running"
+    assert collect([*started, *waited]).actions.done["npm ci"].outcome == "running"
     state = collect([*started, *waited, *ended])
-    assert list(state.actions) == ["npm ci"] and state.actions["npm ci"].outcome == "added 7"
-    assert state.actions["npm ci"].times == 1, "who asks how it goes does not run it again"
+    assert list(state.actions.done) == ["npm ci"] and state.actions.done["npm ci"].outcome == "added 7"
+    assert state.actions.done["npm ci"].times == 1, "who asks how it goes does not run it again"
     polled = [
         *call(
             "exec",
@@ -257,7 +257,7 @@ def test_what_a_command_in_the_background_comes_to_is_its_own():
             "(no new output)\n\nProcess still running.",
         ),
     ]
-    assert collect(polled).actions["npm ci"].outcome == "running"
+    assert collect(polled).actions.done["npm ci"].outcome == "running"
 
 
 def test_a_file_with_slashes_of_two_kinds_is_one():
@@ -282,7 +282,7 @@ def test_a_file_that_is_only_read_is_one_by_its_absolute_and_its_relative_path()
 
 def test_a_line_that_announces_what_follows_is_not_what_came_of_a_call():
     state = collect(call("Task", {"description": "Move"}, "---\nHere is what I did:\nMoved a.kt"))
-    assert [action.outcome for action in state.actions.values()] == ["Moved a.kt"]
+    assert [action.outcome for action in state.actions.done.values()] == ["Moved a.kt"]
 
 
 def test_a_drive_is_one_however_a_shell_names_it():
@@ -302,7 +302,7 @@ def test_a_check_whose_figures_count_failures_is_not_ok():
     assert state.checks == {"npx hardhat test": "failed: 2 failing"}
 
 
-def test_what_failed_stands_behind_what_was_done():
+def test_what_a_tool_answers_with_an_error_has_failed():
     state = collect(
         [
             *call("message", {"action": "send", "to": "ann"}, '{"id": 7}'),
@@ -313,16 +313,17 @@ def test_what_failed_stands_behind_what_was_done():
             ),
         ]
     )
-    assert [action.rank for action in state.actions.values()] == [2, 1]
+    assert list(state.actions.done) == ["message action: send, to: ann"]
+    assert list(state.actions.failed) == ["make_doc title: Plan"]
 
 
 def test_an_answer_that_names_no_error_is_of_a_deed_that_was_done():
     state = collect(call("mail", {"step": "SENDING"}, '{"error": null, "log_id": "a7"}'))
-    assert [action.rank for action in state.actions.values()] == [2]
+    assert [action.rank for action in state.actions.done.values()] == [2]
 
 
 def test_a_script_that_is_piped_into_its_interpreter_changes_the_file_that_it_names():
     script = "DB = '/w/users.json'\nwith open(DB) as f:\n    db = f.read()\nwith open(DB, 'w') as f:\n    f.write(db)"
     state = run((f"mkdir -p out && cat << 'PY' | python3\n{script}\nPY", "ok"))
     assert states_of(state) == {"/w/users.json": "modified"}
-    assert not state.actions
+    assert not state.actions.done

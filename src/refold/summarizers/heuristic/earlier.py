@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from refold.summarizers.heuristic.actions import Action, Actions
 from refold.summarizers.heuristic.blocks import Block
 from refold.summarizers.heuristic.calls import Todo, join_todos, state_after
 from refold.summarizers.heuristic.excerpts import ASKED, CONVERSATION, USER
@@ -22,11 +23,11 @@ from refold.summarizers.heuristic.layout import (
     split_request,
 )
 from refold.summarizers.heuristic.lexicon import find_constraints
-from refold.summarizers.heuristic.state import Action, FileState, State
+from refold.summarizers.heuristic.state import FileState, State
 from refold.text.plain import is_absolute
 from refold.text.summary_wrapper import split_record
 
-LISTS = (*REQUESTS, "Rules", "Decisions", "Checks", "Done", "Notes", "Open", "Files")
+LISTS = (*REQUESTS, "Rules", "Decisions", "Checks", "Done", "Failed", "Notes", "Open", "Files")
 """Sections that hold what a `State` does."""
 LONG = 24
 """Characters of a request that is not made twice by chance."""
@@ -124,7 +125,9 @@ def _take_section(earlier: Earlier, section: Section) -> None:
             rows = (item.partition(" -> ") for item in items)
             state.checks.update({command: outcome for command, arrow, outcome in rows if arrow})
         case "Done":
-            _take_done(state, items)
+            state.actions.done |= _read_actions(items)
+        case "Failed":
+            state.actions.failed |= _read_actions(items)
         case "Files":
             state.files.update(_read_files(section.body))
         case "Open":
@@ -137,12 +140,12 @@ def _take_section(earlier: Earlier, section: Section) -> None:
             state.notes.append(f"{title}\n{body}" if title else body)
 
 
-def _take_done(state: State, items: Iterable[str]) -> None:
+def _read_actions(items: Iterable[str]) -> Iterator[tuple[str, Action]]:
     for item in items:
         call, arrow, outcome = item.partition(" -> ")
         if arrow:
             words, times = split_count(call)
-            state.actions[words] = Action(outcome, times)
+            yield words, Action(outcome, times)
 
 
 def _read_files(body: str) -> Iterator[tuple[str, FileState]]:
@@ -247,8 +250,11 @@ def join_states(old: State, new: State) -> State:
         constraints={**old.constraints, **new.constraints},
         files=files,
         checks={**old.checks, **new.checks},
-        actions={**old.actions, **new.actions},
-        looks={**old.looks, **new.looks},
+        actions=Actions(
+            {**old.actions.done, **new.actions.done},
+            {**old.actions.failed, **new.actions.failed},
+            {**old.actions.looks, **new.actions.looks},
+        ),
         todos=join_todos(old.todos, new.todos),
         plan_age=new.plan_age + (0 if new.todos else old.plan_age),
         error=new.error or ("" if new.checks else old.error),

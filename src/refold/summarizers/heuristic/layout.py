@@ -42,6 +42,9 @@ MOST_ACTIONS = 15
 DONE_SHARE = 0.25
 """The share of the room that these may take, if no file was changed, else `DONE_BESIDE_FILES`."""
 DONE_BESIDE_FILES = 0.16
+MOST_FAILED = 8
+MOST_ALIKE = 60
+"""Characters by which the line of a failure is known."""
 MOST_VAGUE = 3
 """Decisions that name nothing, made before a call."""
 REQUEST_SHARE = 0.35
@@ -132,23 +135,21 @@ def render_state(state: State, room: int, work: float = 1.0) -> str:
     earlier_requests = partial(_earlier_requests, rules=all_rules, shown=shown_lines)
     has_changed = any(file.state != "read" for file in state.files.values())
     earlier, latest = EARLIER, CURRENT if state.is_latest_current else LAST
-    for title, make, share in (
-        (latest, latest_request, REQUEST_SHARE),
-        ("Notes", _notes, 0.5),
-        ("Checks", _checks, 0.1),
-        ("Files", _files, 0.5),
-        ("Done", _actions, DONE_BESIDE_FILES if has_changed else DONE_SHARE),
-        ("Open", _open, 0.6),
-        (earlier, earlier_requests, 0.15 + 0.55 * work),
-        ("Decisions", _decisions, 0.05 + 0.55 * work),
+    has_deed = any(action.rank > 1 for action in state.actions.done.values())
+    for title, make, share, first in (
+        (latest, latest_request, REQUEST_SHARE, 0),
+        ("Notes", _notes, 0.5, 0),
+        ("Checks", _checks, 0.1, LAST_CHECK),
+        ("Files", _files, 0.5, 0),
+        ("Done", _actions, DONE_BESIDE_FILES if has_changed else DONE_SHARE, has_deed * LAST_DEED),
+        ("Failed", _failed, 0.1, LAST_DEED),
+        ("Open", _open, 0.6, 0),
+        (earlier, earlier_requests, 0.15 + 0.55 * work, 0),
+        ("Decisions", _decisions, 0.05 + 0.55 * work, 0),
     ):
-        most = int(room * share)
+        most = max(int(room * share), min(first, room // 3))
         if title == earlier:
             most = max(most, least, min(FIRST_REQUEST, room // 2))
-        elif title == "Checks":
-            most = max(most, min(LAST_CHECK, room // 3))
-        elif title == "Done" and any(action.rank > 1 for action in state.actions.values()):
-            most = max(most, min(LAST_DEED, room // 3))
         lines = list(make(state, most - 4))
         if lines:
             parts[title] = f"## {title}\n" + "\n".join(lines)
@@ -160,8 +161,8 @@ def render_state(state: State, room: int, work: float = 1.0) -> str:
     shown = set(_iter_rules(split_request(text)[0] for text in words))
     if other_rules := [rule for rule in rules if rule[2:] not in shown]:
         parts["Rules"] = "## Rules\n" + "\n".join(other_rules)
-    order = (earlier, latest, "Rules", "Files", "Done", "Checks", "Open", "Decisions", "Notes")
-    return "\n".join(parts[title] for title in order if title in parts)
+    facts = ("Files", "Done", "Failed", "Checks", "Open", "Decisions", "Notes")
+    return "\n".join(parts[title] for title in (earlier, latest, "Rules", *facts) if title in parts)
 
 
 def _iter_rows(texts: Iterable[str]) -> Iterator[str]:
@@ -395,15 +396,25 @@ def _actions(state: State, room: int) -> Iterator[str]:
     stay, and how often others looked."""
     lines = {
         f"- {add_count(call, act.times)} -> {act.outcome}": act
-        for call, act in state.actions.items()
+        for call, act in state.actions.done.items()
     }
     newest = [*lines][::-1]
     ranked = sorted(newest, key=lambda line: -lines[line].rank)[:MOST_ACTIONS]
     shown = set(_fitting(ranked, room))
     yield from (line for line in lines if line in shown)
-    looks = ", ".join(f"{name} ×{times}" for name, times in state.looks.items())
+    looks = ", ".join(f"{name} ×{times}" for name, times in state.actions.looks.items())
     if looks and not state.files:
         yield f"- looked: {one_line(looks, 200)}"
+
+
+def _failed(state: State, room: int) -> Iterator[str]:
+    """Yield the calls that failed, of those that failed alike and of all the newest to stay; but
+    for the last one if that is open."""
+    newest = dict[str, str]()
+    for call, act in reversed(state.actions.failed.items()):
+        if not (state.error and state.error[:MOST_ALIKE] in act.outcome):
+            newest.setdefault(act.outcome, f"- {add_count(call, act.times)} -> {act.outcome}")
+    yield from _fitting([*newest.values()][:MOST_FAILED], room)[::-1]
 
 
 def _decisions(state: State, room: int) -> Iterator[str]:

@@ -4,11 +4,11 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nlargest
-from typing import NamedTuple
 
-from refold.speakers.carriers import REJECTED
+from refold.speakers.carriers import NOT_RUN
 from refold.speakers.segments import is_fragment
 from refold.summarizers.heuristic import shell
+from refold.summarizers.heuristic.actions import LONGEST_COMMAND, Actions
 from refold.summarizers.heuristic.calls import (
     Todo,
     change_todos,
@@ -28,7 +28,6 @@ from refold.summarizers.heuristic.excerpts import (
     denies,
     find_announced,
     find_corrections,
-    find_outcome_line,
     find_question,
     is_demand,
     write_outcome,
@@ -48,28 +47,19 @@ from refold.summarizers.heuristic.shell_words import (
 )
 from refold.summarizers.heuristic.source import (
     RUNNING,
-    UNKNOWN,
     Step,
     is_stub,
     name_step,
-    write_call,
 )
 from refold.text.clip import one_line
 from refold.text.failures import (
     find_error_line,
     find_figures,
     has_failed,
-    is_failure,
     looks_failed,
 )
 from refold.text.plain import folders_of, split_path
 
-LONGEST_COMMAND = 110
-"""Characters of a command."""
-LONGEST_OUTCOME = 100
-"""Characters of what came of it."""
-RAN = "ran"
-"""The outcome of a command whose exit code is that of another behind it."""
 LONGEST_FAILURE = 10
 """Changes and commands that worked, after which the work has gone on without mending the last
 failure."""
@@ -88,7 +78,7 @@ _MESSAGE = re.compile(r"\s-[a-z]{0,5}m\s{0,9}(['\"])((?!\$\()[^\n]*?)\1")
 _RETURNS = frozenset({"restored", "stashed", "unstashed", "changed"})
 _EXIT_CODE = re.compile(r"\A(?:Error: )?Exit code:? -?\d{1,10}\n?")
 _NO_COMMIT = re.compile(r"^(?:nothing (?:added )?|no changes added )to commit\b", re.MULTILINE)
-_NOT_RUN = frozenset({RUNNING, "exit 126", "exit 127"})
+_UNTESTED = frozenset({RUNNING, "exit 126", "exit 127"})
 """Outcomes of a check that has tested nothing yet."""
 _OVERWROTE = re.compile(r"\b(?:updated|overw\w+|modified)\b")
 _NAMED = re.compile(
@@ -122,15 +112,6 @@ class FileState:
         return self.state in shell.CHANGES
 
 
-class Action(NamedTuple):
-    """What came of a call that did something to other things than files."""
-
-    outcome: str
-    times: int = 1
-    rank: int = 2
-    """1 if it failed, only prepared work, or was a script of a few lines."""
-
-
 @dataclass(slots=True)
 class State:
     """What a successor needs to know before anything else."""
@@ -157,10 +138,7 @@ class State:
     files: dict[str, FileState] = field(default_factory=dict)
     checks: dict[str, str] = field(default_factory=dict)
     """The outcome of each test, build or commit, the last run last."""
-    actions: dict[str, Action] = field(default_factory=dict)
-    """What else calls did, the last time of each last."""
-    looks: dict[str, int] = field(default_factory=dict)
-    """How often each tool or program was called that only looks, but at files."""
+    actions: Actions = field(default_factory=Actions)
     todos: tuple[Todo, ...] = ()
     plan_age: int = 0
     """How often a turn has ended, and something else was asked, since this plan was changed."""
@@ -216,7 +194,9 @@ def read_state(steps: Iterable[Step], todos: tuple[Todo, ...] = ()) -> State:
                 _note_answer(state, step, worked=worked or not step.is_final)
                 announcing, state.answer = ("", step.text) if step.is_final else (step.text, "")
                 is_done, answers = False, answers + 1
-    if answers >= TALK and not (state.files or state.actions or state.looks or state.checks):
+    if answers >= TALK and not (
+        state.files or state.actions.done or state.actions.looks or state.checks
+    ):
         state.constraints = dict.fromkeys(filter(is_demand, state.constraints))
     state.files = _without_deleted_folders(state.files)
     state.error = find_error_line(state.error)
@@ -241,6 +221,7 @@ def drop_superseded(state: State, after: Sequence[Step]) -> None:
             state.answer = step.text if step.is_final else ""
         elif step.kind == "result":
             _drop_mended(state, step)
+            state.actions.drop_mended(step)
     if later.todos is not state.todos:  # others stand behind the summary
         state.todos = tuple(todo for todo in later.todos if todo.id in listed)
         state.plan_age = 0
@@ -357,9 +338,8 @@ def _note_result(state: State, step: Step) -> None:
         outcome = "failed"
     if step.has_effect:
         _note_files(state, step)
-    if effect.command or (effect.todos is None and not effect.files):
-        is_told = bool(check or effect.files or COMMIT.search(command))
-        _note_action(state, step, outcome, is_told=is_told)
+    if effect.command or effect.todos is None:
+        state.actions.note(step, outcome, is_told=bool(check or COMMIT.search(command)))
     if is_stub(text) and not (step.is_error or step.exit_code):
         return  # nobody says what came of it
     if check and step.exit_code and not looks_failed(_EXIT_CODE.sub("", text)):
@@ -381,10 +361,10 @@ def _note_result(state: State, step: Step) -> None:
                 del state.checks[part]
     if (outcome == "ok" and not _has_committed_nothing(step)) or COMMITTED.search(text):
         _note_git(state, step)
-    if check and outcome not in _NOT_RUN:
+    if check and outcome not in _UNTESTED:
         for file in state.files.values():
             file.is_checked |= file.state != "read"
-    is_error = outcome not in ("", "ok", RUNNING) and not text.startswith(REJECTED)
+    is_error = outcome not in ("", "ok", RUNNING) and not text.startswith(NOT_RUN)
     if is_error and (is_work or not (effect.command or is_look(effect))):
         state.failed, state.error = name_step(step), text  # its line is looked for if it stays
         state.since_failed, state.failed_files = 0, frozenset(path for path, _ in effect.files)
@@ -402,30 +382,6 @@ def _is_about_failure(state: State, step: Step) -> bool:
     is_result = step.kind == "result"
     is_same = is_result and has_command(name_step(step), state.failed)
     return is_same or (is_result and not state.failed_files.isdisjoint(changed))
-
-
-def _note_action(state: State, step: Step, outcome: str, *, is_told: bool) -> None:
-    """Note what a call did, but for what files, checks and commits tell; *is_told*: do they?"""
-    effect, deeds = step.effect, shell.find_deeds(step.effect.command)
-    if effect.tool == UNKNOWN or (is_told and deeds.rank < 2):
-        return
-    if not deeds.rank if effect.command else is_look(effect):
-        name = name_command(effect.command).partition(" ")[0] or effect.tool
-        name = effect.tool if name.startswith("$") else name
-        state.looks[name] = state.looks.get(name, 0) + 1
-        return
-    if not deeds.has_code and outcome not in (RUNNING, "failed"):
-        outcome = RAN
-    call = one_line(name_command(deeds.text) or write_call(step), LONGEST_COMMAND)
-    is_own = outcome not in (RUNNING, RAN) and (deeds.is_last or not deeds.text or outcome != "ok")
-    has_failed_step, is_output = step.outcome not in ("ok", RUNNING), bool(effect.command)
-    line = find_outcome_line(step.text, failed=has_failed_step, printed=is_output) if is_own else ""
-    answer = one_line(line, LONGEST_OUTCOME)
-    result = ": ".join(filter(None, ("" if outcome == "ok" else outcome, answer)))
-    times = state.actions.pop(call, Action("", 0)).times
-    fails = outcome not in ("ok", RUNNING, RAN) or (not effect.command and is_failure(answer))
-    rank = 1 if fails else deeds.rank or 2
-    state.actions[call] = Action(result or outcome, max(1, times + (not step.is_later)), rank)
 
 
 def _note_files(state: State, step: Step) -> None:

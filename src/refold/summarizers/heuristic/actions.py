@@ -1,0 +1,110 @@
+"""What came of calls beside changed files: what was done, how often something was only looked at,
+and what failed."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from refold.speakers.carriers import NOT_RUN
+from refold.summarizers.heuristic import shell
+from refold.summarizers.heuristic.calls import is_look
+from refold.summarizers.heuristic.excerpts import find_outcome_line
+from refold.summarizers.heuristic.shell_words import name_command
+from refold.summarizers.heuristic.source import RUNNING, UNKNOWN, Step, write_call
+from refold.text.clip import one_line
+from refold.text.failures import is_failure, looks_failed
+
+LONGEST_COMMAND = 110
+"""Characters of a command."""
+LONGEST_OUTCOME = 100
+"""Characters of what came of it."""
+LONGEST_REASON = 160
+"""Characters of the line that says why it failed."""
+RAN = "ran"
+"""The outcome of a command whose exit code is that of another behind it."""
+STOPPED = "exit 130"
+"""The outcome of a command that was interrupted."""
+
+
+class Action(NamedTuple):
+    """What came of a call that did something to other things than files, or that failed."""
+
+    outcome: str
+    times: int = 1
+    rank: int = 2
+    """1 if it only prepared work, or was a script of a few lines."""
+
+
+@dataclass(slots=True)
+class Actions:
+    """What calls did and what failed, the last time of each last."""
+
+    done: dict[str, Action] = field(default_factory=dict)
+    failed: dict[str, Action] = field(default_factory=dict)
+    """Those that did not work when they were tried again."""
+    looks: dict[str, int] = field(default_factory=dict)
+    """How often each tool or program was called that only looks, but at files."""
+
+    def note(self, step: Step, outcome: str, *, is_told: bool) -> None:
+        """Note what came of a call; *is_told*: do checks and commits tell it?"""
+        self.drop_mended(step)
+        if step.effect.tool == UNKNOWN:
+            return
+        if not is_told and (reason := _find_failure(step, outcome)):
+            _add(self.failed, _name_failed(step), reason, step)
+        elif not (
+            (is_told or step.effect.files) and shell.find_deeds(step.effect.command).rank < 2
+        ):
+            self._note_deed(step, outcome)
+
+    def drop_mended(self, step: Step) -> None:
+        """Forget that a call failed which works now."""
+        if self.failed and step.outcome == "ok":
+            self.failed.pop(_name_failed(step), None)
+
+    def _note_deed(self, step: Step, outcome: str) -> None:
+        effect, deeds = step.effect, shell.find_deeds(step.effect.command)
+        if not deeds.rank if effect.command else is_look(effect):
+            name = name_command(effect.command).partition(" ")[0] or effect.tool
+            name = effect.tool if name.startswith("$") else name
+            self.looks[name] = self.looks.get(name, 0) + 1
+            return
+        if not deeds.has_code and outcome not in (RUNNING, "failed"):
+            outcome = RAN
+        call = name_command(deeds.text) or write_call(step)
+        is_own = outcome not in (RUNNING, RAN) and (deeds.is_last or not deeds.text)
+        line = one_line(_find_line(step, failed=False), LONGEST_OUTCOME) if is_own else ""
+        result = ": ".join(filter(None, ("" if outcome == "ok" else outcome, line)))
+        _add(self.done, call, result or outcome, step, deeds.rank or 2)
+
+
+def _add(actions: dict[str, Action], call: str, outcome: str, step: Step, rank: int = 2) -> None:
+    name = one_line(call, LONGEST_COMMAND)
+    times = actions.pop(name, Action("", 0)).times
+    actions[name] = Action(outcome, max(1, times + (not step.is_later)), rank)
+
+
+def _find_failure(step: Step, outcome: str) -> str:
+    """Return how a call failed and the line that says why; empty if it did not fail, was not run,
+    or only looked and does not say what is wrong."""
+    command, has_worked = step.effect.command, outcome in ("", "ok", RUNNING)
+    if step.text.startswith(NOT_RUN) or outcome == STOPPED:
+        return ""
+    line = one_line(_find_line(step, failed=True), LONGEST_REASON)
+    if has_worked:
+        is_answer = not (command or step.effect.files or is_look(step.effect))
+        return line if is_answer and is_failure(line) else ""
+    if command and not shell.find_deeds(command).rank and not looks_failed(line):
+        return ""
+    return ": ".join(filter(None, (outcome, line)))
+
+
+def _find_line(step: Step, *, failed: bool) -> str:
+    return find_outcome_line(step.text, failed=failed, printed=bool(step.effect.command))
+
+
+def _name_failed(step: Step) -> str:
+    """Name a call such that it has the same name when it is tried again."""
+    effect = step.effect
+    paths = " ".join(path for path, _ in effect.files)
+    name = name_command(effect.command) or (f"{effect.tool} {paths}" if paths else write_call(step))
+    return one_line(name, LONGEST_COMMAND)
