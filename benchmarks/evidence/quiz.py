@@ -1,0 +1,127 @@
+"""A quiz: what does a large language model know that goes on from what a policy shows?
+
+It needs a model, or people, at three steps between which this program writes files and counts:
+
+1. `python -m benchmarks.evidence.quiz write FOLDER OUT` writes, for each session in FOLDER, its
+   history up to a point and what really followed: `OUT/NAME/history.txt`.
+2. Who has read that writes nine questions whose answers a successor needs at the point and finds in
+   the history before it: `OUT/NAME/questions.json`, a list of `{"question": .., "answer": ..}`.
+   Another who has read only the history may write a summary of it, `OUT/NAME/summary.txt`, as an
+   agent's own compaction does.
+3. `write` again writes what each policy shows at the point, of equally many tokens, under a letter:
+   `OUT/NAME/A.txt` and so on. Readers answer the questions from one letter of a session alone.
+4. Another, who does not know the letters, compares the answers: `OUT/NAME/scores.json`, for each
+   letter a list of 1 (right), 0.5 (half) and 0. `.. quiz score OUT` prints the table.
+"""
+
+import json
+import random
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+
+from benchmarks.evidence.bits import spell_each
+from benchmarks.evidence.policies import REFERENCE, down_to
+from benchmarks.evidence.sessions import Session, load_sessions
+from benchmarks.evidence.visible import counted
+from benchmarks.table import table
+from refold.messages import Message, user
+
+TARGET = 10_000
+"""Tokens that are shown."""
+LEAST, MOST = 40_000, 85_000
+"""Tokens of a session, and of the history before its point."""
+BEHIND = 12
+"""Messages that follow the point at least, so that it can be seen what was needed."""
+FOLLOWS = "=== the point; what really followed: ==="
+POLICIES = {
+    REFERENCE: "the default strategies, without a model",
+    "tail": "the newest messages",
+    "model": "a summary that a model wrote, and the newest messages",
+}
+"""What is compared, and what it shows."""
+
+
+def find_point(session: Session) -> int:
+    """Return the last call with at most `MOST` tokens before it that enough follows."""
+    before, point = 0, 0
+    for at, message in enumerate(session.messages[:-BEHIND]):
+        if at in session.calls and before <= MOST:
+            point = at
+        before += counted(message)
+    return point
+
+
+def take_tail(messages: Sequence[Message], tokens: int) -> str:
+    """Return the newest messages in so many tokens; the oldest of them loses its beginning."""
+    texts = list[str]()
+    for message in reversed(messages):
+        text, size = spell_each([message]), counted(message)
+        if size > tokens:
+            texts.append(text[-int(len(text) * tokens / size) :] if tokens > 0 else "")
+            break
+        texts.append(text)
+        tokens -= size
+    return "".join(reversed(texts))
+
+
+def show_all(session: Session, at: int, summary: str) -> dict[str, str]:
+    """Return what each policy shows of a session at a point; that of a model if there is one."""
+    body = next(body for position, body in session.requests() if position == at)
+    history = session.messages[:at]
+    view = down_to(0.5)(session, 2 * TARGET)(body, history)
+    room = sum(map(counted, view))
+    shown = {REFERENCE: spell_each(view), "tail": take_tail(history, room)}
+    if summary:
+        left = room - counted(user(summary))
+        shown["model"] = f"[summary]\n{summary}\n\n{take_tail(history, left)}"
+    return shown
+
+
+def write(folder: str, out: Path) -> None:
+    """Write the histories, and what each policy shows, under letters that say nothing."""
+    for session in load_sessions(folder, at_least=LEAST):
+        place, at = out / session.name, find_point(session)
+        place.mkdir(parents=True, exist_ok=True)
+        parts = (session.messages[:at], session.messages[at : at + 3 * BEHIND])
+        (place / "history.txt").write_text(f"\n{FOLLOWS}\n\n".join(map(spell_each, parts)), "utf-8")
+        given = place / "summary.txt"
+        shown = show_all(session, at, given.read_text("utf-8") if given.exists() else "")
+        names = list(shown)
+        random.Random(session.name).shuffle(names)
+        letters = dict(zip("ABC", names, strict=False))
+        (place / "letters.json").write_text(json.dumps(letters, indent=1), "utf-8")
+        for letter, name in letters.items():
+            (place / f"{letter}.txt").write_text(shown[name], "utf-8")
+
+
+def score(out: Path) -> None:
+    """Print how many of the questions were answered, by what was shown."""
+    shares = defaultdict[str, list[float]](list)
+    for path in sorted(out.glob("*/scores.json")):
+        letters = json.loads((path.parent / "letters.json").read_text("utf-8"))
+        for letter, points in json.loads(path.read_text("utf-8")).items():
+            shares[letters[letter]].append(fmean(points))
+    rows = [
+        [what, f"{100 * fmean(shares[name]):.1f}", str(len(shares[name]))]
+        for name, what in POLICIES.items()
+        if shares[name]
+    ]
+    print(table(["what is shown", "answered, %", "sessions"], rows))
+
+
+def main(words: Sequence[str]) -> None:
+    """Write the files of a quiz, or count its scores."""
+    match list(words):
+        case ["write", folder, out]:
+            write(folder, Path(out))
+        case ["score", out]:
+            score(Path(out))
+        case _:
+            sys.exit("usage: python -m benchmarks.evidence.quiz write FOLDER OUT | score OUT")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
