@@ -75,8 +75,8 @@ def show_all(session: Session, at: int, summary: str) -> dict[str, str]:
     room = sum(map(counted, view))
     shown = {REFERENCE: spell_each(view), "tail": take_tail(history, room)}
     if summary:
-        left = room - counted(user(summary))
-        shown["model"] = f"[summary]\n{summary}\n\n{take_tail(history, left)}"
+        rest = take_tail(history, room - counted(user(summary)))
+        shown["model"] = f"[summary]\n{summary}\n\n{rest}"
     return shown
 
 
@@ -105,8 +105,8 @@ def score(out: Path) -> None:
         for letter, points in json.loads(path.read_text("utf-8")).items():
             shares[letters[letter]].append(fmean(points))
     rows = [
-        [what, f"{100 * fmean(shares[name]):.1f}", str(len(shares[name]))]
-        for name, what in POLICIES.items()
+        [description, f"{100 * fmean(shares[name]):.1f}", str(len(shares[name]))]
+        for name, description in POLICIES.items()
         if shares[name]
     ]
     print(table(["what is shown", "answered, %", "sessions"], rows))

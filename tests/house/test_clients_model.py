@@ -150,7 +150,7 @@ def test_requests_without_the_person_s_words_are_counted() -> None:
     """Words that stand in a summary alone are missing; so is what was typed later, from the first request with it on."""
     (client,) = (each for each in claude_code.CLIENTS if each.model == "claude-opus-5-5")
     client = replace(client, api="openai_chat")
-    summary = wrap_summary(f"## Requests\n- {task.PROMPT}\n- {task.LATE}").text
+    summary = wrap_summary(f"## Earlier requests\n- {task.PROMPT}\n- {task.LATE}").text
     first, both = ("user", task.PROMPT), (("user", task.PROMPT), ("user", task.LATE))
     gone = ("user", summary), ("assistant", "Ok.")
     count = lambda *requests: count_unsaid([receive(*each) for each in requests], client)  # noqa: E731
@@ -164,7 +164,7 @@ def test_requests_whose_speakers_are_mistaken_are_counted() -> None:
     (client,) = (each for each in claude_code.CLIENTS if each.model == "claude-opus-5-5")
     client = replace(client, api="openai_chat")
     note = "<system-reminder>\nToday's date is Monday.\n</system-reminder>"
-    summary = wrap_summary("## Requests\n- Today's date is Monday.\n## Counts\nmessages 3").text
+    summary = wrap_summary("## Earlier requests\n- Today's date is Monday.\n## Counts\nmessages 3").text
     good = receive(("user", task.PROMPT), ("user", note))
     assert count_mistaken([good], client) == 0
     assert count_mistaken([good, receive(("user", "Do something else."))], client) == 1

@@ -275,8 +275,7 @@ _MARKUP = re.compile(
 
 
 def is_markup(row: str) -> bool:
-    """Is this line a tag around an output, a figure in one (`<returncode>0</returncode>`), or a
-    client's word behind it, on its folder, its code or that there is none?"""
+    """Is this line a tag around an output, a figure in one, or a client's word behind it?"""
     return bool(_MARKUP.fullmatch(row))
 
 

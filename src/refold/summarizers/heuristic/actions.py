@@ -31,7 +31,7 @@ class Action(NamedTuple):
     outcome: str
     times: int = 1
     rank: int = 2
-    """1 if it only prepared work, or was a script of a few lines."""
+    """1 if it only prepared work, was a script of a few lines, or failed to look."""
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class Actions:
         if step.effect.tool == UNKNOWN:
             return
         if not is_told and (reason := _find_failure(step, outcome)):
-            _add(self.failed, _name_failed(step), reason, step)
+            _add(self.failed, _name_failed(step), reason, step, 2 - _only_looks(step))
         elif not (
             (is_told or step.effect.files) and shell.find_deeds(step.effect.command).rank < 2
         ):
@@ -93,9 +93,18 @@ def _find_failure(step: Step, outcome: str) -> str:
     if has_worked:
         is_answer = not (command or step.effect.files or is_look(step.effect))
         return line if is_answer and is_failure(line) else ""
-    if command and not shell.find_deeds(command).rank and not looks_failed(line):
+    if command and _only_looks(step) and not looks_failed(line):
         return ""
     return ": ".join(filter(None, (outcome, line)))
+
+
+def _only_looks(step: Step) -> bool:
+    """Was a call to change nothing?"""
+    effect = step.effect
+    if not effect.command:
+        return is_look(effect)
+    is_read = all(now == "read" for _, now in effect.files)
+    return is_read and not shell.find_deeds(effect.command).rank
 
 
 def _find_line(step: Step, *, failed: bool) -> str:

@@ -56,6 +56,8 @@ FIRST_REQUEST = 60
 """Tokens that the first request, the task, gets at least."""
 LAST_DEED = 80
 """Tokens that the last deed gets at least."""
+LAST_FAILURES = 120
+"""Tokens that the last failures get at least."""
 LAST_CHECK = 60
 """Tokens that the last test or build gets at least."""
 LONGEST_FOLDER = 1_000
@@ -142,9 +144,9 @@ def render_state(state: State, room: int, work: float = 1.0) -> str:
         ("Checks", _checks, 0.1, LAST_CHECK),
         ("Files", _files, 0.5, 0),
         ("Done", _actions, DONE_BESIDE_FILES if has_changed else DONE_SHARE, has_deed * LAST_DEED),
-        ("Failed", _failed, 0.1, LAST_DEED),
         ("Open", _open, 0.6, 0),
         (earlier, earlier_requests, 0.15 + 0.55 * work, 0),
+        ("Failed", _failures, 0.3, LAST_FAILURES),
         ("Decisions", _decisions, 0.05 + 0.55 * work, 0),
     ):
         most = max(int(room * share), min(first, room // 3))
@@ -407,14 +409,17 @@ def _actions(state: State, room: int) -> Iterator[str]:
         yield f"- looked: {one_line(looks, 200)}"
 
 
-def _failed(state: State, room: int) -> Iterator[str]:
-    """Yield the calls that failed, of those that failed alike and of all the newest to stay; but
-    for the last one if that is open."""
-    newest = dict[str, str]()
+def _failures(state: State, room: int) -> Iterator[str]:
+    """Yield the calls that failed but for the last error, which is open: of those that failed alike
+    the newest; what was to do something before what only looked, of both the newest to stay."""
+    newest = dict[str, tuple[int, str]]()
     for call, act in reversed(state.actions.failed.items()):
         if not (state.error and state.error[:MOST_ALIKE] in act.outcome):
-            newest.setdefault(act.outcome, f"- {add_count(call, act.times)} -> {act.outcome}")
-    yield from _fitting([*newest.values()][:MOST_FAILED], room)[::-1]
+            line = f"- {add_count(call, act.times)} -> {act.outcome}"
+            newest.setdefault(act.outcome, (act.rank, line))
+    ranked = sorted(newest.values(), key=lambda row: -row[0])[:MOST_FAILED]
+    shown = set(_fitting((line for _, line in ranked), room))
+    return (line for _, line in reversed(newest.values()) if line in shown)
 
 
 def _decisions(state: State, room: int) -> Iterator[str]:
