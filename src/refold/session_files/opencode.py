@@ -297,9 +297,9 @@ def _connect(source: Source) -> sqlite3.Connection:
     base = sqlite3.connect(f"{where}?mode=ro", uri=True)
     try:
         base.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
-    except sqlite3.OperationalError:
+    except sqlite3.Error as error:
         base.close()
-        if Path(f"{source.path}-wal").exists():
+        if not isinstance(error, sqlite3.OperationalError) or Path(f"{source.path}-wal").exists():
             raise
         # A database in WAL mode in a directory that cannot be written to, and nothing in its log.
         return sqlite3.connect(f"{where}?immutable=1", uri=True)
@@ -312,7 +312,11 @@ def _in_memory(source: Source) -> sqlite3.Connection:
         data = bytearray(stream.read())
     data[18:20] = b"\1\1"
     base = sqlite3.connect(":memory:")
-    base.deserialize(bytes(data))
+    try:
+        base.deserialize(bytes(data))
+    except sqlite3.Error:
+        base.close()
+        raise
     return base
 
 
