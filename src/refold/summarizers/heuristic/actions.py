@@ -87,12 +87,12 @@ def _find_failure(step: Step, outcome: str) -> str:
     """Return how a call failed and the line that says why; empty if it did not fail, was not run,
     or only looked and does not say what is wrong."""
     command, has_worked = step.effect.command, outcome in ("", "ok", RUNNING)
-    if step.text.startswith(NOT_RUN) or outcome == STOPPED:
+    is_unrun = step.text.startswith(NOT_RUN) or outcome == STOPPED
+    if is_unrun or (has_worked and (command or step.effect.files or is_look(step.effect))):
         return ""
     line = one_line(_find_line(step, failed=True), LONGEST_REASON)
     if has_worked:
-        is_answer = not (command or step.effect.files or is_look(step.effect))
-        return line if is_answer and is_failure(line) else ""
+        return line if is_failure(line) else ""
     if command and _only_looks(step) and not looks_failed(line):
         return ""
     return ": ".join(filter(None, (outcome, line)))

@@ -466,19 +466,18 @@ def _iter_prose(text: str) -> Iterator[Statement]:
 
 def find_conclusions(text: str, *, final: bool, worked: bool = True) -> Iterator[tuple[float, str]]:
     """Yield the sentences of an assistant's text that decide or conclude, each with its weight; in
-    a *final* text, one that ends a turn, they weigh 1 more; beside a call half as much if
-    they name nothing: most of these think aloud. A question is none, nor is what is left open or
-    quoted, a report of what was done, or, if nothing was (*worked*), a reason: it explains. What is
-    said to be agreed weighs `SETTLED` more."""
+    a *final* text they weigh 1 more; beside a call half as much if they name nothing. A question is
+    none, nor is what is left open or quoted, a report of what was done, or, if nothing was
+    (*worked*), a reason. What is said to be agreed weighs `SETTLED` more."""
     for statement in _iter_prose(text):
         sentence = statement.words
         is_open = sentence.rstrip("*_ ").endswith(("?", "？", ":", "："))
         if len(sentence.encode("utf-8", "replace")) >= 12 and not is_open:
             is_settled = _is_settled(statement)
-            is_void = _VOID.match(sentence) or (not is_settled and _is_offer(statement))
             weight = weigh_conclusion(statement.text, lead=statement.lead, worked=worked)
-            points = 0.0 if is_void else max(0.0, weight) + is_settled * SETTLED
-            if points > 0:
+            points = max(0.0, weight) + is_settled * SETTLED
+            is_offer = points > 0 and not is_settled and _is_offer(statement)
+            if points > 0 and not (is_offer or _VOID.match(sentence)):
                 share = 1.0 if final or _ENTITY.search(sentence) else 0.5
                 yield points * share + final, one_line(sentence, MAX_SENTENCE)
 
@@ -533,10 +532,12 @@ def weigh_conclusion(sentence: str, *, lead: str = "", worked: bool = True) -> f
     entities (paths, names, numbers, quotes), less 2 if it only announces the next step or, with the
     *lead* above it, guesses. Without a cue 0. In Japanese the Chinese cues conclude nothing."""
     head = _QUOTATION.sub("", sentence[: 2 * MAX_SENTENCE])
-    words, entities = _STRESS.sub("", _CODE.sub("", head)), len(_ENTITY.findall(head))
-    matches = _DECIDES.findall(words) + (_REASONS.findall(words) if worked and entities else [])
+    words = _STRESS.sub("", _CODE.sub("", head))
+    decides, reasons = _DECIDES.findall(words), _REASONS.findall(words) if worked else []
+    entities = len(_ENTITY.findall(head)) if decides or reasons else 0
+    matches = decides + (reasons if entities else [])
     cues = {cue.lower() for cue in matches if cue.isascii() or not _KANA.search(lead + head)}
-    is_open = _PLAN.match(head) or _GUESS.search(lead + head)
+    is_open = cues and (_PLAN.match(head) or _GUESS.search(lead + head))
     return len(cues) and len(cues) + min(3, entities) / 2 - 2 * bool(is_open)
 
 

@@ -173,9 +173,9 @@ def file_effects(command: str, place: Place = SESSION) -> Iterator[tuple[str, st
 def find_undone(command: str, place: Place, text: str) -> Iterator[str]:
     """Yield the files to which a command that printed *text* did not do what it should: those that
     its programs complain of, and those that stand before `||` if what is printed then was."""
-    rows = text[:MAX_PRINTED].splitlines()
+    rows = text[:MAX_PRINTED].splitlines() if command else []
     complaints = [row for row in rows if _COMPLAINS.search(row)][:MOST_COMPLAINTS]
-    if not (complaints or "||" in command) or not command:
+    if not (complaints or "||" in command):
         return
     inner, printed, before = read_inner(command), {row.strip() for row in rows}, list[str]()
     marks = [words[-1].end() if words else 0 for words in cut_commands(inner)]
