@@ -228,11 +228,11 @@ def prune(store: str, older: str, as_json: bool) -> int:
     too.
     """
     require_file(store)
-    ledger = open_ledger(store) if has_ledger(store) else None
-    try:
-        removed = prune_store(open_store(store), ledger, parse_duration(older), time.time())
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
+    with closing(open_ledger(store)) if has_ledger(store) else nullcontext() as ledger:
+        try:
+            removed = prune_store(open_store(store), ledger, parse_duration(older), time.time())
+        except ValueError as error:
+            raise click.UsageError(str(error)) from error
     if as_json:
         terminal.print_json(removed._asdict())
     else:

@@ -196,7 +196,8 @@ def test_a_gateway_that_records_no_more_deletes_what_is_left(tmp_path, clock):
     clock.now += DAY + 1
     assert after.purge() == 1
     after.close()
-    assert not open_transcripts(str(tmp_path / "other.db"), None, clock).is_recorded("t", "s")
+    with closing(open_transcripts(str(tmp_path / "other.db"), None, clock)) as empty:
+        assert not empty.is_recorded("t", "s")
     assert not (tmp_path / "other.db.transcripts").exists()
 
 
