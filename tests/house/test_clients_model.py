@@ -164,7 +164,9 @@ def test_requests_whose_speakers_are_mistaken_are_counted() -> None:
     (client,) = (each for each in claude_code.CLIENTS if each.model == "claude-opus-5-5")
     client = replace(client, api="openai_chat")
     note = "<system-reminder>\nToday's date is Monday.\n</system-reminder>"
-    summary = wrap_summary("## Earlier requests\n- Today's date is Monday.\n## Counts\nmessages 3").text
+    summary = wrap_summary(
+        "## Earlier requests\n- Today's date is Monday.\n## Counts\nmessages 3"
+    ).text
     good = receive(("user", task.PROMPT), ("user", note))
     assert count_mistaken([good], client) == 0
     assert count_mistaken([good, receive(("user", "Do something else."))], client) == 1

@@ -106,6 +106,17 @@ def test_calls_that_fail_alike_stand_once_and_what_was_not_run_not_at_all():
     ]
 
 
+def test_the_code_of_what_stands_behind_a_deed_is_no_failure_of_it():
+    command = "npm ci && npm ls | grep left-pad"
+    text = summarize(user("Go."), call("bash", "added 7 packages", is_error=True, command=command))
+    assert not section(text, "Failed") and "npm ci -> ran" in "".join(section(text, "Done"))
+    refused = "npm ERR! 403"
+    again = [call("bash", refused, is_error=True, command=command) for _ in range(2)]
+    latest = call("bash", "E: Unable to locate", is_error=True, command="apt install jq")
+    text = summarize(user("Go."), *again, latest)
+    assert f"- {command} (×2) -> error: {refused}" in section(text, "Failed")
+
+
 def test_what_failed_is_read_back_from_a_summary_that_came_as_history():
     failed = [
         *call("bash", "curl: (7) refused", is_error=True, command="curl -X POST a.example"),

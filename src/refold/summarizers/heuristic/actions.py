@@ -46,14 +46,13 @@ class Actions:
 
     def note(self, step: Step, outcome: str, *, is_told: bool) -> None:
         """Note what came of a call; *is_told*: do checks and commits tell it?"""
-        self.drop_mended(step)
         if step.effect.tool == UNKNOWN:
             return
         if not is_told and (reason := _find_failure(step, outcome)):
             _add(self.failed, _name_failed(step), reason, step, 2 - _only_looks(step))
-        elif not (
-            (is_told or step.effect.files) and shell.find_deeds(step.effect.command).rank < 2
-        ):
+            return
+        self.drop_mended(step)
+        if not (is_told or step.effect.files) or shell.find_deeds(step.effect.command).rank > 1:
             self._note_deed(step, outcome)
 
     def drop_mended(self, step: Step) -> None:
@@ -84,8 +83,8 @@ def _add(actions: dict[str, Action], call: str, outcome: str, step: Step, rank: 
 
 
 def _find_failure(step: Step, outcome: str) -> str:
-    """Return how a call failed and the line that says why; empty if it did not fail, was not run,
-    or only looked and does not say what is wrong."""
+    """Return how a call failed and the line that says why; empty if it did not fail or was not run,
+    and if it does not say what is wrong but only looked, or the code is of what stands behind."""
     command, has_worked = step.effect.command, outcome in ("", "ok", RUNNING)
     is_unrun = step.text.startswith(NOT_RUN) or outcome == STOPPED
     if is_unrun or (has_worked and (command or step.effect.files or is_look(step.effect))):
@@ -93,7 +92,8 @@ def _find_failure(step: Step, outcome: str) -> str:
     line = one_line(_find_line(step, failed=True), LONGEST_REASON)
     if has_worked:
         return line if is_failure(line) else ""
-    if command and _only_looks(step) and not looks_failed(line):
+    is_own = not command or shell.find_deeds(command).has_code
+    if not looks_failed(line) and (not is_own or (command and _only_looks(step))):
         return ""
     return ": ".join(filter(None, (outcome, line)))
 
