@@ -317,6 +317,8 @@ def test_what_a_tool_answers_with_an_error_has_failed():
     )
     assert list(state.actions.done) == ["message action: send, to: ann"]
     assert list(state.actions.failed) == ["make_doc title: Plan"]
+    listed = call("symbols", {"path": "log.go"}, "Error (Function) func(msg string) - Line 24")
+    assert not collect(listed).actions.failed
 
 
 def test_an_answer_that_names_no_error_is_of_a_deed_that_was_done():

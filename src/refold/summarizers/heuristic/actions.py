@@ -1,6 +1,7 @@
 """What came of calls beside changed files: what was done, how often something was only looked at,
 and what failed."""
 
+import re
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -21,6 +22,8 @@ LONGEST_REASON = 160
 """Characters of the line that says why it failed."""
 RAN = "ran"
 """The outcome of a command whose exit code is that of another behind it."""
+_NAMES_ERROR = re.compile(r"[^:：]{1,40}[:：]")
+"""How a line begins that says which error there is, as one of a list of symbols does not."""
 STOPPED = "exit 130"
 """The outcome of a command that was interrupted."""
 
@@ -91,7 +94,7 @@ def _find_failure(step: Step, outcome: str) -> str:
         return ""
     line = one_line(_find_line(step, failed=True), LONGEST_REASON)
     if has_worked:
-        return line if is_failure(line) else ""
+        return line if _NAMES_ERROR.match(line) and is_failure(line) else ""
     is_own = not command or shell.find_deeds(command).has_code
     if not looks_failed(line) and (not is_own or (command and _only_looks(step))):
         return ""
