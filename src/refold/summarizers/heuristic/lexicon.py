@@ -286,8 +286,8 @@ _NO_RULE = re.compile(
     r"|(?:error|exception|failed): "
 )
 """A question, of which many leave out the mark; an error that a program reports."""
-_DATA = re.compile(r"\s{0,40}(?:[\w ]{1,30}: ?)?[\[{]{1,9}\s?\"")
-"""How a line of JSON begins, behind a label or by itself."""
+_DATA = re.compile(r"\s{0,40}(?:(?:[\w ]{1,30}: ?)?[\[{]{1,9}\s?\"|\"[\w.$-]{1,40}\" ?:)")
+"""How a line of JSON begins, behind a label or by itself; or one member of it."""
 _OPTION = re.compile(
     r"(?i)\W{0,6}(?:(?:option|approach|variante?|opci[oó]n|opção|вариант|방안|案|方案|选项|選項)\s?)?"
     r"(?:[A-E]|[1-9](?=[)）])|(?<=[案项項])[1-9一二三四五甲乙丙])\W{0,3}[)）.:：—–]"
