@@ -422,3 +422,13 @@ def test_a_deed_behind_a_look_is_a_deed():
 def test_powershell_reads_files():
     state = collect([user("Go."), *call("bash", "x", command="Get-Content -Raw docs/plan.md")])
     assert [(path, file.state) for path, file in state.files.items()] == [("docs/plan.md", "read")]
+
+
+def test_of_a_snapshot_of_a_page_what_it_shows_is_quoted_not_how_its_elements_are_called():
+    boxes = "\n".join(f"{' ' * (at % 9)}- generic [ref=e{at}]:" for at in range(400))
+    shown = (
+        '- cell "Price/earnings: 23.08" [ref=e901]\n- link "Buy now" [ref=e902] [cursor=pointer]:'
+    )
+    text = summarize(user("Is it dear?"), call("browser_snapshot", f"{boxes}\n{shown}"))
+    assert '- cell "Price/earnings: 23.08"' in text
+    assert "generic" not in text and "ref=" not in text

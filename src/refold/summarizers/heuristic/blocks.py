@@ -188,6 +188,8 @@ LEAST_WORDS = 3
 
 _NUMBERED = re.compile(r"\s{0,20}(\d{1,7})(?:[→\t]|(?: ?\||:(?!\d))\s?)(.*)", re.DOTALL)
 """A number and what stands in that line; `20:15:03` is a time."""
+_HANDLES = re.compile(r" \[(?:ref|cursor)=\w{1,12}\]")
+"""By what a snapshot of a web page names its elements: no later snapshot has the same."""
 _RULES = re.compile(r"^\s{0,20}([=*~_-])\1{3,}+\s{0,20}|(?<=[ \t])([=*~_-])\2{3,}+\s{0,20}$")
 """What runners draw around a title."""
 _DIGITS = re.compile(r"(?<![0-9a-f])[a-f]*+\d[0-9a-f]*+")
@@ -472,7 +474,7 @@ def _iter_asked(text: str) -> Iterator[tuple[str, str]]:
 def iter_lines(text: str, *, is_prose: bool = False) -> Iterator[Line]:
     """Yield the lines that say something, without the numbers that tools print before them; those
     of prose with the lines above that turn them."""
-    rows = [_split_number(row) for row in text.split("\n")]
+    rows = [_split_number(row) for row in _HANDLES.sub("", text).split("\n")]
     leads = find_leads([line for _, line in rows]) if is_prose else {}
     for at, (number, line) in enumerate(rows):
         pieces = _cut_line(line) if len(line) > LONGEST_LINE else (line.rstrip(),)
