@@ -1,6 +1,8 @@
 """What calls did beside changing files stands in a summary, with what came of it."""
 
 import json
+from random import Random
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -432,3 +434,15 @@ def test_of_a_snapshot_of_a_page_what_it_shows_is_quoted_not_how_its_elements_ar
     text = summarize(user("Is it dear?"), call("browser_snapshot", f"{boxes}\n{shown}"))
     assert '- cell "Price/earnings: 23.08"' in text
     assert "generic" not in text and "ref=" not in text
+
+
+@pytest.mark.parametrize("room", [200, 900])
+def test_ids_and_times_that_machines_write_are_no_reason_to_quote_a_line(room):
+    chance = Random(3)
+    ids = (UUID(int=chance.getrandbits(128), version=4) for _ in range(120))
+    entries = "\n".join(f'  "id": "{id}",\n  "time": "2026-03-09T14:07:51.332Z",' for id in ids)
+    said = '"content": "The first line is the title, slanted text is red.",'
+    chat = [user(f"Here is it:\n{entries}\n{said}\n{entries}"), user("And now?")]
+    answers = [Message("assistant", (Text(words),)) for words in ("Thanks.", "Go on.")]
+    text = summarize(chat[0], answers[0], chat[1], answers[1], room=room)
+    assert "slanted text is red" in text

@@ -56,9 +56,9 @@ AGE_IN_DIALOGUE = 0.3
 """The same for what people give and say, and for what the model says."""
 RELATED = 2.0
 """By how much a line counts for more if all its words stand in the messages that stay."""
-NUMBERED = 0.4
+NUMBERED, RANDOM = 0.4, 0.05
 """What an identifier with digits counts for in work, beside another's 1.0: hashes, ids and dates
-are seldom used again. In chats they are the facts."""
+are seldom used again. In chats they are the facts. And a UUID, or a time to the second."""
 CONCLUDES = 4.0
 """By how much a sentence of the model counts for more in work that concludes or gives a reason: why
 something is so is told nowhere else."""
@@ -138,6 +138,9 @@ SHORTEST_END = 10
 """Characters of the end of a sentence: with fewer a cut may go through the word that turns it."""
 EPSILON = 1e-12
 _DIGITS = re.compile(r"(?<![0-9a-f])[a-f]*+\d[0-9a-f]*+")
+_STAMP = re.compile(
+    r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[\d.]{0,10}Z?"
+)
 _ANY_DIGIT = re.compile(r"\d")
 _ANY_LETTER = re.compile(r"[^\W\d_]")
 _PIECE = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{3,}|[^\W\d_a-zA-Z]{2,}")
@@ -205,12 +208,6 @@ def split_words(text: str) -> set[str]:
     return {word.lower() for word in _PIECE.findall(text)}
 
 
-def _count_related(text: str, words: frozenset[str]) -> float:
-    """Return by how much a line counts for more for what it shares with the messages that stay."""
-    own = split_words(text)
-    return 1 + RELATED * len(own & words) / len(own) if own else 1.0
-
-
 def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
     """Return the lines that tell something, with what they are worth, in order: of the blocks that
     are worth most, as many as may matter for *room* tokens."""
@@ -223,7 +220,7 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
             break
     lines_at = work.read_lines(chosen)
     talk = [
-        line.text
+        _STAMP.sub("", line.text)
         for position in sorted(lines_at)
         if work.blocks[position].kind in TALKING
         for line in lines_at[position]
@@ -239,28 +236,32 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
             named = list(iter_identifiers(line.text))
             if is_note and not any(weight > NUMBER for _, weight in named):
                 continue  # it thinks aloud, or of lines by their numbers, which edits change
-            words = [rarity[term] for term in terms(line.text)] if is_talk else ()
-            if not context.is_chat:
-                named = [(name, weight * _weigh_digits(name)) for name, weight in named]
+            words = [rarity[t] for t in terms(_STAMP.sub("", line.text))] if is_talk else ()
+            named = [(name, weight * _weigh_name(name, context)) for name, weight in named]
             fresh = (row for row in named if row[0] not in headed)
             if names := tuple(dict.fromkeys((*fresh, *words))):
                 total = sum([weight for _, weight in names])
                 least = beside + len(line.words) // LONG_TOKEN
-                own = worth
-                if not context.is_chat:
-                    own *= _count_related(line.text, context.words)
-                    own *= CONCLUDES if _is_conclusion(block, line) else 1.0
+                factor = 1.0 if context.is_chat else _weigh_work(block, line, context.words)
+                own = worth * factor
                 excerpts.append(Excerpt(position, line, names, own, own * total / least, least))
     return excerpts
 
 
-def _is_conclusion(block: Block, line: Line) -> bool:
-    """Does the model conclude in it, or give a reason?"""
-    return block.kind in WORDS_OF_MODEL and weigh_conclusion(line.text) > 0
+def _weigh_work(block: Block, line: Line, words: frozenset[str]) -> float:
+    """Return by how much a line counts for more in work: for the *words* that it shares with the
+    messages that stay, and if the model concludes in it, or gives a reason."""
+    own = split_words(line.text)
+    related = 1 + RELATED * len(own & words) / len(own) if own else 1.0
+    concludes = block.kind in WORDS_OF_MODEL and weigh_conclusion(line.text) > 0
+    return related * CONCLUDES if concludes else related
 
 
-def _weigh_digits(name: str) -> float:
-    return NUMBERED if _ANY_DIGIT.search(name) and _ANY_LETTER.search(name) else 1.0
+def _weigh_name(name: str, context: Context) -> float:
+    if _STAMP.fullmatch(name):
+        return RANDOM
+    has_digits = not context.is_chat and _ANY_DIGIT.search(name) and _ANY_LETTER.search(name)
+    return NUMBERED if has_digits else 1.0
 
 
 def _rarity(lines: Sequence[str]) -> dict[str, tuple[str, float]]:
