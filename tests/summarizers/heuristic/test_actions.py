@@ -442,8 +442,8 @@ def test_ids_and_times_that_machines_write_are_no_reason_to_quote_a_line(seed, r
     chance = Random(seed)
     ids = (UUID(int=chance.getrandbits(128), version=4) for _ in range(120))
     entries = "\n".join(f'  "id": "{id}",\n  "time": "2026-03-09T14:07:51.332Z",' for id in ids)
-    said = '"content": "The first line is the title, slanted text is red.",'
-    chat = [user(f"Here is it:\n{entries}\n{said}\n{entries}"), user("And now?")]
+    wish = '"content": "The first line is the title, slanted text is red.",'
+    chat = [user(f"Here is it:\n{entries}\n{wish}\n{entries}"), user("And now?")]
     answers = [Message("assistant", (Text(words),)) for words in ("Thanks.", "Go on.")]
     text = summarize(chat[0], answers[0], chat[1], answers[1], room=room)
     assert "slanted text is red" in text
