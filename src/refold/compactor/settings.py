@@ -108,8 +108,8 @@ class Settings:
         return frozenset(map(repr, self.local))
 
     def is_first_sight(self, edit: Edit) -> bool:
-        """Was *edit* made before the model saw what it hides? Who only reads edits has no
-        strategies: local ones that can be named are known by their names."""
+        """Was *edit* made before the model saw what it hides? A compactor that only reads has no
+        strategies, so local ones are known by their names, too."""
         name, _, _ = edit.by.partition("(")
         return edit.by == BY_HOOK or edit.by in self.local_names or name in _LOCAL_NAMES
 

@@ -128,6 +128,27 @@ def test_what_failed_is_read_back_from_a_summary_that_came_as_history():
     assert section(text, "Failed")
     again = summarize(wrap_summary(text), user("Go on."), call("bash", "ok", command="npm start"))
     assert section(again, "Failed") == section(text, "Failed")
+    works = call("bash", "ok", command="curl -X POST a.example")
+    assert not section(summarize(wrap_summary(text), user("Go on."), works), "Failed")
+
+
+def test_what_was_to_change_something_stands_before_what_only_looked():
+    bad = call("bash", "sed: bad flag in s", is_error=True, command="sed -i 's/a/b/q' go.mod")
+    looks = [
+        turn
+        for at in range(12)
+        for turn in call("read", f"ENOENT: no entry {at}", is_error=True, path=f"/w/notes/{at}.md")
+    ]
+    end = call("bash", "E: Unable to locate", is_error=True, command="apt install jq")
+    failures = section(summarize(user("Go."), bad, looks, end), "Failed")
+    assert failures[0] == "- sed -i 's/a/b/q' go.mod -> error: sed: bad flag in s"
+    assert len(failures) > 1
+
+
+def test_what_was_interrupted_has_not_failed():
+    stopped = call("bash", "Exit code 130\nServer ready", is_error=True, command="npm start")
+    end = call("bash", "E: Unable to locate", is_error=True, command="apt install jq")
+    assert not section(summarize(user("Go."), stopped, end), "Failed")
 
 
 def test_what_only_looks_is_counted_by_its_name():

@@ -54,8 +54,8 @@ from refold.transcript import hash_message
 BROKEN_BELOW = 0.1
 """A history that shares less of its tokens with the latest one is not in the cache."""
 MAX_MESSAGES = 100_000
-"""Messages of a request that is read, as many as Anthropic takes. Tiny ones take a hundred times
-their bytes in memory, and seconds to read."""
+"""Messages of a request that is read, as many as Anthropic takes. Tiny ones take some fifty times
+their bytes in memory, and many seconds to summarise."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -119,6 +119,8 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
     request = current_request(whole, spoken)
     latest = max(request, default=-1)  # it stays beside the summary
     work.blocks = [b for b in work.blocks if b.kind not in ("asked", "given") or b.at != latest]
+    for step in (step for step in (*steps, *after) if step.kind == "result"):
+        earlier.state.actions.drop_mended(step)
     state = join_states(earlier.state, state)
     for text in source.edited:
         state.notes += read_amendments(text, state)

@@ -58,7 +58,7 @@ RELATED = 2.0
 """By how much a line counts for more if all its words stand in the messages that stay."""
 NUMBERED, RANDOM = 0.4, 0.05
 """What an identifier with digits counts for in work, beside another's 1.0: hashes, ids and dates
-are seldom used again. In chats they are the facts. And a UUID, or a time to the second."""
+are seldom used again, but the facts of chats; and, in chats too, a UUID or a time to the second."""
 CONCLUDES = 4.0
 """By how much a sentence of the model counts for more in work that concludes or gives a reason: why
 something is so is told nowhere else."""
