@@ -1,6 +1,8 @@
 """What people ask again and again stands once: the lines that a request in sight has are left out of
 those before it."""
 
+import re
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -123,10 +125,10 @@ def test_the_lines_of_a_request_that_has_to_be_cut_are_not_called_shown():
     ]
     material = read_material(read_source(View.of(talk), 0, 4))
     text = write_summary(material, 800, lambda text: len(text) // 3)
-    shown = text.partition("## Current request")[2]
-    for line in text.partition("## Current request")[0].split("\n"):
-        count = int(line.partition("[… ")[2].partition(" ")[0]) if REPEATED in line else 0
-        assert count <= shown.count("Compare table")
+    earlier, _, shown = text.partition("## Current request")
+    counts = re.findall(rf"\[… (\d+){re.escape(REPEATED)}", earlier)
+    assert counts
+    assert all(int(count) <= shown.count("Compare table") for count in counts)
 
 
 WAYS = """Three ways come to mind:

@@ -4,6 +4,7 @@ import pytest
 
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.speakers.segments import IN_RESULT
+from refold.summarizers.heuristic.source import read_steps
 from refold.text.failures import find_error_line
 from tests.support.messages import assistant
 from tests.support.summaries import collect
@@ -44,6 +45,15 @@ def test_d4_a_command_that_a_person_ran_once_is_a_command_and_no_request() -> No
     asked = collect([user("I ran this command: pytest. Why does it fail?")])
     assert len(asked.requests) == 1
     assert not asked.checks
+
+
+def test_a_command_that_the_model_shows_and_a_person_answers_was_not_run() -> None:
+    """Advice in a chat stood among the commands that ran."""
+    shown = assistant("Then upload it:\n\n```bash\nmkdir -p skills && touch skills/vue.zip\n```")
+    output = user("<returncode>0</returncode>\n<output>\n</output>")
+    for follower, has_run in ((user("And on another machine?"), False), (output, True)):
+        steps = read_steps([user("How do I share it?"), shown, follower])
+        assert any(step.kind == "call" for step in steps) is has_run
 
 
 def test_f4_steering_in_system_messages_and_results_is_a_request() -> None:

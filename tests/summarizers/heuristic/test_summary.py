@@ -132,6 +132,15 @@ def test_rules_and_earlier_requests_come_before_files_and_decisions():
     assert [words for words in (*rules, *wishes) if text.count(words) != 1] == []
 
 
+def test_rules_come_before_excerpts_in_a_small_summary():
+    """Beside a long newest call 600 tokens were left: half of them for excerpts, none for rules."""
+    rules = [f"Never write to `table_{word}` by hand: it is generated." for word in "abcdefghijklmnopqr"]
+    source = "\n".join(f"def handler_{n}(event): return store_{n}.put(event)" for n in range(90))
+    talk = [message for rule in rules for message in (user(rule), assistant("I see."))]
+    text = run([*talk, *call("Read", result=source, file_path="src/handlers.py")], 600)
+    assert all(rule in text for rule in rules)
+
+
 def test_many_rules_leave_half_of_the_room_to_what_follows():
     rules = {f"Never write to table_{n}, which others read.": None for n in range(200)}
     state = State({"Go on.": 1}, constraints=rules, files={"/srv/load.py": FileState("modified")})

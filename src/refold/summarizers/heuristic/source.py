@@ -448,7 +448,7 @@ def _iter_steps(messages: Sequence[Message], spoken: Segmented, folder: str) -> 
         media = "".join(f"[{part.kind}] " for part in message.parts if isinstance(part, Media))
         yield from _read_segments(segments, waiting, at, media)
         if message.role == "assistant" and message.text.strip():
-            yield from _read_answer(message, waiting, at)
+            yield from _read_answer(message, waiting, at, spoken[at + 1 : at + 2])
 
 
 def _find_spellings(files: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -533,10 +533,15 @@ def _read_segments(
             yield Step("result", at, output, effect, exit_code=code, is_template=is_template)
 
 
-def _read_answer(message: Message, waiting: _Open, at: int) -> Iterator[Step]:
+def _read_answer(
+    message: Message, waiting: _Open, at: int, follower: Segmented
+) -> Iterator[Step]:
+    """Yield what the model says, and the command in its text that *follower*, the next message if
+    there is one, answers; one that a person answers is only shown."""
     text = without_terminal_codes(clip_scanned(message.text))
     text = _THOUGHT.sub("", text, count=1)
-    actions = [] if message.calls else _ACTION.findall(text)
+    is_shown = any(segment.voice == "person" for segments in follower for segment in segments)
+    actions = [] if message.calls or is_shown else _ACTION.findall(text)
     waiting.action = actions[-1] if actions else ""
     text, edits = split_edits(text)
     for edit in edits:
