@@ -119,6 +119,14 @@ def test_the_code_of_what_stands_behind_a_deed_is_no_failure_of_it():
     assert f"- {command} (×2) -> error: {refused}" in section(text, "Failed")
 
 
+def test_an_error_stands_behind_a_command_whose_code_is_hidden():
+    """`ran` alone reads as if it had worked."""
+    printed = "Process exited with code 0\nOutput:\nError: Cannot find module 'ws'"
+    served = call("bash", printed, command="npm start & PID=$!; sleep 1; kill $PID || true")
+    text = summarize(user("Serve it."), served)
+    assert section(text, "Done")[0].endswith("-> ran: Error: Cannot find module 'ws'")
+
+
 def test_what_failed_is_read_back_from_a_summary_that_came_as_history():
     failed = [
         *call("bash", "curl: (7) refused", is_error=True, command="curl -X POST a.example"),

@@ -187,5 +187,5 @@ def test_a_commit_stands_though_the_push_behind_it_fails():
     failed = [call, Message("tool", (ToolResult("c1", (Text(printed),), True),))]
     state = collect([*write("a.py"), *failed])
     assert state.files["a.py"].is_committed
-    assert state.checks == {"git commit": "1234567 Add it"}
+    assert state.checks == {"git commit": "[main 1234567] Add it"}
     assert state.error == "fatal: no"

@@ -483,10 +483,31 @@ def test_a_list_with_questions_is_no_plan():
     assert "- [ ]" not in summarize([user("Go."), Message("assistant", (Text(checked),))])
 
 
-def test_no_page_waits_for_a_test():
-    written = [
-        *call("Write", path="/a/README.md", content="x"),
-        *call("Write", path="/a/b.py", content="y"),
-    ]
+def test_only_source_in_the_work_waits_for_a_test():
+    """Logs, lists of ignored files and scripts for a moment did, too."""
+    paths = ("/a/README.md", "/a/.gitignore", "/a/run.log", "/tmp/probe.py", "/a/b.py")
+    written = [message for path in paths for message in call("Write", path=path, content="x")]
     text = summarize([user("Go."), *written])
-    assert "created, not tested since: /a/b.py" in text and "created: /a/README.md" in text
+    assert "created, not tested since: /a/b.py\n" in text
+
+
+def test_of_a_long_plan_all_parts_stand_and_what_is_still_to_be_done():
+    """One change of ten stood there, and all of it was done."""
+    details = "\n".join(f"It touches the module in place {n} of many." for n in range(40))
+    parts = "\n".join(f"## Change number {n} of the plan\n\n{details}" for n in range(10))
+    boxes = "- [x] Rename the first exporter\n- [ ] Rename the second exporter"
+    plan = call("Read", f"# Port the importer\n\n{boxes}\n\n{parts}", file_path="/w/plan.md")
+    text = task_of([user("Do plan.md."), *plan, *call("bash", "ok", command="make")])
+    assert all(f"## Change number {n} of" in text for n in range(10))
+    assert "- [ ] Rename the second exporter" in text and "Rename the first" not in text
+    assert " of 413 lines)\n" in text
+
+
+def test_what_the_model_says_at_the_end_of_a_turn_is_quoted_in_a_chat_alone():
+    """In work the next turns overtake it: of 74 misleading lines in nine summaries 22 were such."""
+    report = "The agents `proxy-fix` and `auth-fix` are still at work on the gateway."
+    calls = [*call("Read", "x = 1", file_path="a.py"), *call("bash", "ok", command="make")] * 3
+    turn = [user("How far are they?"), *calls, Message("assistant", (Text(report),))]
+    assert "proxy-fix" not in summarize([*turn, user("Go on."), *calls])
+    talk = [user("How far are they?"), Message("assistant", (Text(report),))]
+    assert "proxy-fix" in summarize([*talk, user("Go on.")])

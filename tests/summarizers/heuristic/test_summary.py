@@ -134,7 +134,9 @@ def test_rules_and_earlier_requests_come_before_files_and_decisions():
 
 def test_rules_come_before_excerpts_in_a_small_summary():
     """Beside a long newest call 600 tokens were left: half of them for excerpts, none for rules."""
-    rules = [f"Never write to `table_{word}` by hand: it is generated." for word in "abcdefghijklmnopqr"]
+    rules = [
+        f"Never write to `table_{word}` by hand: it is generated." for word in "abcdefghijklmnopqr"
+    ]
     source = "\n".join(f"def handler_{n}(event): return store_{n}.put(event)" for n in range(90))
     talk = [message for rule in rules for message in (user(rule), assistant("I see."))]
     text = run([*talk, *call("Read", result=source, file_path="src/handlers.py")], 600)
@@ -439,7 +441,7 @@ def test_files_are_distinguished_by_what_was_committed_and_tested():
             *call("edit", path="c.py"),
         ]
     )
-    assert state.checks["git commit"] == "1234abc Mend the parser"
+    assert state.checks["git commit"] == "[main 1234abc] Mend the parser"
     text = render_state(state, 1_000)
     assert "modified, not tested since: c.py\nmodified: b.py\nmodified, committed: a.py" in text
 
@@ -1216,7 +1218,7 @@ WORDS = [a + b for a in ("red", "blue", "gold", "grey") for b in VERBS]
 @pytest.mark.parametrize("is_chat", [True, False])
 def test_in_work_a_sentence_that_gives_a_reason_is_worth_more_than_another(is_chat):
     text = "It failed because load_rows was closed. The list has load_cols in it today."
-    work = Work([Block(0, "said", "", text)])
+    work = Work([Block(0, "finding", "findings", text)])
     reason, plain = find_excerpts(work, Context([0.0], frozenset(), is_chat, ""), 500)
     assert reason.line.text.startswith("It failed because")
     assert reason.worth == (plain.worth if is_chat else 4 * plain.worth)

@@ -9,6 +9,7 @@ from refold.core.view import View
 from refold.messages import Message
 from refold.speakers import current_request, dialogue_share, segment_messages
 from refold.summarizers.heuristic.blocks import (
+    Block,
     Work,
     iter_lines,
     label_exchanges,
@@ -24,9 +25,10 @@ from refold.summarizers.heuristic.excerpts import (
     split_words,
 )
 from refold.summarizers.heuristic.identifiers import iter_identifiers
-from refold.summarizers.heuristic.layout import Task, read_task, render_state, render_task
+from refold.summarizers.heuristic.layout import render_state
 from refold.summarizers.heuristic.source import Source, Step, read_source, read_spans, read_steps
 from refold.summarizers.heuristic.state import State, drop_superseded, read_state
+from refold.summarizers.heuristic.task import Task, read_task, render_task
 from refold.text.plain import readable_text, terms
 from refold.text.summary_wrapper import wrap_summary
 from refold.tokens.count import estimate
@@ -120,7 +122,7 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
         label_exchanges(work)
     request = current_request(whole, spoken)
     latest = max(request, default=-1)  # it stays beside the summary
-    work.blocks = [b for b in work.blocks if b.kind not in ("asked", "given") or b.at != latest]
+    work.blocks = [block for block in work.blocks if _is_quoted(block, latest, dialogue)]
     for step in (step for step in (*steps, *after) if step.kind == "result"):
         earlier.state.actions.drop_mended(step)
     state = join_states(earlier.state, state)
@@ -147,6 +149,14 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
         frozenset(name for text in texts for name in names_in(text)),
         context,
     )
+
+
+def _is_quoted(block: Block, latest: int, dialogue: float) -> bool:
+    """May lines of a block be excerpts? Not those of the *latest* request, nor what the model says
+    at the end of a turn in work: reports, guesses and offers that the next turns overtake."""
+    if block.kind == "said":
+        return dialogue >= CHAT
+    return block.kind not in ("asked", "given") or block.at != latest
 
 
 def _read_standing(

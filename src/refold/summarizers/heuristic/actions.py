@@ -74,7 +74,9 @@ class Actions:
             outcome = RAN
         call = name_command(deeds.text) or write_call(step)
         is_own = outcome not in (RUNNING, RAN) and (deeds.is_last or not deeds.text)
-        line = one_line(_find_line(step, failed=False), LONGEST_OUTCOME) if is_own else ""
+        is_wrong = outcome == RAN and looks_failed(step.text)
+        line = _find_line(step, failed=is_wrong) if is_own or is_wrong else ""
+        line = one_line(line, LONGEST_OUTCOME)
         result = ": ".join(filter(None, ("" if outcome == "ok" else outcome, line)))
         _add(self.done, call, result or outcome, step, deeds.rank or 2)
 

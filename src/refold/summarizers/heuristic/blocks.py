@@ -201,10 +201,10 @@ _TASK = re.compile(
     re.IGNORECASE,
 )
 DOCS = re.compile(r"\.(?:md|mdx|rst|txt|adoc)$|(?:^|/)docs?/|README|CHANGELOG", re.IGNORECASE)
-_SOURCE = re.compile(
+SOURCE = re.compile(
     r"\.(?:py|pyi|ipynb|jsx?|mjs|cjs|tsx?|vue|svelte|rs|go|java|kt|swift|scala|php|rb|lua|[ch]|cc|cpp|hpp|cs|exs?|sh|css|html?|sql)$"
 )
-_NO_TASK = re.compile(rf"{_SOURCE.pattern}|template", re.IGNORECASE)
+_NO_TASK = re.compile(rf"{SOURCE.pattern}|template", re.IGNORECASE)
 """What has a task's name and is none."""
 _SEARCH_TOOL = re.compile(r"grep|search|glob|find|list|^ls$", re.IGNORECASE)
 _SHOWS = re.compile(r"show|view|get|describe|info|read")
@@ -443,7 +443,7 @@ def _kind_of(name: str, path: str, command: str) -> Kind:
     if is_task or _shows_task(command) or (_TASK.search(name) and not is_agent(name)):
         return "task"
     if path:
-        return "docs" if DOCS.search(path) else "source" if _SOURCE.search(path) else "read"
+        return "docs" if DOCS.search(path) else "source" if SOURCE.search(path) else "read"
     return "run" if command or is_agent(name) or _SEARCH_TOOL.search(name) else "read"
 
 

@@ -152,15 +152,14 @@ _LINE = re.compile(r"(?<=\n)[^\n]")
 _CLAUSE_ENDS = re.compile(r"[,;:，；：—–(（]")
 _OF_OTHERS = re.compile(r"(?i)\s*(?:(?:I|we|it|he|she|they|that|this|there)\b|[我他她它])")
 COMMIT = re.compile(r"\bgit\s+(?:-\S+\s+\S+\s+)?commit\b")
-COMMITTED = re.compile(r"^\[[^\]\n]{1,100}\s([0-9a-f]{6,40})\]\s(.*)$", re.MULTILINE)
-"""What git says of a commit: its hash and subject."""
+COMMITTED = re.compile(r"^(\[[^\]\n]{1,100}\s[0-9a-f]{6,40}\])\s(.*)$", re.MULTILINE)
+"""What git says of a commit: its branch and hash, and its subject."""
 _BOLD = re.compile(r"\*\*(\w[^*\n]{0,200})\*\*")
 _BREAK = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029](?!\Z)")
 """What begins a line for somebody, behind which more stands."""
 _STOP = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
 _SPACED = re.compile(r"([，；：。！？、]) ")
 DIALOGUE: frozenset[Kind] = frozenset({"asked", "said"})
-WORDS_OF_MODEL: frozenset[Kind] = frozenset({"said", "finding"})
 SPOKEN: frozenset[Kind] = DIALOGUE | {"finding", "given"}
 
 
@@ -253,7 +252,7 @@ def _weigh_work(block: Block, line: Line, words: frozenset[str]) -> float:
     messages that stay, and if the model concludes in it, or gives a reason."""
     own = split_words(line.text)
     related = 1 + RELATED * len(own & words) / len(own) if own else 1.0
-    concludes = block.kind in WORDS_OF_MODEL and weigh_conclusion(line.text) > 0
+    concludes = block.kind == "finding" and weigh_conclusion(line.text) > 0
     return related * CONCLUDES if concludes else related
 
 
@@ -540,8 +539,8 @@ def find_outcome_line(text: str, *, failed: bool, printed: bool) -> str:
 
 
 def write_outcome(command: str, text: str, outcome: str, subject: str = "") -> str:
-    """Return the *outcome* of a check with the line that has its figures; of a commit its hash and
-    subject, or if it prints nothing the *subject* that it was given."""
+    """Return the *outcome* of a check with the line that has its figures; of a commit its branch, hash
+    and subject, or if it prints nothing the *subject* that it was given."""
     if COMMIT.search(command) and (match := COMMITTED.search(text)):  # a push behind it may fail
         return f"{match[1]} {one_line(match[2], 100)}"
     if outcome == "ok" and COMMIT.search(command):  # figures in what it printed are another's

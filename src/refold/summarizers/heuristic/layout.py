@@ -1,28 +1,21 @@
-"""The state of the work, and what it is about, as text: Markdown sections within a number of
-tokens."""
+"""The state of the work as text: Markdown sections within a number of tokens."""
 
 import json
 import re
 from bisect import bisect_right
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
-from operator import attrgetter
-from typing import NamedTuple
 
-from refold.summarizers.heuristic.blocks import Block, Line, Work, iter_lines
+from refold.summarizers.heuristic.blocks import SOURCE
 from refold.summarizers.heuristic.calls import Todo
-from refold.summarizers.heuristic.current_files import CurrentFile
 from refold.summarizers.heuristic.excerpts import (
     ANSWERS,
     cut_middle,
     find_corrections,
-    quote,
-    split_words,
 )
-from refold.summarizers.heuristic.identifiers import iter_identifiers
 from refold.summarizers.heuristic.lexicon import find_constraints, find_leads
+from refold.summarizers.heuristic.shell_words import is_outside
 from refold.summarizers.heuristic.state import FileState, State
 from refold.text.clip import one_line, without_mark
 from refold.text.failures import has_failed
@@ -74,14 +67,6 @@ QUOTING = ("Current text", "Task", "Excerpts")
 """How titles of sections begin that hold nothing but what messages say."""
 REPEATED = " lines as in a later request …]"
 OMITTED = " earlier requests left out …]"
-LEAST_NAME = 6
-"""Characters of a file's name, or of a title, by which people name a text."""
-_SKILL = re.compile(
-    r"[/\\]\.[\w-]+[/\\]skills[/\\]|skills[/\\][^/\\]+[/\\](?:references|scripts|assets)[/\\]|SKILL\.md\Z"
-)
-"""A file of a skill."""
-_PAGE = re.compile(r"\.(?:md|mdx|rst|adoc|txt|log)\Z", re.IGNORECASE)
-"""A file that no test tells of."""
 _TIMES = re.compile(r" \(×([1-9]\d{0,8})\)\Z")
 _MEDIA = re.compile(r"\A(?>(?:\[(?:image|audio|video|document)\] )+)")
 """What stands before the words of a request with media."""
@@ -319,7 +304,7 @@ def _files(state: State, room: int) -> Iterator[str]:
 def _file_title(path: str, file: FileState) -> str:
     if file.is_committed:
         return f"{file.state}, committed"
-    is_tested = file.is_checked or _PAGE.search(path)
+    is_tested = file.is_checked or is_outside(path) or not SOURCE.search(path)
     return file.state if is_tested else f"{file.state}, {NOT_TESTED}"
 
 
@@ -467,82 +452,3 @@ def group_paths(paths: Sequence[str]) -> Iterator[str]:
 
 def _group(names: Sequence[str]) -> str:
     return f"{{{','.join(names)}}}" if len(names) > 1 else names[0]
-
-
-# --- the text of the task -----------------------------------------------------------------------
-
-
-class Task(NamedTuple):
-    """The text of what is worked on."""
-
-    heading: str = ""
-    lines: Sequence[Line] = ()
-
-
-def read_task(work: Work, files: Mapping[str, CurrentFile], named: str, asked: str) -> Task:
-    """Return the text that people name last in what they *asked*; else the newest that nobody
-    edited, first one that describes what is *named*. A skill's is none, nor a file's of which
-    neither people nor the latest answers speak."""
-    wanted = {name for name, _ in iter_identifiers(named)}
-    spoken = split_words(f"{named}\n{asked}")
-    newest = {_source_of(block): at for at, block in enumerate(work.blocks) if block.kind == "task"}
-    lines_at = work.read_lines(
-        at for at, block in enumerate(work.blocks) if _source_of(block) in newest
-    )
-    pieces = defaultdict[str, list[list[Line]]](list)
-    for at, lines in lines_at.items():  # the newest first, others without what that holds
-        pieces[work.blocks[at].path].append(lines)
-    ranked = list[tuple[tuple[int, bool, bool, int], Task]]()
-    for source, at in newest.items():
-        block = work.blocks[at]
-        lines = max(pieces[block.path], key=len) if block.path else lines_at[at]
-        if (file := files.get(block.path)) and len(file.lines) > len(lines) and not file.is_stale:
-            lines = [*iter_lines("\n".join(text for _, text in file.lines), is_prose=True)]
-        if len(lines) > 1 and not _SKILL.search(block.path):
-            texts = (block.heading, *(line.text for line in lines))
-            names = (name for text in texts for name, _ in iter_identifiers(text))
-            history = work.files.get(block.path)
-            is_original = history is None or history.changed_at < 0
-            place = _find_named(source, lines[0].text, asked)
-            stem = split_path(block.path)[1].partition(".")[0]
-            is_spoken_of = max(place, _find_named(source, lines[0].text, named)) >= 0
-            if not (is_spoken_of or spoken.issuperset(split_words(stem))):
-                continue
-            rank = (place, is_original, any(name in wanted for name in names), at)
-            ranked.append((rank, Task(block.heading, lines)))
-    return max(ranked, key=lambda row: row[0], default=(None, Task()))[1]
-
-
-def _source_of(block: Block) -> str:
-    return block.path or block.heading
-
-
-def _find_named(source: str, title: str, asked: str) -> int:
-    """Return where in what people asked they name a text last, by its file or its title; -1 if they
-    do not."""
-    name, title = split_path(source)[1], title.strip("# ")
-    names = [name] if "." in name else []
-    return max(
-        (asked.rfind(name) for name in (*names, title) if len(name) >= LEAST_NAME), default=-1
-    )
-
-
-def render_task(task: Task, room: int) -> str:
-    """Write the text of the task in its own lines, as far as it fits."""
-    lines, title = list[str](), f"## Task, as in: {quote(task.heading)}"
-    room -= estimate(title)
-    for lead, group in groupby(task.lines, key=attrgetter("lead")):
-        run = list(group)
-        head = quote(lead.rstrip()) if lead and len(run) > 1 else ""  # once, above its lines
-        rows = (
-            [list_item(quote(without_mark(line.text))) for line in run]
-            if head
-            else [quote(line.words) for line in run]
-        )
-        fitting = _fitting(rows, room - (estimate(head) + 1 if head else 0))
-        lines += [head] if head and fitting else []
-        lines += fitting
-        room -= sum(estimate(line) + 1 for line in (head, *fitting))
-        if len(fitting) < len(rows):
-            break
-    return "\n".join((title, *lines)) if lines else ""

@@ -87,7 +87,6 @@ _CHANGED = re.compile(r" modified \d+ files? you've previously read: ([^\]\n]+)"
 _STUB = re.compile(
     r"\s{0,9}(?:\[[^\]\n]{1,200}\]|<[^>\n]{1,200}>|File unchanged since last read\b[^\n]{0,300})\s{0,9}"
 )
-
 _WAITS = re.compile(r"\[The command (?:has no new output|timed out) after \d")
 _PROCESS_KEYS = ("session_id", "sessionId", "cell_id", "bash_id")
 _STILL = re.compile(r"\A<status>running</status>|\nProcess still running\.\s*\Z")
@@ -316,7 +315,6 @@ def _count_read(hidden: int, unsummarized: int) -> int:
 
 _ACTION = re.compile(r"```(?:bash|sh|shell|mswea_bash_command)\n(.*?)\n?```", re.DOTALL)
 """A command that a model wrote as text (mini-swe-agent)."""
-
 _THOUGHT = re.compile(r"\A\s*+(?:THOUGHT|Thought)\s?:\s*+")
 """What stands before the words of agents that write their actions as text (ReAct)."""
 
@@ -533,15 +531,12 @@ def _read_segments(
             yield Step("result", at, output, effect, exit_code=code, is_template=is_template)
 
 
-def _read_answer(
-    message: Message, waiting: _Open, at: int, follower: Segmented
-) -> Iterator[Step]:
-    """Yield what the model says, and the command in its text that *follower*, the next message if
-    there is one, answers; one that a person answers is only shown."""
-    text = without_terminal_codes(clip_scanned(message.text))
-    text = _THOUGHT.sub("", text, count=1)
-    is_shown = any(segment.voice == "person" for segments in follower for segment in segments)
-    actions = [] if message.calls or is_shown else _ACTION.findall(text)
+def _read_answer(message: Message, waiting: _Open, at: int, follower: Segmented) -> Iterator[Step]:
+    """Yield what the model says and does in its text; a command that a person answers is shown."""
+    text = _THOUGHT.sub("", without_terminal_codes(clip_scanned(message.text)), count=1)
+    voices = {segment.voice for segment in chain.from_iterable(follower)}
+    is_run = "tool" in voices or "person" not in voices
+    actions = _ACTION.findall(text) if is_run and not message.calls else []
     waiting.action = actions[-1] if actions else ""
     text, edits = split_edits(text)
     for edit in edits:

@@ -1,0 +1,117 @@
+"""The text of the task: the issue, ticket or plan that is worked on."""
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import NamedTuple
+
+from refold.summarizers.heuristic.blocks import Block, Line, Work, iter_lines
+from refold.summarizers.heuristic.current_files import CurrentFile
+from refold.summarizers.heuristic.excerpts import BEHIND, quote, split_words
+from refold.summarizers.heuristic.identifiers import iter_identifiers
+from refold.summarizers.heuristic.layout import list_item
+from refold.text.clip import without_mark
+from refold.text.plain import split_path
+from refold.tokens.count import estimate
+
+LEAST_NAME = 6
+"""Characters of a file's name, or of a title, by which people name a text."""
+TITLE = 20
+"""Tokens of what stands above it, beside its place."""
+_SKILL = re.compile(
+    r"[/\\]\.[\w-]+[/\\]skills[/\\]|skills[/\\][^/\\]+[/\\](?:references|scripts|assets)[/\\]|SKILL\.md\Z"
+)
+"""A file of a skill."""
+_TITLE = re.compile(r"\s*(?:#{1,6}|[-*+] \[[ ~/]\]) ")
+"""What heads a part of a text, or is still to be done."""
+_TICKED = re.compile(r"\s*[-*+] \[[xX]\] ")
+
+
+class Task(NamedTuple):
+    """The text of what is worked on."""
+
+    heading: str = ""
+    lines: Sequence[Line] = ()
+
+
+def read_task(work: Work, files: Mapping[str, CurrentFile], named: str, asked: str) -> Task:
+    """Return the text that people name last in what they *asked*; else the newest that nobody
+    edited, first one that describes what is *named*. A skill's is none, nor a file's of which
+    neither people nor the latest answers speak."""
+    wanted = {name for name, _ in iter_identifiers(named)}
+    spoken = split_words(f"{named}\n{asked}")
+    newest = {_source_of(block): at for at, block in enumerate(work.blocks) if block.kind == "task"}
+    lines_at = work.read_lines(
+        at for at, block in enumerate(work.blocks) if _source_of(block) in newest
+    )
+    pieces = defaultdict[str, list[list[Line]]](list)
+    for at, lines in lines_at.items():  # the newest first, others without what that holds
+        pieces[work.blocks[at].path].append(lines)
+    ranked = list[tuple[tuple[int, bool, bool, int], Task]]()
+    for source, at in newest.items():
+        block = work.blocks[at]
+        lines = max(pieces[block.path], key=len) if block.path else lines_at[at]
+        if (file := files.get(block.path)) and len(file.lines) > len(lines) and not file.is_stale:
+            lines = [*iter_lines("\n".join(text for _, text in file.lines), is_prose=True)]
+        if len(lines) > 1 and not _SKILL.search(block.path):
+            texts = (block.heading, *(line.text for line in lines))
+            names = (name for text in texts for name, _ in iter_identifiers(text))
+            history = work.files.get(block.path)
+            is_original = history is None or history.changed_at < 0
+            place = _find_named(source, lines[0].text, asked)
+            stem = split_path(block.path)[1].partition(".")[0]
+            is_spoken_of = max(place, _find_named(source, lines[0].text, named)) >= 0
+            if not (is_spoken_of or spoken.issuperset(split_words(stem))):
+                continue
+            rank = (place, is_original, any(name in wanted for name in names), at)
+            ranked.append((rank, Task(block.heading, lines)))
+    return max(ranked, key=lambda row: row[0], default=(None, Task()))[1]
+
+
+def _source_of(block: Block) -> str:
+    return block.path or block.heading
+
+
+def _find_named(source: str, title: str, asked: str) -> int:
+    """Return where in what people asked they name a text last, by its file or its title; -1 if they
+    do not."""
+    name, title = split_path(source)[1], title.strip("# ")
+    names = [name] if "." in name else []
+    return max(
+        (asked.rfind(name) for name in (*names, title) if len(name) >= LEAST_NAME), default=-1
+    )
+
+
+def render_task(task: Task, room: int) -> str:
+    """Write the text of the task in its own lines; if not all fit, with how many do."""
+    lines = _choose_lines(task.lines, room - estimate(task.heading) - TITLE)
+    count = f" ({len(lines)} of {len(task.lines)} lines)" if len(lines) < len(task.lines) else ""
+    rows = [f"## Task, as in: {quote(task.heading)}{count}"]
+    for lead, group in groupby(lines, key=attrgetter("lead")):
+        run = list(group)
+        if lead and len(run) > 1:  # once, above its lines
+            rows.append(quote(lead.rstrip()))
+            rows += [list_item(quote(without_mark(line.text))) for line in run]
+        else:
+            rows += [quote(line.words) for line in run]
+    return "\n".join(rows) if lines else ""
+
+
+def _choose_lines(lines: Sequence[Line], room: int) -> list[Line]:
+    """Return the lines that fit, in order: all, or first what heads the parts and what is still to
+    be done, in half of the room, then from the beginning what is not ticked."""
+    chosen = set[int]()
+    ticked = [at for at, line in enumerate(lines) if _TICKED.match(line.text)]
+    titles = [at for at, line in enumerate(lines) if _TITLE.match(line.text)]
+    others = [at for at in range(len(lines)) if at not in ticked]
+    for order, least in ((titles, room // 2), (others, 0), (ticked, 0)):
+        for at in (at for at in order if at not in chosen):
+            is_headed = at - 1 in chosen and lines[at - 1].lead == lines[at].lead
+            words = lines[at].text if is_headed else lines[at].words
+            if room - (price := estimate(quote(words)) + BEHIND) < least:
+                break
+            room -= price
+            chosen.add(at)
+    return [lines[at] for at in sorted(chosen)]
