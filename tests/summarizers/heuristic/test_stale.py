@@ -508,6 +508,7 @@ def test_what_the_model_says_at_the_end_of_a_turn_is_quoted_in_a_chat_alone():
     report = "The agents `proxy-fix` and `auth-fix` are still at work on the gateway."
     calls = [*call("Read", "x = 1", file_path="a.py"), *call("bash", "ok", command="make")] * 3
     turn = [user("How far are they?"), *calls, Message("assistant", (Text(report),))]
-    assert "proxy-fix" not in summarize([*turn, user("Go on."), *calls])
+    later = user("Now look at the second part of the work, and at what it needs.")
+    assert "proxy-fix" not in summarize([*turn, later, *calls])
     talk = [user("How far are they?"), Message("assistant", (Text(report),))]
-    assert "proxy-fix" in summarize([*talk, user("Go on.")])
+    assert "proxy-fix" in summarize([*talk, later])

@@ -9,7 +9,6 @@ from math import log
 from typing import Any, NamedTuple
 
 from refold.speakers.segments import IN_RESULT, is_fragment
-from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import (
     is_agent,
     iter_changes,
@@ -170,7 +169,7 @@ def _cut_label(text: str) -> str:
 
 
 Kind = str
-"""`task`, `read`, `docs`, `source`, `written`, `command`, `run` (searches and subagents, too) or
+"""`task`, `read`, `docs`, `source`, `written`, `run` (searches and subagents, too) or
 `finding`; of what is said in turns `asked` or `said`."""
 LONGEST_LINE = 200
 """Characters of a line; what is longer is cut into several."""
@@ -336,11 +335,7 @@ def read_work(steps: Iterable[Step]) -> Work:
     for step in steps:
         match step.kind:
             case "call" if step.effect.command and PATCH_BEGINS not in step.effect.command:
-                name = name_command(step.effect.command)
-                work.commands[name] = step.at
-                command, _ = split_files(step.effect.command)
-                if shell.is_work(command) or any(s != "read" for _, s in step.effect.files):
-                    work.blocks.append(Block(step.at, "command", "commands", command[:2_000]))
+                work.commands[name_command(step.effect.command)] = step.at
             case "result" if not step.effect.is_plan:  # a plan's result tells nothing
                 if step.has_effect:
                     _read_changes(work, step)

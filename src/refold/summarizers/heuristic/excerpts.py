@@ -13,7 +13,7 @@ from typing import NamedTuple
 from unicodedata import normalize
 
 from refold.speakers.segments import read_typed, split_place
-from refold.summarizers.heuristic.blocks import LONGEST_HEADING, Block, Kind, Line, Work
+from refold.summarizers.heuristic.blocks import Block, Kind, Line, Work
 from refold.summarizers.heuristic.identifiers import NUMBER, iter_identifiers
 from refold.summarizers.heuristic.lexicon import (
     BINDING,
@@ -28,7 +28,6 @@ from refold.summarizers.heuristic.lexicon import (
     iter_statements,
     weigh_conclusion,
 )
-from refold.summarizers.heuristic.shell_words import name_command
 from refold.text.clip import clip_scanned, one_line, without_mark
 from refold.text.failures import find_error_line, find_figures, is_markup
 from refold.text.json_values import iter_json_lines, parse_or_none
@@ -46,7 +45,6 @@ WEIGHTS: dict[Kind, float] = {
     "read": 0.1,
     "run": 0.1,
     "written": 0.02,
-    "command": 0.02,
 }
 """What an identifier in a line of each kind is worth: how often later calls use what such lines
 hold."""
@@ -476,12 +474,8 @@ def _render_excerpts(chosen: Sequence[Excerpt], work: Work) -> str:
     """Write excerpts under what they are from, in the order in which they came: the conversation
     first, then files, commands and tools."""
     groups, talk = dict[str, list[Excerpt]](), dict[str, list[Excerpt]]()
-    headings = {work.blocks[excerpt.block].heading for excerpt in chosen}
     for excerpt in chosen:
         block = work.blocks[excerpt.block]
-        command = name_command(excerpt.line.text) if block.kind == "command" else ""
-        if command and command[:LONGEST_HEADING] in headings:
-            continue
         (talk if block.kind in DIALOGUE else groups).setdefault(block.heading, []).append(excerpt)
     rows = list[str]()
     for label, excerpts in talk.items():  # a label that has just been said is not said again
