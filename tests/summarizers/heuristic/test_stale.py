@@ -137,6 +137,8 @@ def test_a_step_is_announced_until_the_model_speaks_again():
     speaking = call("bash", "ok", "It holds 8 connections at most.", command="make")
     assert "announced last: Let me look" in summarize([user("Go."), *first, *silent])
     assert "announced" not in summarize([user("Go."), *first, *speaking])
+    curly = call("bash", "ok", "I’ll look at pool_size first.", command="make")
+    assert "announced last: I’ll look" in summarize([user("Go."), *curly, *silent])
     for word in ("last", "next"):  # what earlier versions wrote
         earlier = user(
             f"<earlier-conversation>\n## Open\n- announced {word}: Let me look.\n</earlier-conversation>"

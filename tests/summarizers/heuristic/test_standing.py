@@ -44,6 +44,8 @@ Implemented `pool_a` and renamed `pool_b`.
 最终由 `pool_a` 决定是按名字匹配。
 潜在原因：`pool_a` 被锁。
 Possible cause: the problem is `pool_a`.
+I’m reading `pool_a` next because its types matter.
+I’ll start with `pool_a` because its types matter.
 Wait, the root cause is not `pool_a`.""".splitlines(),
 )
 def test_a_report_or_a_guess_is_no_decision(text):

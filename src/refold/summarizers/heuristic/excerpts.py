@@ -144,7 +144,7 @@ _ANY_LETTER = re.compile(r"[^\W\d_]")
 _PIECE = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{3,}|[^\W\d_a-zA-Z]{2,}")
 """A word, or a part of a name."""
 _ANNOUNCED = re.compile(
-    r"(?i)^(?:now|next|then|let me|let's|i'll|i will|i need to|i'm going to|time to|现在|接下来|下一步|然后|让我|我来|我将)"
+    r"(?i)^(?:now|next|then|let me|let['’]s|i['’]ll|i will|i need to|i['’]m going to|time to|现在|接下来|下一步|然后|让我|我来|我将)"
 )
 _LINE = re.compile(r"(?<=\n)[^\n]")
 _CLAUSE_ENDS = re.compile(r"[,;:，；：—–(（]")
@@ -533,8 +533,8 @@ def find_outcome_line(text: str, *, failed: bool, printed: bool) -> str:
 
 
 def write_outcome(command: str, text: str, outcome: str, subject: str = "") -> str:
-    """Return the *outcome* of a check with the line that has its figures; of a commit its branch, hash
-    and subject, or if it prints nothing the *subject* that it was given."""
+    """Return the *outcome* of a check with the line that has its figures; of a commit its branch,
+    hash and subject, or if it prints nothing the *subject* that it was given."""
     if COMMIT.search(command) and (match := COMMITTED.search(text)):  # a push behind it may fail
         return f"{match[1]} {one_line(match[2], 100)}"
     if outcome == "ok" and COMMIT.search(command):  # figures in what it printed are another's

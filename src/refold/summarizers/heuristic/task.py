@@ -105,8 +105,8 @@ def _choose_lines(lines: Sequence[Line], room: int) -> list[Line]:
     chosen = set[int]()
     ticked = [at for at, line in enumerate(lines) if _TICKED.match(line.text)]
     titles = [at for at, line in enumerate(lines) if _TITLE.match(line.text)]
-    others = [at for at in range(len(lines)) if at not in ticked]
-    for order, least in ((titles, room // 2), (others, 0), (ticked, 0)):
+    unticked = [at for at in range(len(lines)) if at not in ticked]
+    for order, least in ((titles, room // 2), (unticked, 0), (ticked, 0)):
         for at in (at for at in order if at not in chosen):
             is_headed = at - 1 in chosen and lines[at - 1].lead == lines[at].lead
             words = lines[at].text if is_headed else lines[at].words
