@@ -765,7 +765,7 @@ def test_lines_that_all_name_the_same_kind_of_thing_are_chosen_in_time_linear_in
     def fill(many: int) -> int:
         names = random.Random(many)
         lines = [f"id_{names.randrange(many)} err_{names.randrange(many)}" for _ in range(many)]
-        work = Work([Block(0, "run", "make", "\n".join(lines))])
+        work = Work([Block(0, "written", "make", "\n".join(lines))])
         excerpts = find_excerpts(work, Context([0.0], frozenset(), False, ""), 10 * many)
         selection = Selection(excerpts, work, ())
         selection.fill(3 * many)
