@@ -200,18 +200,19 @@ def test_a_rule_may_begin_with_a_mark_or_stand_behind_do():
         assert not list(find_constraints(text)), text
 
 
-def test_of_a_commands_text_before_the_latest_only_the_ends_are_shown():
+def test_of_a_commands_text_before_the_latest_only_the_first_line_is_shown():
     template = "Pre-compaction memory flush. " + "Store what matters in the memory. " * 40
-    messages = [
-        user("Go."),
-        assistant("Yes."),
-        user(template),
-        assistant("NO_REPLY"),
-        user("Next."),
-        assistant("So."),
-    ]
-    text = render_state(collect(messages), 2_000)
-    assert "characters …]" in text and text.count("Store what matters") < 12
+    for stop, most in ((". ", 11), (".\n", 0)):
+        messages = [
+            user("Go."),
+            assistant("Yes."),
+            user(template.replace(". ", stop)),
+            assistant("NO_REPLY"),
+            user("Next."),
+            assistant("So."),
+        ]
+        text = render_state(collect(messages), 2_000)
+        assert "characters …]" in text and text.count("Store what matters") <= most
     rule = user("Pre-compaction memory flush. Never overwrite it.")
     assert collect([rule]).constraints
     assert not collect([rule, assistant("NO_REPLY"), user("Next.")]).constraints

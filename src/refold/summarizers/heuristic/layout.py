@@ -190,13 +190,16 @@ def _cut(item: str, room: int) -> str:
 
 def _requests(state: State, start: int, stop: int | None, shown: Collection[str] = ()) -> list[str]:
     """Return those of the requests that nothing shows beside the summary, as list items, without
-    the lines that are *shown*; of a command's or skill's text before the latest its ends."""
+    the lines that are *shown*; of a command's or skill's text before the latest its first line."""
     items = list[str]()
     for text, times in list(state.requests.items())[start:stop]:
         if text not in state.in_sight and (own := _leave_out(text, shown)):
+            is_over = stop is not None and text in state.templates
+            head, _, rest = own.strip().partition("\n")
+            if is_over and rest:
+                own = f"{head} [… {len(rest)} characters …] …"
             words, questions = state.media.get(text, "") + own, state.questions.get(text, ())
             item = list_item(write_request(words, times, questions))
-            is_over = stop is not None and text in state.templates
             items.append(_cut(item, FIRST_REQUEST) if is_over else item)
     return items
 
