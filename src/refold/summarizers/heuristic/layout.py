@@ -51,8 +51,8 @@ LAST_DEED = 80
 """Tokens that the last deed gets at least."""
 LAST_FAILURES = 120
 """Tokens that the last failures get at least."""
-LAST_CHECK = 60
-"""Tokens that the last test or build gets at least."""
+LAST_CHECKS = 100
+"""Tokens that the last test or build and the last commit get at least."""
 LONGEST_FOLDER = 1_000
 """Characters of the folders that are written out before each of their names."""
 LEAST = 24
@@ -126,7 +126,7 @@ def render_state(state: State, room: int, work: float = 1.0) -> str:
     for title, make, share, first in (
         (latest, latest_request, REQUEST_SHARE, 0),
         ("Notes", _notes, 0.5, 0),
-        ("Checks", _checks, 0.1, LAST_CHECK),
+        ("Checks", _checks, 0.1, LAST_CHECKS),
         ("Files", _files, 0.5, 0),
         ("Done", _actions, DONE_BESIDE_FILES if has_changed else DONE_SHARE, has_deed * LAST_DEED),
         ("Open", _open, 0.6, 0),
