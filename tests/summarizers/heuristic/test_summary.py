@@ -429,6 +429,17 @@ def test_what_a_client_writes_above_an_output_is_not_quoted():
     assert "parse_duration" in text and "Chunk" not in text and "Wall time" not in text
 
 
+def test_the_last_commit_stands_before_older_checks_that_fail():
+    """A successor knew neither the branch nor what was committed."""
+    commit = call("bash", command="git commit -m x", result="[feat/eval 79c4e3c] Add the tests")
+    red = [call("bash", command=f"pytest tests/test_{n}.py", result="9 failed") for n in "abcdef"]
+    last = call("bash", command="pytest tests", result="1 failed, 94 passed")
+    state = collect([user("Go."), *commit, *(m for turn in red for m in turn), *last])
+    text = render_state(state, 240)
+    assert "git commit -> [feat/eval 79c4e3c] Add the tests" in text
+    assert "pytest tests -> failed: 1 failed, 94 passed" in text
+
+
 def test_files_are_distinguished_by_what_was_committed_and_tested():
     """A successor sees what is half done."""
     state = collect(

@@ -11,6 +11,7 @@ from refold.summarizers.heuristic.blocks import SOURCE
 from refold.summarizers.heuristic.calls import Todo
 from refold.summarizers.heuristic.excerpts import (
     ANSWERS,
+    COMMIT,
     cut_middle,
     find_corrections,
 )
@@ -372,10 +373,12 @@ def _write_todo(todo: Todo, longest: int) -> str:
 
 
 def _checks(state: State, room: int) -> Iterator[str]:
-    """Yield the last checks, and before these those of some time that fail; the last run last."""
+    """Yield the last checks, the last run last; the last one, the last commit and those of some
+    time that fail are the first to stay."""
     newest = list(state.checks)[::-1]
-    failing = [name for name in newest[:FAILING_CHECKS] if has_failed(state.checks[name])]
-    ranked = [*failing, *(name for name in newest[:MOST_CHECKS] if name not in failing)]
+    failing = (name for name in newest[:FAILING_CHECKS] if has_failed(state.checks[name]))
+    commit = (name for name in newest if COMMIT.search(name))
+    ranked = dict.fromkeys((*newest[:1], *commit, *failing, *newest[:MOST_CHECKS]))
     lines = {f"- {name} -> {state.checks[name]}": name for name in ranked}
     shown = [lines[line] for line in _fitting(lines, room)]
     return (f"- {name} -> {state.checks[name]}" for name in newest[::-1] if name in shown)
