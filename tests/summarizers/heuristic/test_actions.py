@@ -119,6 +119,13 @@ def test_the_code_of_what_stands_behind_a_deed_is_no_failure_of_it():
     assert f"- {command} (×2) -> error: {refused}" in section(text, "Failed")
 
 
+def test_of_what_another_agent_reports_more_than_a_line_stands():
+    """What six agents had changed stood nowhere else."""
+    report = "The tests pass.\n\nI moved the limit to src/limits.py and left the old name there."
+    text = summarize(user("Go."), call("Task", report, description="Move the limit"))
+    assert "left the old name there" in section(text, "Done")[0]
+
+
 def test_an_error_stands_behind_a_command_whose_code_is_hidden():
     """`ran` alone reads as if it had worked."""
     printed = "Process exited with code 0\nOutput:\nError: Cannot find module 'ws'"

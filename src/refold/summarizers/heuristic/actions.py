@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from refold.speakers.carriers import NOT_RUN
 from refold.summarizers.heuristic import shell
-from refold.summarizers.heuristic.calls import is_look
+from refold.summarizers.heuristic.calls import is_agent, is_look
 from refold.summarizers.heuristic.excerpts import find_outcome_line
 from refold.summarizers.heuristic.shell_words import name_command
 from refold.summarizers.heuristic.source import RUNNING, UNKNOWN, Step, write_call
@@ -18,6 +18,8 @@ LONGEST_COMMAND = 110
 """Characters of a command."""
 LONGEST_OUTCOME = 100
 """Characters of what came of it."""
+LONGEST_REPORT = 400
+"""The same of another agent: nothing else tells what that did."""
 LONGEST_REASON = 160
 """Characters of the line that says why it failed."""
 RAN = "ran"
@@ -76,7 +78,9 @@ class Actions:
         is_own = outcome not in (RUNNING, RAN) and (deeds.is_last or not deeds.text)
         is_wrong = outcome == RAN and looks_failed(step.text)
         line = _find_line(step, failed=is_wrong) if is_own or is_wrong else ""
-        line = one_line(line, LONGEST_OUTCOME)
+        if is_own and is_agent(effect.tool):
+            line = step.text[max(0, step.text.find(line)) :]
+        line = one_line(line, LONGEST_REPORT if is_agent(effect.tool) else LONGEST_OUTCOME)
         result = ": ".join(filter(None, ("" if outcome == "ok" else outcome, line)))
         _add(self.done, call, result or outcome, step, deeds.rank or 2)
 
