@@ -506,7 +506,7 @@ def test_of_a_long_plan_all_parts_stand_and_what_is_still_to_be_done():
 
 
 def test_what_the_model_says_at_the_end_of_a_turn_is_quoted_in_a_chat_alone():
-    """In work the next turns overtake it: of 74 misleading lines in nine summaries 22 were such."""
+    """In work the next turns overtake it."""
     report = "The agents `proxy-fix` and `auth-fix` are still at work on the gateway."
     calls = [*call("Read", "x = 1", file_path="a.py"), *call("bash", "ok", command="make")] * 3
     turn = [user("How far are they?"), *calls, Message("assistant", (Text(report),))]

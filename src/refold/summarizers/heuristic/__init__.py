@@ -44,9 +44,12 @@ LEAST_FIXED = 800
 CHAT = 0.5
 """The share of the model's turns that a person answers, from which on exchanges have subjects:
 where calls lie between, an answer is about the work."""
+TALK = 0.3
+"""The same share from which on what the model says at the end of a turn is quoted. Below it is
+reports, guesses and offers, which the next turns overtake."""
 CURRENT = 0.5
 """The share of what a summary has beyond 1,500 tokens for the current text of files."""
-TASK = 0.15
+TASK = 0.2
 """The share for the text of the task: an issue, a ticket, a plan."""
 
 
@@ -152,10 +155,10 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
 
 
 def _is_quoted(block: Block, latest: int, dialogue: float) -> bool:
-    """May lines of a block be excerpts? Not those of the *latest* request, nor what the model says
-    at the end of a turn in work: reports, guesses and offers that the next turns overtake."""
+    """May lines of a block be excerpts? Not those of the *latest* request, nor in work what the
+    model says at the end of a turn."""
     if block.kind == "said":
-        return dialogue >= CHAT
+        return dialogue >= TALK
     return block.kind not in ("asked", "given") or block.at != latest
 
 

@@ -250,7 +250,7 @@ def _weigh_work(block: Block, line: Line, words: frozenset[str]) -> float:
     messages that stay, and if the model concludes in it, or gives a reason."""
     own = split_words(line.text)
     related = 1 + RELATED * len(own & words) / len(own) if own else 1.0
-    concludes = block.kind == "finding" and weigh_conclusion(line.text) > 0
+    concludes = block.kind in ("said", "finding") and weigh_conclusion(line.text) > 0
     return related * CONCLUDES if concludes else related
 
 
