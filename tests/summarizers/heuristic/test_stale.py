@@ -503,14 +503,3 @@ def test_of_a_long_plan_all_parts_stand_and_what_is_still_to_be_done():
     assert all(f"## Change number {n} of" in text for n in range(10))
     assert "- [ ] Rename the second exporter" in text and "Rename the first" not in text
     assert " of 413 lines)\n" in text
-
-
-def test_what_the_model_says_at_the_end_of_a_turn_is_quoted_in_a_chat_alone():
-    """In work the next turns overtake it."""
-    report = "The agents `proxy-fix` and `auth-fix` are still at work on the gateway."
-    calls = [*call("Read", "x = 1", file_path="a.py"), *call("bash", "ok", command="make")] * 3
-    turn = [user("How far are they?"), *calls, Message("assistant", (Text(report),))]
-    later = user("Now look at the second part of the work, and at what it needs.")
-    assert "proxy-fix" not in summarize([*turn, later, *calls])
-    talk = [user("How far are they?"), Message("assistant", (Text(report),))]
-    assert "proxy-fix" in summarize([*talk, later])

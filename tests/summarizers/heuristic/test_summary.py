@@ -1229,7 +1229,7 @@ WORDS = [a + b for a in ("red", "blue", "gold", "grey") for b in VERBS]
 @pytest.mark.parametrize("is_chat", [True, False])
 def test_in_work_a_sentence_that_gives_a_reason_is_worth_more_than_another(is_chat):
     text = "It failed because load_rows was closed. The list has load_cols in it today."
-    work = Work([Block(0, "finding", "findings", text)])
+    work = Work([Block(0, "said", "", text)])
     reason, plain = find_excerpts(work, Context([0.0], frozenset(), is_chat, ""), 500)
     assert reason.line.text.startswith("It failed because")
     assert reason.worth == (plain.worth if is_chat else 4 * plain.worth)

@@ -9,7 +9,6 @@ from refold.core.view import View
 from refold.messages import Message
 from refold.speakers import current_request, dialogue_share, segment_messages
 from refold.summarizers.heuristic.blocks import (
-    Block,
     Work,
     iter_lines,
     label_exchanges,
@@ -44,9 +43,6 @@ LEAST_FIXED = 800
 CHAT = 0.5
 """The share of the model's turns that a person answers, from which on exchanges have subjects:
 where calls lie between, an answer is about the work."""
-TALK = 0.3
-"""The same share from which on what the model says at the end of a turn is quoted. Below it is
-reports, guesses and offers, which the next turns overtake."""
 CURRENT = 0.5
 """The share of what a summary has beyond 1,500 tokens for the current text of files."""
 TASK = 0.2
@@ -125,7 +121,7 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
         label_exchanges(work)
     request = current_request(whole, spoken)
     latest = max(request, default=-1)  # it stays beside the summary
-    work.blocks = [block for block in work.blocks if _is_quoted(block, latest, dialogue)]
+    work.blocks = [b for b in work.blocks if b.kind not in ("asked", "given") or b.at != latest]
     for step in (step for step in (*steps, *after) if step.kind == "result"):
         earlier.state.actions.drop_mended(step)
     state = join_states(earlier.state, state)
@@ -152,14 +148,6 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
         frozenset(name for text in texts for name in names_in(text)),
         context,
     )
-
-
-def _is_quoted(block: Block, latest: int, dialogue: float) -> bool:
-    """May lines of a block be excerpts? Not those of the *latest* request, nor in work what the
-    model says at the end of a turn."""
-    if block.kind == "said":
-        return dialogue >= TALK
-    return block.kind not in ("asked", "given") or block.at != latest
 
 
 def _read_standing(
