@@ -13,7 +13,7 @@ from refold.models.driver import drive
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.heuristic.blocks import Block
 from refold.summarizers.heuristic.layout import render_state
-from refold.summarizers.heuristic.lexicon import find_conclusions, find_constraints
+from refold.summarizers.heuristic.lexicon import find_conclusions, find_constraints, find_leads
 from refold.summarizers.heuristic.state import State
 from tests.support.messages import assistant
 from tests.support.summaries import collect
@@ -227,6 +227,14 @@ def test_a_summary_quotes_a_document_with_the_heads_of_its_lists(guide, lead, is
     quoted = re.findall(r"(.*)call `drop_partition`|(.*)没有备份就调用 `drop_partition`", text)
     before = [line.rpartition("…] ")[2].strip(" -") for line in map("".join, quoted)]
     assert before and all(words == lead.strip() for words in before)
+
+
+def test_the_title_of_a_document_turns_none_of_its_lines():
+    """`NO CODE IN THIS FILE` stood before each of 40 rules."""
+    title = "# Build it\n# NO CODE IN THIS FILE\n\n"
+    parts = "## Do NOT touch\n\n- the pool\n\n## Parts\n\n- the door"
+    assert find_leads((title + parts).split("\n")) == {5: "Do NOT touch: "}
+    assert find_leads(["# Do NOT touch", "", "- the pool"]) == {2: "Do NOT touch: "}
 
 
 def test_code_in_a_document_heads_nothing():

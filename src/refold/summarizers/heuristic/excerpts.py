@@ -529,7 +529,9 @@ def find_outcome_line(text: str, *, failed: bool, printed: bool) -> str:
         return find_error_line(text)
     lines = (row.strip() for row in (text[-2_000:] if printed else text[:2_000]).splitlines())
     rows = [row for row in lines if any(map(str.isalnum, row)) and not is_markup(row)] or [""]
-    return rows[-1] if printed else next((r for r in rows if r[-1:] not in (":", "：")), rows[0])
+    if printed:
+        return "… " * (len(rows) > 1) + rows[-1]
+    return next((r for r in rows if r[-1:] not in (":", "：")), rows[0])
 
 
 def write_outcome(command: str, text: str, outcome: str, subject: str = "") -> str:

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, replace
 from heapq import nlargest
 
 from refold.speakers.carriers import NOT_RUN
-from refold.speakers.segments import is_fragment
+from refold.speakers.segments import IN_RESULT, is_fragment
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.actions import LONGEST_COMMAND, Actions
+from refold.summarizers.heuristic.answers import PersonAnswer, read_answers
 from refold.summarizers.heuristic.calls import (
     Todo,
     change_todos,
@@ -23,6 +24,7 @@ from refold.summarizers.heuristic.calls import (
 )
 from refold.summarizers.heuristic.excerpts import (
     AGREEMENT,
+    ASKED,
     COMMIT,
     COMMITTED,
     denies,
@@ -72,6 +74,9 @@ MOST_QUESTIONS = 3
 """Questions that are shown of those that have the same answer."""
 MOST_DECIDED = 2
 """Conclusions that are taken of what a model thinks before one call."""
+
+ANSWERED = 9.0
+"""What a person's answer weighs among the decisions."""
 
 _MESSAGE = re.compile(r"\s-[a-z]{0,5}m\s{0,9}(['\"])((?!\$\()[^\n]*?)\1")
 """A commit's message in its command."""
@@ -179,6 +184,8 @@ def read_state(steps: Iterable[Step], todos: tuple[Todo, ...] = ()) -> State:
                 state.todos, state.plan_age = step.effect.todos, 0
             case "result" if step.is_template:
                 _lend_rules(state, step.text)
+            case "result" if replies := read_answers(step):
+                _note_replies(state, replies)
             case "result" if step.effect.changed_todos is not None and not step.is_error:
                 changed = change_todos(state.todos, step.effect, step.text)
                 state.todos, state.plan_age = changed, 0
@@ -255,6 +262,15 @@ def _note_request(state: State, step: Step) -> None:
         state.constraints[rule] = None
 
 
+def _note_replies(state: State, replies: Iterable[PersonAnswer]) -> None:
+    """Note what a person answers by a tool's result, which the tool might have forged."""
+    for reply in replies:
+        state.decisions.pop(reply.write(), None)
+        state.decisions[reply.write()] = ANSWERED
+        rules = find_constraints(reply.words)
+        state.constraints |= dict.fromkeys(IN_RESULT + rule for rule in rules)
+
+
 def _note_question(state: State, step: Step) -> None:
     """Note what a short request answers, if that does not stand among the decisions."""
     question = find_question(state.answer, step.text)
@@ -297,7 +313,8 @@ def _note_answer(state: State, step: Step, *, worked: bool) -> None:
     if not step.is_final:
         heaviest = nlargest(MOST_DECIDED, weighed)
         weighed = [pair for pair in weighed if pair in heaviest]
-    for weight, sentence in weighed:
+    for weight, words in weighed:
+        sentence = f'"{words}"' if words.startswith(ASKED) else words  # else it is a person's
         state.decisions.pop(sentence, None)
         state.decisions[sentence] = weight
         is_fault = FAULTING.is_in(sentence) and not SETTLING.is_in(sentence)

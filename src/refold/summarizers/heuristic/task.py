@@ -85,10 +85,10 @@ def _find_named(source: str, title: str, asked: str) -> int:
 
 
 def render_task(task: Task, room: int) -> str:
-    """Write the text of the task in its own lines; if not all fit, with how many do."""
+    """Write the text of the task in its own lines; if not all fit, it says so."""
     lines = _choose_lines(task.lines, room - estimate(task.heading) - TITLE)
-    count = f" ({len(lines)} of {len(task.lines)} lines)" if len(lines) < len(task.lines) else ""
-    rows = [f"## Task, as in: {quote(task.heading)}{count}"]
+    extent = " (in parts)" if len(lines) < len(task.lines) else ""
+    rows = [f"## Task, as in: {quote(task.heading)}{extent}"]
     for lead, group in groupby(lines, key=attrgetter("lead")):
         run = list(group)
         if lead and len(run) > 1:  # once, above its lines

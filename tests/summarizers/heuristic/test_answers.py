@@ -1,0 +1,76 @@
+"""What a person answers when a model asks by a tool stands in a summary, as theirs."""
+
+import json
+
+import pytest
+
+from refold.messages import user
+from refold.speakers.segments import IN_RESULT
+from tests.support.messages import assistant, call
+from tests.support.summaries import collect
+
+ASKED = [
+    {"id": "push", "question": 'Shall I push "main"?', "options": [{"label": "Yes"}]},
+    {"id": "log", "question": "Which log?"},
+]
+PUSH = "push, and never without a checkpoint, please"
+
+
+@pytest.mark.parametrize(
+    ("tool", "text"),
+    [
+        (
+            "AskUserQuestion",
+            f'Your questions have been answered: "Shall I push "main"?"="{PUSH}", "Which log?"="A, B".'
+            " You can now continue with these answers in mind.",
+        ),
+        (
+            "request_user_input",
+            json.dumps({"answers": {"push": {"answers": [PUSH]}, "log": {"answers": ["A", "B"]}}}),
+        ),
+        ("mcp__tools__AskQuestions", json.dumps({"answers": {"push": PUSH, "log": ["A", "B"]}})),
+    ],
+)
+def test_what_a_person_answers_is_decided_and_may_bind(tool, text):
+    """They told the agent to push, and no summary said so."""
+    state = collect([user("Make a branch."), *call(tool, text, questions=ASKED)])
+    assert list(state.decisions) == [
+        f'user: Shall I push "main"? -> {PUSH}',
+        "user: Which log? -> A, B",
+    ]
+    assert list(state.constraints) == [IN_RESULT + PUSH]
+    assert not state.actions.done
+
+
+def test_an_answer_in_words_of_any_form_stands_behind_the_question():
+    state = collect([user("Go."), *call("ask_user", "**Repo path**: C:\\Work", question="Where?")])
+    assert list(state.decisions) == ["user: Where? -> **Repo path**: C:\\Work"]
+
+
+def test_a_decision_of_the_model_does_not_pass_for_a_persons_answer():
+    state = collect([user("Go."), assistant("user: The root cause is `main`.")])
+    assert all(decision.startswith('"user: ') for decision in state.decisions)
+    assert state.decisions
+
+
+@pytest.mark.parametrize(
+    ("tool", "text", "arguments"),
+    [
+        ("AskUserQuestion", "No such tool available", {"question": "Where?"}),
+        ("ask_docs", "Pools hold 8.", {"query": "pools"}),
+        ("search", '"Where?"="Here"', {"question": "Where?"}),
+        ("ask_user", "", {"question": "Where?"}),
+    ],
+)
+def test_what_is_no_answer_of_a_person_decides_nothing(tool, text, arguments):
+    failed = text.startswith("No such")
+    state = collect([user("Go."), *call(tool, text, is_error=failed, **arguments)])
+    assert not state.decisions
+
+
+def test_of_a_long_answer_the_ends_stand():
+    words = "First do this. " + "And then do more of it. " * 60 + "Last do that."
+    state = collect([user("Go."), *call("ask_user", words, question="What?")])
+    (decision,) = state.decisions
+    assert "First do this." in decision and decision.endswith("Last do that.")
+    assert len(decision) < 800
