@@ -45,6 +45,7 @@ Implemented `pool_a` and renamed `pool_b`.
 潜在原因：`pool_a` 被锁。
 Possible cause: the problem is `pool_a`.
 I’m reading `pool_a` next because its types matter.
+I'm also checking `pool_a` because its types matter.
 I’ll start with `pool_a` because its types matter.
 Wait, the root cause is not `pool_a`.""".splitlines(),
 )

@@ -1233,3 +1233,14 @@ def test_in_work_a_sentence_that_gives_a_reason_is_worth_more_than_another(is_ch
     reason, plain = find_excerpts(work, Context([0.0], frozenset(), is_chat, ""), 500)
     assert reason.line.text.startswith("It failed because")
     assert reason.worth == (plain.worth if is_chat else 4 * plain.worth)
+
+
+def test_a_clause_that_refers_to_the_one_before_it_is_not_parted_from_it():
+    """`.. That is usually the best setting` stood behind the setting that it was not about."""
+    text = "Use `edits` by default. That is the best setting. `all` is slow. 选方案乙。它更快。"
+    lines = [line.text for line in Block(0, "said", "", text).iter_lines()]
+    assert lines == [
+        "Use `edits` by default. That is the best setting.",
+        "`all` is slow.",
+        "选方案乙。 它更快。",
+    ]

@@ -32,6 +32,7 @@ from refold.text.plain import readable_text, terms
 from refold.text.summary_wrapper import wrap_summary
 from refold.tokens.count import estimate
 
+EXCERPTS = "## Excerpts (single lines, with gaps between them)\n"
 MAX_TRIES = 4
 """How often a text that turned out too long, or too short, is written again."""
 FIXED = 0.45
@@ -214,7 +215,7 @@ def _add_excerpts(
 def _join_excerpts(fixed: str, selection: Selection) -> str:
     """Write excerpts behind what comes first."""
     excerpts = selection.render()
-    return "\n".join(filter(None, (fixed, "## Excerpts\n" + excerpts if excerpts else "")))
+    return "\n".join(filter(None, (fixed, EXCERPTS + excerpts if excerpts else "")))
 
 
 def _write_fixed(material: Material, room: int) -> str:

@@ -23,7 +23,8 @@ LONGEST_REPORT = 400
 LONGEST_REASON = 160
 """Characters of the line that says why it failed."""
 RAN = "ran"
-"""The outcome of a command whose exit code is that of another behind it."""
+"""The outcome of a command whose exit code is that of another behind it; if that failed, it
+says so."""
 _NAMES_ERROR = re.compile(r"[^:：]{1,40}[:：]")
 """How a line begins that says which error there is, as one of a list of symbols does not."""
 STOPPED = "exit 130"
@@ -72,11 +73,12 @@ class Actions:
             name = effect.tool if name.startswith("$") else name
             self.looks[name] = self.looks.get(name, 0) + 1
             return
-        if not deeds.has_code and outcome not in (RUNNING, "failed"):
-            outcome = RAN
+        has_code = deeds.has_code or outcome in (RUNNING, "failed")
+        if not has_code:
+            outcome = RAN if outcome == "ok" else f"{RAN}, then {outcome}"
         call = name_command(deeds.text) or write_call(step)
-        is_own = outcome not in (RUNNING, RAN) and (deeds.is_last or not deeds.text)
-        is_wrong = outcome == RAN and looks_failed(step.text)
+        is_own = has_code and outcome != RUNNING and (deeds.is_last or not deeds.text)
+        is_wrong = not has_code and looks_failed(step.text)
         line = _find_line(step, failed=is_wrong) if is_own or is_wrong else ""
         if is_own and is_agent(effect.tool):
             line = step.text[max(0, step.text.find(line)) :]

@@ -5,6 +5,7 @@ from bisect import bisect
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from math import log
 from typing import Any, NamedTuple
 
@@ -187,14 +188,21 @@ LEAST_WORDS = 3
 
 _NUMBERED = re.compile(r"\s{0,20}(\d{1,7})(?:[→\t]|(?: ?\||:(?!\d))\s?)(.*)", re.DOTALL)
 """A number and what stands in that line; `20:15:03` is a time."""
-_HANDLES = re.compile(r" \[(?:ref|cursor)=\w{1,12}\]")
-"""By what a snapshot of a web page names its elements: no later snapshot has the same."""
+_HANDLES = re.compile(
+    r" \[(?:ref|cursor)=\w{1,12}\]|^\[\d+ more lines in file\b[^\n]{0,100}\]$", re.MULTILINE
+)
+"""By what a snapshot of a web page names its elements, which no later one has; and what a tool says
+that read a part of a file (pi)."""
 _RULES = re.compile(r"^\s{0,20}([=*~_-])\1{3,}+\s{0,20}|(?<=[ \t])([=*~_-])\2{3,}+\s{0,20}$")
 """What runners draw around a title."""
 _DIGITS = re.compile(r"(?<![0-9a-f])[a-f]*+\d[0-9a-f]*+")
 """A number, or a hash."""
 _WORD = re.compile(r"[^\W_]{2,}")
 _CLAUSE = re.compile(r"(?<=[，；])")
+_REFERS = re.compile(
+    r"(?i)(?:that|this|it|they|these|those|both|such|the (?:former|latter|same))\b|[这那它此其]|[こそ][れの]"
+)
+"""How a clause begins that says nothing without the one before it."""
 _TASK = re.compile(
     r"(?:^|[\W_])(?:issues?|tickets?|tasks?|plans?|spec(?:ification)?s?|stor(?:y|ies)|epics?|bd show|prd|roadmap|todo)(?:[\W_]|$)",
     re.IGNORECASE,
@@ -450,10 +458,17 @@ def _shows_task(command: str) -> bool:
 
 
 def _iter_clauses(text: str) -> Iterator[str]:
-    """Yield sentences; of scripts that mark clauses with a wide comma, clauses."""
+    """Yield sentences; of scripts that mark clauses with a wide comma, clauses. What refers to the
+    one before it (`That is noisy.`) is not parted from it."""
+    before = ""
     for sentence in sentences(text):
-        for clause in _CLAUSE.split(sentence):
-            yield from _cut_line(clause)
+        for clause in chain.from_iterable(map(_cut_line, _CLAUSE.split(sentence))):
+            is_joined = before and len(before) + len(clause) < LONGEST_LINE and _REFERS.match(clause)
+            if before and not is_joined:
+                yield before
+            before = f"{before} {clause}" if is_joined else clause
+    if before:
+        yield before
 
 
 def _iter_asked(text: str) -> Iterator[tuple[str, str]]:

@@ -279,7 +279,7 @@ def read_amendments(text: str, state: State) -> list[str]:
     own = {*requests, *state.constraints, *state.ended, *state.decisions, *state.notes}
     amendments = [words]
     for section in _split_sections(record):
-        if section.title == "Excerpts" or section.title in LISTS:
+        if section.title.startswith("Excerpts") or section.title in LISTS:
             amendments.append(section.body.partition("\n\n")[2])
         if section.title == "Files" or section.title.startswith(QUOTING):
             continue

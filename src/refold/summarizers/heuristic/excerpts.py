@@ -51,7 +51,8 @@ hold."""
 AGE = 0.7
 """The exponent with which a line's worth falls with its age in thousands of tokens."""
 AGE_IN_DIALOGUE = 0.3
-"""The same for what people give and say, and for what the model says."""
+"""The same for what people give and say, and in chats for what the model says, too: in work its
+newer answers overtake the older."""
 RELATED = 2.0
 """By how much a line counts for more if all its words stand in the messages that stay."""
 NUMBERED, RANDOM = 0.4, 0.05
@@ -158,7 +159,8 @@ _BREAK = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029](?!\Z)")
 _STOP = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
 _SPACED = re.compile(r"([，；：。！？、]) ")
 DIALOGUE: frozenset[Kind] = frozenset({"asked", "said"})
-SPOKEN: frozenset[Kind] = DIALOGUE | {"finding", "given"}
+GIVEN: frozenset[Kind] = frozenset({"asked", "given"})
+SPOKEN: frozenset[Kind] = GIVEN | {"said", "finding"}
 
 
 class Excerpt(NamedTuple):
@@ -195,7 +197,8 @@ def _weigh_block(block: Block, work: Work, context: Context) -> float:
     again, for what it printed then holds."""
     if block.kind == "run" and work.commands.get(block.heading, -1) > block.at:
         return 0.0
-    exponent = AGE_IN_DIALOGUE if block.kind in SPOKEN else AGE
+    is_lasting = block.kind in GIVEN or (context.is_chat and block.kind in SPOKEN)
+    exponent = AGE_IN_DIALOGUE if is_lasting else AGE
     return WEIGHTS[block.kind] / float((1 + context.ages[block.at]) ** exponent)
 
 

@@ -274,7 +274,7 @@ _ENTITY = re.compile(
 _QUOTATION = re.compile(r"\"[^\"]{20,}+\"?")
 """What another text says."""
 _PLAN = re.compile(
-    r"(?i)^(?:let me|let['’]s|i['’]ll|i will|i need to|i['’]m (?:going to|about to|now|(?:check|inspect|look|open|read|review|runn|search|trac)ing)|now (?:i|let)|next,? i|让我|我来|接下来|我[会會将將])"
+    r"(?i)^(?:let me|let['’]s|i['’]ll|i will|i need to|i['’]m (?:also |now |just )?(?:going to|about to|(?:check|inspect|look|open|read|review|runn|search|trac)ing)|now (?:i|let)|next,? i|让我|我来|接下来|我[会會将將])"
 )
 _STRESS = re.compile(r"\*\*|__")
 _GOES_ON = re.compile(r"[；;]\Z|(?:^|[\s:：])\d{1,2}\.\Z")
