@@ -3,7 +3,7 @@ into lines with those above that introduce them."""
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import takewhile, zip_longest
+from itertools import zip_longest
 from typing import Literal, NamedTuple
 from unicodedata import category
 
@@ -177,8 +177,8 @@ _NUMBER = re.compile(
 )
 _BULLET = re.compile(r"\\?[-*+•·◦▪‣●○](?:\s+|(?=[^\x00-\x7f]))|[–—]\s+")
 _ENDED = (*".!?;,。！？；，",)
-_INSIDE = 1_000_000
-"""The depth of code, and of a row of a table."""
+TOP, _INSIDE = -6, 1_000_000
+"""The depths of a heading of the first level, and of code and a row of a table."""
 
 
 RowKind = Literal["heading", "columns", "row", "item", "text", "code"]
@@ -203,11 +203,10 @@ def iter_rows(lines: Sequence[str]) -> Iterator[tuple[Row, tuple[Row, ...]]]:
     """Yield the lines that hold something, each behind those that introduce it, the outermost
     first: headings, lines with a colon at their end or right above a list or code, items that hold
     others. A heading does not introduce a text behind the first list under it: there people go
-    on; nor does the title of a text with parts."""
+    on."""
     rows, before = [*_read_rows(lines)], -1
-    titles = _count_titles(rows)
     heads, deepest = list[Row](), list[int]()
-    for place, (row, behind) in enumerate(zip_longest(rows, rows[1:])):
+    for row, behind in zip_longest(rows, rows[1:]):
         is_apart = row.at > before + 1
         while heads and not _introduces(heads[-1], deepest[-1], row, is_apart=is_apart):
             heads.pop()
@@ -216,17 +215,10 @@ def iter_rows(lines: Sequence[str]) -> Iterator[tuple[Row, tuple[Row, ...]]]:
         yield row, () if is_section and row.depth < deepest[-1] else tuple(heads)
         if heads:
             deepest[-1] = max(deepest[-1], row.depth)
-        if place >= titles and behind and _is_head(row, behind) and len(heads) < DEEPEST:
+        if behind and _is_head(row, behind) and len(heads) < DEEPEST:
             heads.append(row)
             deepest.append(-_INSIDE)
         before = row.at
-
-
-def _count_titles(rows: Sequence[Row]) -> int:
-    """Count the headings that a text begins with, if they are above all others in it."""
-    titles = [*takewhile(lambda row: (row.kind, row.depth) == ("heading", rows[0].depth), rows)]
-    others = [row.depth for row in rows[len(titles) :] if row.kind == "heading"]
-    return len(titles) if others and min(others) > rows[0].depth else 0
 
 
 def _introduces(head: Row, deepest: int, row: Row, *, is_apart: bool) -> bool:
@@ -283,7 +275,7 @@ def _read_row(at: int, line: str) -> Row | None:
     if not text:
         return None
     if title := _TITLE.match(text):
-        return Row(at, "heading", len(title[1]) - 7, text[title.end() :], is_open=True)
+        return Row(at, "heading", TOP + len(title[1]) - 1, text[title.end() :], is_open=True)
     depth, number = 3 * (len(line[:start].expandtabs(4)) // 2), _NUMBER.match(text)
     if mark := number or _BULLET.match(text):
         return Row(at, "item", depth + (1 if number else 2), text[mark.end() :], is_open)

@@ -21,8 +21,7 @@ PUSH = "push, and never without a checkpoint, please"
     [
         (
             "AskUserQuestion",
-            f'Your questions have been answered: "Shall I push "main"?"="{PUSH}", "Which log?"="A, B".'
-            " You can now continue with these answers in mind.",
+            f'Your questions have been answered: "Shall I push "main"?"="{PUSH}", "Which log?"="A, B".',
         ),
         (
             "request_user_input",

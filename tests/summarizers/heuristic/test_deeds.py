@@ -244,7 +244,8 @@ def test_what_a_command_in_the_background_comes_to_is_its_own():
     assert collect([*started, *waited]).actions.done["npm ci"].outcome == "running"
     state = collect([*started, *waited, *ended])
     assert (
-        list(state.actions.done) == ["npm ci"] and state.actions.done["npm ci"].outcome == "… added 7"
+        list(state.actions.done) == ["npm ci"]
+        and state.actions.done["npm ci"].outcome == "… added 7"
     )
     assert state.actions.done["npm ci"].times == 1, "who asks how it goes does not run it again"
     polled = [

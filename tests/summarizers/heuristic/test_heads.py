@@ -229,11 +229,10 @@ def test_a_summary_quotes_a_document_with_the_heads_of_its_lists(guide, lead, is
     assert before and all(words == lead.strip() for words in before)
 
 
-def test_the_title_of_a_document_turns_none_of_its_lines():
-    """`NO CODE IN THIS FILE` stood before each of 40 rules."""
-    title = "# Build it\n# NO CODE IN THIS FILE\n\n"
-    parts = "## Do NOT touch\n\n- the pool\n\n## Parts\n\n- the door"
-    assert find_leads((title + parts).split("\n")) == {5: "Do NOT touch: "}
+def test_the_title_of_a_document_turns_its_lines_only_if_it_denies():
+    """`Prefer a to b` stood before each line of a plan of that name."""
+    plan = "# Prefer `br co` to `--plan`\n\n## Do NOT touch\n\n- the pool\n\n## Parts\n\n- the door"
+    assert find_leads(plan.split("\n")) == {4: "Do NOT touch: "}
     assert find_leads(["# Do NOT touch", "", "- the pool"]) == {2: "Do NOT touch: "}
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.speakers import request_text
+from refold.summarizers.heuristic.answers import find_question
 from refold.summarizers.heuristic.current_files import read_files
-from refold.summarizers.heuristic.excerpts import find_question
 from refold.summarizers.heuristic.layout import render_state
 from refold.summarizers.heuristic.lexicon import find_conclusions, find_constraints
 from refold.summarizers.heuristic.source import read_steps

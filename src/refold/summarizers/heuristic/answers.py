@@ -1,18 +1,59 @@
-"""What a person answers when a model asks by a tool: nobody says it anywhere else."""
+"""What people answer: to which question a short reply is, and what the result of a tool says that
+asks them."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
+from unicodedata import normalize
 
-from refold.summarizers.heuristic.excerpts import ASKED, cut_middle
+from refold.summarizers.heuristic.excerpts import ASKED, PIECE, cut_middle
+from refold.summarizers.heuristic.identifiers import iter_identifiers
+from refold.summarizers.heuristic.lexicon import LEAST_PROSE, iter_statements
 from refold.summarizers.heuristic.source import Step
-from refold.text.clip import one_line
+from refold.text.clip import clip_scanned, one_line
 from refold.text.json_values import parse_or_none, text_at
+from refold.text.plain import count_columns
 
 LONGEST_QUESTION = 160
 """Characters of a question."""
 LONGEST_ANSWER = 600
 """Characters of an answer; of a longer one its ends are shown."""
+REPLY = 40
+"""Columns of a reply that may not say by itself what it is about."""
+AGREEMENT = 20
+"""The same of one that may answer a question without naming anything."""
+NOD = 10
+"""The same of one that may say no more than yes."""
+LAST_WORDS = 6
+"""Sentences at the end of a text, among which the question is that is to be answered."""
+ANSWERS = " (to: "
+"""What stands between a reply and the question."""
+_ORDINALS = ("first", "second", "third", "fourth", "fifth")
+_LABELS = [*zip("abcde", "12345", "一二三四五", "甲乙丙丁戊", _ORDINALS, strict=True)]
+_AND = "and|y|e|et|und|и"
+_LABEL = r"(?:[a-e](?![\w'’])|[1-5](?!\d)|[一二三四五甲乙丙丁戊])"
+_REPLY = re.compile(
+    r"(?i)(?:(?:(?:i )?(?:choose|take|pick|want|prefer)|go (?:with|for)|let['’]s (?:do|take)|yes|ok|we take|use|[我就]*(?:选|選|用|要)|切到)[ ,，]*)?"
+    rf"(?:(?:the )?(first|second|third|fourth|fifth)\b|第([一二三四五1-5])[个個种種]"
+    rf"|(?:(?:option|plan|variant\w*|opci[oó]n|opção|вариант|방안|案|方案|选项|選項) ?)?({_LABEL})"
+    rf"(?=\W*\Z|[,.，。;；)）:：]|\s*[吧案를로]|(?:\s+(?:please|then|it|is|but|{_AND})\b)))"
+)
+"""A reply that names one of several ways."""
+_ANY_LABEL = re.compile(_LABEL, re.IGNORECASE)
+_LABELS_ONLY = re.compile(rf"(?i)(?:{_LABEL}[\W_]{{0,3}}(?:(?:{_AND})\s|[和与與跟])?[\W_]{{0,3}})+")
+"""A reply that names nothing but some of them: `1,3`, `A and C`."""
+_PAIRS = re.compile(r"(?i)(?:q\w{0,8}\s?)?(\d{1,2})\s?[:=.)：-]\s?([a-e])(?![\w'’])[\s,;，；]{0,3}")
+"""Which of the ways that several questions list: `Q1: A, Q2: C`."""
+_YES = re.compile(
+    r"(?i)(?:yes|yeah|yep|no|nope|s[ií]|sim|não|oui|non|ja|nein|да|нет|có|vâng|không|ya|tidak|네|예|아니요|はい|いいえ|[好是要不]|对|對|可以)[,，、.。!！\s]"
+)
+"""How a reply begins that says yes or no."""
+_WAY = re.compile(
+    rf"(?i)[\s>|*_#•(（-]*(?:(?:option|plan|variant\w*|opci[oó]n|opção|вариант|방안|案|方案|选项|選項) ?)?({_LABEL})"
+    r"[*_]{0,3}\s{0,9}(?:[)）.、．:：—–|-]|\*\*).*"
+)
+"""A line that begins one."""
+_BOLD = re.compile(r"\*\*(\w[^*\n]{0,200})\*\*")
 _ASKS = re.compile(r"(?i)ask|question|user_?input")
 """In the name of a tool that asks, if its arguments hold questions."""
 _IS, _NEXT = '"="', '", "'
@@ -41,8 +82,8 @@ def read_answers(step: Step) -> list[PersonAnswer]:
     questions = dict(_iter_questions(parse_or_none(step.arguments)))
     if not questions or not step.text.strip():
         return []
-    known = _read_pairs(step.text) or _read_fields(step.text, questions)
-    return known or [PersonAnswer("; ".join(questions.values()), step.text)]
+    answers = _read_pairs(step.text) or _read_fields(step.text, questions)
+    return answers or [PersonAnswer("; ".join(questions.values()), step.text)]
 
 
 def _iter_questions(arguments: Any) -> Iterator[tuple[str, str]]:
@@ -65,7 +106,7 @@ def _read_pairs(text: str) -> list[PersonAnswer]:
 
 
 def _read_fields(text: str, questions: Mapping[str, str]) -> list[PersonAnswer]:
-    """Read `{"answers": {"id": {"answers": ["A", "B"]}}}` (Codex), also with texts in their place."""
+    """Read `{"answers": {"id": {"answers": ["A", "B"]}}}` (Codex), or texts in their place."""
     value = parse_or_none(text) if text.startswith("{") else None
     fields = value.get("answers") if isinstance(value, dict) else None
     answers = list[PersonAnswer]()
@@ -74,3 +115,53 @@ def _read_fields(text: str, questions: Mapping[str, str]) -> list[PersonAnswer]:
         texts = words if isinstance(words, list) else [words]
         answers.append(PersonAnswer(questions.get(id, id), ", ".join(map(str, texts))))
     return answers
+
+
+# --- short replies -------------------------------------------------------------------------------
+
+
+def find_question(text: str, reply: str) -> str:
+    """Return what a short *reply* to a model's *text* is to: of the ways that it lists those that
+    the reply names, else, if it is short or begins with yes or no, the question at its end, else,
+    if it is a word or two, what was stated last; empty if the reply says by itself what it is
+    about."""
+    reply = normalize("NFKC", reply)
+    width = count_columns(reply, REPLY)
+    if not text or width >= REPLY or "\n" in reply or reply.endswith(("?", "？")):
+        return ""
+    lines = clip_scanned(text).split("\n")
+    ways = [way for line in lines if (way := _WAY.match(line))]
+    labels = _ANY_LABEL.findall(reply) if _LABELS_ONLY.fullmatch(reply) else []
+    if not labels and (named := _REPLY.match(reply)):
+        labels = [named[named.lastindex or 0]]
+    pairs = [] if _PAIRS.sub("", reply) else _PAIRS.findall(reply)
+    choices = pairs or [("0", label) for label in labels]
+    chosen = (_find_way(ways, label.lower(), int(place)) for place, label in choices)
+    if options := [*filter(None, chosen)]:
+        return "; ".join(_quote_question(way, LONGEST_QUESTION // len(options)) for way in options)
+    spoken = [s for s in iter_statements(text) if s.kind != "code" and PIECE.search(s.text)]
+    ends = [at for at, statement in enumerate(spoken) if statement.kind == "text"]
+    first = ends[-LAST_WORDS] if len(ends) >= LAST_WORDS else 0  # lists stand behind it
+    asking = [n for n, s in enumerate(spoken) if s.text.rstrip("*_ ").endswith(("?", "？"))]
+    if asking and asking[-1] >= first and (width < AGREEMENT or _YES.match(reply)):
+        before, words = spoken[max(0, asking[-1] - 1)], spoken[asking[-1]].text
+        is_bare = count_columns(words, REPLY) < LEAST_PROSE and not any(iter_identifiers(words))
+        if is_bare and asking[-1] and before.at == spoken[asking[-1]].at:
+            words = f"{one_line(before.text, LONGEST_QUESTION // 2)} {words}"
+        return _quote_question(words)
+    end = spoken[-1].text if spoken and width < NOD else ""
+    return _quote_question(end) if len(end.encode("utf-8", "replace")) >= LEAST_PROSE else ""
+
+
+def _find_way(ways: Sequence[re.Match[str]], label: str, place: int) -> str:
+    """Return which of several *ways* a label names: C, else what is third; where several questions
+    list theirs, that of the one at a *place*, the last if it is 0."""
+    row = next((row for row in _LABELS if label in row), ())
+    same = [way.string for way in ways if way[1].lower() == label]
+    rows = same or [way.string for way in ways if way[1].lower() in row]
+    return rows[place - 1] if len(rows) >= max(1, place) else ""
+
+
+def _quote_question(text: str, size: int = LONGEST_QUESTION) -> str:
+    words = one_line(_BOLD.sub(r"\1", text).strip(" \t>|*_#-").replace("|", "/"), size)
+    return words.replace(ANSWERS, " (to ")

@@ -5,7 +5,6 @@ from bisect import bisect
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from math import log
 from typing import Any, NamedTuple
 
@@ -199,10 +198,6 @@ _DIGITS = re.compile(r"(?<![0-9a-f])[a-f]*+\d[0-9a-f]*+")
 """A number, or a hash."""
 _WORD = re.compile(r"[^\W_]{2,}")
 _CLAUSE = re.compile(r"(?<=[，；])")
-_REFERS = re.compile(
-    r"(?i)(?:that|this|it|they|these|those|both|such|the (?:former|latter|same))\b|[这那它此其]|[こそ][れの]"
-)
-"""How a clause begins that says nothing without the one before it."""
 _TASK = re.compile(
     r"(?:^|[\W_])(?:issues?|tickets?|tasks?|plans?|spec(?:ification)?s?|stor(?:y|ies)|epics?|bd show|prd|roadmap|todo)(?:[\W_]|$)",
     re.IGNORECASE,
@@ -458,17 +453,10 @@ def _shows_task(command: str) -> bool:
 
 
 def _iter_clauses(text: str) -> Iterator[str]:
-    """Yield sentences; of scripts that mark clauses with a wide comma, clauses. What refers to the
-    one before it (`That is noisy.`) is not parted from it."""
-    before = ""
+    """Yield sentences; of scripts that mark clauses with a wide comma, clauses."""
     for sentence in sentences(text):
-        for clause in chain.from_iterable(map(_cut_line, _CLAUSE.split(sentence))):
-            is_joined = before and len(before) + len(clause) < LONGEST_LINE and _REFERS.match(clause)
-            if before and not is_joined:
-                yield before
-            before = f"{before} {clause}" if is_joined else clause
-    if before:
-        yield before
+        for clause in _CLAUSE.split(sentence):
+            yield from _cut_line(clause)
 
 
 def _iter_asked(text: str) -> Iterator[tuple[str, str]]:

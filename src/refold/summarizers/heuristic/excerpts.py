@@ -10,7 +10,6 @@ from itertools import groupby, islice
 from math import log
 from operator import add
 from typing import NamedTuple
-from unicodedata import normalize
 
 from refold.speakers.segments import read_typed, split_place
 from refold.summarizers.heuristic.blocks import Block, Kind, Line, Work
@@ -18,20 +17,18 @@ from refold.summarizers.heuristic.identifiers import NUMBER, iter_identifiers
 from refold.summarizers.heuristic.lexicon import (
     BINDING,
     CORRECTING,
-    LEAST_PROSE,
     MAX_SENTENCE,
     NEGATING,
     TURNING,
     find_leads,
     is_binding,
     iter_sentences,
-    iter_statements,
     weigh_conclusion,
 )
-from refold.text.clip import clip_scanned, one_line, without_mark
+from refold.text.clip import one_line, without_mark
 from refold.text.failures import find_error_line, find_figures, is_markup
 from refold.text.json_values import iter_json_lines, parse_or_none
-from refold.text.plain import count_columns, terms
+from refold.text.plain import terms
 from refold.tokens.count import estimate
 
 WEIGHTS: dict[Kind, float] = {
@@ -96,43 +93,6 @@ most, thousands of lines with names of one shape (`job-17`, `job-18`) one for ea
 chosen."""
 NEARLY = 0.5
 """From then on the share of what a line promised at which it is chosen."""
-REPLY = 40
-"""Columns of a reply that may not say by itself what it is about."""
-AGREEMENT = 20
-"""The same of one that may answer a question without naming anything."""
-NOD = 10
-"""The same of one that may say no more than yes."""
-LAST_WORDS = 6
-"""Sentences at the end of a text, among which the question is that is to be answered."""
-LONGEST_QUESTION = 160
-"""Characters of it."""
-ANSWERS = " (to: "
-"""What stands between a reply and the question."""
-_ORDINALS = ("first", "second", "third", "fourth", "fifth")
-_LABELS = [*zip("abcde", "12345", "一二三四五", "甲乙丙丁戊", _ORDINALS, strict=True)]
-_AND = "and|y|e|et|und|и"
-_LABEL = r"(?:[a-e](?![\w'’])|[1-5](?!\d)|[一二三四五甲乙丙丁戊])"
-_REPLY = re.compile(
-    r"(?i)(?:(?:(?:i )?(?:choose|take|pick|want|prefer)|go (?:with|for)|let['’]s (?:do|take)|yes|ok|we take|use|[我就]*(?:选|選|用|要)|切到)[ ,，]*)?"
-    rf"(?:(?:the )?(first|second|third|fourth|fifth)\b|第([一二三四五1-5])[个個种種]"
-    rf"|(?:(?:option|plan|variant\w*|opci[oó]n|opção|вариант|방안|案|方案|选项|選項) ?)?({_LABEL})"
-    rf"(?=\W*\Z|[,.，。;；)）:：]|\s*[吧案를로]|(?:\s+(?:please|then|it|is|but|{_AND})\b)))"
-)
-"""A reply that names one of several ways."""
-_ANY_LABEL = re.compile(_LABEL, re.IGNORECASE)
-_LABELS_ONLY = re.compile(rf"(?i)(?:{_LABEL}[\W_]{{0,3}}(?:(?:{_AND})\s|[和与與跟])?[\W_]{{0,3}})+")
-"""A reply that names nothing but some of them: `1,3`, `A and C`."""
-_PAIRS = re.compile(r"(?i)(?:q\w{0,8}\s?)?(\d{1,2})\s?[:=.)：-]\s?([a-e])(?![\w'’])[\s,;，；]{0,3}")
-"""Which of the ways that several questions list: `Q1: A, Q2: C`."""
-_YES = re.compile(
-    r"(?i)(?:yes|yeah|yep|no|nope|s[ií]|sim|não|oui|non|ja|nein|да|нет|có|vâng|không|ya|tidak|네|예|아니요|はい|いいえ|[好是要不]|对|對|可以)[,，、.。!！\s]"
-)
-"""How a reply begins that says yes or no."""
-_WAY = re.compile(
-    rf"(?i)[\s>|*_#•(（-]*(?:(?:option|plan|variant\w*|opci[oó]n|opção|вариант|방안|案|方案|选项|選項) ?)?({_LABEL})"
-    r"[*_]{0,3}\s{0,9}(?:[)）.、．:：—–|-]|\*\*).*"
-)
-"""A line that begins one."""
 SHORTEST_END = 10
 """Characters of the end of a sentence: with fewer a cut may go through the word that turns it."""
 EPSILON = 1e-12
@@ -142,25 +102,29 @@ _STAMP = re.compile(
 )
 _ANY_DIGIT = re.compile(r"\d")
 _ANY_LETTER = re.compile(r"[^\W\d_]")
-_PIECE = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{3,}|[^\W\d_a-zA-Z]{2,}")
+PIECE = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{3,}|[^\W\d_a-zA-Z]{2,}")
 """A word, or a part of a name."""
 _ANNOUNCED = re.compile(
     r"(?i)^(?:now|next|then|let me|let['’]s|i['’]ll|i will|i need to|i['’]m going to|time to|现在|接下来|下一步|然后|让我|我来|我将)"
 )
+_REFERS = re.compile(
+    r"(?i)(?:that|this|it|they|these|those|both|such|the (?:former|latter|same))\b|[这那它此其]|[こそ][れの]"
+)
+"""How a sentence begins that may say nothing without the one before it."""
 _LINE = re.compile(r"(?<=\n)[^\n]")
 _CLAUSE_ENDS = re.compile(r"[,;:，；：—–(（]")
 _OF_OTHERS = re.compile(r"(?i)\s*(?:(?:I|we|it|he|she|they|that|this|there)\b|[我他她它])")
 COMMIT = re.compile(r"\bgit\s+(?:-\S+\s+\S+\s+)?commit\b")
 COMMITTED = re.compile(r"^(\[[^\]\n]{1,100}\s[0-9a-f]{6,40}\])\s(.*)$", re.MULTILINE)
 """What git says of a commit: its branch and hash, and its subject."""
-_BOLD = re.compile(r"\*\*(\w[^*\n]{0,200})\*\*")
 _BREAK = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029](?!\Z)")
 """What begins a line for somebody, behind which more stands."""
 _STOP = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
 _SPACED = re.compile(r"([，；：。！？、]) ")
 DIALOGUE: frozenset[Kind] = frozenset({"asked", "said"})
 GIVEN: frozenset[Kind] = frozenset({"asked", "given"})
-SPOKEN: frozenset[Kind] = GIVEN | {"said", "finding"}
+OWN_WORDS: frozenset[Kind] = frozenset({"said", "finding"})
+SPOKEN: frozenset[Kind] = GIVEN | OWN_WORDS
 
 
 class Excerpt(NamedTuple):
@@ -205,7 +169,7 @@ def _weigh_block(block: Block, work: Work, context: Context) -> float:
 def split_words(text: str) -> set[str]:
     """Return the words of a text, those in names apart, without what belongs to all texts: two
     letters, and digits."""
-    return {word.lower() for word in _PIECE.findall(text)}
+    return {word.lower() for word in PIECE.findall(text)}
 
 
 def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
@@ -234,6 +198,8 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
         headed = dict(iter_identifiers(block.heading))
         for line in lines:
             named = list(iter_identifiers(line.text))
+            if not context.is_chat and block.kind in OWN_WORDS and _REFERS.match(line.text):
+                continue  # without the sentence before it, it speaks of something else
             if is_note and not any(weight > NUMBER for _, weight in named):
                 continue  # it thinks aloud, or of lines by their numbers, which edits change
             words = [rarity[t] for t in terms(_STAMP.sub("", line.text))] if is_talk else ()
@@ -253,7 +219,7 @@ def _weigh_work(block: Block, line: Line, words: frozenset[str]) -> float:
     messages that stay, and if the model concludes in it, or gives a reason."""
     own = split_words(line.text)
     related = 1 + RELATED * len(own & words) / len(own) if own else 1.0
-    concludes = block.kind in ("said", "finding") and weigh_conclusion(line.text) > 0
+    concludes = block.kind in OWN_WORDS and weigh_conclusion(line.text) > 0
     return related * CONCLUDES if concludes else related
 
 
@@ -382,53 +348,6 @@ def denies(text: str) -> bool:
     """Does a person's text begin with what is not so, rather than with what shall not be?"""
     head = _CLAUSE_ENDS.split(text.lstrip()[:MAX_SENTENCE].partition("\n")[0])[0]
     return (NEGATING.is_in(head) or CORRECTING.is_in(head)) and not is_binding(head)
-
-
-def find_question(text: str, reply: str) -> str:
-    """Return what a short *reply* to a model's *text* is to: of the ways that it lists those that
-    the reply names, else, if it is short or begins with yes or no, the question at its end, else,
-    if it is a word or two, what was stated last; empty if the reply says by itself what it is
-    about."""
-    reply = normalize("NFKC", reply)
-    width = count_columns(reply, REPLY)
-    if not text or width >= REPLY or "\n" in reply or reply.endswith(("?", "？")):
-        return ""
-    lines = clip_scanned(text).split("\n")
-    ways = [way for line in lines if (way := _WAY.match(line))]
-    labels = _ANY_LABEL.findall(reply) if _LABELS_ONLY.fullmatch(reply) else []
-    if not labels and (named := _REPLY.match(reply)):
-        labels = [named[named.lastindex or 0]]
-    pairs = [] if _PAIRS.sub("", reply) else _PAIRS.findall(reply)
-    choices = pairs or [("0", label) for label in labels]
-    chosen = (_find_way(ways, label.lower(), int(place)) for place, label in choices)
-    if options := [*filter(None, chosen)]:
-        return "; ".join(_quote_question(way, LONGEST_QUESTION // len(options)) for way in options)
-    spoken = [s for s in iter_statements(text) if s.kind != "code" and _PIECE.search(s.text)]
-    ends = [at for at, statement in enumerate(spoken) if statement.kind == "text"]
-    first = ends[-LAST_WORDS] if len(ends) >= LAST_WORDS else 0  # lists stand behind it
-    asking = [n for n, s in enumerate(spoken) if s.text.rstrip("*_ ").endswith(("?", "？"))]
-    if asking and asking[-1] >= first and (width < AGREEMENT or _YES.match(reply)):
-        before, words = spoken[max(0, asking[-1] - 1)], spoken[asking[-1]].text
-        is_bare = count_columns(words, REPLY) < LEAST_PROSE and not any(iter_identifiers(words))
-        if is_bare and asking[-1] and before.at == spoken[asking[-1]].at:
-            words = f"{one_line(before.text, LONGEST_QUESTION // 2)} {words}"
-        return _quote_question(words)
-    end = spoken[-1].text if spoken and width < NOD else ""
-    return _quote_question(end) if len(end.encode("utf-8", "replace")) >= LEAST_PROSE else ""
-
-
-def _find_way(ways: Sequence[re.Match[str]], label: str, place: int) -> str:
-    """Return which of several *ways* a label names: C, else what is third; where several questions
-    list theirs, that of the one at a *place*, the last if it is 0."""
-    row = next((row for row in _LABELS if label in row), ())
-    same = [way.string for way in ways if way[1].lower() == label]
-    rows = same or [way.string for way in ways if way[1].lower() in row]
-    return rows[place - 1] if len(rows) >= max(1, place) else ""
-
-
-def _quote_question(text: str, size: int = LONGEST_QUESTION) -> str:
-    words = one_line(_BOLD.sub(r"\1", text).strip(" \t>|*_#-").replace("|", "/"), size)
-    return words.replace(ANSWERS, " (to ")
 
 
 def quote(line: str) -> str:

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 
+from refold.summarizers.heuristic.answers import ANSWERS
 from refold.summarizers.heuristic.blocks import SOURCE
 from refold.summarizers.heuristic.calls import Todo
 from refold.summarizers.heuristic.excerpts import (
-    ANSWERS,
     COMMIT,
     cut_middle,
     find_corrections,

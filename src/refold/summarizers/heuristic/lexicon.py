@@ -17,7 +17,7 @@ from typing import NamedTuple
 from unicodedata import east_asian_width
 
 from refold.speakers.segments import read_typed, split_place
-from refold.text.clip import Row, RowKind, clip_scanned, iter_rows, one_line, split_line
+from refold.text.clip import TOP, Row, RowKind, clip_scanned, iter_rows, one_line, split_line
 
 
 class Wording(NamedTuple):
@@ -354,7 +354,7 @@ def _read_head(row: Row) -> _Head:
     is_binding = is_bare or (row.is_open and BINDING.is_opening(words))
     if row.kind == "columns":  # that of what is required binds nobody
         is_binding = is_binding and NEGATING.is_in(words)
-    is_turning = TURNING.is_in(words)
+    is_turning = (NEGATING if row.depth == TOP else TURNING).is_in(words)  # a title may prefer
     return _Head(words + ("：" if is_wide else ": "), is_turning, is_binding, is_bare)
 
 

@@ -9,7 +9,12 @@ from refold.speakers.carriers import NOT_RUN
 from refold.speakers.segments import IN_RESULT, is_fragment
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.actions import LONGEST_COMMAND, Actions
-from refold.summarizers.heuristic.answers import PersonAnswer, read_answers
+from refold.summarizers.heuristic.answers import (
+    AGREEMENT,
+    PersonAnswer,
+    find_question,
+    read_answers,
+)
 from refold.summarizers.heuristic.calls import (
     Todo,
     change_todos,
@@ -23,14 +28,12 @@ from refold.summarizers.heuristic.calls import (
     state_after,
 )
 from refold.summarizers.heuristic.excerpts import (
-    AGREEMENT,
     ASKED,
     COMMIT,
     COMMITTED,
     denies,
     find_announced,
     find_corrections,
-    find_question,
     is_demand,
     write_outcome,
 )
