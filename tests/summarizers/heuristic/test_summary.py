@@ -1242,3 +1242,11 @@ def test_in_work_a_sentence_that_refers_to_the_one_before_it_is_no_excerpt():
     excerpts = find_excerpts(work, Context([0.0], frozenset(), False, ""), 500)
     starts = [excerpt.line.text[:4] for excerpt in excerpts]
     assert starts == ["Use ", "`fas", "选 `b"]
+
+
+def test_the_headings_of_a_document_are_no_excerpts():
+    """A field of one request stood under the heading of another: what was between them was not."""
+    page = "### GET /api/orders\nThe list of `order_ids` of a user.\n### POST /api/orders\nNeeds `outcome_code` and a text."
+    work = Work([Block(0, "docs", "api.md", page, "api.md")])
+    excerpts = find_excerpts(work, Context([0.0], frozenset(), False, ""), 500)
+    assert [e.line.text[:5] for e in excerpts] == ["The l", "Needs"]

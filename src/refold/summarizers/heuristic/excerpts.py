@@ -123,6 +123,7 @@ _STOP = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
 _SPACED = re.compile(r"([，；：。！？、]) ")
 DIALOGUE: frozenset[Kind] = frozenset({"asked", "said"})
 GIVEN: frozenset[Kind] = frozenset({"asked", "given"})
+DOCUMENTS: frozenset[Kind] = frozenset({"task", "given", "docs"})
 OWN_WORDS: frozenset[Kind] = frozenset({"said", "finding"})
 SPOKEN: frozenset[Kind] = GIVEN | OWN_WORDS
 
@@ -198,8 +199,8 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
         headed = dict(iter_identifiers(block.heading))
         for line in lines:
             named = list(iter_identifiers(line.text))
-            if not context.is_chat and block.kind in OWN_WORDS and _REFERS.match(line.text):
-                continue  # without the sentence before it, it speaks of something else
+            if _misleads(block, line, context):
+                continue
             if is_note and not any(weight > NUMBER for _, weight in named):
                 continue  # it thinks aloud, or of lines by their numbers, which edits change
             words = [rarity[t] for t in terms(_STAMP.sub("", line.text))] if is_talk else ()
@@ -212,6 +213,14 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
                 own = worth * factor
                 excerpts.append(Excerpt(position, line, names, own, own * total / least, least))
     return excerpts
+
+
+def _misleads(block: Block, line: Line, context: Context) -> bool:
+    """Does a line say something else if it stands alone? A heading would stand above lines of other
+    parts; a sentence of the model that refers to the one before it, behind another."""
+    if block.kind in DOCUMENTS:
+        return line.text.lstrip().startswith("#")
+    return not context.is_chat and block.kind in OWN_WORDS and bool(_REFERS.match(line.text))
 
 
 def _weigh_work(block: Block, line: Line, words: frozenset[str]) -> float:
