@@ -125,6 +125,9 @@ def call_gist(call: ToolCall, size: int = 60) -> str:
 DEEPEST = 100
 """Folders of a path that are looked at."""
 _ABSOLUTE = re.compile(r"/|\\\\|[A-Za-z]:[/\\]")
+_OUTSIDE = re.compile(r"~|/(?:tmp|var|private)/|/(?:(?:home|Users)/[^/]{1,99}|root)/\.")
+"""How paths begin that are no project's."""
+_EXTENSION = re.compile(r"[^.\d]\.\w{1,12}$|\d\.(?!x$)[A-Za-z]\w{0,11}$")
 
 
 def is_path(word: str) -> bool:
@@ -135,6 +138,16 @@ def is_path(word: str) -> bool:
 def is_absolute(path: str) -> bool:
     """Does a path begin at a root, of whichever system?"""
     return bool(_ABSOLUTE.match(path))
+
+
+def is_outside(path: str) -> bool:
+    """Is this a path in a temporary folder, or of a program's own files at home?"""
+    return bool(_OUTSIDE.match(path))
+
+
+def has_extension(path: str) -> bool:
+    """Is this the path of a file rather than of a folder, by its end?"""
+    return bool(_EXTENSION.search(path))
 
 
 def with_slashes(path: str) -> str:

@@ -6,7 +6,7 @@ import pytest
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import effect_of_command
 from refold.summarizers.heuristic.current_files import read_files
-from refold.summarizers.heuristic.shell_words import has_more, name_command
+from refold.summarizers.heuristic.shell_words import SESSION, has_more, name_command
 from refold.summarizers.heuristic.source import read_steps
 from tests.support.messages import call
 from tests.support.summaries import collect, states_of
@@ -127,3 +127,18 @@ def test_what_may_change_any_file_makes_what_is_known_of_them_stale(command):
         assert list(shell.file_effects(harmless)) == []
     in_place = "sed -i '' s/a/b/ c.md"  # as on a Mac
     assert list(shell.file_effects(in_place)) == [("c.md", "modified")]
+
+
+@pytest.mark.parametrize(
+    ("command", "files"),
+    [
+        ("if [ -d old ]; then git rm -r old && git commit -m x; else echo none; fi; rm a.py", ["a.py"]),
+        ("if ! true; then rm b.py; elif rm c.py; then rm d.py; fi && rm a.py", ["c.py", "a.py"]),
+        ("if x; then if y; then rm b.py; fi; rm c.py; fi; rm a.py", ["a.py"]),
+        ("for f in 1 2; do rm a.py; done; then rm b.py; fi; rm c.py", ["a.py", "b.py", "c.py"]),
+    ],
+)
+def test_nobody_knows_which_branch_of_an_if_ran(command, files):
+    """A folder was deleted and committed that had never been there."""
+    assert [path for path, _ in shell.file_effects(command, SESSION)] == files
+    assert "commit" not in [verb for verb, _ in shell.git_steps(command, SESSION)]

@@ -79,7 +79,8 @@ class Actions:
         call = name_command(deeds.text) or write_call(step)
         is_own = has_code and outcome != RUNNING and (deeds.is_last or not deeds.text)
         is_wrong = not has_code and looks_failed(step.text)
-        line = _find_line(step, failed=is_wrong) if is_own or is_wrong else ""
+        tells = is_own or is_wrong or step.text.startswith("{")  # fields say what they are of
+        line = _find_line(step, failed=is_wrong) if tells else ""
         if is_own and is_agent(effect.tool):
             line = step.text[max(0, step.text.find(line)) :]
         line = one_line(line, LONGEST_REPORT if is_agent(effect.tool) else LONGEST_OUTCOME)

@@ -21,7 +21,6 @@ from refold.summarizers.heuristic.shell_words import (
     SESSION,
     Place,
     find_place,
-    has_extension,
     is_interpreter,
     is_path,
     iter_redirects,
@@ -30,7 +29,7 @@ from refold.summarizers.heuristic.shell_words import (
     split_heredocs,
 )
 from refold.text.json_values import list_at, parse_or_none, parse_or_text
-from refold.text.plain import PATHS, folders_of, is_absolute, iter_ends, with_slashes
+from refold.text.plain import PATHS, folders_of, has_extension, is_absolute, iter_ends, with_slashes
 
 MAX_ARGUMENTS = 400_000
 """Characters of a call's arguments that are parsed."""

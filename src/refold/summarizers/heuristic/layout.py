@@ -16,11 +16,10 @@ from refold.summarizers.heuristic.excerpts import (
     find_corrections,
 )
 from refold.summarizers.heuristic.lexicon import find_constraints, find_leads
-from refold.summarizers.heuristic.shell_words import is_outside
 from refold.summarizers.heuristic.state import FileState, State
 from refold.text.clip import one_line, without_mark
 from refold.text.failures import has_failed
-from refold.text.plain import is_absolute, split_path
+from refold.text.plain import is_absolute, is_outside, split_path
 from refold.tokens.count import estimate
 
 MOST_CHECKS = 5

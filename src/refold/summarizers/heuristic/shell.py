@@ -20,9 +20,7 @@ from refold.summarizers.heuristic.shell_words import (
     drop_texts,
     find_far,
     find_program,
-    has_extension,
     is_interpreter,
-    is_outside,
     is_path,
     iter_redirects,
     name_program,
@@ -35,7 +33,7 @@ from refold.summarizers.heuristic.shell_words import (
     without_redirects,
     without_setup,
 )
-from refold.text.plain import is_absolute, split_path
+from refold.text.plain import has_extension, is_absolute, is_outside, split_path
 
 _GIT_MAKES = frozenset(
     {"apply", "checkout", "clone", "merge", "pull", "reset", "restore", "stash", "switch"}

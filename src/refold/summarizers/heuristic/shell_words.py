@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import dropwhile, pairwise
 from typing import NamedTuple
 
-from refold.text.plain import is_absolute, with_slashes
+from refold.text.plain import is_absolute, is_outside, with_slashes
 
 # --- files ----------------------------------------------------------------------------------------
 
@@ -104,7 +104,7 @@ _LITERAL_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _UNESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\n": ""}
 BREAKS = frozenset({"&&", "&", "||", "|", ";", "\n"})
 _REDIRECTING = frozenset("<>")
-BEFORE_COMMAND = frozenset({"do", "then", "else", "if", "while", "until", "{", "!"})
+BEFORE_COMMAND = frozenset({"do", "then", "else", "elif", "if", "while", "until", "{", "!"})
 """Words of a shell that a simple command follows."""
 _BEFORE_PROGRAM = re.compile(r"[A-Z_]+=.*|sudo|time|git")
 DEEPEST_SHELL = 3
@@ -227,7 +227,21 @@ def simple_commands(command: str) -> Iterator[list[str]]:
 
 
 def cut_commands(command: str) -> Iterator[list[re.Match[str]]]:
-    """Yield the words of each simple command where they stand, without comments."""
+    """Yield the words of each simple command where they stand, without comments, and without the
+    branches of `if`: nobody knows which of them ran."""
+    depth = branch = 0
+    for words in _cut_all(command):
+        first = words[0][0] if words else ""
+        branch = branch or depth * (first in ("then", "else"))
+        depth += first in BEFORE_COMMAND and any(word[0] == "if" for word in words[:2])
+        if branch == depth and first in ("elif", "fi"):
+            branch = 0
+        if not branch:
+            yield words
+        depth -= first == "fi" and depth > 0
+
+
+def _cut_all(command: str) -> Iterator[list[re.Match[str]]]:
     words = list[re.Match[str]]()
     for word in WORD.finditer(command):
         if word[3] in BREAKS:
@@ -525,24 +539,11 @@ def _end_without_trimming(line: str, stop: int) -> int:
 # --- names ----------------------------------------------------------------------------------------
 
 
-_EXTENSION = re.compile(r"[^.\d]\.\w{1,12}$|\d\.(?!x$)[A-Za-z]\w{0,11}$")
 _INTERPRETER = re.compile(
     r"(?:python|pypy|ruby|php|perl|node|bun|deno|(?:ba|z|da)?sh|pwsh|Rscript|julia|dart|java)[\d.]*"
 )
-_OUTSIDE = re.compile(r"~|/(?:tmp|var|private)/|/(?:(?:home|Users)/[^/]{1,99}|root)/\.")
-"""How paths begin that are no project's."""
 
 
 def is_interpreter(word: str) -> bool:
     """Does a word name a program that runs scripts?"""
     return bool(_INTERPRETER.fullmatch(word.rpartition("/")[2]))
-
-
-def is_outside(path: str) -> bool:
-    """Is this a path in a temporary folder, or of a program's own files at home?"""
-    return bool(_OUTSIDE.match(path))
-
-
-def has_extension(path: str) -> bool:
-    """Is this the path of a file rather than of a folder, by its end?"""
-    return bool(_EXTENSION.search(path))

@@ -34,7 +34,6 @@ from refold.summarizers.heuristic.shell_words import (
     PATCH_BEGINS,
     SESSION,
     Place,
-    is_outside,
     name_command,
 )
 from refold.text.clip import clip_scanned
@@ -43,6 +42,7 @@ from refold.text.json_values import dig, iter_json_lines, join_texts, parse_or_n
 from refold.text.plain import (
     call_gist,
     is_absolute,
+    is_outside,
     match_paths,
     plain_text,
     spell_home,

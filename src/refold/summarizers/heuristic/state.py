@@ -46,8 +46,6 @@ from refold.summarizers.heuristic.lexicon import (
 from refold.summarizers.heuristic.shell import ALL
 from refold.summarizers.heuristic.shell_words import (
     has_command,
-    has_extension,
-    is_outside,
     name_command,
 )
 from refold.summarizers.heuristic.source import (
@@ -63,7 +61,7 @@ from refold.text.failures import (
     has_failed,
     looks_failed,
 )
-from refold.text.plain import folders_of, split_path
+from refold.text.plain import folders_of, has_extension, is_outside, split_path
 
 LONGEST_FAILURE = 10
 """Changes and commands that worked, after which the work has gone on without mending the last
