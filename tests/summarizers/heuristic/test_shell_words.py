@@ -132,7 +132,10 @@ def test_what_may_change_any_file_makes_what_is_known_of_them_stale(command):
 @pytest.mark.parametrize(
     ("command", "files"),
     [
-        ("if [ -d old ]; then git rm -r old && git commit -m x; else echo none; fi; rm a.py", ["a.py"]),
+        (
+            "if [ -d old ]; then git rm -r old && git commit -m x; else echo none; fi; rm a.py",
+            ["a.py"],
+        ),
         ("if ! true; then rm b.py; elif rm c.py; then rm d.py; fi && rm a.py", ["c.py", "a.py"]),
         ("if x; then if y; then rm b.py; fi; rm c.py; fi; rm a.py", ["a.py"]),
         ("for f in 1 2; do rm a.py; done; then rm b.py; fi; rm c.py", ["a.py", "b.py", "c.py"]),
