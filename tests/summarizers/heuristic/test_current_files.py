@@ -15,6 +15,7 @@ from refold.summarizers.heuristic.excerpts import Context, find_excerpts
 from refold.summarizers.heuristic.shell_words import find_first_line
 from refold.summarizers.heuristic.source import read_steps
 from tests.support.messages import call
+from tests.support.summaries import collect, states_of
 
 SOURCE = [f"    limit_{n} = compute_limit({n})" for n in range(1, 41)]
 PATCH = """*** Begin Patch
@@ -485,3 +486,19 @@ def test_what_an_edit_replaces_is_not_shown_even_if_it_has_no_place_in_the_known
     ):
         file = read_files(read_steps([*shown, *changed, *edited]))["a.py"]
         assert file.lines == [(2, "limit_b = 2"), (3, "limit_c = 3")] and file.is_stale
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        'Edit at index 0: string not found in file: "x"',
+        "No replacement was performed, old_str `x` did not appear verbatim in a.py.",
+        "Could not find the text to replace.",
+    ],
+)
+def test_an_edit_that_found_no_place_changed_nothing(answer):
+    """Its lines were forgotten: the next edit found no place in what was left of the file."""
+    change = {"file_path": "a.py", "old_string": "# ...\ny = 2\nz", "new_string": "w = 3"}
+    messages = [*call("Read", "x = 1\ny = 2", file_path="a.py"), *call("Edit", answer, **change)]
+    assert text_of(messages, "a.py") == [(1, "x = 1"), (2, "y = 2")]
+    assert states_of(collect(messages)) == {"a.py": "read"}

@@ -173,8 +173,7 @@ def _unwrap(text: str) -> str:
 # --- messages -------------------------------------------------------------------------------------
 
 LONGEST = 1_000_000
-"""Tokens of a hidden history that are read at most, the newest; of what is older, what people
-say, and which files and plans calls change."""
+"""Tokens of a hidden history that are read whole; of older ones people's words, and changes."""
 LEAST = LONGEST // 4
 """Tokens that are read of the longest: what is older and is no person's is hardly ever quoted."""
 
@@ -366,15 +365,16 @@ class Step(NamedTuple):
         if command := self.effect.command:
             return not self.is_error or bool(self.exit_code and shell.find_checks(command))
         is_edit = any(state != "read" for _, state in self.effect.files)
-        return not (self.is_error or (is_edit and is_failure(self.text)))
+        is_refused = is_failure(self.text) or _NO_PLACE.search(self.text[:200].partition("\n")[0])
+        return not (self.is_error or (is_edit and is_refused))
 
 
 _IS_ERROR = re.compile(r'\{\s{0,9}"status": ?"error"')
 """How a tool's answer begins that its client sends as one that worked (OpenClaw)."""
-_NOT_APPLIED = re.compile(
-    r"verification failed|failed to (?:apply|find)|invalid patch", re.IGNORECASE
-)
+_NOT_APPLIED = re.compile(r"(?i)verification failed|failed to (?:apply|find)|invalid patch")
 """What is said of a patch that was not applied."""
+_NO_PLACE = re.compile(r"(?i)\b(?:not found|no (?:match|replacement|occurrence)|could not find)")
+"""The same of an edit, in its first line."""
 
 
 def name_step(step: Step) -> str:
