@@ -94,6 +94,7 @@ def list_asked(messages: list[Message]) -> list[str]:
         (user("What does this mean?\n\n## My request:\n"), ["person"]),
         (user("<attachments>\na = 1\n</attachments>\n<editorContext>\na.py\n</editorContext>\n<userRequest>\nWhy?\n</userRequest>"), ["tool", "tool", "person"]),
         (user("<task-notification><id>3</id></task-notification>\nRead the output file."), ["tool"]),
+        (user("[Request interrupted by user for tool use]"), ["tool"]),
         (user("<command-name>/clear</command-name>\n<command-args></command-args>"), ["tool"]),
         (user("<command-name>/compact</command-name>\n<command-args>keep the ids</command-args>"), ["person"]),
         (user('<user_input mode="act">Fix it</user_input>'), ["person"]),

@@ -126,6 +126,38 @@ def test_of_what_another_agent_reports_more_than_a_line_stands():
     assert "left the old name there" in section(text, "Done")[0]
 
 
+@pytest.mark.parametrize(
+    ("command", "printed", "reason"),
+    [
+        (
+            "npm install -g tool | tail -3",
+            "npm error EACCES: permission denied",
+            "permission denied",
+        ),
+        ("curl -X POST a.example/v1", '{"error": {"message": "no such model"}}', "no such model"),
+    ],
+)
+def test_a_failure_that_the_exit_code_hides_is_one(command, printed, reason):
+    printed = f"Exit code: 0\nWall time: 0.3 seconds\nOutput:\n{printed}"
+    text = summarize(
+        user("Go."), call("bash", printed, command=command), call("bash", command="ls")
+    )
+    assert reason not in "".join(section(text, "Done"))
+    assert reason in "".join(section(text, "Failed") + section(text, "Open"))
+
+
+def test_what_is_looked_for_is_no_failure():
+    found = call("bash", "Error: no slot\nError: no pool", command="cat app.log | grep Error")
+    text = summarize(user("Go."), found)
+    assert not section(text, "Failed") and not section(text, "Open")
+
+
+def test_what_a_person_did_not_allow_was_not_done():
+    refused = "The user doesn't want to proceed with this tool use. The tool use was rejected."
+    text = summarize(user("Go."), call("ExitPlanMode", refused, is_error=True, plan="# Rename it"))
+    assert not section(text, "Done") and not section(text, "Failed")
+
+
 def test_an_error_stands_behind_a_command_whose_code_is_hidden():
     """`ran` alone reads as if it had worked."""
     printed = "Process exited with code 0\nOutput:\nError: Cannot find module 'ws'"

@@ -236,6 +236,16 @@ def test_the_title_of_a_document_turns_its_lines_only_if_it_denies():
     assert find_leads(["# Do NOT touch", "", "- the pool"]) == {2: "Do NOT touch: "}
 
 
+def test_items_of_what_the_model_says_are_quoted_with_the_head_that_turns_them():
+    """What an agent cannot do read as what it does."""
+    text = "What I can NOT do:\n- change my own `core_rules`\n- send `mail_drafts` alone"
+    _, *items = Block(0, "said", "", text).iter_lines()
+    assert [item.words for item in items] == [
+        "What I can NOT do: change my own `core_rules`",
+        "What I can NOT do: send `mail_drafts` alone",
+    ]
+
+
 def test_code_in_a_document_heads_nothing():
     text = "Set it up:\n```\n# Never run this in production:\nmake seed for all\n```\n- tables have names"
     lines = list(Block(0, "docs", "setup.md", text).iter_lines())

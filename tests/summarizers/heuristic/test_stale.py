@@ -503,3 +503,22 @@ def test_of_a_long_plan_all_parts_stand_and_what_is_still_to_be_done():
     assert all(f"## Change number {n} of" in text for n in range(10))
     assert "- [ ] Rename the second exporter" in text and "Rename the first" not in text
     assert " (in parts)\n" in text
+
+
+def test_the_text_of_a_command_is_not_quoted_as_the_persons():
+    """The example in a command's manual read as their task."""
+    manual = "Pre-compaction memory flush.\n" + "\n".join(
+        f"Example {n}: add `user_login_{n}` to `page_{n}`." for n in range(80)
+    )
+    asked = [user(manual), Message("assistant", (Text("Done."),)), user("Now the next part.")]
+    text = summarize([*asked, *call("bash", "ok", command="make")])
+    assert "### from a command's text" in text and "from the user's request" not in text
+
+
+def test_a_programs_own_folder_is_no_root():
+    reads = [
+        message
+        for name in ("skills/a.md", "skills/b.md", "memory/c.md")
+        for message in call("Read", "1\tx", file_path=f"/home/me/.agent/{name}")
+    ]
+    assert "root:" not in summarize([user("Go."), *reads])

@@ -197,7 +197,12 @@ def test_data_and_questions_are_no_rules(text):
 def test_a_rule_may_begin_with_a_mark_or_stand_behind_do():
     for rule in ("-never push to main", "Do/don't: touch main", "X is required for each call."):
         assert list(find_constraints(rule)), rule
-    for text in ("See docs/never of it.", "find . -not of x", "git push --only x"):
+    for text in (
+        "See docs/never of it.",
+        "find . -not of x",
+        "git push --only x",
+        "9:1  error  Prefer default export",
+    ):
         assert not list(find_constraints(text)), text
 
 

@@ -9,7 +9,7 @@ from refold.speakers.carriers import NOT_RUN
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import is_agent, is_look
 from refold.summarizers.heuristic.excerpts import find_outcome_line
-from refold.summarizers.heuristic.shell_words import name_command
+from refold.summarizers.heuristic.shell_words import MAX_COMMAND, WORD, name_command
 from refold.summarizers.heuristic.source import RUNNING, UNKNOWN, Step, write_call
 from refold.text.clip import one_line
 from refold.text.failures import is_failure, looks_failed
@@ -52,8 +52,10 @@ class Actions:
 
     def note(self, step: Step, outcome: str, *, is_told: bool) -> None:
         """Note what came of a call; *is_told*: do checks and commits tell it?"""
-        if step.effect.tool == UNKNOWN:
+        if step.effect.tool == UNKNOWN or step.text.startswith(NOT_RUN):
             return
+        if outcome == "ok" and _hides_failure(step):
+            outcome = "failed"
         if not is_told and (reason := _find_failure(step, outcome)):
             _add(self.failed, _name_failed(step), reason, step, 2 - _only_looks(step))
             return
@@ -98,8 +100,9 @@ def _find_failure(step: Step, outcome: str) -> str:
     """Return how a call failed and the line that says why; empty if it did not fail or was not run,
     and if it does not say what is wrong but only looked, or the code is of what stands behind."""
     command, has_worked = step.effect.command, outcome in ("", "ok", RUNNING)
-    is_unrun = step.text.startswith(NOT_RUN) or outcome == STOPPED
-    if is_unrun or (has_worked and (command or step.effect.files or is_look(step.effect))):
+    if outcome == STOPPED or (
+        has_worked and (command or step.effect.files or is_look(step.effect))
+    ):
         return ""
     line = one_line(_find_line(step, failed=True), LONGEST_REASON)
     if has_worked:
@@ -108,6 +111,16 @@ def _find_failure(step: Step, outcome: str) -> str:
     if not looks_failed(line) and (not is_own or (command and _only_looks(step))):
         return ""
     return ": ".join(filter(None, (outcome, line)))
+
+
+def _hides_failure(step: Step) -> bool:
+    """Does a command fail whose exit code does not say so: that of the last one behind a pipe, or
+    of a client to which a server answers with an error?"""
+    command, text = step.effect.command, step.text
+    if not command or not shell.find_deeds(command).rank:
+        return False
+    is_piped = any(word[3] == "|" for word in WORD.finditer(command[:MAX_COMMAND]))
+    return (is_piped and looks_failed(text)) or (text.startswith("{") and is_failure(text))
 
 
 def _only_looks(step: Step) -> bool:

@@ -254,11 +254,9 @@ class Block:
         if not self.path and (value := _parse_json(self.text)) is not None:
             return _fold_alike(list(_iter_record_lines(value)))
         match self.kind:
-            case "asked":
-                clauses = _iter_asked(text)
+            case "asked" | "said":
+                clauses = _iter_spoken(text)
                 return (Line(clause, at, lead) for at, (clause, lead) in enumerate(clauses, 1))
-            case "said":
-                return (Line(clause, at) for at, clause in enumerate(_iter_clauses(text), 1))
             case "task" | "given" | "docs" | "read":
                 return iter_lines(text, is_prose=True)
             case "finding":
@@ -355,7 +353,9 @@ def _read_words(step: Step) -> Block:
         return Block(step.at, "said", "", step.text)
     is_lifted = step.text.startswith(IN_RESULT)
     if is_lifted or len(step.text) > DOCUMENT:
-        heading = "at the end of a tool's result" if is_lifted else "from the user's request"
+        heading = "from the user's request"
+        if is_lifted or step.is_template:
+            heading = "at the end of a tool's result" if is_lifted else "from a command's text"
         return Block(step.at, "given", heading, step.text)
     return Block(step.at, "asked", "", step.text)
 
@@ -459,8 +459,8 @@ def _iter_clauses(text: str) -> Iterator[str]:
             yield from _cut_line(clause)
 
 
-def _iter_asked(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the clauses of a person's text, each with the lines above that turn it. What binds, or
+def _iter_spoken(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the clauses of what somebody says, each with the lines above that turn it. What binds, or
     is turned, is not parted: its first words turn all."""
     for statement in iter_statements(text):
         is_whole = statement.lead or is_binding(statement.text)

@@ -338,7 +338,8 @@ def _root_of(paths: Sequence[str]) -> str:
             counts[folder] = counts.get(folder, 0) + 1
     least = max(2, 0.6 * len(paths))
     shared = (folder for folder, count in counts.items() if count >= least and folder.isprintable())
-    return max(shared, key=len, default="")
+    root = max(shared, key=len, default="")
+    return "" if is_outside(root) else root
 
 
 def _open(state: State, room: int) -> Iterator[str]:

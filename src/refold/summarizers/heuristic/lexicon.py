@@ -283,7 +283,7 @@ _COMMENT = re.compile(r"\s{0,40}(?://|/\*|\*/|<!--|#(?:!|\s{0,8}(?:TODO|FIXME|NO
 _NO_RULE = re.compile(
     r"(?i)\A(?:and |but |so )?(?:why|how|who|where)\b(?! (?:you|we)\b)[^:：]*+\Z"
     r"|\A(?:那|可是|但)?(?:为什么|為什麼|为何|為何|怎么|怎麼)[^:：]*+\Z|[吗嗎么麼?？][。！!]?\Z"
-    r"|(?:error|exception|failed): "
+    r"|(?:error|exception|failed): |\A\s{0,40}\d{1,6}:\d{1,6}\s"
 )
 """A question, of which many leave out the mark; an error that a program reports."""
 _DATA = re.compile(r"\s{0,40}(?:(?:[\w ]{1,30}: ?)?[\[{]{1,9}\s?\"|\"[\w.$-]{1,40}\" ?:)")
