@@ -147,8 +147,8 @@ def test_a_failure_that_the_exit_code_hides_is_one(command, printed, reason):
 
 
 def test_what_is_looked_for_is_no_failure():
-    found = call("bash", "Error: no slot\nError: no pool", command="cat app.log | grep Error")
-    text = summarize(user("Go."), found)
+    lines = "Error: no slot\nError: no pool"
+    text = summarize(user("Go."), call("bash", lines, command="cat app.log | grep Error"))
     assert not section(text, "Failed") and not section(text, "Open")
 
 

@@ -40,7 +40,8 @@ FIXED = 0.45
 FIXED_IN_CHATS = 0.3
 """The same if a person answers each turn: there, what was said is what counts."""
 LEAST_FIXED = 800
-"""Tokens that these may take of a small summary: what holds comes before what may be needed."""
+"""Tokens that these may take of a small summary in work: what holds comes before what may be
+needed."""
 CHAT = 0.5
 """The share of the model's turns that a person answers, from which on exchanges have subjects:
 where calls lie between, an answer is about the work."""
@@ -222,7 +223,7 @@ def _write_fixed(material: Material, room: int) -> str:
     """Write where the work stands, the task, and the current text of files, of which each has its
     share of *room* tokens."""
     share = FIXED + (FIXED_IN_CHATS - FIXED) * material.dialogue
-    own = max(int(share * room), min(room, LEAST_FIXED))
+    own = max(int(share * room), min(room, int(LEAST_FIXED * (1 - material.dialogue))))
     state = render_state(material.state, own, 1 - material.dialogue)
     task = render_task(material.task, int(TASK * room))
     current = render_current(

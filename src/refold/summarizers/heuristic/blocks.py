@@ -460,8 +460,8 @@ def _iter_clauses(text: str) -> Iterator[str]:
 
 
 def _iter_spoken(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the clauses of what somebody says, each with the lines above that turn it. What binds, or
-    is turned, is not parted: its first words turn all."""
+    """Yield the clauses of what somebody says, each with the lines above that turn it. What binds,
+    or is turned, is not parted: its first words turn all."""
     for statement in iter_statements(text):
         is_whole = statement.lead or is_binding(statement.text)
         clauses = _cut_line(statement.text) if is_whole else _iter_clauses(statement.text)
