@@ -138,7 +138,8 @@ def test_rules_come_before_excerpts_in_a_small_summary():
         f"Never write to `table_{word}` by hand: it is generated." for word in "abcdefghijklmnopqr"
     ]
     source = "\n".join(f"def handler_{n}(event): return store_{n}.put(event)" for n in range(90))
-    talk = [message for rule in rules for message in (user(rule), assistant("I see."))]
+    calls = call("bash", command="ls") * 4
+    talk = [message for rule in rules for message in (user(rule), *calls)]
     text = run([*talk, *call("Read", result=source, file_path="src/handlers.py")], 600)
     assert all(rule in text for rule in rules)
 

@@ -255,7 +255,7 @@ class Block:
             return _fold_alike(list(_iter_record_lines(value)))
         match self.kind:
             case "asked" | "said":
-                clauses = _iter_spoken(text)
+                clauses = _iter_spoken(text, binds=self.kind == "asked")
                 return (Line(clause, at, lead) for at, (clause, lead) in enumerate(clauses, 1))
             case "task" | "given" | "docs" | "read":
                 return iter_lines(text, is_prose=True)
@@ -459,11 +459,11 @@ def _iter_clauses(text: str) -> Iterator[str]:
             yield from _cut_line(clause)
 
 
-def _iter_spoken(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the clauses of what somebody says, each with the lines above that turn it. What binds,
-    or is turned, is not parted: its first words turn all."""
+def _iter_spoken(text: str, *, binds: bool) -> Iterator[tuple[str, str]]:
+    """Yield the clauses of what somebody says, each with the lines above that turn it. What is
+    turned, or if a person says it (*binds*) binds, is not parted: its first words turn all."""
     for statement in iter_statements(text):
-        is_whole = statement.lead or is_binding(statement.text)
+        is_whole = statement.lead or (binds and is_binding(statement.text))
         clauses = _cut_line(statement.text) if is_whole else _iter_clauses(statement.text)
         if not statement.is_head:
             yield from ((clause, statement.lead) for clause in clauses)
