@@ -1,6 +1,7 @@
 """What the rule summary keeps, and that it is text and values in both directions."""
 
 import json
+from string import ascii_lowercase
 
 import pytest
 from hypothesis import example, given
@@ -134,9 +135,7 @@ def test_rules_and_earlier_requests_come_before_files_and_decisions():
 
 def test_rules_come_before_excerpts_in_a_small_summary():
     """Beside a long newest call 600 tokens were left: half of them for excerpts, none for rules."""
-    rules = [
-        f"Never write to `table_{word}` by hand: it is generated." for word in "abcdefghijklmnopqr"
-    ]
+    rules = [f"Never write to `table_{word}` by hand: it is generated." for word in ascii_lowercase]
     source = "\n".join(f"def handler_{n}(event): return store_{n}.put(event)" for n in range(90))
     calls = call("bash", command="ls") * 4
     talk = [message for rule in rules for message in (user(rule), *calls)]
