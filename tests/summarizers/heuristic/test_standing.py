@@ -53,11 +53,14 @@ def test_a_report_or_a_guess_is_no_decision(text):
     assert not list(find_conclusions(text, final=True))
 
 
-def test_a_reason_counts_where_the_model_worked():
+def test_a_reason_counts_where_it_ends_a_turn_in_which_the_model_worked():
     reason = "`pool_a` is slow because `pool_b` holds its lock."
     asked = [user("How does it work?")]
     assert not collect([*asked, assistant(reason)]).decisions
-    assert reason in collect([*asked, *call("bash", command="make"), assistant(reason)]).decisions
+    worked = call("bash", command="make")
+    assert reason in collect([*asked, *worked, assistant(reason)]).decisions
+    step = "Using `pool_b` because this changes `pool_a`."  # of the next call
+    assert not collect([*asked, *call("bash", say=step, command="make"), *worked]).decisions
 
 
 @pytest.mark.parametrize(

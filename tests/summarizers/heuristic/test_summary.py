@@ -1235,9 +1235,12 @@ def test_in_work_a_sentence_that_gives_a_reason_is_worth_more_than_another(is_ch
     assert reason.worth == (plain.worth if is_chat else 4 * plain.worth)
 
 
-def test_in_work_a_sentence_that_refers_to_the_one_before_it_is_no_excerpt():
+def test_in_work_what_refers_back_asks_or_announces_is_no_excerpt():
     """`.. That is usually the best setting` stood behind a setting that it was not about."""
-    text = "Use `edits` by default. That is the best setting for `all`. `fast_mode` is slow. 选 `b_c`。它比 `d_e` 快。"
+    text = (
+        "Use `edits` by default. That is the best setting for `all`. `fast_mode` is slow. "
+        "选 `b_c`。它比 `d_e` 快。 Shall I add `mode_x`? Let me run `make_all` now."
+    )
     work = Work([Block(0, "said", "", text)])
     excerpts = find_excerpts(work, Context([0.0], frozenset(), False, ""), 500)
     starts = [excerpt.line.text[:4] for excerpt in excerpts]

@@ -217,10 +217,14 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
 
 def _misleads(block: Block, line: Line, context: Context) -> bool:
     """Does a line say something else if it stands alone? A heading would stand above lines of other
-    parts; a sentence of the model that refers to the one before it, behind another."""
+    parts; a sentence of the model that refers to the one before it, behind another; what it asked
+    or announced has come since."""
     if block.kind in DOCUMENTS:
         return line.text.lstrip().startswith("#")
-    return not context.is_chat and block.kind in OWN_WORDS and bool(_REFERS.match(line.text))
+    if context.is_chat or block.kind not in OWN_WORDS:
+        return False
+    is_open = line.text.rstrip("*_ ").endswith(("?", "？")) or _ANNOUNCED.match(line.text)
+    return bool(is_open or _REFERS.match(line.text))
 
 
 def _weigh_work(block: Block, line: Line, words: frozenset[str]) -> float:

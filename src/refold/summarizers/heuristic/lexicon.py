@@ -467,14 +467,14 @@ def _iter_prose(text: str) -> Iterator[Statement]:
 def find_conclusions(text: str, *, final: bool, worked: bool = True) -> Iterator[tuple[float, str]]:
     """Yield the sentences of an assistant's text that decide or conclude, each with its weight; in
     a *final* text they weigh 1 more; beside a call half as much if they name nothing. A question is
-    none, nor is what is left open or quoted, a report of what was done, or, if nothing was
-    (*worked*), a reason. What is said to be agreed weighs `SETTLED` more."""
+    none, nor is what is left open or quoted, a report of what was done, or a reason, unless it ends
+    a turn in which the model *worked*. What is said to be agreed weighs `SETTLED` more."""
     for statement in _iter_prose(text):
         sentence = statement.words
         is_open = sentence.rstrip("*_ ").endswith(("?", "？", ":", "："))
         if len(sentence.encode("utf-8", "replace")) >= 12 and not is_open:
             is_settled = _is_settled(statement)
-            weight = weigh_conclusion(statement.text, lead=statement.lead, worked=worked)
+            weight = weigh_conclusion(statement.text, lead=statement.lead, worked=worked and final)
             points = max(0.0, weight) + is_settled * SETTLED
             is_offer = points > 0 and not is_settled and _is_offer(statement)
             if points > 0 and not (is_offer or _VOID.match(sentence)):
