@@ -223,7 +223,7 @@ def _write_fixed(material: Material, room: int) -> str:
     """Write where the work stands, the task, and the current text of files, of which each has its
     share of *room* tokens."""
     share = FIXED + (FIXED_IN_CHATS - FIXED) * material.dialogue
-    own = max(int(share * room), min(room, int(LEAST_FIXED * (1 - material.dialogue))))
+    own = max(int(share * room), min(room, int(LEAST_FIXED * (1 - material.dialogue**2))))
     state = render_state(material.state, own, 1 - material.dialogue)
     task = render_task(material.task, int(TASK * room))
     current = render_current(
