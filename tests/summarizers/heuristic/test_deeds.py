@@ -263,6 +263,21 @@ def test_what_a_command_in_the_background_comes_to_is_its_own():
     assert collect(polled).actions.done["npm ci"].outcome == "running"
 
 
+def test_a_command_that_failed_in_the_end_does_not_run_any_more():
+    """`-> running` stood there three times though nothing ran."""
+    started = call("exec_command", {"cmd": "./walk"}, "Process running with session ID 7\nOutput:\n")
+    ended = call(
+        "write_stdin",
+        {"session_id": 7},
+        "Process exited with code 254\nOutput:\nError: no socket",
+    )
+    assert collect(started).actions.done["./walk"].outcome == "running"
+    state = collect([*started, *ended])
+    assert not state.actions.done
+    assert state.actions.failed["./walk"].outcome == "exit 254: Error: no socket"
+
+
+
 def test_a_file_with_slashes_of_two_kinds_is_one():
     state = collect(
         [

@@ -57,7 +57,10 @@ class Actions:
         if outcome == "ok" and _hides_failure(step):
             outcome = "failed"
         if not is_told and (reason := _find_failure(step, outcome)):
-            _add(self.failed, _name_failed(step), reason, step, 2 - _only_looks(step))
+            name = _name_failed(step)
+            if name in self.done and self.done[name].outcome == RUNNING:
+                del self.done[name]  # it has come to its end
+            _add(self.failed, name, reason, step, 2 - _only_looks(step))
             return
         self.drop_mended(step)
         if not (is_told or step.effect.files) or shell.find_deeds(step.effect.command).rank > 1:
