@@ -265,7 +265,9 @@ def test_what_a_command_in_the_background_comes_to_is_its_own():
 
 def test_a_command_that_failed_in_the_end_does_not_run_any_more():
     """`-> running` stood there three times though nothing ran."""
-    started = call("exec_command", {"cmd": "./walk"}, "Process running with session ID 7\nOutput:\n")
+    started = call(
+        "exec_command", {"cmd": "./walk"}, "Process running with session ID 7\nOutput:\n"
+    )
     ended = call(
         "write_stdin",
         {"session_id": 7},
@@ -275,7 +277,6 @@ def test_a_command_that_failed_in_the_end_does_not_run_any_more():
     state = collect([*started, *ended])
     assert not state.actions.done
     assert state.actions.failed["./walk"].outcome == "exit 254: Error: no socket"
-
 
 
 def test_a_file_with_slashes_of_two_kinds_is_one():
