@@ -146,6 +146,14 @@ def test_a_failure_that_the_exit_code_hides_is_one(command, printed, reason):
     assert reason in "".join(section(text, "Failed") + section(text, "Open"))
 
 
+def test_a_file_that_is_looked_for_elsewhere_at_once_is_no_failure():
+    missing = "sed: can't read src/pool.h: No such file or directory"
+    looks = call("bash", missing, is_error=True, command="sed -n 1,9p src/pool.h")
+    refused = call("web_search", "missing_api_key: no key", is_error=True, query="pools")
+    text = summarize(user("Go."), looks, refused, call("bash", "ok", command="make install"))
+    assert len(section(text, "Failed")) == 1 and "no key" in section(text, "Failed")[0]
+
+
 def test_what_is_looked_for_is_no_failure():
     lines = "Error: no slot\nError: no pool"
     text = summarize(user("Go."), call("bash", lines, command="cat app.log | grep Error"))
@@ -184,7 +192,7 @@ def test_what_was_to_change_something_stands_before_what_only_looked():
     looks = [
         turn
         for at in range(12)
-        for turn in call("read", f"ENOENT: no entry {at}", is_error=True, path=f"/w/notes/{at}.md")
+        for turn in call("read", f"EACCES: denied {at}", is_error=True, path=f"/w/notes/{at}.md")
     ]
     end = call("bash", "E: Unable to locate", is_error=True, command="apt install jq")
     failures = section(summarize(user("Go."), bad, looks, end), "Failed")

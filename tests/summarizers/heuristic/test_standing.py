@@ -161,6 +161,7 @@ def test_a_reply_that_begins_with_yes_stands_with_the_question(reply):
 def test_a_question_that_names_nothing_stands_with_its_line():
     text = "I read it.\n\nThe **pool** is to be drained. Shall I?"
     assert find_question(text, "yes") == "The pool is to be drained. Shall I?"
+    assert not find_question(text, "启动网关了吗")
 
 
 @pytest.mark.parametrize(

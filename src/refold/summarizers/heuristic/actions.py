@@ -25,6 +25,10 @@ LONGEST_REASON = 160
 RAN = "ran"
 """The outcome of a command whose exit code is that of another behind it; if that failed, it
 says so."""
+_MISSING = re.compile(
+    r"(?i)no such file|does not exist|file not found|cannot find (?:the )?path|ENOENT"
+)
+"""What is said of a file that is not there."""
 _NAMES_ERROR = re.compile(r"[^:：]{1,40}[:：]")
 """How a line begins that says which error there is, as one of a list of symbols does not."""
 STOPPED = "exit 130"
@@ -60,7 +64,9 @@ class Actions:
             name = _name_failed(step)
             if name in self.done and self.done[name].outcome == RUNNING:
                 del self.done[name]  # it has come to its end
-            _add(self.failed, name, reason, step, 2 - _only_looks(step))
+            only_looks = _only_looks(step)
+            if not (only_looks and _MISSING.search(reason)):  # it is looked for elsewhere at once
+                _add(self.failed, name, reason, step, 2 - only_looks)
             return
         self.drop_mended(step)
         if not (is_told or step.effect.files) or shell.find_deeds(step.effect.command).rank > 1:

@@ -26,6 +26,8 @@ NOD = 10
 """The same of one that may say no more than yes."""
 LAST_WORDS = 6
 """Sentences at the end of a text, among which the question is that is to be answered."""
+ASKING = ("?", "？", "吗", "嗎", "呢")
+"""How a question ends that is no answer."""
 ANSWERS = " (to: "
 """What stands between a reply and the question."""
 _ORDINALS = ("first", "second", "third", "fourth", "fifth")
@@ -127,7 +129,7 @@ def find_question(text: str, reply: str) -> str:
     about."""
     reply = normalize("NFKC", reply)
     width = count_columns(reply, REPLY)
-    if not text or width >= REPLY or "\n" in reply or reply.endswith(("?", "？")):
+    if not text or width >= REPLY or "\n" in reply or reply.endswith(ASKING):
         return ""
     lines = clip_scanned(text).split("\n")
     ways = [way for line in lines if (way := _WAY.match(line))]

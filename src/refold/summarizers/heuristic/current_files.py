@@ -431,7 +431,7 @@ def render_current(
     parts = []
     for rank, blocks in sorted(chosen.items()):
         path = hot[rank][0]
-        mark = " (a command changed it since: may differ)" if files[path].is_stale else ""
+        mark = " (may differ: something else changed it since)" if files[path].is_stale else ""
         parts.append(write_heading(path) + mark)
         leads = _read_leads(files[path].lines) if DOCS.search(path) else {}
         parts += _render_blocks(files[path].lines, blocks, leads)
