@@ -17,6 +17,7 @@ from refold.summarizers.heuristic.blocks import (
 from refold.summarizers.heuristic.current_files import CurrentFile, read_files, render_current
 from refold.summarizers.heuristic.earlier import join_states, read_amendments, read_given
 from refold.summarizers.heuristic.excerpts import (
+    CHAT,
     Context,
     Excerpt,
     Selection,
@@ -42,9 +43,6 @@ FIXED_IN_CHATS = 0.3
 LEAST_FIXED = 800
 """Tokens that these may take of a small summary in work: what holds comes before what may be
 needed."""
-CHAT = 0.5
-"""The share of the model's turns that a person answers, from which on exchanges have subjects:
-where calls lie between, an answer is about the work."""
 CURRENT = 0.5
 """The share of what a summary has beyond 1,500 tokens for the current text of files."""
 TASK = 0.2
@@ -137,7 +135,7 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
     context = Context(
         [*_ages_of(source.sizes), *[0.0] * len(later)],
         frozenset(word for text in texts for word in split_words(text)),
-        dialogue >= CHAT,
+        dialogue,
         "\n".join((named, *(line.text for line in task.lines))),
     )
     return Material(

@@ -48,8 +48,11 @@ hold; but for `said`, which has twice of that, since readers miss most what the 
 AGE = 0.7
 """The exponent with which a line's worth falls with its age in thousands of tokens."""
 AGE_IN_DIALOGUE = 0.3
-"""The same for what people give and say, and in chats for what the model says, too: in work its
-newer answers overtake the older."""
+"""The same for what people give and say, and the more a conversation is a chat, for what the model
+says, too: in work its newer answers overtake the older."""
+CHAT = 0.5
+"""The share of the model's turns that a person answers, from which on exchanges have subjects:
+where calls lie between, an answer is about the work."""
 RELATED = 2.0
 """By how much a line counts for more if all its words stand in the messages that stay."""
 NUMBERED, RANDOM = 0.4, 0.05
@@ -125,7 +128,6 @@ DIALOGUE: frozenset[Kind] = frozenset({"asked", "said"})
 GIVEN: frozenset[Kind] = frozenset({"asked", "given"})
 DOCUMENTS: frozenset[Kind] = frozenset({"task", "given", "docs"})
 OWN_WORDS: frozenset[Kind] = frozenset({"said", "finding"})
-SPOKEN: frozenset[Kind] = GIVEN | OWN_WORDS
 
 
 class Excerpt(NamedTuple):
@@ -151,10 +153,15 @@ class Context:
     """Thousands of tokens between each message and the end of what is hidden; 0 behind it."""
     words: frozenset[str]
     """The words of the messages that stay (`split_words`)."""
-    is_chat: bool
-    """Does a person answer most of the model's turns?"""
+    dialogue: float
+    """The share of the model's turns that a person answers."""
     named: str
     """The latest requests and answers, and the text of the task, in which files may be named."""
+
+    @property
+    def is_chat(self) -> bool:
+        """Does a person answer most of the model's turns?"""
+        return self.dialogue >= CHAT
 
 
 def _weigh_block(block: Block, work: Work, context: Context) -> float:
@@ -162,8 +169,9 @@ def _weigh_block(block: Block, work: Work, context: Context) -> float:
     again, for what it printed then holds."""
     if block.kind == "run" and work.commands.get(block.heading, -1) > block.at:
         return 0.0
-    is_lasting = block.kind in GIVEN or (context.is_chat and block.kind in SPOKEN)
-    exponent = AGE_IN_DIALOGUE if is_lasting else AGE
+    exponent = AGE_IN_DIALOGUE if block.kind in GIVEN else AGE
+    if block.kind in OWN_WORDS:
+        exponent -= (AGE - AGE_IN_DIALOGUE) * min(1.0, context.dialogue / CHAT)
     return WEIGHTS[block.kind] / float((1 + context.ages[block.at]) ** exponent)
 
 
