@@ -18,7 +18,7 @@ from refold.summarizers.heuristic import RuleSummary, read_material
 from refold.summarizers.heuristic.blocks import Block, Work, label_exchanges, read_work
 from refold.summarizers.heuristic.calls import Todo, state_after
 from refold.summarizers.heuristic.earlier import join_states, read_amendments, read_paths
-from refold.summarizers.heuristic.excerpts import Context, find_excerpts
+from refold.summarizers.heuristic.excerpts import Context, Selection, find_excerpts
 from refold.summarizers.heuristic.layout import group_paths, render_state
 from refold.summarizers.heuristic.lexicon import find_notes
 from refold.summarizers.heuristic.source import read_source, read_steps
@@ -1253,3 +1253,19 @@ def test_the_headings_of_a_document_are_no_excerpts():
     work = Work([Block(0, "docs", "api.md", page, "api.md")])
     excerpts = find_excerpts(work, Context([0.0], frozenset(), False, ""), 500)
     assert [e.line.text[:5] for e in excerpts] == ["The l", "Needs"]
+
+
+def test_one_document_does_not_fill_all_excerpts():
+    """A page of the web took the room of what the model had found out."""
+    page = "\n".join(f"The `page_field_{chr(97 + n)}x` of the policy is there." for n in range(26))
+    note = "The `pool_limit` stands in `src/limits.py`, and `drain_pool` reads it."
+    work = Work([Block(0, "given", "page", page), Block(0, "run", "make", note)])
+    context = Context([0.0], frozenset(), 0.0, "")
+    selection = Selection(find_excerpts(work, context, 120), work, ())
+    selection.fill(120)
+    assert "pool_limit" in selection.render() and "page_field_ax" in selection.render()
+    alone = Selection(find_excerpts(Work(work.blocks[:1]), context, 120), work, ())
+    alone.fill(120)
+    chosen = len(alone.chosen)
+    alone.fill(60)
+    assert len(alone.chosen) > chosen

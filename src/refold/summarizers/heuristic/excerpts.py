@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import groupby, islice
-from math import log
+from math import inf, log
 from operator import add
 from typing import NamedTuple
 
@@ -88,6 +88,8 @@ BEHIND = 3
 """Tokens that a line costs beside its text."""
 LONG_TOKEN = 6
 """Characters of a token, at most as a rule: a line costs no less than that tells."""
+MOST_OF_ONE = 0.5
+"""The share of the room that excerpts of one file, command or tool may take first."""
 MAX_MISSES = 400
 """Lines that turn out too long for what is left before no further line is tried."""
 EXACT = 16
@@ -284,14 +286,20 @@ class Selection:
         """Positions of excerpts, the best first."""
         self._heap = [(-excerpt.promise, at) for at, excerpt in enumerate(excerpts)]
         heapq.heapify(self._heap)
-        self._exact = EXACT * len(excerpts)
+        self._exact, self._taken, self._most = EXACT * len(excerpts), Counter[str](), 0.0
 
     def fill(self, room: int) -> None:
-        """Choose more, in at most about *room* tokens."""
-        too_long = list[tuple[float, int]]()
-        while self._heap and len(too_long) < MAX_MISSES:
+        """Choose more, in at most about *room* tokens; the first time of one file, command or tool
+        in at most `MOST_OF_ONE` of it, as long as there is anything else."""
+        self._most = inf if self._most else room * MOST_OF_ONE
+        waiting, misses = list[tuple[float, int]](), 0
+        while self._heap and misses < MAX_MISSES:
             before, at = heapq.heappop(self._heap)
             excerpt = self._excerpts[at]
+            block = self._work.blocks[excerpt.block]
+            if self._taken[block.heading] > self._most and block.kind not in DIALOGUE:
+                waiting.append((before, at))
+                continue
             self._exact -= 1
             wanted = before + EPSILON if self._exact >= 0 else before * NEARLY
             if (value := self._gain(excerpt)) <= 0:
@@ -303,10 +311,12 @@ class Selection:
                 heapq.heappush(self._heap, (-density, at))
             elif (tokens := self._price(excerpt)) <= room:
                 room -= tokens
+                self._taken[block.heading] += tokens
                 self._choose(at)
             else:
-                too_long.append((before, at))
-        for item in too_long:
+                misses += 1
+                waiting.append((before, at))
+        for item in waiting:
             heapq.heappush(self._heap, item)
 
     def drop(self, tokens: int) -> None:
