@@ -11,7 +11,7 @@ from tests.support.summaries import collect
 
 ASKED = [
     {"id": "push", "question": 'Shall I push "main"?', "options": [{"label": "Yes"}]},
-    {"id": "log", "question": "Which log?"},
+    {"id": "log", "question": "Which log?", "options": []},
 ]
 PUSH = "push, and never without a checkpoint, please"
 
@@ -57,6 +57,7 @@ def test_a_decision_of_the_model_does_not_pass_for_a_persons_answer():
     [
         ("AskUserQuestion", "No such tool available", {"question": "Where?"}),
         ("ask_docs", "Pools hold 8.", {"query": "pools"}),
+        ("mcp__wiki__ask_question", 'Use `size="="8`.', {"repo": "a/b", "question": "Where?"}),
         ("search", '"Where?"="Here"', {"question": "Where?"}),
         ("ask_user", "", {"question": "Where?"}),
     ],

@@ -58,6 +58,9 @@ _WAY = re.compile(
 _BOLD = re.compile(r"\*\*(\w[^*\n]{0,200})\*\*")
 _ASKS = re.compile(r"(?i)ask|question|user_?input")
 """In the name of a tool that asks, if its arguments hold questions."""
+_ASKS_PERSON = re.compile(r"(?i)user|human|follow_?up")
+"""In the name of one that asks a person; another does if it offers `_OFFERS` beside a question."""
+_OFFERS = ("options", "choices")
 _IS, _NEXT = '"="', '", "'
 """Between a question and its answer, and between these and the next (Claude Code, OpenCode)."""
 
@@ -81,18 +84,22 @@ def read_answers(step: Step) -> list[PersonAnswer]:
     Words in a form that no client is known for answer all questions."""
     if step.is_error or not _ASKS.search(step.effect.tool[:100]):
         return []
-    questions = dict(_iter_questions(parse_or_none(step.arguments)))
+    arguments = parse_or_none(step.arguments)
+    questions = dict(
+        _iter_questions(arguments, is_sure=bool(_ASKS_PERSON.search(step.effect.tool)))
+    )
     if not questions or not step.text.strip():
         return []
     answers = _read_pairs(step.text) or _read_fields(step.text, questions)
     return answers or [PersonAnswer("; ".join(questions.values()), step.text)]
 
 
-def _iter_questions(arguments: Any) -> Iterator[tuple[str, str]]:
-    """Yield the ids of questions, or their places, with the questions."""
+def _iter_questions(arguments: Any, *, is_sure: bool) -> Iterator[tuple[str, str]]:
+    """Yield the ids of questions to a person, or their places, with the questions."""
     listed = arguments.get("questions") if isinstance(arguments, dict) else None
     for at, row in enumerate(listed if isinstance(listed, list) else [arguments]):
-        if question := text_at(row, "question"):
+        question = text_at(row, "question")
+        if question and (is_sure or any(name in row for name in _OFFERS)):
             yield text_at(row, "id") or str(at), question
 
 
