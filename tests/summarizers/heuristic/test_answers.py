@@ -27,6 +27,7 @@ PUSH = "push, and never without a checkpoint, please"
             "request_user_input",
             json.dumps({"answers": {"push": {"answers": [PUSH]}, "log": {"answers": ["A", "B"]}}}),
         ),
+        ("AskQuestions", f'Shall I push "main"? -> {PUSH}\nWhich log? -> A, B'),
         ("mcp__tools__AskQuestions", json.dumps({"answers": {"push": PUSH, "log": ["A", "B"]}})),
     ],
 )

@@ -2,7 +2,8 @@
 asks them."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 from unicodedata import normalize
 
@@ -56,6 +57,8 @@ _WAY = re.compile(
 )
 """A line that begins one."""
 _BOLD = re.compile(r"\*\*(\w[^*\n]{0,200})\*\*")
+MOST_ASKED = 20
+"""Questions of one call whose answers are looked for line by line."""
 _ASKS = re.compile(r"(?i)ask|question|user_?input")
 """In the name of a tool that asks, if its arguments hold questions."""
 _ASKS_PERSON = re.compile(r"(?i)user|human|follow_?up")
@@ -90,7 +93,11 @@ def read_answers(step: Step) -> list[PersonAnswer]:
     )
     if not questions or not step.text.strip():
         return []
-    answers = _read_pairs(step.text) or _read_fields(step.text, questions)
+    answers = (
+        _read_pairs(step.text)
+        or _read_fields(step.text, questions)
+        or _read_lines(step.text, questions.values())
+    )
     return answers or [PersonAnswer("; ".join(questions.values()), step.text)]
 
 
@@ -124,6 +131,17 @@ def _read_fields(text: str, questions: Mapping[str, str]) -> list[PersonAnswer]:
         texts = words if isinstance(words, list) else [words]
         answers.append(PersonAnswer(questions.get(id, id), ", ".join(map(str, texts))))
     return answers
+
+
+def _read_lines(text: str, questions: Iterable[str]) -> list[PersonAnswer]:
+    """Read lines of the form `Question? -> Answer`."""
+    lines = [line.strip() for line in text[: 4 * LONGEST_ANSWER].split("\n")]
+    return [
+        PersonAnswer(question, line.removeprefix(question).lstrip(" ->:="))
+        for question in islice(questions, MOST_ASKED)
+        for line in lines
+        if line.startswith(question) and line != question
+    ]
 
 
 # --- short replies -------------------------------------------------------------------------------
