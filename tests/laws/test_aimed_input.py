@@ -36,7 +36,7 @@ from refold.session_files import read_bytes
 from refold.summarizers.forms.form import closing_tag, opening_tag, strip_scratchpads
 from refold.summarizers.forms.sections import HANDOVER
 from refold.summarizers.heuristic import shell_words
-from refold.summarizers.heuristic.blocks import Block, Work, read_work
+from refold.summarizers.heuristic.blocks import Block, Line, Work, read_work
 from refold.summarizers.heuristic.calls import effect_of_call, effect_of_command
 from refold.summarizers.heuristic.current_files import read_files
 from refold.summarizers.heuristic.excerpts import (
@@ -54,6 +54,7 @@ from refold.summarizers.heuristic.lexicon import (
 )
 from refold.summarizers.heuristic.source import Step, read_steps
 from refold.summarizers.heuristic.state import read_state
+from refold.summarizers.heuristic.task import Task, render_task
 from refold.summarizers.model.accept import _heading, _heading_lines, check_quotes
 from refold.text.clip import Gap
 from refold.text.summary_wrapper import wrap_summary
@@ -663,9 +664,9 @@ def test_a_long_line_that_is_edited_without_end_has_to_be_read_again() -> None:
 )
 def test_scripts_and_places_are_read_in_time_linear_in_a_commands_length(part: str) -> None:
     text = lambda size: f"python - <<E\n{part * (size // len(part))}\nE\n{part * 9}"  # noqa: E731 - a shape
-    assert grows(effect_of_command, text, (1_000, 4_000, 16_000)) <= WORST
+    assert grows(effect_of_command, text, (4_000, 16_000, 64_000)) <= WORST
     text = lambda size: part * (size // len(part))  # noqa: E731 - a shape
-    assert grows(effect_of_command, text, (1_000, 4_000, 16_000)) <= WORST
+    assert grows(effect_of_command, text, (4_000, 16_000, 64_000)) <= WORST
 
 
 COMMANDS = (500, 2_000, 8_000) if NIGHTLY else (250, 1_000)
@@ -756,6 +757,17 @@ def test_c20_scratchpads_are_left_out_in_time_linear_in_their_number() -> None:
         grows(lambda text: strip_scratchpads(text, before), answer, (8_000, 32_000, 128_000))
         <= WORST
     )
+
+
+def test_the_lines_of_a_plan_are_chosen_in_time_linear_in_their_number() -> None:
+    """Each line was looked for among all that are ticked."""
+
+    def render(many: int) -> str:
+        lines = [Line(f"- [x] Mend part {n} of the pool") for n in range(many)]
+        return render_task(Task("plan.md", lines), 4 * many)
+
+    assert "Mend part 0 of" in render(100)
+    assert grows(render, lambda many: many, (4_000, 16_000, 64_000)) <= WORST
 
 
 def test_lines_that_all_name_the_same_kind_of_thing_are_chosen_in_time_linear_in_their_number() -> (

@@ -58,7 +58,7 @@ _WAY = re.compile(
 """A line that begins one."""
 _BOLD = re.compile(r"\*\*(\w[^*\n]{0,200})\*\*")
 MOST_ASKED = 20
-"""Questions of one call whose answers are looked for line by line."""
+"""Questions of one call whose answers are looked for."""
 _ASKS = re.compile(r"(?i)ask|question|user_?input")
 """In the name of a tool that asks, if its arguments hold questions."""
 _ASKS_PERSON = re.compile(r"(?i)user|human|follow_?up")
@@ -112,7 +112,7 @@ def _iter_questions(arguments: Any, *, is_sure: bool) -> Iterator[tuple[str, str
 
 def _read_pairs(text: str) -> list[PersonAnswer]:
     """Read `"Question?"="Answer", "Another?"="Answer".`"""
-    first, *pieces = text.split(_IS)
+    first, *pieces = text.split(_IS, MOST_ASKED)
     question, answers = first.partition('"')[2], list[PersonAnswer]()
     for at, piece in enumerate(pieces, 1):
         words, _, following = piece.rpartition(_NEXT if at < len(pieces) else '"')

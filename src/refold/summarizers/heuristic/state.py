@@ -266,8 +266,8 @@ def _note_request(state: State, step: Step) -> None:
 def _note_replies(state: State, replies: Iterable[PersonAnswer]) -> None:
     """Note what a person answers by a tool's result, which the tool might have forged."""
     for reply in replies:
-        state.decisions.pop(reply.write(), None)
-        state.decisions[reply.write()] = ANSWERED
+        state.decisions.pop(sentence := reply.write(), None)
+        state.decisions[sentence] = ANSWERED
         rules = find_constraints(reply.words)
         state.constraints |= dict.fromkeys(IN_RESULT + rule for rule in rules)
 

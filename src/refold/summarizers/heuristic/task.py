@@ -103,9 +103,10 @@ def _choose_lines(lines: Sequence[Line], room: int) -> list[Line]:
     """Return the lines that fit, in order: all, or first what heads the parts and what is still to
     be done, in two thirds of the room, then from the beginning what is not ticked."""
     chosen, leads = set[int](), {""}
-    ticked = [at for at, line in enumerate(lines) if _TICKED.match(line.text)]
-    titles = [at for at, line in enumerate(lines) if _TITLE.match(line.text)]
-    unticked = [at for at in range(len(lines)) if at not in ticked]
+    ticked, unticked, titles = list[int](), list[int](), list[int]()
+    for at, line in enumerate(lines):
+        (ticked if _TICKED.match(line.text) else unticked).append(at)
+        titles += [at] if _TITLE.match(line.text) else []
     for order, least in ((titles, room // 3), (unticked, 0), (ticked, 0)):
         for at in (at for at in order if at not in chosen):
             words = lines[at].text if lines[at].lead in leads else lines[at].words
