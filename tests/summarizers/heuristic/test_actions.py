@@ -119,6 +119,16 @@ def test_the_code_of_what_stands_behind_a_deed_is_no_failure_of_it():
     assert f"- {command} (×2) -> error: {refused}" in section(text, "Failed")
 
 
+def test_what_stands_behind_a_hidden_exit_code_is_told():
+    """A start that was refused stood as `ran`."""
+    refused = '{"success": false, "error_type": "session-id-required"}'
+    answered = call("bash", refused, command="npm run signal; echo")
+    assert "success: false" in section(summarize(user("Go."), answered), "Done")[0]
+    installed = call("bash", "added 7", is_error=True, command="npm ci && npm ls | grep pad")
+    done = section(summarize(user("Go."), installed, call("bash", command="make docs")), "Done")
+    assert any(line.startswith("- npm ci -> ran, then e") for line in done)
+
+
 def test_of_what_another_agent_reports_more_than_a_line_stands():
     """What six agents had changed stood nowhere else."""
     report = "The tests pass.\n\nI moved the limit to src/limits.py and left the old name there."

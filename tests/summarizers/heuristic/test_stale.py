@@ -502,6 +502,9 @@ def test_of_a_long_plan_all_parts_stand_and_what_is_still_to_be_done():
     assert all(f"## Change number {n} of" in text for n in range(10))
     assert "- [ ] Rename the second exporter" in text and "Rename the first" not in text
     assert " (in parts)\n" in text
+    short = call("Read", f"# Port the importer\n\n{boxes}", file_path="/w/plan.md")
+    text = task_of([user("Do plan.md."), *short, *call("bash", "ok", command="make")])
+    assert "Rename the first" in text and "(in parts)" not in text
 
 
 def test_the_text_of_a_command_is_not_quoted_as_the_persons():

@@ -1269,3 +1269,22 @@ def test_one_document_does_not_fill_all_excerpts():
     chosen = len(alone.chosen)
     alone.fill(60)
     assert len(alone.chosen) > chosen
+
+
+def test_the_more_a_conversation_is_a_chat_the_longer_what_the_model_says_counts():
+    work = Work(
+        [Block(0, "said", "", "The `pool_limit` stands in `src/limits.py` of the gateway.")]
+    )
+
+    def weigh(age: float, dialogue: float) -> float:
+        (excerpt,) = find_excerpts(work, Context([age], frozenset(), dialogue, ""), 500)
+        return excerpt.worth
+
+    lost = [weigh(20, dialogue) / weigh(0, dialogue) for dialogue in (0.0, 0.25, 0.5, 1.0)]
+    assert lost[0] < lost[1] < lost[2] == lost[3]
+
+
+def test_what_a_tool_says_of_the_rest_of_a_file_is_no_line_of_it():
+    text = "The limit of the pool is 8.\n\n[205 more lines in file. Use offset=115 to continue.]"
+    lines = [line.text for line in Block(0, "docs", "a.md", text, "a.md").iter_lines()]
+    assert lines == ["The limit of the pool is 8."]
