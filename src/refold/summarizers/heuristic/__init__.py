@@ -25,15 +25,15 @@ from refold.summarizers.heuristic.excerpts import (
     split_words,
 )
 from refold.summarizers.heuristic.identifiers import iter_identifiers
-from refold.summarizers.heuristic.layout import render_state
+from refold.summarizers.heuristic.layout import CONVERSATION, render_state
 from refold.summarizers.heuristic.source import Source, Step, read_source, read_spans, read_steps
 from refold.summarizers.heuristic.state import State, drop_superseded, read_state
-from refold.summarizers.heuristic.task import Task, read_task, render_task
+from refold.summarizers.heuristic.task import Task, read_plan, read_task, render_task
 from refold.text.plain import readable_text, terms
 from refold.text.summary_wrapper import wrap_summary
 from refold.tokens.count import estimate
 
-EXCERPTS = "## Excerpts (single lines, with gaps between them)\n"
+EXCERPTS = "Excerpts (single lines, with gaps between them)"
 MAX_TRIES = 4
 """How often a text that turned out too long, or too short, is written again."""
 FIXED = 0.45
@@ -129,9 +129,11 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
         state.notes += read_amendments(text, state)
     work.blocks[:0] = earlier.blocks
     named = _latest_words((*steps, *after))
-    asked = (*state.requests, *(step.text for step in after if step.kind == "request"))
-    task = read_task(work, files, named, "\n".join(asked))
     texts = [readable_text(message) for message in shown]
+    plan, asked = read_plan((*changes, *steps, *after))
+    asked = asked if plan else [*earlier.state.requests, *asked]
+    plan = "" if any(plan in text for text in texts) else plan  # it stays as it is
+    task = read_task(work, files, plan, named, "\n".join(asked))
     context = Context(
         [*_ages_of(source.sizes), *[0.0] * len(later)],
         frozenset(word for text in texts for word in split_words(text)),
@@ -175,9 +177,9 @@ def write_summary(material: Material, max_tokens: int, count: Callable[[str], in
     fits."""
     room, best = max_tokens - count(""), ""
     excerpts = find_excerpts(material.work, material.context, room)
-    add = cache(lambda fixed: _add_excerpts(fixed, excerpts, material, max_tokens, count))
+    add = cache(lambda *fixed: _add_excerpts(fixed, excerpts, material, max_tokens, count))
     for _ in range(MAX_TRIES):
-        text = add(_write_fixed(material, room)) if room > 0 else ""
+        text = add(*_write_fixed(material, room)) if room > 0 else ""
         over = count(text) - max_tokens
         if over <= 0 and len(text) <= len(best):
             break
@@ -190,36 +192,38 @@ def write_summary(material: Material, max_tokens: int, count: Callable[[str], in
 
 
 def _add_excerpts(
-    fixed: str,
+    fixed: tuple[str, str],
     excerpts: Sequence[Excerpt],
     material: Material,
     max_tokens: int,
     count: Callable[[str], int],
 ) -> str:
-    """Add excerpts up to *max_tokens* to what stands first."""
-    text, seen = fixed, {*names_in(fixed), *material.shown_names}
-    selection = Selection(excerpts, material.work, seen)
+    """Add excerpts up to *max_tokens* to what stands first and to the text of files."""
+    text = _join(*fixed)
+    selection = Selection(excerpts, material.work, {*names_in(text), *material.shown_names})
     for _ in range(MAX_TRIES):
         before, spare = len(selection.chosen), max_tokens - count(text)
         selection.fill(spare)
         if len(selection.chosen) == before:
             break
-        text = _join_excerpts(fixed, selection)
+        text = _join(*fixed, *selection.render())
     while (over := count(text) - max_tokens) > 0 and selection.chosen:
         selection.drop(over)
-        text = _join_excerpts(fixed, selection)
+        text = _join(*fixed, *selection.render())
     return text
 
 
-def _join_excerpts(fixed: str, selection: Selection) -> str:
-    """Write excerpts behind what comes first."""
-    excerpts = selection.render()
-    return "\n".join(filter(None, (fixed, EXCERPTS + excerpts if excerpts else "")))
+def _join(standing: str, current: str, talk: str = "", excerpts: str = "") -> str:
+    """Write what stands first, what was said, the current text of files and other excerpts."""
+    titles = (CONVERSATION, "Current text of files", EXCERPTS)
+    rows = zip(titles, (talk, current, excerpts), strict=True)
+    parts = (f"## {title}\n{text}" for title, text in rows if text)
+    return "\n".join(filter(None, (standing, *parts)))
 
 
-def _write_fixed(material: Material, room: int) -> str:
-    """Write where the work stands, the task, and the current text of files, of which each has its
-    share of *room* tokens."""
+def _write_fixed(material: Material, room: int) -> tuple[str, str]:
+    """Write where the work stands with the task, and the current text of files, of which each has
+    its share of *room* tokens."""
     share = FIXED + (FIXED_IN_CHATS - FIXED) * material.dialogue
     own = max(int(share * room), min(room, int(LEAST_FIXED * (1 - material.dialogue**2))))
     state = render_state(material.state, own, 1 - material.dialogue)
@@ -230,8 +234,7 @@ def _write_fixed(material: Material, room: int) -> str:
         material.context,
         min(int(CURRENT * (room - 1_500)), room - estimate(state) - estimate(task)),
     )
-    files = "## Current text of files\n" + current if current else ""
-    return "\n".join(filter(None, (state, task, files)))
+    return "\n".join(filter(None, (state, task))), current
 
 
 def names_in(text: str) -> Iterator[str]:

@@ -342,7 +342,7 @@ def read_work(steps: Iterable[Step]) -> Work:
                     _read_changes(work, step)
                 work.blocks += _read_result(step)
             case "answer" if not step.is_final:
-                work.blocks.append(Block(step.at, "finding", "findings", step.text))
+                work.blocks.append(Block(step.at, "finding", "", step.text))
             case "answer" | "request" if not is_fragment(step.text):
                 work.blocks.append(_read_words(step))
     return work

@@ -2,15 +2,16 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from refold.summarizers.heuristic.actions import Action, Actions
 from refold.summarizers.heuristic.blocks import Block
 from refold.summarizers.heuristic.calls import Todo, join_todos, state_after
-from refold.summarizers.heuristic.excerpts import ASKED, CONVERSATION, USER
+from refold.summarizers.heuristic.excerpts import ASKED, USER
 from refold.summarizers.heuristic.layout import (
+    CONVERSATION,
     LONGEST_FOLDER,
     MARKS,
     NOT_TESTED,
@@ -135,7 +136,9 @@ def _take_section(earlier: Earlier, section: Section) -> None:
         case "Notes":
             state.notes += items
         case title if title.startswith(QUOTING):
-            earlier.blocks += _read_excerpts(section.body)
+            is_talk = section.title == CONVERSATION
+            read = _read_conversation if is_talk else _read_excerpts
+            earlier.blocks += read(section.body.split("\n"))
         case title if body := section.body.strip():
             state.notes.append(f"{title}\n{body}" if title else body)
 
@@ -202,20 +205,18 @@ def _take_open(state: State, items: Iterable[str]) -> None:
     state.todos = tuple(todos) or state.todos
 
 
-def _read_excerpts(body: str) -> Iterator[Block]:
-    heading, rows = "earlier", list[str]()
-    for row in [*body.split("\n"), "### "]:
+def _read_excerpts(rows: Sequence[str]) -> Iterator[Block]:
+    heading, text = "earlier", list[str]()
+    for row in (*rows, "### "):
         if not row.startswith("### "):
-            rows.append(row)
+            text.append(row)
             continue
-        if heading == CONVERSATION:
-            yield from _read_conversation(rows)
-        elif rows:
-            yield Block(0, "read", heading, "\n".join(rows))
-        heading, rows = row[4:].removesuffix(" (modified since)"), []
+        if text:
+            yield Block(0, "read", heading, "\n".join(text))
+        heading, text = row[4:].removesuffix(" (modified since)"), []
 
 
-def _read_conversation(rows: Iterable[str]) -> Iterator[Block]:
+def _read_conversation(rows: Sequence[str]) -> Iterator[Block]:
     label = ""
     for row in filter(None, rows):
         head, _, rest = row.strip().partition(": ")

@@ -69,8 +69,6 @@ FIGURE = 3.0
 """What a word with digits counts for in it, beside another word's 1.0."""
 HALF_WORD = 0.4
 """What two letters of a script without spaces count for."""
-CONVERSATION = "conversation"
-"""The heading of what people and the model say to each other."""
 USER = "user"
 ASKED = f"{USER}: "
 """The mark of what a person says in it."""
@@ -126,7 +124,7 @@ _BREAK = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029](?!\Z)")
 """What begins a line for somebody, behind which more stands."""
 _STOP = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
 _SPACED = re.compile(r"([，；：。！？、]) ")
-DIALOGUE: frozenset[Kind] = frozenset({"asked", "said"})
+TALK: frozenset[Kind] = frozenset({"asked", "said", "finding"})
 GIVEN: frozenset[Kind] = frozenset({"asked", "given"})
 DOCUMENTS: frozenset[Kind] = frozenset({"task", "given", "docs"})
 OWN_WORDS: frozenset[Kind] = frozenset({"said", "finding"})
@@ -297,7 +295,7 @@ class Selection:
             before, at = heapq.heappop(self._heap)
             excerpt = self._excerpts[at]
             block = self._work.blocks[excerpt.block]
-            if self._taken[block.heading] > self._most and block.kind not in DIALOGUE:
+            if self._taken[block.heading] > self._most and block.kind not in TALK:
                 waiting.append((before, at))
                 continue
             self._exact -= 1
@@ -324,8 +322,9 @@ class Selection:
         while self.chosen and tokens > 0:
             tokens -= self._cost(self._excerpts[self.chosen.pop()].line.words) + BEHIND
 
-    def render(self) -> str:
-        """Write what is chosen, in its order."""
+    def render(self) -> tuple[str, str]:
+        """Write what is chosen, in its order: of what people and the model say, and of files,
+        commands and tools."""
         chosen = [self._excerpts[at] for at in sorted(self.chosen)]
         return _render_excerpts(chosen, self._work)
 
@@ -388,10 +387,8 @@ def quote(line: str) -> str:
 
 
 def write_heading(source: str) -> str:
-    """Return the heading of what is quoted of a file, command or tool: one line, and not the one of
-    what people say."""
-    heading = _BREAK.sub(" ", source)
-    return f'### "{heading}"' if heading.startswith(CONVERSATION) else f"### {heading}"
+    """Return the heading of what is quoted of a file, command or tool, in one line."""
+    return f"### {_BREAK.sub(' ', source)}"
 
 
 def cut_middle(text: str, size: int, leads: Mapping[int, str]) -> str:
@@ -423,20 +420,19 @@ def _find_start(text: str, size: int, leads: Mapping[int, str]) -> int:
     return len(text) if is_turned else start
 
 
-def _render_excerpts(chosen: Sequence[Excerpt], work: Work) -> str:
-    """Write excerpts under what they are from, in the order in which they came: the conversation
-    first, then files, commands and tools."""
+def _render_excerpts(chosen: Sequence[Excerpt], work: Work) -> tuple[str, str]:
+    """Write excerpts under what they are from, in the order in which they came: of the
+    conversation, and of files, commands and tools."""
     groups, talk = dict[str, list[Excerpt]](), dict[str, list[Excerpt]]()
     for excerpt in chosen:
         block = work.blocks[excerpt.block]
-        (talk if block.kind in DIALOGUE else groups).setdefault(block.heading, []).append(excerpt)
+        (talk if block.kind in TALK else groups).setdefault(block.heading, []).append(excerpt)
     rows = list[str]()
     for label, excerpts in talk.items():  # a label that has just been said is not said again
         before = rows[-1].rpartition("\n")[2] if rows else ""
         rows.append(_exchange("" if label in before else label, excerpts, work))
-    parts = ["\n".join((f"### {CONVERSATION}", *rows))] if rows else []
-    parts += (_render_group(heading, excerpts, work) for heading, excerpts in groups.items())
-    return "\n".join(parts)
+    parts = (_render_group(heading, excerpts, work) for heading, excerpts in groups.items())
+    return "\n".join(rows), "\n".join(parts)
 
 
 def _exchange(label: str, excerpts: Sequence[Excerpt], work: Work) -> str:

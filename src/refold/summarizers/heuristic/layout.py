@@ -65,6 +65,8 @@ MARKS = {"pending": " ", "active": "~", "done": "x"}
 NOT_TESTED = "not tested since"
 QUOTING = ("Current text", "Task", "Excerpts")
 """How titles of sections begin that hold nothing but what messages say."""
+CONVERSATION = "Excerpts from the conversation"
+"""The title of what people and the model say to each other."""
 REPEATED = " lines as in a later request …]"
 OMITTED = " earlier requests left out …]"
 _TIMES = re.compile(r" \(×([1-9]\d{0,8})\)\Z")

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
@@ -12,7 +12,9 @@ from refold.summarizers.heuristic.current_files import CurrentFile
 from refold.summarizers.heuristic.excerpts import BEHIND, quote, split_words
 from refold.summarizers.heuristic.identifiers import iter_identifiers
 from refold.summarizers.heuristic.layout import list_item
+from refold.summarizers.heuristic.source import Step
 from refold.text.clip import without_mark
+from refold.text.json_values import parse_or_none, text_at
 from refold.text.plain import split_path
 from refold.tokens.count import estimate
 
@@ -27,6 +29,17 @@ _SKILL = re.compile(
 _TITLE = re.compile(r"\s*(?:#{1,6}|[-*+] \[[ ~/]\]) ")
 """What heads a part of a text, or is still to be done."""
 _TICKED = re.compile(r"\s*[-*+] \[[xX]\] ")
+PLAN = "the plan that the user approved"
+_LEAVES_PLANNING = re.compile(r"(?i)exit_?plan_?mode|plan_?exit")
+"""The name of a tool that shows a plan to a person, who approves or rejects it."""
+_APPROVED = re.compile(r"(?i)^(?!.{0,80}\b(?:not|rejected)\b).{0,80}\bapproved\b")
+"""How its result begins if they do."""
+_PLAN_BELOW = re.compile(r"^## Approved Plan.{0,40}:\n", re.MULTILINE)
+"""What stands above the plan in it (Claude Code)."""
+_IMPLEMENT = re.compile(r"(?i)(?:please )?implement (?:the|this)(?: following)? plan\b[.:]?\s*")
+"""How a request begins by which a client says so (Claude Code, Codex), perhaps above the plan."""
+_PROPOSES, _PROPOSED = "<proposed_plan>", "</proposed_plan>"
+"""Around a plan that the model proposes (Codex)."""
 
 
 class Task(NamedTuple):
@@ -36,10 +49,39 @@ class Task(NamedTuple):
     lines: Sequence[Line] = ()
 
 
-def read_task(work: Work, files: Mapping[str, CurrentFile], named: str, asked: str) -> Task:
-    """Return the text that people name last in what they *asked*; else the newest that nobody
-    edited, first one that describes what is *named*. A skill's is none, nor a file's of which
-    neither people nor the latest answers speak."""
+def read_plan(steps: Iterable[Step]) -> tuple[str, list[str]]:
+    """Return the plan that a person approved last, in a tool's result or a request, and what people
+    asked since then; empty and all that they asked if they approved none."""
+    plan, proposed, asked = "", "", list[str]()
+    for step in steps:
+        approved = ""
+        if step.kind == "answer" and _PROPOSES in step.text:
+            proposed = step.text.rpartition(_PROPOSES)[2].partition(_PROPOSED)[0]
+        elif step.kind == "request":
+            asked.append(step.text)
+            if match := _IMPLEMENT.match(step.text):
+                approved = step.text[match.end() :] or proposed
+        elif step.kind == "result" and _is_approved(step):
+            below = _PLAN_BELOW.search(step.text)
+            argument = text_at(parse_or_none(step.arguments), "plan")
+            approved = step.text[below.end() :] if below else argument
+        if approved:
+            plan, asked = approved, []
+    return plan, asked
+
+
+def _is_approved(step: Step) -> bool:
+    is_shown = not step.is_error and _LEAVES_PLANNING.fullmatch(step.effect.tool)
+    return bool(is_shown and _APPROVED.match(step.text))
+
+
+def read_task(
+    work: Work, files: Mapping[str, CurrentFile], plan: str, named: str, asked: str
+) -> Task:
+    """Return the text that people name last in what they *asked*; else the *plan* that they
+    approved before, if the latest words are of it; else the newest that nobody edited, first one
+    that describes what is *named*. A skill's is none, nor a file's of which neither people nor the
+    latest answers speak."""
     wanted = {name for name, _ in iter_identifiers(named)}
     spoken = split_words(f"{named}\n{asked}")
     newest = {_source_of(block): at for at, block in enumerate(work.blocks) if block.kind == "task"}
@@ -50,6 +92,9 @@ def read_task(work: Work, files: Mapping[str, CurrentFile], named: str, asked: s
     for at, lines in lines_at.items():  # the newest first, others without what that holds
         pieces[work.blocks[at].path].append(lines)
     ranked = list[tuple[tuple[int, bool, bool, int], Task]]()
+    if any(name in wanted for name, _ in iter_identifiers(plan)):
+        lines = [*iter_lines(plan, is_prose=True)]
+        ranked.append(((-1, True, True, len(work.blocks)), Task(PLAN, lines)))
     for source, at in newest.items():
         block = work.blocks[at]
         lines = max(pieces[block.path], key=len) if block.path else lines_at[at]
@@ -92,7 +137,7 @@ def render_task(task: Task, room: int) -> str:
     for lead, group in groupby(lines, key=attrgetter("lead")):
         run = list(group)
         if lead and len(run) > 1:  # once, above its lines
-            rows.append(quote(lead.rstrip()))
+            rows += [head] if (head := quote(lead.rstrip())) != rows[-1] else []
             rows += [list_item(quote(without_mark(line.text))) for line in run]
         else:
             rows += [quote(line.words) for line in run]
