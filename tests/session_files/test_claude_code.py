@@ -389,6 +389,34 @@ def test_a_line_that_is_there_twice_counts_once():
     assert session.id == "s2"
 
 
+def test_files_that_were_put_together_are_a_session_each():
+    """Once all but the last of them were taken for other branches of one session."""
+    second = {"sessionId": "s2", "timestamp": "2026-02-11T21:00:00.000Z"}
+    lines = [
+        {"type": "queue-operation", "sessionId": "s2"},
+        {**user("x", None, "look"), **second},
+        {**answer("y", "x", "m8", text("seen")), **second},
+        user("a", None, "go"),
+        {**answer("b", "a", "m1", text("done")), "sessionId": "fork"},
+    ]
+    data = "\n".join(map(json.dumps, lines)).encode()
+    latest = transcripts.read_bytes(data)
+    assert list_words(latest) == [("user", "look"), ("assistant", "seen")]
+    assert [str(problem) for problem in latest.problems] == [
+        "one of 2 sessions in the file, whose ids begin with fork, s2"
+    ]
+    forked = transcripts.read_bytes(data, id="fork")
+    assert list_words(forked) == [("user", "go"), ("assistant", "done")]
+
+
+def test_lines_that_name_no_parent_follow_one_another():
+    """A converter wrote them: once only the last of them was part of the conversation."""
+    lines = [user("a", None, "go"), answer("b", None, "m1", text("done")), user("c", None, "on")]
+    for line in lines:
+        del line["parentUuid"]
+    assert [words for _, words in list_words(read(*lines))] == ["go", "done", "on"]
+
+
 def test_a_subagents_file_is_a_session_of_its_own():
     fields = {"isSidechain": True, "agentId": "ag7"}
     session = read(
