@@ -581,6 +581,39 @@ def test_openhands_events_of_one_response_are_one_answer():
     assert not check(session.payload, session.format)
 
 
+def test_openhands_condensations_hide_what_they_forget_and_the_summary_before():
+    """Models may number their calls anew after one: ids then come again."""
+
+    def act(number):
+        call = {"kind": "ActionEvent", "tool_name": "bash", "tool_call_id": "bash:0"}
+        seen = {"content": [{"type": "text", "text": f"seen {number}"}]}
+        result = {"kind": "ObservationEvent", "tool_call_id": "bash:0", "observation": seen}
+        return [
+            {**call, "id": f"a{number}", "llm_response_id": f"r{number}"},
+            {**result, "id": f"o{number}"},
+        ]
+
+    def condense(number, *forgotten):
+        ids = [id for at in forgotten for id in (f"o{at}", f"a{at}")]
+        head = {"kind": "Condensation", "id": f"c{number}", "forgotten_event_ids": ids}
+        return {**head, "summary": f"Summary {number}.", "summary_offset": 1}
+
+    go = {"kind": "MessageEvent", "id": "m", "llm_message": GO}
+    events = [go, *act(1), *act(2), condense(1, 1), *act(3), condense(2, 2), *act(4)]
+    session = read(events)
+    assert [(shown.start, shown.stop, shown.at) for shown in session.compactions] == [
+        (1, 3, 5),
+        (1, 5, 7),
+    ]
+    assert [entry["content"] for entry in session.effective] == [
+        *("go", "Summary 2.", None, "seen 3", None, "seen 4")
+    ]
+    assert len(session.messages) == 9
+    assert not check(session.payload) and not check(session.effective_payload)
+    apart = read([go, *act(1), *act(2), *act(3), condense(1, 1, 3)])
+    assert [entry["content"] for entry in apart.effective] == ["go", "Summary 1.", None, "seen 2"]
+
+
 def test_sharegpt_calls_are_answered_in_order():
     turns = [
         {"from": "human", "value": "Two cities, please."},

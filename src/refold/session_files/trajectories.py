@@ -15,6 +15,7 @@ from typing import Any
 
 from refold.session_files.plain import IDS, record_id
 from refold.session_files.reader import (
+    Compaction,
     Entry,
     Reader,
     Session,
@@ -421,14 +422,16 @@ def openhands_mismatch(source: Source) -> str:
 
 def read_openhands(session: SessionBuilder) -> None:
     """Read a list of events, or a record that has one. Calls of one response are one answer."""
-    document, responses = session.source.document, set[str]()
+    document = session.source.document
     session.id = record_id(document)
     for number, event in enumerate(_events(document)):
-        read = _read_sdk_event if "kind" in event else _read_event
-        read(session, responses, {"id": number, **event})
+        read, place = _read_sdk_event if "kind" in event else _read_event, session.position
+        read(session, {"id": number, **event})
+        if session.position > place:
+            session.index[text_at(event, "id")] = place
 
 
-def _read_event(session: SessionBuilder, responses: set[str], event: Record) -> None:
+def _read_event(session: SessionBuilder, event: Record) -> None:
     kind = text_at(event, "action") or text_at(event, "observation")
     arguments, call = object_at(event, "args") or event, object_at(event, "tool_call_metadata")
     if kind in _UNSENT:
@@ -443,8 +446,8 @@ def _read_event(session: SessionBuilder, responses: set[str], event: Record) -> 
         if tools := list_at(arguments, "tools"):
             session.body["tools"] = tools
     elif response := object_at(call, "model_response"):
-        if (id := text_at(response, "id")) not in responses:
-            responses.add(id)
+        if (id := text_at(response, "id")) not in session.index:
+            session.index[id] = session.position
             _add_response(session, response)
     elif text_at(event, "source") != "user":
         fields = without_keys(arguments, *_BOOK_KEEPING, *_CONFIRMATION)
@@ -479,7 +482,7 @@ def _add_response(session: SessionBuilder, response: Record) -> None:
     session.call(message.get("content"), calls, text_at(message, "reasoning_content"))
 
 
-def _read_sdk_event(session: SessionBuilder, responses: set[str], event: Record) -> None:
+def _read_sdk_event(session: SessionBuilder, event: Record) -> None:
     id, kind = text_at(event, "tool_call_id"), text_at(event, "kind")
     if kind == "SystemPromptEvent":
         session.say("system", text_at(event, "system_prompt", "text"))
@@ -493,18 +496,38 @@ def _read_sdk_event(session: SessionBuilder, responses: set[str], event: Record)
         call, response = object_at(event, "tool_call"), text_at(event, "llm_response_id")
         function = object_at(call, "function") or call
         name = text_at(event, "tool_name") or text_at(function, "name")
-        if response and response in responses:
+        if response and response in session.index:
             session.add_call(id, name, function.get("arguments"))
             return
-        responses.add(response)
+        session.index[response] = session.position
         reasoning = text_at(event, "reasoning_content")
         calls = [(id, name, function.get("arguments"))]
         session.call(join_content(event.get("thought")), calls, reasoning)
+    elif kind == "Condensation":
+        _add_condensation(session, event)
     elif id:
         seen = object_at(event, "observation")
         texts = (join_content(seen.get("content")), text_at(seen, "output"), text_at(seen, "error"))
         reasons = (text_at(event, "error"), text_at(event, "rejection_reason"))
         session.answer(next((text for text in (*texts, *reasons) if text), ""), id)
+
+
+def _add_condensation(session: SessionBuilder, event: Record) -> None:
+    """Add a condensation: a summary instead of events, and of the summary right before them."""
+    ids = (id for id in list_at(event, "forgotten_event_ids") if isinstance(id, str))
+    forgotten = {session.index[id] for id in ids if id in session.index}
+    starts = sorted(at for at in forgotten if at - 1 not in forgotten)
+    stops = sorted(at + 1 for at in forgotten if at + 1 not in forgotten)
+    before = session.compactions[-1] if session.compactions else None
+    if before and starts and before.start <= starts[0] <= before.stop:
+        starts[0] = before.start
+    summary = text_at(event, "summary")
+    insert = ({"role": "user", "content": summary},) if summary else ()
+    for start, stop in zip(starts, stops, strict=True):
+        shown = insert if start == starts[0] else ()
+        session.compactions.append(
+            Compaction(start, stop, shown, "condensation", at=session.position)
+        )
 
 
 def _read_tool(tool: Record) -> Record:
