@@ -247,7 +247,7 @@ def test_an_unknown_file_is_one_line_and_why_says_the_rest(tmp_path) -> None:
         "refold: notes.json is no session file that Refold knows. (--why says what was tried)\n"
     )
     why = refold("stats", notes, "--why").err
-    assert "Tried: qwen (" in why
+    assert "Tried: pi (" in why
     assert why.count("\n") == 1
 
 

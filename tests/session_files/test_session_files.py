@@ -44,6 +44,17 @@ def test_a_file_of_nobody_names_everything_that_was_tried_and_why_not():
         assert f"{reader.client} (" in str(caught.value)
 
 
+TRACE = {"traceSchema": "openclaw-trajectory", "type": "session.started", "sessionId": "0a1b-2c"}
+PRINTED = {"type": "init", "session_id": "66268ffc-d63d", "model": "gemini-3"}
+
+
+@pytest.mark.parametrize(("line", "name"), [(TRACE, "0a1b-2c.jsonl"), (PRINTED, "66268ffc.jsonl")])
+def test_what_a_client_writes_beside_a_session_names_the_session(line, name):
+    """Once a trace was a session of Claude Code without messages, and what was printed a list."""
+    with pytest.raises(FormatError, match=rf"^it\.jsonl is .* the session can be read: .*{name}$"):
+        read_lines({"type": "message", **GO}, line, {"type": "message", **GO})
+
+
 def test_a_file_that_is_no_json_says_where():
     with pytest.raises(FormatError, match="line 1: no JSON"):
         transcripts.read_bytes(b"# a heading\n\ntext")
@@ -354,6 +365,16 @@ def test_an_empty_list_and_entries_that_are_no_objects_are_problems():
     assert [str(p) for p in read([GO, "loose", 3]).problems] == ["2 entries are no JSON objects"]
     with pytest.raises(FormatError, match="a list, but not of messages"):
         read([{"a": 1}])
+
+
+def test_of_a_list_of_messages_other_lines_are_counted_and_may_not_be_most():
+    """Once a file of events was taken for the few messages among them, without a word."""
+    event = {"type": "tool_use", "tool_id": "t1", "input": "ls"}
+    session = read_lines(GO, event, GO, event)
+    assert session.messages == [GO, GO]
+    assert [str(p) for p in session.problems] == ["left out, as they are no messages: 2 lines"]
+    with pytest.raises(FormatError, match="of 3 only 1 are messages"):
+        read_lines(GO, event, event)
 
 
 def test_of_a_log_of_requests_the_last_main_one_is_read_and_each_can_be(tmp_path):

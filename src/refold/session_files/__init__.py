@@ -61,11 +61,11 @@ __all__ = [
 ]
 
 READERS: tuple[Reader, ...] = (
+    pi.READER,
     gemini_cli.QWEN_READER,
     claude_code.READER,
     codex.READER,
     gemini_cli.READER,
-    pi.READER,
     opencode.DATABASE_READER,
     opencode.FILE_READER,
     trajectories.TAU_READER,

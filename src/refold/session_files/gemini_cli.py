@@ -57,8 +57,15 @@ FILES = ClientFiles(
 
 
 def mismatch(source: Source) -> str:
-    """Return why this is no Gemini CLI session; empty if it is one."""
+    """Return why this is no Gemini CLI session; empty if it is one. Raises `FormatError` for what
+    the client printed."""
     for record in source.objects():
+        id = text_at(record, "session_id")
+        if id and text_at(record, "type") == "init" and "model" in record:
+            raise FormatError(
+                f"{source.path.name} is what Gemini CLI printed, without the results as its model got"
+                f" them; the session can be read: ~/.gemini/tmp/*/chats/session-*-{id[:8]}.jsonl"
+            )
         if text_at(record, "sessionId") and ("projectHash" in record or "startTime" in record):
             return ""
     return "no line has sessionId and projectHash or startTime"

@@ -8,6 +8,7 @@ the first word) are left out, as they cannot be sent; calls that were interrupte
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from refold.errors import FormatError
 from refold.session_files.claude_code import as_blocks, result_block, text_block
 from refold.session_files.reader import Compaction, Entry, SessionBuilder, Tree, file_reader
 from refold.session_files.source import ClientFiles, Source, cwd_under
@@ -57,8 +58,14 @@ BRANCH_TEXT = (
 
 
 def mismatch(source: Source) -> str:
-    """Return why this is no pi session; empty if it is one."""
+    """Return why this is no pi session; empty if it is one. Raises `FormatError` for OpenClaw's
+    traces, which leave out what is long."""
     for record in source.objects():
+        if text_at(record, "traceSchema") == "openclaw-trajectory":
+            name = text_at(record, "sessionId") + ".jsonl"
+            raise FormatError(
+                f"{source.path.name} is a shortened trace by OpenClaw; the session can be read: {name}"
+            )
         if record.get("type") == "session" and "cwd" in record and text_at(record, "id"):
             return ""
         if (

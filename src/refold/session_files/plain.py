@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from refold.errors import FormatError
 from refold.session_files.reader import (
     FIELDS,
     Entry,
@@ -59,20 +60,20 @@ def mismatch(source: Source) -> str:
     """Return why this is no list of messages, request or log of requests; empty if it is one."""
     document = source.document
     if isinstance(document, list):
-        return (
-            ""
-            if not document or any(_is_entry(item) for item in document)
-            else "a list, but not of messages"
-        )
-    if any(_request(record) is not None or _is_entry(record) for record in source.objects()):
+        is_match = not document or any(map(_is_entry, document))
+        return "" if is_match else "a list, but not of messages"
+    objects = source.objects()
+    entries = sum(map(_is_entry, objects))
+    if any(_request(item) is not None for item in objects) or 0 < entries >= len(objects) - entries:
         return ""
-    return f"no object has a role or one of {', '.join(dict.fromkeys(FIELDS.values()))}"
+    fields = ", ".join(dict.fromkeys(FIELDS.values()))
+    return f"no object has one of {fields}, and of {len(objects)} only {entries} are messages"
 
 
 def sessions(source: Source) -> Sequence[StoredSession]:
     """Return every conversation of the file; in a log the latest main request at the end."""
     problems, entries = list[Problem](), list[Entry]()
-    requests = list[tuple[bool, str, Record]]()
+    requests, passed = list[tuple[bool, str, Record]](), 0
     if isinstance(source.document, list):
         entries = source.document
     else:
@@ -81,6 +82,10 @@ def sessions(source: Source) -> Sequence[StoredSession]:
                 requests.append((record.get("kind", "main") == "main", str(line), request))
             elif _is_entry(record):
                 entries.append(record)
+            else:
+                passed += 1
+        if passed and not requests:
+            problems.append(Problem(0, f"left out, as they are no messages: {passed:,} lines"))
     requests = requests or [(True, "", {"messages": entries})]
     requests.sort(key=lambda request: request[0])
     return [
@@ -101,9 +106,8 @@ def _is_entry(value: Any) -> bool:
 def _request(record: Record) -> Record | None:
     """Return the request body in a line; None if there is no conversation in it."""
     for body in (record, *(object_at(record, holder) for holder in BODY_KEYS)):
-        if any(isinstance(body.get(field), list) for field in FIELDS.values()) or isinstance(
-            body.get("input"), str
-        ):
+        is_text = isinstance(body.get("input"), str) and "type" not in body  # no event of a call
+        if is_text or any(isinstance(body.get(field), list) for field in FIELDS.values()):
             return body
     return None
 
@@ -181,11 +185,12 @@ KIMI_FILES = ClientFiles(
 
 
 def kimi_mismatch(source: Source) -> str:
-    """Return why this is no context of Kimi CLI; empty if it is one."""
+    """Return why this is no context of Kimi CLI; empty if it is one. Raises `FormatError` for its
+    events."""
     if any(text_at(record, "role") in _NOTES for record in source.objects()):
         return ""
     if any(text_at(record, "message", "type") == "TurnBegin" for record in source.objects()):
-        return "its events; context.jsonl beside them can be read"
+        raise FormatError(f"{source.path.name} has events; context.jsonl beside them can be read")
     return "no line has a role of " + ", ".join(sorted(_NOTES))
 
 

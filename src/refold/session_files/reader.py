@@ -131,7 +131,8 @@ class Reader:
 
     client: str
     mismatch: Callable[[Source], str]
-    """Returns why a file is not this client's; empty if it is."""
+    """Returns why a file is not this client's; empty if it is. Raises `FormatError` for what the
+    client writes beside its sessions, and names them."""
     sessions: Callable[[Source], Sequence[StoredSession]]
     """Returns what is in the file, the latest last. Raises `FormatError`."""
     find: Find | None = None
