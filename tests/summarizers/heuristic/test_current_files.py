@@ -1,6 +1,7 @@
 """The current text of files that a shell shows and patches change, as Codex works with them."""
 
 import json
+import tracemalloc
 
 import pytest
 
@@ -502,3 +503,22 @@ def test_an_edit_that_found_no_place_changed_nothing(answer):
     messages = [*call("Read", "x = 1\ny = 2", file_path="a.py"), *call("Edit", answer, **change)]
     assert text_of(messages, "a.py") == [(1, "x = 1"), (2, "y = 2")]
     assert states_of(collect(messages)) == {"a.py": "read"}
+
+
+def test_the_known_text_of_many_files_takes_hardly_more_memory_than_the_text():
+    """A million tokens of reads took four times their text."""
+    rows = "\n".join(SOURCE)
+    steps = read_steps([m for n in range(200) for m in shell(f"cat src/pool_{n}.py", rows)])
+    read_files(steps)  # what it remembers of paths and commands counts once
+    tracemalloc.start()
+    try:
+        files = read_files(steps)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken < 2 * len(rows) * len(files)
+
+
+def test_a_read_may_ask_for_any_line():
+    (line,) = text_of(call("read", "x = 1", path="a.py", offset=10**30), "a.py")
+    assert line[1] == "x = 1"

@@ -1255,6 +1255,14 @@ def test_the_headings_of_a_document_are_no_excerpts():
     assert [e.line.text[:5] for e in excerpts] == ["The l", "Needs"]
 
 
+def test_a_name_in_many_lines_is_held_once():
+    """A million tokens of source have tens of thousands of names in lines that may be quoted."""
+    text = "head = pool.first(rows, keys)\ntail = pool.first(keys, rows)"
+    work = Work([Block(0, "source", "a.py", text, "a.py")])
+    first, second = find_excerpts(work, Context([0.0], frozenset(), False, ""), 500)
+    assert first.names[0] is second.names[0]
+
+
 def test_one_document_does_not_fill_all_excerpts():
     """A page of the web took the room of what the model had found out."""
     page = "\n".join(f"The `page_field_{chr(97 + n)}x` of the policy is there." for n in range(26))

@@ -114,7 +114,7 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
     work, later_work = read_work(steps), read_work(after)
     work.commands |= dict.fromkeys(later_work.commands, len(whole))
     work.current = {
-        path: _keys_of(file) for path, file in files.items() if file.edits and file.lines
+        path: _keys_of(file) for path, file in files.items() if file.edits and file.numbers
     }
     dialogue = dialogue_share(source.hidden, spoken[len(source.older) :])
     if dialogue >= CHAT:

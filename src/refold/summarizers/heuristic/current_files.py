@@ -2,6 +2,7 @@
 applied."""
 
 import re
+from array import array
 from bisect import bisect
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,6 +42,8 @@ MOST_STEPS = 1_000_000
 of 2,000 long lines. After that it has to be read."""
 LARGEST = 2_000_000
 """Characters of a file that edits are applied to."""
+FARTHEST = 1 << 40
+"""The last line that a read may begin with: a call may ask for any."""
 MOST_SPELLINGS = 50
 """Files of one name that are looked at for other spellings of one path."""
 MOST_LINES = 20
@@ -103,8 +106,10 @@ class CurrentFile:
     """What is known of one file's text now."""
 
     path: str
-    lines: list[tuple[int, str]] = field(default_factory=list)
-    """Number and text of the known lines, in order; after an edit numbers are approximate."""
+    text: str = ""
+    """The known lines. As pairs those of all files would take four times the memory."""
+    numbers: Sequence[int] = ()
+    """The number of each; after an edit approximate."""
     edited: dict[str, int] = field(default_factory=dict)
     """Lines that edits put in place, with the position of the edit."""
     edits: int = 0
@@ -113,6 +118,16 @@ class CurrentFile:
     touched_at: int = -1
     is_stale: bool = False
     """Did a command change it in a way that is not known?"""
+
+    @property
+    def lines(self) -> list[tuple[int, str]]:
+        """Number and text of the known lines, in order."""
+        return list(zip(self.numbers, self.text.split("\n"), strict=False))
+
+    @lines.setter
+    def lines(self, lines: Sequence[tuple[int, str]]) -> None:
+        self.numbers = array("q", [number for number, _ in lines])
+        self.text = "\n".join([text for _, text in lines])
 
 
 Marks = dict[tuple[str, str], int]
@@ -203,7 +218,7 @@ def _apply(files: dict[str, CurrentFile], step: Step, marks: Marks) -> None:
                 files[path].is_stale = True
             continue
         file = files.setdefault(path, CurrentFile(path, touched_at=step.at))
-        file.is_stale |= bool(file.lines) and _is_marked(file, marks)
+        file.is_stale |= bool(file.numbers) and _is_marked(file, marks)
         file.touched_at = step.at
         if state == "deleted":
             del files[path]
@@ -237,7 +252,7 @@ def _add_read(file: CurrentFile, step: Step) -> None:
     if part or (step.effect.command and len(matches) < len(rows)):
         matches = []  # a program numbers all of them: else they begin like that
     lines = _without_blanks([(int(match[1]), match[2].rstrip()) for match in matches], text)
-    start = int(part[1]) if part else _find_start(step)
+    start = int(part[1]) if part else min(_find_start(step), FARTHEST)
     if not lines and start:  # no numbers are printed
         gap = _LEFT_OUT.search(text)
         rows = rows[: text.count("\n", 0, gap.start())] if gap else rows
@@ -245,7 +260,7 @@ def _add_read(file: CurrentFile, step: Step) -> None:
     if not lines or any(after[0] != before[0] + 1 for before, after in pairwise(lines)):
         return
     laid = lines if _is_too_much(file, text) else _lay_over(file.lines, lines)
-    file.is_stale &= bool(file.lines) and len(laid) > len(lines)  # what was not read again
+    file.is_stale &= bool(file.numbers) and len(laid) > len(lines)  # what was not read again
     file.lines = laid
 
 
@@ -315,14 +330,13 @@ def _note_edit(file: CurrentFile, lines: Iterable[str], at: int) -> None:
 def _replace(file: CurrentFile, old: str, new: str, at: int) -> None:
     """Put *new* in the place of *old*, often a part of a line, in the known lines, if they hold it;
     forget the lines of a large file that is edited without end."""
-    texts = [text for _, text in file.lines]
-    whole = "\n".join(texts)  # by lines it would take n * m steps where all are alike
-    if _is_too_much(file, whole):
-        file.lines, texts, whole = [], [], ""
+    if _is_too_much(file, file.text):
+        file.lines = []
+    whole = file.text  # by lines it would take n * m steps where all are alike
     old = old if old in whole else "\n".join(line.rstrip() for line in old.split("\n"))
     place, rows = whole.find(old) if old.strip() else -1, new.split("\n")
     if place >= 0 and "\n" not in old + new:  # each of them: of what stands twice, all are replaced
-        rows = [text.replace(old, new) for text in texts if old in text]
+        rows = [text.replace(old, new) for text in whole.split("\n") if old in text]
         file.lines = [(number, text.replace(old, new).rstrip()) for number, text in file.lines]
     elif place >= 0:
         begin, end = whole.rfind("\n", 0, place) + 1, whole.find("\n", place + len(old))
@@ -340,28 +354,30 @@ def _forget_part(file: CurrentFile, old: Sequence[str], new: Sequence[str]) -> N
     telling = {row for line in old if len(row := line.strip()) > 2}
     parts = [row if (row := line.strip()) in telling else "\n" for line in (old[-1], old[0])]
     begins, ends = parts if len(old) > 1 else ("\n", "\n")
-    texts = [text.strip() for _, text in file.lines]
+    lines = file.lines
+    texts = [text.strip() for _, text in lines]
     held = [t in telling or t.startswith(begins) or t.endswith(ends) for t in texts]
     remaining = {line.strip() for line in new}
-    rows = zip(file.lines, texts, held, strict=True)
+    rows = zip(lines, texts, held, strict=True)
     file.lines = [line for line, text, is_held in rows if not is_held or text in remaining]
     file.is_stale |= any(held)
 
 
 def _is_too_much(file: CurrentFile, whole: str) -> bool:
     """Is a file too large, or edited too often, to apply one more edit to its text?"""
-    file.steps += len(file.lines) + len(whole) // 100
+    file.steps += len(file.numbers) + len(whole) // 100
     return file.steps > MOST_STEPS or len(whole) > LARGEST
 
 
 def _put_rows(file: CurrentFile, first: int, count: int, rows: Sequence[str]) -> None:
     """Put *rows* in the place of *count* known lines from *first* on, and number those behind
     anew."""
-    number = file.lines[first][0] if first < len(file.lines) else first + 1
+    lines = file.lines
+    number = lines[first][0] if first < len(lines) else first + 1
     placed = [(at, row.rstrip()) for at, row in enumerate(rows, number)]
     shift = len(rows) - count
-    behind = [(at + shift, text) for at, text in file.lines[first + count :]]
-    file.lines = [*file.lines[:first], *placed, *behind]
+    behind = [(at + shift, text) for at, text in lines[first + count :]]
+    file.lines = [*lines[:first], *placed, *behind]
 
 
 def _apply_hunks(file: CurrentFile, hunks: Iterable[Hunk], at: int) -> None:
@@ -372,7 +388,7 @@ def _apply_hunks(file: CurrentFile, hunks: Iterable[Hunk], at: int) -> None:
         if hunk.is_file:
             _write_whole(file, "\n".join(hunk.new), at)
             continue
-        whole = "".join(f"\n{text}" for _, text in file.lines) + "\n"
+        whole = f"\n{file.text}\n" if file.numbers else "\n"
         if _is_too_much(file, whole):
             file.lines, whole = [], "\n"
         anchored = whole.find(f"{hunk.anchor}\n", behind) if hunk.anchor else -1
@@ -385,7 +401,7 @@ def _apply_hunks(file: CurrentFile, hunks: Iterable[Hunk], at: int) -> None:
         if place >= 0:
             _put_rows(file, whole.count("\n", 0, place), len(hunk.old), hunk.new)
             behind = place + sum(len(row.rstrip()) + 1 for row in hunk.new)
-        elif file.lines:
+        elif file.numbers:
             _forget_part(file, hunk.old or ("",), hunk.new)
             file.is_stale = True
         _note_edit(file, (row.rstrip() for row in hunk.new), at)
@@ -408,19 +424,20 @@ def render_current(
     heats = {
         path: _heat(file, context.ages, named)
         for path, file in files.items()
-        if file.lines and not is_vendored(path) and not path.endswith(LOGS)
+        if file.numbers and not is_vendored(path) and not path.endswith(LOGS)
     }
     hottest = sorted(heats, key=lambda path: -heats[path])
-    with_blocks = ((path, _find_hidden(files[path], shown)) for path in hottest)
-    hot = list(islice((pair for pair in with_blocks if pair[1]), MOST_FILES))
-    age = min((context.ages[files[path].touched_at] for path, _ in hot), default=0.0)
+    with_lines = ((path, files[path].lines) for path in hottest)
+    with_blocks = ((path, lines, _find_hidden(lines, shown)) for path, lines in with_lines)
+    hot = list(islice((row for row in with_blocks if row[2]), MOST_FILES))
+    age = min((context.ages[files[path].touched_at] for path, *_ in hot), default=0.0)
     room = int(room * FRESH / max(age, FRESH))
     weighed = list[tuple[float, int, Block, int]]()
-    for rank, (path, blocks) in enumerate(hot):
-        file = files[path]
+    for rank, (path, lines, blocks) in enumerate(hot):
         for block in blocks:
-            price = sum(estimate(file.lines[at][1]) + 2 for at in block)
-            weight = heats[path] * _weigh_lines(block, file, context.ages, words)
+            texts = [lines[at][1] for at in block]
+            price = sum(estimate(text) + 2 for text in texts)
+            weight = heats[path] * _weigh_lines(texts, files[path].edited, context.ages, words)
             weighed.append((weight / (price + LOST), rank, block, price))
     chosen: dict[int, list[Block]] = {}
     for _, rank, block, own in sorted(weighed, key=lambda row: (-row[0], row[1], row[2].start)):
@@ -430,11 +447,11 @@ def render_current(
             chosen.setdefault(rank, []).append(block)
     parts = []
     for rank, blocks in sorted(chosen.items()):
-        path = hot[rank][0]
+        path, lines, _ = hot[rank]
         mark = " (may differ: something else changed it since)" if files[path].is_stale else ""
         parts.append(write_heading(path) + mark)
-        leads = _read_leads(files[path].lines) if DOCS.search(path) else {}
-        parts += _render_blocks(files[path].lines, blocks, leads)
+        leads = _read_leads(lines) if DOCS.search(path) else {}
+        parts += _render_blocks(lines, blocks, leads)
     return "\n".join(parts)
 
 
@@ -442,12 +459,12 @@ Block = range
 """Of known lines, by their positions in the list of these."""
 
 
-def _find_hidden(file: CurrentFile, shown: set[str]) -> list[Block]:
-    """Return the blocks of which a line is not *shown*."""
+def _find_hidden(lines: Sequence[tuple[int, str]], shown: set[str]) -> list[Block]:
+    """Return the blocks of known *lines* of which one is not *shown*."""
     return [
         block
-        for block in _cut(file.lines)
-        if any((plain := file.lines[at][1].strip()) and plain not in shown for at in block)
+        for block in _cut(lines)
+        if any((plain := lines[at][1].strip()) and plain not in shown for at in block)
     ]
 
 
@@ -487,9 +504,10 @@ def _heat(file: CurrentFile, ages: Sequence[float], named: set[str]) -> float:
     return activity
 
 
-def _weigh_lines(block: Block, file: CurrentFile, ages: Sequence[float], words: set[str]) -> float:
-    texts = [file.lines[at][1] for at in block]
-    edited = [ages[at] for text in texts if (at := file.edited.get(text, -1)) >= 0]
+def _weigh_lines(
+    texts: Sequence[str], edited_at: Mapping[str, int], ages: Sequence[float], words: set[str]
+) -> float:
+    edited = [ages[at] for text in texts if (at := edited_at.get(text, -1)) >= 0]
     own = {word for text in texts for word in _WORD.findall(text)}
     recent = len(own & words) / len(own) if own else 0
     return (1 / (1 + min(edited)) if edited else 0.1) + RELATED * recent

@@ -212,8 +212,7 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
             if is_note and not any(weight > NUMBER for _, weight in named):
                 continue  # it thinks aloud, or of lines by their numbers, which edits change
             words = [rarity[t] for t in terms(_STAMP.sub("", line.text))] if is_talk else ()
-            named = [(name, weight * _weigh_name(name, context)) for name, weight in named]
-            fresh = (row for row in named if row[0] not in headed)
+            fresh = (_weigh_name(row, context) for row in named if row[0] not in headed)
             if names := tuple(dict.fromkeys((*fresh, *words))):
                 total = sum([weight for _, weight in names])
                 least = beside + len(line.words) // LONG_TOKEN
@@ -244,11 +243,14 @@ def _weigh_work(block: Block, line: Line, words: frozenset[str]) -> float:
     return related * CONCLUDES if concludes else related
 
 
-def _weigh_name(name: str, context: Context) -> float:
+def _weigh_name(named: tuple[str, float], context: Context) -> tuple[str, float]:
+    """Return a name with what it counts for here: of most the pair that is *named*, for a large
+    session holds very many."""
+    name, weight = named
     if _STAMP.fullmatch(name):
-        return RANDOM
+        return name, weight * RANDOM
     has_digits = not context.is_chat and _ANY_DIGIT.search(name) and _ANY_LETTER.search(name)
-    return NUMBERED if has_digits else 1.0
+    return (name, weight * NUMBERED) if has_digits else named
 
 
 def _rarity(lines: Sequence[str]) -> dict[str, tuple[str, float]]:

@@ -465,7 +465,7 @@ def _find_spellings(files: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 def _rename_files(steps: Iterable[Step], spellings: Mapping[str, str]) -> list[Step]:
     """Return steps in which files have one name each, whatever calls call them."""
-    return [step._replace(effect=step.effect.rename(spellings)) for step in steps]
+    return [s._replace(effect=s.effect.rename(spellings)) if spellings else s for s in steps]
 
 
 def _read_result(result: ToolResult, waiting: _Open, at: int) -> Step:

@@ -98,8 +98,8 @@ def read_task(
     for source, at in newest.items():
         block = work.blocks[at]
         lines = max(pieces[block.path], key=len) if block.path else lines_at[at]
-        if (file := files.get(block.path)) and len(file.lines) > len(lines) and not file.is_stale:
-            lines = [*iter_lines("\n".join(text for _, text in file.lines), is_prose=True)]
+        if (file := files.get(block.path)) and len(file.numbers) > len(lines) and not file.is_stale:
+            lines = [*iter_lines(file.text, is_prose=True)]
         if len(lines) > 1 and not _SKILL.search(block.path):
             texts = (block.heading, *(line.text for line in lines))
             names = (name for text in texts for name, _ in iter_identifiers(text))
