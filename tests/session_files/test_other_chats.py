@@ -1,11 +1,11 @@
-"""Kimi CLI and Continue: every documented kind of record, in small files written here."""
+"""Kimi CLI, Continue and Copilot CLI: every documented kind of record, in small files written here."""
 
 import hashlib
 import json
 
 import pytest
 
-from refold import session_files
+from refold import check, session_files
 from refold.errors import FormatError
 from refold.session_files import discover
 
@@ -75,3 +75,58 @@ def test_continue_sends_what_stands_beside_its_messages(tmp_path):
     assert session.usage == ((2, usage),)
     assert (session.id, session.title, session.cwd) == ("a-1", "a title", "/w")
     assert session.body == {"model": "m"}
+
+
+def test_copilots_events_are_what_its_model_was_sent(tmp_path):
+    def event(kind, **data):
+        return {"type": kind, "data": data, "timestamp": "2026-07-19T23:12:34Z"}
+
+    def answer(*ids, text="", **data):
+        requests = [{"toolCallId": id, "name": "bash", "arguments": {"at": id}} for id in ids]
+        return event("assistant.message", content=text, toolRequests=requests, **data)
+
+    inner = [answer("s1", text="inside"), event("tool.execution_complete", toolCallId="s1")]
+    place = {"sessionId": "c1", "context": {"cwd": "/w"}}
+    path = put(
+        tmp_path / "events.jsonl",
+        event("session.start", **place),
+        event("system.message", content="You are old."),
+        event("user.message", content="go", transformedContent="<now>1</now> go"),
+        answer(reasoningOpaque="c2ln"),
+        answer("t1", "t2", text="I look.", reasoningText="hm", model="m"),
+        event("tool.execution_start", toolCallId="t1"),
+        *({**each, "agentId": "a"} for each in inner),
+        event("tool.execution_complete", toolCallId="t2", success=False, error={"message": "no"}),
+        event("tool.execution_complete", toolCallId="t1", result={"content": "ok"}),
+        event("tool.execution_complete", toolCallId="by the user", result={"content": "ls"}),
+        event("session.compaction_start"),
+        answer(text="Done."),
+        event("session.compaction_complete", success=False, error="too long"),
+        event("session.compaction_start"),
+        event("system.message", content="You are new."),
+        event("user.message", content="", transformedContent=""),
+        event("user.message", content="on"),
+        event("session.compaction_complete", success=True, summaryContent="All.", trigger="auto"),
+        event("session.truncation", messagesRemovedDuringTruncation=1),
+    )
+    session = session_files.read(path)
+    assert [(entry["role"], entry["content"]) for entry in session.messages] == [
+        ("system", "You are new."),
+        ("user", "<now>1</now> go"),
+        ("assistant", "I look."),
+        ("tool", "no"),
+        ("tool", "ok"),
+        ("assistant", "Done."),
+        ("user", "on"),
+    ]
+    assert [call["id"] for call in session.messages[2]["tool_calls"]] == ["t1", "t2"]
+    assert session.messages[2]["reasoning_content"] == "hm"
+    assert check(session.payload) == ()
+    assert [entry["content"] for entry in session.effective] == ["You are new.", "All.", "on"]
+    assert (session.client, session.id, session.cwd, session.body) == (
+        *("copilot", "c1", "/w"),
+        {"model": "m"},
+    )
+    assert [problem.text for problem in session.problems] == [
+        "left out, as Refold does not know it: 'session.truncation' (1)"
+    ]

@@ -62,6 +62,7 @@ __all__ = [
 
 READERS: tuple[Reader, ...] = (
     pi.READER,
+    pi.COPILOT_READER,
     gemini_cli.QWEN_READER,
     claude_code.READER,
     codex.READER,

@@ -1,8 +1,11 @@
-"""pi: `~/.pi/agent/sessions/--<directory>--/<time>_<id>.jsonl`.
+"""pi, and GitHub Copilot CLI.
 
-Entries form a tree (in the first version, which has no ids, a line). Messages are given as
-Anthropic blocks, whatever provider the session used. Answers without any content (aborted before
-the first word) are left out, as they cannot be sent; calls that were interrupted stay open.
+pi: `~/.pi/agent/sessions/--<directory>--/<time>_<id>.jsonl`. Entries form a tree (in the first
+version, which has no ids, a line). Messages are given as Anthropic blocks, whatever provider the
+session used. Answers without any content (aborted before the first word) are left out, as they
+cannot be sent; calls that were interrupted stay open.
+
+Copilot CLI: `~/.copilot/session-state/<session>/events.jsonl`. Events of subagents are left out.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,6 +26,7 @@ from refold.text.json_values import (
     objects_in,
     parse_time,
     text_at,
+    without_keys,
 )
 
 CLIENT = "pi"
@@ -30,17 +34,8 @@ FILES = ClientFiles(CLIENT, (".pi/agent",), ("sessions/*/*.jsonl",), cwd_under("
 VERSION = 3
 """The latest version of the format that is read."""
 ENTRIES = frozenset(
-    {
-        "branch_summary",
-        "compaction",
-        "custom",
-        "custom_message",
-        "label",
-        "message",
-        "model_change",
-        "session_info",
-        "thinking_level_change",
-    }
+    {"branch_summary", "compaction", "custom", "custom_message", "label", "message"}
+    | {"model_change", "session_info", "thinking_level_change"}
 )
 ROLES = frozenset({"assistant", "bashExecution", "custom", "hookMessage", "toolResult", "user"})
 PARTS = frozenset({"image", "text", "thinking", "toolCall"})
@@ -238,3 +233,63 @@ def _command_text(message: Record) -> str:
 
 
 READER = file_reader(CLIENT, "anthropic", mismatch, read, FILES.find)
+
+
+# --- Copilot CLI ------------------------------------------------------------------------------
+
+
+UNREAD = frozenset({"session.context_cleared", "session.truncation", "tool.user_requested"})
+"""Events that change what the model is shown, but do not say how."""
+
+
+def copilot_mismatch(source: Source) -> str:
+    """Return why these are no events of Copilot CLI; empty if they are."""
+    starts = (event for event in source.objects() if event.get("type") == "session.start")
+    return "" if first_text(starts, "data", "sessionId") else "no session.start with a sessionId"
+
+
+def read_copilot(session: SessionBuilder) -> None:
+    """Read events. A compaction hides what was said before it began."""
+    cut, calls = 0, set[str]()
+    for _, event in session.records():
+        if "agentId" in event or text_at(event, "data", "parentToolCallId"):
+            continue
+        session.note_time(event.get("timestamp"))
+        kind, data = text_at(event, "type"), object_at(event, "data")
+        session.id = session.id or text_at(data, "sessionId")
+        session.cwd = text_at(data, "context", "cwd") or session.cwd
+        session.model = text_at(data, "newModel") or text_at(data, "model") or session.model
+        content, id, now = text_at(data, "content"), text_at(data, "toolCallId"), session.position
+        head = int(now > 0 and session.messages[0]["role"] == "system")
+        match kind:
+            case "system.message" if head:  # it is written again with each request of the user
+                session.messages[0] = {"role": "system", "content": content}
+            case "system.message":
+                session.say("system", content)
+            case "user.message" if sent := text_at(data, "transformedContent") or content:
+                session.say("user", sent)
+            case "assistant.message":
+                reasoning, requests = text_at(data, "reasoningText"), []
+                for call in objects_at(data, "toolRequests"):
+                    calls.add(text_at(call, "toolCallId"))
+                    requests.append(
+                        (text_at(call, "toolCallId"), text_at(call, "name"), call.get("arguments"))
+                    )
+                if content or reasoning or requests:  # a part of an answer may be encrypted whole
+                    session.call(content, requests, reasoning)
+            case "tool.execution_complete" if id in calls:
+                session.answer(
+                    text_at(data, "result", "content") or text_at(data, "error", "message"), id
+                )
+            case "session.compaction_start":
+                cut = now
+            case "session.compaction_complete" if summary := text_at(data, "summaryContent"):
+                meta = without_keys(data, "summaryContent")
+                shown = ({"role": "user", "content": summary},)
+                trigger = text_at(data, "trigger")
+                session.compactions.append(Compaction(head, cut or now, shown, trigger, meta, now))
+            case _ if kind in UNREAD:
+                session.unknown[kind] += 1
+
+
+COPILOT_READER = file_reader("copilot", "openai_chat", copilot_mismatch, read_copilot)

@@ -243,6 +243,7 @@ NAMES = {
     "opencode": "OpenCode",
     "kimi": "Kimi CLI",
     "continue": "Continue",
+    "copilot": "Copilot CLI",
 }
 """Clients whose names are not written as their keys."""
 LEAST_ID = 4
