@@ -553,3 +553,39 @@ def test_what_a_gateway_puts_behind_a_message_is_not_the_persons(stamp) -> None:
 )
 def test_what_is_said_nowhere_else_stays_the_persons(text) -> None:
     assert [segment.voice for segment in segments(user(text))] == ["person"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "argument"), [("finish", "message"), ("attempt_completion", "result")]
+)
+def test_a_call_that_ends_a_turn_ends_it(tool, argument):
+    """The request before it stood beside the summary, behind the one that it was answered to."""
+    arguments = json.dumps({argument: "Lists are longer by design."})
+    messages = [
+        user("Why is the list longer?"),
+        Message("assistant", (ToolCall("c1", tool, arguments),)),
+        Message("tool", (ToolResult("c1", (Text("ok"),)),)),
+        user("Now shorten it."),
+    ]
+    working = [*messages, Message("assistant", (ToolCall("c2", "read", "{}"),))]
+    shown = find_verbatim(View.of(working), 4, 1_000, with_answer=True)
+    assert [message.text for _, message in shown.messages] == [
+        "Lists are longer by design.",
+        "Now shorten it.",
+    ]
+
+
+def test_the_text_of_the_skill_loaded_last_stays_and_of_others_what_finds_room():
+    """Skills of turns that were over took more than the summary beside them."""
+    texts = [f"Base directory for this skill: /s/{name}\n\n{'Do it. ' * 50}" for name in "abc"]
+    turns = [
+        message for text in texts for message in (user("Go."), user(text), assistant("Well done."))
+    ]
+    view = View.of([*turns, user("And now?")])
+
+    def show(room):
+        return [m.text for _, m in find_verbatim(view, len(turns), room).messages]
+
+    assert show(10**9) == texts
+    assert show(1_000) == texts[1:]
+    assert show(0) == texts[2:]

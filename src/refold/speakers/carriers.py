@@ -142,6 +142,8 @@ OUTPUT_MARKS = ("Observation:", "OBSERVATION:", "EXECUTION RESULT")
 """Before the output of a command that an agent without calls wrote as text."""
 REPORTS = (EXIT_CODE, "<output>", *OUTPUT_MARKS)
 """How a text begins that has such an output."""
+SKILL_TEXT = "Base directory for this skill:"
+"""How the text of a skill begins that is loaded (Claude Code)."""
 TEXT_PREFIXES = (
     *_all(
         PERSON,
@@ -156,7 +158,7 @@ TEXT_PREFIXES = (
         "# AGENTS.md instructions",
         "AGENTS.md instructions for",
         "# CLAUDE.md",
-        "Base directory for this skill:",
+        SKILL_TEXT,
     ),
     *_all(  # aider
         EXAMPLE,
@@ -255,6 +257,12 @@ NOT_RUN = (
 )
 """How the result of a call begins that the person did not allow, or that a failed one beside it
 kept from running (Claude Code)."""
+NOT_ALLOWED = "PreToolUse:"
+"""The same of one that a hook did not allow: a successor should know (Claude Code)."""
+ENDING_TOOLS = frozenset({"finish", "attempt_completion", "task_complete"})
+"""Tools by a call of which a model ends its turn (OpenHands, Cline and Roo Code, Copilot CLI)."""
+ENDING_WORDS = ("message", "result", "summary")
+"""Arguments that hold what it says then."""
 RESUME_LINE = "Resume the prior task using the"
 """At the end of a summary by Qwen Code."""
 RETRY_MARKS = ("Error:\n", "\nNow let's retry: take care not to repeat previous errors")

@@ -15,12 +15,15 @@ from refold.core.view import View
 from refold.errors import FormatError
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from refold.speakers.carriers import (
+    ENDING_TOOLS,
+    ENDING_WORDS,
     EXPANDED,
     NEW_TASK,
     OF_REQUEST,
     REPORTS,
     REQUEST_HEADINGS,
     SKILL_RESULT,
+    SKILL_TEXT,
     TEMPLATE,
     TEXT_PREFIXES,
 )
@@ -33,6 +36,7 @@ from refold.speakers.segments import (
     without_numbers,
 )
 from refold.text.clip import gap
+from refold.text.json_values import first_text, parse_or_none
 from refold.text.plain import count_columns
 from refold.text.summary_wrapper import CONTINUE, QUESTION, belongs_to_summary, without_summary
 from refold.tokens.count import Counter as TokenCounter
@@ -288,23 +292,39 @@ def is_unknown_context(segment: Segment) -> bool:
 
 
 def _ends_turn(messages: Sequence[Message], at: int) -> bool:
-    """Does the model say something here, the last of its step, and call nothing in it?"""
+    """Does the model say something here, the last of its step, and call nothing in it but what ends
+    its turn?"""
     if at + 1 < len(messages) and messages[at + 1].role == "assistant":
         return False
     speaks = False
     while at >= 0 and messages[at].role == "assistant":
-        if messages[at].calls:
+        if not is_final(messages[at]):
             return False
         speaks = speaks or any(not isinstance(part, Thinking) for part in messages[at].parts)
         at -= 1
     return speaks
 
 
+def is_final(message: Message) -> bool:
+    """Does a message of the model call nothing but what ends its turn?"""
+    calls = (part for part in message.parts if isinstance(part, ToolCall))
+    return all(call.name in ENDING_TOOLS for call in calls)
+
+
+def answer_text(message: Message) -> str:
+    """Return what the model says in a message, also by a call that ends its turn."""
+    calls = (part for part in message.parts if isinstance(part, ToolCall))
+    values = [parse_or_none(call.arguments) for call in calls if call.name in ENDING_TOOLS]
+    texts = (first_text(values, key) for key in ENDING_WORDS)
+    return "\n".join(filter(None, (message.text, next(filter(None, texts), ""))))
+
+
 # --- words that stay when messages are hidden -----------------------------------------------------
 
 
 UNKNOWN_SHARE = 5
-"""Context of unknown kinds may take one part in so many of the room, the newest first."""
+"""Context of unknown kinds, and of skills but the one loaded last, may take one part in so many of
+the room, the newest first."""
 SHORT = 40
 """Columns of a request that may say nothing without the answer that it follows: `go on`."""
 ANSWER, LONG_ANSWER = (8, 400), (4, 1_500)
@@ -338,8 +358,8 @@ def find_verbatim(
     also the answer that an open request follows, of a long one the two ends. If the request was
     made in many messages, those between the task (the first) and the newest take at most *room*
     tokens (by default half of what the view shows), the newest first; what the person's editor
-    showed beside it takes what they leave, and context of unknown kinds at most a fifth of the
-    room. What a person or client says that finds no room is counted.
+    showed beside it takes what they leave, and context of unknown kinds and of earlier skills at
+    most a fifth of the room. What a person or client says that finds no room is counted.
     """
     messages, spoken = view.transcript.messages, view_segments(view)
     room = view.estimate // 2 if room is None else max(0, room)
@@ -356,10 +376,14 @@ def find_verbatim(
         in_editor = [segment for segment in spoken[at] if segment.kind in OF_REQUEST]
         if in_editor and request_room.takes(in_editor):
             chosen[at] += in_editor
+    has_skill = False
     for at, segment in _iter_standing(spoken):  # what is behind *stop* replaces, too
         if at >= stop or segment in chosen.get(at, ()):
             continue
-        if is_unknown_context(segment) and not context_room.takes((segment,)):
+        is_skill = segment.text.lstrip().startswith(SKILL_TEXT)
+        is_bounded = (is_skill and has_skill) or is_unknown_context(segment)
+        has_skill |= is_skill
+        if is_bounded and not context_room.takes((segment,)):
             omitted += 1
         else:
             chosen.setdefault(at, []).append(segment)
@@ -394,7 +418,7 @@ def _cut_answer(
     words = "\n".join(own_words(segment) for own in asked.values() for segment in own)
     parts, most = LONG_ANSWER if count_columns(words, SHORT) < SHORT else ANSWER
     most = min(most, room // parts)
-    text = message.text.strip()
+    text = answer_text(message).strip()
     answer = Message("assistant", (Text(text),))
     tokens = count(answer)
     if not text or (tokens > most and most < LEAST_ANSWER):
@@ -421,7 +445,7 @@ class _TokenRoom:
 
 
 def _is_answer(message: Message) -> bool:
-    return message.role == "assistant" and not message.calls
+    return message.role == "assistant" and is_final(message)
 
 
 def _iter_standing(spoken: Segmented) -> Iterator[tuple[int, Segment]]:
