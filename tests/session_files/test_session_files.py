@@ -358,14 +358,12 @@ def test_lists_of_messages_as_document_and_as_lines():
     items = [GO, {"type": "function_call", "call_id": "k", "name": "n", "arguments": "{}"}]
     assert read(items).format == "openai_responses"
     assert read_lines({"role": "user", "parts": [{"text": "go"}]}).format == "gemini"
-    thoughts = [GO, {"type": "reasoning", "summary": []}, {"type": "web_search_call", "id": "w"}]
-    assert read(thoughts).messages == read_lines(*thoughts).messages == thoughts
 
 
 def test_an_empty_list_and_entries_that_are_no_objects_are_problems():
     assert [str(p) for p in read([]).problems] == ["the session has no messages"]
     assert [str(p) for p in read([GO, "loose", 3]).problems] == ["2 entries are no JSON objects"]
-    with pytest.raises(FormatError, match="a list, and of 1 objects only 0 are messages"):
+    with pytest.raises(FormatError, match="a list, but not of messages"):
         read([{"a": 1}])
 
 
@@ -375,9 +373,8 @@ def test_of_a_list_of_messages_other_lines_are_counted_and_may_not_be_most():
     session = read_lines(GO, event, GO, event)
     assert session.messages == [GO, GO]
     assert [str(p) for p in session.problems] == ["left out, as they are no messages: 2 lines"]
-    for events in (lambda: read_lines(GO, event, event), lambda: read([GO, event, event])):
-        with pytest.raises(FormatError, match="of 3 objects only 1 are messages"):
-            events()
+    with pytest.raises(FormatError, match="of 3 only 1 are messages"):
+        read_lines(GO, event, event)
 
 
 def test_of_a_log_of_requests_the_last_main_one_is_read_and_each_can_be(tmp_path):

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from refold.errors import FormatError
-from refold.session_files.codex import ITEMS
 from refold.session_files.reader import (
     FIELDS,
     Entry,
@@ -60,14 +59,15 @@ RESPONSES_PARTS = frozenset({"input_text", "output_text", "input_image", "input_
 def mismatch(source: Source) -> str:
     """Return why this is no list of messages, request or log of requests; empty if it is one."""
     document = source.document
-    is_list = isinstance(document, list)
-    objects = list(objects_in(document)) if is_list else source.objects()
+    if isinstance(document, list):
+        is_match = not document or any(map(_is_entry, document))
+        return "" if is_match else "a list, but not of messages"
+    objects = source.objects()
     entries = sum(map(_is_entry, objects))
-    is_log = not is_list and any(_request(item) is not None for item in objects)
-    if document == [] or is_log or 0 < entries >= len(objects) - entries:
+    if any(_request(item) is not None for item in objects) or 0 < entries >= len(objects) - entries:
         return ""
-    kind = "a list" if is_list else f"no {', no '.join(dict.fromkeys(FIELDS.values()))}"
-    return f"{kind}, and of {len(objects)} objects only {entries} are messages"
+    fields = ", ".join(dict.fromkeys(FIELDS.values()))
+    return f"no object has one of {fields}, and of {len(objects)} only {entries} are messages"
 
 
 def sessions(source: Source) -> Sequence[StoredSession]:
@@ -98,7 +98,6 @@ def _is_entry(value: Any) -> bool:
     """Is this an entry of a conversation, in any format?"""
     return (
         bool(text_at(value, "role"))
-        or (text_at(value, "type") in ITEMS and value["type"] != "message")
         or isinstance(object_at(value).get("parts"), list)
         or "call_id" in object_at(value)
     )

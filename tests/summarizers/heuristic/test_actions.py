@@ -61,7 +61,7 @@ def test_a_command_that_names_nothing_new_stands_there_too():
 
 def test_equal_calls_are_counted_and_the_last_outcome_stands():
     calls = [turn for n in range(15) for turn in call("bash", f"run {n}", command="seq 1 2000")]
-    assert section(summarize(user("Go."), calls), "Done") == ["- seq 1 2000 (×15) -> run 14"]
+    assert section(summarize(user("Go."), calls), "Done") == ["- seq 1 2000 (×15) -> last: run 14"]
 
 
 def test_what_a_client_says_behind_an_output_is_not_what_came_of_it():
@@ -116,7 +116,7 @@ def test_the_code_of_what_stands_behind_a_deed_is_no_failure_of_it():
     again = [call("bash", refused, is_error=True, command=command) for _ in range(2)]
     latest = call("bash", "E: Unable to locate", is_error=True, command="apt install jq")
     text = summarize(user("Go."), *again, latest)
-    assert f"- {command} (×2) -> error: {refused}" in section(text, "Failed")
+    assert f"- {command} (×2) -> last: error: {refused}" in section(text, "Failed")
 
 
 def test_what_stands_behind_a_hidden_exit_code_is_told():
@@ -376,7 +376,10 @@ def test_a_list_of_tasks_that_is_changed_item_by_item_is_what_is_open():
 
 
 def test_a_list_of_tasks_is_shown_as_a_tool_shows_it_and_is_no_text_of_a_task():
-    rows = "#4 [completed] Port the parser\n#7 [pending] Port the writer of plan_ab (importer)"
+    rows = (
+        "#4 [completed] Port the parser\n"
+        "#7 [pending] Port the writer of plan_ab (importer) [blocked by #4, #5]"
+    )
     text = summarize(user("Go on."), task(rows, "TaskList"))
     assert section(text, "Open") == [
         "- [ ] #7 Port the writer of plan_ab (importer)",
@@ -533,3 +536,40 @@ def test_ids_and_times_that_machines_write_are_no_reason_to_quote_a_line(seed, r
     answers = [Message("assistant", (Text(words),)) for words in ("Thanks.", "Go on.")]
     text = summarize(chat[0], answers[0], chat[1], answers[1], room=room)
     assert "slanted text is red" in text
+
+
+def test_what_a_hook_does_not_allow_has_failed():
+    """It stood under what was done, and nothing said that a hook is there."""
+    refused = "PreToolUse:Bash hook error: [node block.js]: dangerous: rm -rf /tmp/a"
+    blocked = call("Bash", refused, is_error=True, command="rm -rf /tmp/a; mkdir b; echo c")
+    text = summarize(user("Go."), blocked, call("Bash", "9 passed", command="pytest"))
+    assert refused in "".join(section(text, "Failed") + section(text, "Open"))
+    assert not section(text, "Done")
+
+
+def test_what_still_runs_is_open_and_stands_there_also_when_it_is_read_back():
+    started = "Command running in background with ID: 16772f"
+    text = summarize(user("Go."), call("Bash", started, command="npm run serve"))
+    assert section(text, "Open") == ["- still running when last seen: npm run serve"]
+    assert not section(text, "Done")
+    again = summarize(wrap_summary(text), call("Bash", "7", command="wc -l a.py"))
+    assert section(again, "Open") == section(text, "Open")
+
+
+@pytest.mark.parametrize(
+    ("result", "outcome"),
+    [
+        ("(no output recorded)\n\nProcess exited with signal SIGTERM.", "SIGTERM"),
+        ("Killed.\n\nProcess exited with signal SIGKILL.", "SIGKILL"),
+        ("Termination requested for session mild-fox.", ""),
+        ("No session found for mild-fox", "running"),
+    ],
+)
+def test_how_a_command_in_the_background_ends(result, outcome):
+    """What a client says that knows nothing of it stood as its outcome."""
+    started = "Command still running (session mild-fox, pid 7). Use process"
+    polled = call("process", result, action="poll", sessionId="mild-fox")
+    text = summarize(user("Go."), call("exec", started, command="npm ci"), polled)
+    assert ("- still running when last seen: npm ci" in text) == (outcome == "running")
+    error = f"- last error: Process exited with signal {outcome}. (npm ci)"
+    assert (error in section(text, "Open")) == outcome.startswith("SIG")

@@ -522,3 +522,22 @@ def test_the_known_text_of_many_files_takes_hardly_more_memory_than_the_text():
 def test_a_read_may_ask_for_any_line():
     (line,) = text_of(call("read", "x = 1", path="a.py", offset=10**30), "a.py")
     assert line[1] == "x = 1"
+
+
+def test_behind_what_a_tool_clips_its_numbers_are_not_those_of_the_file():
+    """OpenHands counts on from the notice: line 1431 stood as line 372."""
+    notice = "<response clipped><NOTE>Due to the max output limit, only part is shown.</NOTE>"
+    rows = [*SOURCE[:5], f"    limit_5{notice}limit_90 = 1", *SOURCE[20:25]]
+    shown = "\n".join(f"{number:6d}\t{row}" for number, row in enumerate(rows, 1))
+    messages = [user("Go."), *call("view", shown, path="/a/pool.py")]
+    [file] = read_files(read_steps(messages)).values()
+    assert file.lines == list(enumerate(SOURCE[:5], 1))
+    lines = list(read_work(read_steps(messages)).blocks[-1].iter_lines())
+    assert [line.number for line in lines] == [1, 2, 3, 4, 5, 0, 0, 0, 0, 0]
+    assert not any("response clipped" in line.text for line in lines)
+
+
+def test_what_a_tool_says_behind_a_part_of_a_file_is_no_text_of_it():
+    part = "\n".join(SOURCE[:3]) + "\n\n[37 more lines in file. Use offset=4 to continue.]"
+    [file] = read_files(read_steps([user("Go."), *call("read", part, path="/a/b.py")])).values()
+    assert [text for _, text in file.lines] == SOURCE[:3]

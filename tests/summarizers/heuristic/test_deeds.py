@@ -348,3 +348,17 @@ def test_a_script_that_is_piped_into_its_interpreter_changes_the_file_that_it_na
     state = run((f"mkdir -p out && cat << 'PY' | python3\n{script}\nPY", "ok"))
     assert states_of(state) == {"/w/users.json": "modified"}
     assert not state.actions.done
+
+
+def test_a_script_that_ran_is_tested_and_nothing_else_is():
+    """It was called not tested beside what it had printed."""
+    written = [
+        message
+        for name in ("scrape.js", "page.js")
+        for message in call("Write", {"file_path": f"/w/{name}", "content": "run()"}, "Created.")
+    ]
+    run = call("bash", {"command": "cd /w && node --trace scrape.js"}, "346 of 346")
+    files = collect([*written, *run]).files
+    assert [file.is_checked for file in files.values()] == [True, False]
+    alone = collect([*written, *call("bash", {"command": "/w/page.js"}, "ok")]).files
+    assert [file.is_checked for file in alone.values()] == [False, True]

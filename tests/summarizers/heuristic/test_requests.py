@@ -183,7 +183,7 @@ def test_a_request_that_says_what_it_is_about_stands_alone():
         user("Plan."),
         assistant(WAYS),
         user("C"),
-        *[assistant("Shall I go on?"), user("C")] * 5,
+        *[assistant("A. Stop here\nC. Go on to the end"), user("C")] * 5,
     ]
     assert len(collect(again).questions["C"]) == 2
 

@@ -139,11 +139,10 @@ def test_a_step_is_announced_until_the_model_speaks_again():
     assert "announced" not in summarize([user("Go."), *first, *speaking])
     curly = call("bash", "ok", "I’ll look at pool_size first.", command="make")
     assert "announced last: I’ll look" in summarize([user("Go."), *curly, *silent])
-    for word in ("last", "next"):  # what earlier versions wrote
-        earlier = user(
-            f"<earlier-conversation>\n## Open\n- announced {word}: Let me look.\n</earlier-conversation>"
-        )
-        assert "announced last: Let me look." in summarize([earlier, *silent])
+    earlier = user(
+        "<earlier-conversation>\n## Open\n- announced last: Let me look.\n</earlier-conversation>"
+    )
+    assert "announced last: Let me look." in summarize([earlier, *silent])
 
 
 def test_a_request_that_stays_beside_the_summary_is_not_said_in_it():

@@ -235,3 +235,17 @@ def test_what_an_agent_that_explores_names_has_not_changed():
         assert (
             read_files(read_steps([user("Go."), *read, *task]))["/a/pool.py"].is_stale is is_stale
         )
+
+
+@pytest.mark.parametrize(
+    ("reply", "question"),
+    [("x", "x: Proceed / No Further Actions"), ("A", "A: Advanced Elicitation"), ("q", "")],
+)
+def test_a_letter_is_to_what_a_menu_calls_by_it(reply, question):
+    """It stood behind the nearest question, to which it was no answer."""
+    text = (
+        "2. **Pre-mortem** - it has failed, why?\n**x.** Proceed / No Further Actions\n\n"
+        "Does this capture it?\n\n**Select:** [A] Advanced Elicitation [C] Continue"
+    )
+    assert find_question(text, reply) == question
+    assert find_question(text, "y") == "Does this capture it?"

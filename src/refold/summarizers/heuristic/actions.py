@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from refold.speakers.carriers import NOT_RUN
+from refold.speakers.carriers import NOT_ALLOWED, NOT_RUN
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import is_agent, is_look
 from refold.summarizers.heuristic.excerpts import find_outcome_line
@@ -43,6 +43,11 @@ class Action(NamedTuple):
     rank: int = 2
     """1 if it only prepared work, was a script of a few lines, or failed to look."""
 
+    @property
+    def is_running(self) -> bool:
+        """Has nobody seen its end?"""
+        return self.outcome.startswith(RUNNING)
+
 
 @dataclass(slots=True)
 class Actions:
@@ -62,7 +67,7 @@ class Actions:
             outcome = "failed"
         if not is_told and (reason := _find_failure(step, outcome)):
             name = _name_failed(step)
-            if name in self.done and self.done[name].outcome == RUNNING:
+            if name in self.done and self.done[name].is_running:
                 del self.done[name]  # it has come to its end
             only_looks = _only_looks(step)
             if not (only_looks and _MISSING.search(reason)):  # it is looked for elsewhere at once
@@ -116,7 +121,7 @@ def _find_failure(step: Step, outcome: str) -> str:
     line = one_line(_find_line(step, failed=True), LONGEST_REASON)
     if has_worked:
         return line if _NAMES_ERROR.match(line) and is_failure(line) else ""
-    is_own = not command or shell.find_deeds(command).has_code
+    is_own = not command or shell.find_deeds(command).has_code or step.text.startswith(NOT_ALLOWED)
     if not looks_failed(line) and (not is_own or (command and _only_looks(step))):
         return ""
     return ": ".join(filter(None, (outcome, line)))

@@ -56,6 +56,11 @@ _WAY = re.compile(
     r"[*_]{0,3}\s{0,9}(?:[)）.、．:：—–|-]|\*\*).*"
 )
 """A line that begins one."""
+_ENTRY = re.compile(
+    r"(?:\[([a-zA-Z])\]|^[\s>|*_-]{0,9}([a-zA-Z])[*_]{0,3}[.):：])[*_]{0,3}\s{1,3}([^\[\n]{1,160})",
+    re.MULTILINE,
+)
+"""What a menu calls by a letter: `[C] Continue`, `**x.** Proceed`."""
 _BOLD = re.compile(r"\*\*(\w[^*\n]{0,200})\*\*")
 MOST_ASKED = 20
 """Questions of one call whose answers are looked for."""
@@ -166,6 +171,11 @@ def find_question(text: str, reply: str) -> str:
     chosen = (_find_way(ways, label.lower(), int(place)) for place, label in choices)
     if options := [*filter(None, chosen)]:
         return "; ".join(_quote_question(way, LONGEST_QUESTION // len(options)) for way in options)
+    if len(reply) == 1 and reply.isascii() and reply.isalpha():
+        entries = {(a or b).lower(): words for a, b, words in _ENTRY.findall(clip_scanned(text))}
+        entry = entries.get(reply.lower(), "")
+        if entry or reply.lower() not in "yn":
+            return _quote_question(f"{reply}: {entry}") if entry else ""
     spoken = [s for s in iter_statements(text) if s.kind != "code" and PIECE.search(s.text)]
     ends = [at for at, statement in enumerate(spoken) if statement.kind == "text"]
     first = ends[-LAST_WORDS] if len(ends) >= LAST_WORDS else 0  # lists stand behind it

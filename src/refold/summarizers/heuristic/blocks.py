@@ -188,10 +188,14 @@ LEAST_WORDS = 3
 _NUMBERED = re.compile(r"\s{0,20}(\d{1,7})(?:[→\t]|(?: ?\||:(?!\d))\s?)(.*)", re.DOTALL)
 """A number and what stands in that line; `20:15:03` is a time."""
 _HANDLES = re.compile(
-    r" \[(?:ref|cursor)=\w{1,12}\]|^\[\d+ more lines in file\b[^\n]{0,100}\]$", re.MULTILINE
+    r" \[(?:ref|cursor)=\w{1,12}\]|^\[\d+ more lines in file\b[^\n]{0,100}\]$"
+    r"|^.*<response clipped><NOTE>.*$",
+    re.MULTILINE,
 )
 """By what a snapshot of a web page names its elements, which no later one has; and what a tool says
-that read a part of a file (pi)."""
+that read a part of a file (pi) or shows one (OpenHands)."""
+_CLIPPED = "<response clipped>"
+"""Behind this a tool counts lines as if none were left out (OpenHands)."""
 _RULES = re.compile(r"^\s{0,20}([=*~_-])\1{3,}+\s{0,20}|(?<=[ \t])([=*~_-])\2{3,}+\s{0,20}$")
 """What runners draw around a title."""
 _DIGITS = re.compile(r"(?<![0-9a-f])[a-f]*+\d[0-9a-f]*+")
@@ -474,11 +478,12 @@ def iter_lines(text: str, *, is_prose: bool = False) -> Iterator[Line]:
     of prose with the lines above that turn them."""
     rows = [_split_number(row) for row in _HANDLES.sub("", text).split("\n")]
     leads = find_leads([line for _, line in rows]) if is_prose else {}
+    numbered = text.partition(_CLIPPED)[0].count("\n")
     for at, (number, line) in enumerate(rows):
         pieces = _cut_line(line) if len(line) > LONGEST_LINE else (line.rstrip(),)
         for piece in pieces:
             if _count_words(piece) >= LEAST_WORDS:
-                yield Line(piece, number, leads.get(at, ""))
+                yield Line(piece, number if at <= numbered else 0, leads.get(at, ""))
 
 
 def _fold_alike(lines: Sequence[Line]) -> Iterator[Line]:

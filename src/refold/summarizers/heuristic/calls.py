@@ -348,8 +348,9 @@ def _find_changed(arguments: Any) -> tuple[Todo, ...]:
 def change_todos(todos: tuple[Todo, ...], effect: CallEffect, text: str) -> tuple[Todo, ...]:
     """Return the items of a plan after a call that adds or changes some, which was answered by
     *text*: it says by which id what is added is known, or shows all items."""
-    if rows := _TASK_ROW.findall(text):
-        return tuple(Todo(subject, _status_of(status), id) for id, status, subject in rows)
+    if rows := _TASK_ROW.findall(text):  # what blocks an item is done before long
+        named = ((id, status, subject.split(" [blocked by #")[0]) for id, status, subject in rows)
+        return tuple(Todo(subject, _status_of(status), id) for id, status, subject in named)
     ids, taken = iter(_TASK_ID.findall(text)), {todo.id for todo in todos} - {""}
     for todo in effect.changed_todos or ():
         id = todo.id or next(ids, "")

@@ -69,10 +69,10 @@ _TIGHT = re.compile(r"\s{0,20}\d{1,7}(?:[→\t]|[a-z]{2}\|)")
 """A number with a mark behind which the line itself begins."""
 _LEFT_OUT = re.compile(
     r"^.{0,9}(?:…|\.\.\.)\D{0,20}\d+ (?:of \d+ )?\w+ (?:truncated|omitted)|omitted \d+ of \d+"
-    r"|…\s?\d+ \w+ truncated|^<elided_chars>",
+    r"|…\s?\d+ \w+ truncated|^<elided_chars>|<response clipped>|^\[\d+ more lines in file\b",
     re.MULTILINE,
 )
-"""A row where a client left out some."""
+"""A row where a client left out some; behind it numbers may be wrong."""
 _OUTPUT = re.compile(
     r"\s*(?:<returncode>-?\d+</returncode>\s*)?(?:<warning>[^<]*</warning>\s*)?"
     r"<output(?:_head)?>\n?(.*?)(?:\n?</output>\s*)?",
@@ -247,6 +247,8 @@ def _add_read(file: CurrentFile, step: Step) -> None:
         text = frame[1]
     part = _PART.match(text)
     text = clip_scanned(text[part.end() :] if part else text).removesuffix("\n")
+    if gap := _LEFT_OUT.search(text):
+        text = text[: text.rfind("\n", 0, gap.start()) + 1].rstrip("\n")
     rows = text.split("\n")
     matches = [match for row in rows if (match := _NUMBERED.fullmatch(row))]
     if part or (step.effect.command and len(matches) < len(rows)):
@@ -254,8 +256,6 @@ def _add_read(file: CurrentFile, step: Step) -> None:
     lines = _without_blanks([(int(match[1]), match[2].rstrip()) for match in matches], text)
     start = int(part[1]) if part else min(_find_start(step), FARTHEST)
     if not lines and start:  # no numbers are printed
-        gap = _LEFT_OUT.search(text)
-        rows = rows[: text.count("\n", 0, gap.start())] if gap else rows
         lines = [(at, row.rstrip()) for at, row in enumerate(rows, start)]
     if not lines or any(after[0] != before[0] + 1 for before, after in pairwise(lines)):
         return

@@ -1,6 +1,5 @@
 """What an earlier summary says that cannot be read from the original messages."""
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,9 +8,11 @@ from typing import NamedTuple
 from refold.summarizers.heuristic.actions import Action, Actions
 from refold.summarizers.heuristic.blocks import Block
 from refold.summarizers.heuristic.calls import Todo, join_todos, state_after
-from refold.summarizers.heuristic.excerpts import ASKED, USER
+from refold.summarizers.heuristic.excerpts import ASKED, GAP, USER
 from refold.summarizers.heuristic.layout import (
+    ANNOUNCED,
     CONVERSATION,
+    LAST_TIME,
     LONGEST_FOLDER,
     MARKS,
     NOT_TESTED,
@@ -20,11 +21,14 @@ from refold.summarizers.heuristic.layout import (
     QUOTING,
     REPEATED,
     REQUESTS,
+    STARTED,
     split_count,
     split_request,
 )
 from refold.summarizers.heuristic.lexicon import find_constraints
+from refold.summarizers.heuristic.source import RUNNING
 from refold.summarizers.heuristic.state import FileState, State
+from refold.text.json_values import parse_or_none
 from refold.text.plain import is_absolute
 from refold.text.summary_wrapper import split_record
 
@@ -34,10 +38,8 @@ LONG = 24
 """Characters of a request that is not made twice by chance."""
 _TODO = re.compile(r"\[([ ~x])\] (?:#([\w-]{1,40}) )?(.+)", re.DOTALL)
 _ERROR = re.compile(r"last error: (.*) \(([^()]*)\)", re.DOTALL)
-_ANNOUNCED = re.compile(r"announced (?:last|next): ")
-"""`next` is what earlier versions wrote."""
 _PLANNED = re.compile(rf"{PLANNED}(\d{{1,3}})")
-_MADE = re.compile(rf"looked: |{PLANNED}|{_ANNOUNCED.pattern}|last error: |\[[ x~]\] |[^\n]* -> ")
+_MADE = re.compile(rf"looked: |{PLANNED}|{STARTED}|{ANNOUNCED}|last error: |\[[ x~]\] |[^\n]* -> ")
 _IN_SIGHT = re.compile(r"the answer \"[^\n]*\" is to: ")
 _CUT = " characters …] "
 _QUOTED = r"\"(?>(?:[^\"\\]|\\.?)*)\"?"
@@ -148,7 +150,7 @@ def _read_actions(items: Iterable[str]) -> Iterator[tuple[str, Action]]:
         call, arrow, outcome = item.partition(" -> ")
         if arrow:
             words, times = split_count(call)
-            yield words, Action(outcome, times)
+            yield words, Action(outcome.removeprefix(LAST_TIME), times)
 
 
 def _read_files(body: str) -> Iterator[tuple[str, FileState]]:
@@ -171,7 +173,8 @@ def read_paths(line: str) -> Iterator[str]:
     for match in _PATH.finditer(line):
         folder, beside, names, name = match.groups()
         if match[0].startswith('"'):
-            yield _unquote(match[0])
+            value = parse_or_none(match[0])
+            yield value if isinstance(value, str) else match[0].strip('"')
         elif folder is None or len(folder) > LONGEST_FOLDER:
             yield match[0]
         elif not (names or name):
@@ -181,13 +184,6 @@ def read_paths(line: str) -> Iterator[str]:
         else:
             paths = (names or name).split(",")
             yield from (f"{folder}{last}/{path}" for last in beside.split(",") for path in paths)
-
-
-def _unquote(token: str) -> str:
-    try:
-        return str(json.loads(token))
-    except ValueError:
-        return token.strip('"')
 
 
 def _take_open(state: State, items: Iterable[str]) -> None:
@@ -200,8 +196,11 @@ def _take_open(state: State, items: Iterable[str]) -> None:
             state.error, state.failed = match[1], match[2]
         elif match := _PLANNED.fullmatch(item):
             state.plan_age = int(match[1])
+        elif item.startswith(STARTED):
+            words, times = split_count(item.removeprefix(STARTED))
+            state.actions.done[words] = Action(RUNNING, times)
         elif not _IN_SIGHT.match(item):
-            state.next_step = _ANNOUNCED.sub("", item, count=1)
+            state.next_step = item.removeprefix(ANNOUNCED)
     state.todos = tuple(todos) or state.todos
 
 
@@ -219,10 +218,12 @@ def _read_excerpts(rows: Sequence[str]) -> Iterator[Block]:
 def _read_conversation(rows: Sequence[str]) -> Iterator[Block]:
     label = ""
     for row in filter(None, rows):
+        is_sentence = row.startswith(("- ", GAP))
         head, _, rest = row.strip().partition(": ")
-        if not row.startswith("  "):
+        if not row.startswith("  ") and not is_sentence:
             label = head if rest and head != USER and len(head) <= LONGEST_LABEL else ""
         words = rest if label and head == label else row.strip()
+        words = words[2:] if is_sentence else words
         kind = "asked" if words.startswith(ASKED) else "said"
         yield Block(0, kind, label, words.removeprefix(ASKED))
 

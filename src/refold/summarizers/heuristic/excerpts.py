@@ -3,12 +3,12 @@
 import heapq
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import groupby, islice
 from math import inf, log
-from operator import add
+from operator import add, attrgetter
 from typing import NamedTuple
 
 from refold.speakers.segments import read_typed, split_place
@@ -74,6 +74,8 @@ ASKED = f"{USER}: "
 """The mark of what a person says in it."""
 OWN = ("## ", "### ", ASKED)
 """How sections of a summary begin, what they quote from, and what a person says."""
+GAP = "  … "
+"""What stands before a sentence of a message that does not follow on the one above it."""
 SIMILAR = 4
 """So many names that differ in digits alone (`job-17`, `job-18`) halve what the next one counts."""
 BRIEF = 4
@@ -88,6 +90,9 @@ LONG_TOKEN = 6
 """Characters of a token, at most as a rule: a line costs no less than that tells."""
 MOST_OF_ONE = 0.5
 """The share of the room that excerpts of one file, command or tool may take first."""
+SAID_SHARE = 0.2
+"""The share of the room that what the model said at the ends of turns takes first: nothing else
+tells what it concluded."""
 MAX_MISSES = 400
 """Lines that turn out too long for what is left before no further line is tried."""
 EXACT = 16
@@ -108,8 +113,13 @@ _ANY_LETTER = re.compile(r"[^\W\d_]")
 PIECE = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{3,}|[^\W\d_a-zA-Z]{2,}")
 """A word, or a part of a name."""
 _ANNOUNCED = re.compile(
-    r"(?i)^(?:now|next|then|let me|let['’]s|i['’]ll|i will|i need to|i['’]m going to|time to|现在|接下来|下一步|然后|让我|我来|我将)"
+    r"(?i)^(?:now|next|then|let me|let['’]s|i['’]ll|i will|i need to|i['’]m going to|time to|现在|接下来|下一步|然后|让我|我来|我将|まず|次[には]|これから)"
 )
+_HANDS_OVER = re.compile(
+    r"(?i)\b(?:let me know|tell me|(?:would|do) you (?:like|want)|if you(?:['’]d like| want me)|please (?:confirm|provide|share|paste|send))\b"
+    r"|告[诉訴]我|[请請](?:确认|確認|提供|告知)|需要我|教えてください|알려\s?주"
+)
+"""With what the model leaves something to a person, who has answered since."""
 _REFERS = re.compile(
     r"(?i)(?:that|this|it|they|these|those|both|such|the (?:former|latter|same))\b|[这那它此其]|[こそ][れの]"
 )
@@ -223,14 +233,18 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
 
 
 def _misleads(block: Block, line: Line, context: Context) -> bool:
-    """Does a line say something else if it stands alone? A heading would stand above lines of other
-    parts; a sentence of the model that refers to the one before it, behind another; what it asked
-    or announced has come since."""
+    """Does a line say something else, or nothing, if it stands alone? A heading would stand above
+    lines of other parts; a sentence of the model that refers to the one before it, behind another;
+    what it asked, offered or announced has come since; a few words of a person are the rest of a
+    sentence."""
     if block.kind in DOCUMENTS:
         return line.text.lstrip().startswith("#")
-    if context.is_chat or block.kind not in OWN_WORDS:
+    if context.is_chat or block.kind not in TALK:
         return False
-    is_open = line.text.rstrip("*_ ").endswith(("?", "？")) or _ANNOUNCED.match(line.text)
+    if block.kind == "asked":
+        return len([*terms(line.text)]) < BRIEF
+    is_question = line.text.rstrip("*_ ").endswith(("?", "？"))
+    is_open = is_question or _ANNOUNCED.match(line.text) or _HANDS_OVER.search(line.text)
     return bool(is_open or _REFERS.match(line.text))
 
 
@@ -289,15 +303,23 @@ class Selection:
         self._exact, self._taken, self._most = EXACT * len(excerpts), Counter[str](), 0.0
 
     def fill(self, room: int) -> None:
-        """Choose more, in at most about *room* tokens; the first time of one file, command or tool
-        in at most `MOST_OF_ONE` of it, as long as there is anything else."""
+        """Choose more, in at most about *room* tokens; the first time what the model said at the
+        ends of turns in `SAID_SHARE` of it, and of one file, command or tool in at most
+        `MOST_OF_ONE`, as long as there is anything else."""
         self._most = inf if self._most else room * MOST_OF_ONE
-        waiting, misses = list[tuple[float, int]](), 0
+        if not self.chosen:
+            room -= self._fill(int(room * SAID_SHARE), {"said"})
+        self._fill(room)
+
+    def _fill(self, room: int, kinds: Collection[Kind] = WEIGHTS) -> int:
+        """Choose more, of these *kinds*, in *room* tokens; return how many they take."""
+        waiting, misses, spare = list[tuple[float, int]](), 0, room
         while self._heap and misses < MAX_MISSES:
             before, at = heapq.heappop(self._heap)
             excerpt = self._excerpts[at]
             block = self._work.blocks[excerpt.block]
-            if self._taken[block.heading] > self._most and block.kind not in TALK:
+            is_much = self._taken[block.heading] > self._most and block.kind not in TALK
+            if is_much or block.kind not in kinds:
                 waiting.append((before, at))
                 continue
             self._exact -= 1
@@ -309,8 +331,8 @@ class Selection:
                 density = value / self._price(excerpt)
             if -density > wanted:
                 heapq.heappush(self._heap, (-density, at))
-            elif (tokens := self._price(excerpt)) <= room:
-                room -= tokens
+            elif (tokens := self._price(excerpt)) <= spare:
+                spare -= tokens
                 self._taken[block.heading] += tokens
                 self._choose(at)
             else:
@@ -318,6 +340,7 @@ class Selection:
                 waiting.append((before, at))
         for item in waiting:
             heapq.heappush(self._heap, item)
+        return room - spare
 
     def drop(self, tokens: int) -> None:
         """Give up what was chosen last, about *tokens* tokens of it."""
@@ -429,7 +452,7 @@ def _render_excerpts(chosen: Sequence[Excerpt], work: Work) -> tuple[str, str]:
     for excerpt in chosen:
         block = work.blocks[excerpt.block]
         (talk if block.kind in TALK else groups).setdefault(block.heading, []).append(excerpt)
-    rows = list[str]()
+    rows = [*_write_sentences(talk.pop("", ()), work)] if talk.keys() == {""} else []
     for label, excerpts in talk.items():  # a label that has just been said is not said again
         before = rows[-1].rpartition("\n")[2] if rows else ""
         rows.append(_exchange("" if label in before else label, excerpts, work))
@@ -437,17 +460,36 @@ def _render_excerpts(chosen: Sequence[Excerpt], work: Work) -> tuple[str, str]:
     return "\n".join(rows), "\n".join(parts)
 
 
+def _write_sentences(excerpts: Iterable[Excerpt], work: Work) -> Iterator[str]:
+    """Yield what is quoted of each message as an item, with a line for each run of sentences: those
+    between which others are left out would say something else in one line."""
+    for position, group in groupby(excerpts, key=attrgetter("block")):
+        runs = list[list[Line]]()
+        for line in (excerpt.line for excerpt in group):
+            if runs and 0 < line.number == runs[-1][-1].number + 1:
+                runs[-1].append(line)
+            else:
+                runs.append([line])
+        for at, run in enumerate(runs):
+            words = _SPACED.sub(r"\1", _join_clauses(run))
+            yield (GAP if at else "- ") + _attribute(words, work.blocks[position])
+
+
 def _exchange(label: str, excerpts: Sequence[Excerpt], work: Work) -> str:
     """Return what is quoted of one exchange; what a person says is marked, and nothing else."""
     texts = list[str]()
-    for position, group in groupby(excerpts, key=lambda excerpt: excerpt.block):
+    for position, group in groupby(excerpts, key=attrgetter("block")):
         words = _SPACED.sub(r"\1", _join_clauses([excerpt.line for excerpt in group]))
-        if work.blocks[position].kind == "asked":
-            texts.append(ASKED + quote(words))
-        else:
-            texts.append(f'"{words}"' if words.startswith(ASKED) else quote(words))
+        texts.append(_attribute(words, work.blocks[position]))
     words = "\n  ".join(texts)
     return words if label in texts[0] else f"{quote(label)}: {words}"
+
+
+def _attribute(words: str, block: Block) -> str:
+    """Return what somebody says with the mark of a person, if one says it, and of nobody else."""
+    if block.kind == "asked":
+        return ASKED + quote(words)
+    return f'"{words}"' if words.startswith(ASKED) else quote(words)
 
 
 def _join_clauses(lines: Sequence[Line]) -> str:

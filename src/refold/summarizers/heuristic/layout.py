@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 
+from refold.summarizers.heuristic.actions import Action
 from refold.summarizers.heuristic.answers import ANSWERS
 from refold.summarizers.heuristic.blocks import SOURCE
 from refold.summarizers.heuristic.calls import Todo
@@ -65,8 +66,13 @@ MARKS = {"pending": " ", "active": "~", "done": "x"}
 NOT_TESTED = "not tested since"
 QUOTING = ("Current text", "Task", "Excerpts")
 """How titles of sections begin that hold nothing but what messages say."""
-CONVERSATION = "Excerpts from the conversation"
+CONVERSATION = "Excerpts from the conversation (single sentences, with gaps between them)"
 """The title of what people and the model say to each other."""
+ANNOUNCED = "announced last: "
+STARTED = "still running when last seen: "
+"""What stands before a call in the background of which nobody has seen the end."""
+LAST_TIME = "last: "
+"""What stands before the outcome of a call that was made more than once."""
 REPEATED = " lines as in a later request …]"
 OMITTED = " earlier requests left out …]"
 _TIMES = re.compile(r" \(×([1-9]\d{0,8})\)\Z")
@@ -179,7 +185,7 @@ def _cut(item: str, room: int) -> str:
     """Return a list item; of one that does not fit its beginning and end; empty if little fits."""
     if estimate(item) <= room:
         return item
-    if room < LEAST:
+    if room < LEAST or estimate(item) < FIRST_REQUEST:  # of little its middle is all
         return ""
     text = _text_of(item[2:])
     size, leads = int(len(text) * room / estimate(text) * 0.9), find_leads(text.split("\n"))
@@ -359,7 +365,9 @@ def _open(state: State, room: int) -> Iterator[str]:
     )
     if state.next_step:
         at = 0 if state.plan_age else len(active)
-        lines.insert(at, f"- announced last: {state.next_step}")
+        lines.insert(at, f"- {ANNOUNCED}{state.next_step}")
+    running = ((call, act.times) for call, act in state.actions.done.items() if act.is_running)
+    lines += [f"- {STARTED}{add_count(*pair)}" for pair in running]
     if state.error:
         lines.append(f"- last error: {state.error} ({one_line(state.failed, 60)})")
     if (
@@ -387,12 +395,10 @@ def _checks(state: State, room: int) -> Iterator[str]:
 
 
 def _actions(state: State, room: int) -> Iterator[str]:
-    """Yield what calls did, deeds before what prepares them and of these the last ones first to
-    stay, and how often others looked."""
-    lines = {
-        f"- {add_count(call, act.times)} -> {act.outcome}": act
-        for call, act in state.actions.done.items()
-    }
+    """Yield what calls did that have ended, deeds before what prepares them and of these the last
+    ones first to stay, and how often others looked."""
+    done = state.actions.done.items()
+    lines = {_write_action(call, act): act for call, act in done if not act.is_running}
     newest = [*lines][::-1]
     ranked = sorted(newest, key=lambda line: -lines[line].rank)[:MOST_ACTIONS]
     shown = set(_fitting(ranked, room))
@@ -402,14 +408,18 @@ def _actions(state: State, room: int) -> Iterator[str]:
         yield f"- looked: {one_line(looks, 200)}"
 
 
+def _write_action(call: str, action: Action) -> str:
+    last = LAST_TIME if action.times > 1 else ""
+    return f"- {add_count(call, action.times)} -> {last}{action.outcome}"
+
+
 def _failures(state: State, room: int) -> Iterator[str]:
     """Yield the calls that failed but for the last error, which is open: of those that failed alike
     the newest; what was to do something before what only looked, of both the newest to stay."""
     newest = dict[str, tuple[int, str]]()
     for call, act in reversed(state.actions.failed.items()):
         if not (state.error and state.error[:MOST_ALIKE] in act.outcome):
-            line = f"- {add_count(call, act.times)} -> {act.outcome}"
-            newest.setdefault(act.outcome, (act.rank, line))
+            newest.setdefault(act.outcome, (act.rank, _write_action(call, act)))
     ranked = sorted(newest.values(), key=lambda row: -row[0])[:MOST_FAILED]
     shown = set(_fitting((line for _, line in ranked), room))
     return (line for _, line in reversed(newest.values()) if line in shown)

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, takewhile
 from typing import Literal, NamedTuple
 
 from refold.core.view import View
@@ -20,7 +20,7 @@ from refold.speakers import (
     view_segments,
 )
 from refold.speakers.carriers import NOTES, REPORTS, TEMPLATE, UNQUOTED
-from refold.speakers.request import Segmented
+from refold.speakers.request import Segmented, answer_text, is_final
 from refold.speakers.segments import trailing_elements
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import (
@@ -88,8 +88,11 @@ _STUB = re.compile(
     r"\s{0,9}(?:\[[^\]\n]{1,200}\]|<[^>\n]{1,200}>|File unchanged since last read\b[^\n]{0,300})\s{0,9}"
 )
 _WAITS = re.compile(r"\[The command (?:has no new output|timed out) after \d")
-_PROCESS_KEYS = ("session_id", "sessionId", "cell_id", "bash_id")
+_PROCESS_KEYS = ("session_id", "sessionId", "cell_id", "bash_id", "shell_id", "task_id")
 _STILL = re.compile(r"\A<status>running</status>|\nProcess still running\.\s*\Z")
+_STOPPED = re.compile(r"\A(?:Termination requested for|\{\"message\": ?\"Successfully \w+ )")
+_SIGNALED = re.compile(r"\nProcess exited with signal SIG(\w+)\.\s*\Z")
+_TELLS_NOTHING = re.compile(r"No (?:active )?session found|write_stdin failed|This operation was a")
 _PREVIOUS = "[Below is the output of the previous command.]"
 _SHELL = "shell"
 """What is said of a command that the one shell of a client still runs (OpenHands), and its id."""
@@ -120,6 +123,8 @@ def read_report(text: str) -> CommandReport:
         return CommandReport(_unwrap(output), process=started[1], is_running=True)
     if _STILL.search(f"{text[:30]}\n{text[-30:]}"):
         return CommandReport(output, is_running=True)
+    if (signal := _SIGNALED.search(text[-60:])) or _STOPPED.match(text):
+        return CommandReport(output, {"KILL": 137}.get(signal[1], 143) if signal else 130)
     is_waiting = bool(_WAITS.search(text, max(0, len(text) - 600)))
     if is_waiting or text.startswith(_PREVIOUS):
         return CommandReport(output, read_exit_code(output), _SHELL, is_waiting)
@@ -443,9 +448,8 @@ def _iter_steps(messages: Sequence[Message], spoken: Segmented, folder: str) -> 
                     yield Step("call", at, part.arguments, effect)
                 case ToolResult():
                     yield _read_result(part, waiting, at)
-        media = "".join(f"[{part.kind}] " for part in message.parts if isinstance(part, Media))
-        yield from _read_segments(segments, waiting, at, media)
-        if message.role == "assistant" and message.text.strip():
+        yield from _read_segments(segments, waiting, at, message)
+        if message.role == "assistant" and answer_text(message).strip():
             yield from _read_answer(message, waiting, at, spoken[at + 1 : at + 2])
 
 
@@ -476,17 +480,15 @@ def _read_result(result: ToolResult, waiting: _Open, at: int) -> Step:
     if call and waiting.processes and not process:
         asked = parse_or_none(call.arguments)
         process = str(next(filter(None, (dig(asked, key) for key in _PROCESS_KEYS)), ""))
-    is_later = process in waiting.processes
-    effect, call = waiting.processes.get(process, (effect, call))
+    is_later = process in waiting.processes and not _TELLS_NOTHING.match(result.text)
+    effect, call = waiting.processes[process] if is_later else (effect, call)
     if call and report.is_running:
         waiting.processes[process] = effect, call
     arguments, gist = (call.arguments, call_gist(call)) if call else ("", "")
     text = join_texts(report.output) if len(effect.files) == 1 else report.output
     output = without_terminal_codes(text)
     if changed := _CHANGED.search(output):
-        paths = (
-            path.removesuffix(". Call Read before editing.") for path in changed[1].split(", ")
-        )
+        paths = (row.removesuffix(". Call Read before editing.") for row in changed[1].split(", "))
         files = ((effect.place.name(path), "changed") for path in paths if path)
         effect = effect._replace(files=(*effect.files, *files))
     is_error = result.error or bool(_IS_ERROR.match(output) and not effect.command)
@@ -496,18 +498,15 @@ def _read_result(result: ToolResult, waiting: _Open, at: int) -> Step:
 
 def _without_notes(text: str) -> str:
     """Return a result's text without what the client says behind it."""
-    end = len(text)
-    for start, element in trailing_elements(text):
-        if not element.startswith(NOTES):
-            break
-        end = start
-    return text[:end]
+    notes = takewhile(lambda element: element[1].startswith(NOTES), trailing_elements(text))
+    return text[: min((start for start, _ in notes), default=len(text))]
 
 
 def _read_segments(
-    segments: Iterable[Segment], waiting: _Open, at: int, media: str
+    segments: Iterable[Segment], waiting: _Open, at: int, message: Message
 ) -> Iterator[Step]:
-    """Yield what people and tools say in one message; *media* says what stands beside the words."""
+    """Yield what people and tools say in one message."""
+    media = "".join(f"[{part.kind}] " for part in message.parts if isinstance(part, Media))
     for segment in segments:
         if segment.voice == "person" and (words := own_words(segment)):
             waiting.action = ""
@@ -533,7 +532,7 @@ def _read_segments(
 
 def _read_answer(message: Message, waiting: _Open, at: int, follower: Segmented) -> Iterator[Step]:
     """Yield what the model says and does in its text; a command that a person answers is shown."""
-    text = _THOUGHT.sub("", without_terminal_codes(clip_scanned(message.text)), count=1)
+    text = _THOUGHT.sub("", without_terminal_codes(clip_scanned(answer_text(message))), count=1)
     voices = {segment.voice for segment in chain.from_iterable(follower)}
     is_run = "tool" in voices or "person" not in voices
     actions = _ACTION.findall(text) if is_run and not message.calls else []
@@ -547,4 +546,4 @@ def _read_answer(message: Message, waiting: _Open, at: int, follower: Segmented)
     if actions:
         yield Step("call", at, waiting.action, effect_of_command(waiting.action, waiting.folder))
         text = _ACTION.sub("", text)
-    yield Step("answer", at, text, is_final=not message.calls and not actions)
+    yield Step("answer", at, text, is_final=is_final(message) and not actions)

@@ -1,7 +1,7 @@
 """Where the work stands: what is wanted, by which rules, what was changed, checked and is open."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nlargest
 
@@ -16,6 +16,7 @@ from refold.summarizers.heuristic.answers import (
     read_answers,
 )
 from refold.summarizers.heuristic.calls import (
+    CallEffect,
     Todo,
     change_todos,
     find_committed,
@@ -45,8 +46,11 @@ from refold.summarizers.heuristic.lexicon import (
 )
 from refold.summarizers.heuristic.shell import ALL
 from refold.summarizers.heuristic.shell_words import (
+    MAX_COMMAND,
     has_command,
+    is_interpreter,
     name_command,
+    place_commands,
 )
 from refold.summarizers.heuristic.source import (
     RUNNING,
@@ -73,6 +77,8 @@ TALK = 10
 """Answers after which a conversation in which nothing was done is talk."""
 MOST_QUESTIONS = 3
 """Questions that are shown of those that have the same answer."""
+MOST_OPTIONS = 6
+"""Words from the name of an interpreter on among which its script is."""
 MOST_DECIDED = 2
 """Conclusions that are taken of what a model thinks before one call."""
 
@@ -379,8 +385,8 @@ def _note_result(state: State, step: Step) -> None:
                 del state.checks[part]
     if (outcome == "ok" and not _has_committed_nothing(step)) or COMMITTED.search(text):
         _note_git(state, step)
-    if check and outcome not in _UNTESTED:
-        for file in state.files.values():
+    if outcome not in _UNTESTED:
+        for file in state.files.values() if check else _find_run(state, effect):
             file.is_checked |= file.state != "read"
     is_error = outcome not in ("", "ok", RUNNING) and not text.startswith(NOT_RUN)
     if is_error and (is_work or not (effect.command or is_look(effect))):
@@ -392,6 +398,13 @@ def _note_result(state: State, step: Step) -> None:
             if state.since_failed <= 1:  # it works though nothing was mended
                 _drop_decisions(state, state.faults.pop(state.failed, ()))
             state.failed = state.error = ""
+
+
+def _find_run(state: State, effect: CallEffect) -> Iterator[FileState]:
+    """Yield the files that a command runs as scripts."""
+    for words, here in place_commands(effect.command[:MAX_COMMAND], [effect.place]):
+        names = words[:MOST_OPTIONS] if words and is_interpreter(words[0]) else words[:1]
+        yield from filter(None, (state.files.get(here.name(name)) for name in names))
 
 
 def _is_about_failure(state: State, step: Step) -> bool:
