@@ -1239,13 +1239,13 @@ def test_in_work_what_refers_back_asks_or_announces_is_no_excerpt():
     """`.. That is usually the best setting` stood behind a setting that it was not about."""
     text = (
         "Use `edits` by default. That is the best setting for `all`. `fast_mode` is slow. "
-        "选 `b_c`。它比 `d_e` 快。 Shall I add `mode_x`? Let me run `make_all` now. "
+        "选 `pool_b`。它比 `pool_d` 快。 Shall I add `mode_x`? Let me run `make_all` now. "
         "Send `key_f` and let me know. 登录 `site_g` 后告诉我。まず `run_h` を見ます。"
     )
     work = Work([Block(0, "said", "", text)])
     excerpts = find_excerpts(work, Context([0.0], frozenset(), False, ""), 500)
     starts = [excerpt.line.text[:4] for excerpt in excerpts]
-    assert starts == ["Use ", "`fas", "选 `b"]
+    assert starts == ["Use ", "`fas", "选 `p"]
 
 
 def test_the_headings_of_a_document_are_no_excerpts():

@@ -81,6 +81,8 @@ SIMILAR = 4
 BRIEF = 4
 """Sentences before a call of which any rare word may matter; of more, which think aloud, only
 names."""
+LEAST_SAID = 4
+"""Words with which a sentence says something in work."""
 READ = 40
 """Tokens that are looked through for each token of room, those of the blocks that are worth
 most."""
@@ -212,6 +214,7 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
     for position in sorted(lines_at):
         block, worth = work.blocks[position], worths[position]
         is_note, lines = block.kind == "finding", lines_at[position]
+        is_said = block.kind in TALK and not context.is_chat
         is_talk = block.kind in TALKING and not (is_note and len(lines) > BRIEF)
         beside = BEHIND + len(block.heading) // LONG_TOKEN
         headed = dict(iter_identifiers(block.heading))
@@ -222,6 +225,8 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
             if is_note and not any(weight > NUMBER for _, weight in named):
                 continue  # it thinks aloud, or of lines by their numbers, which edits change
             words = [rarity[t] for t in terms(_STAMP.sub("", line.text))] if is_talk else ()
+            if is_said and not named and len(words) < LEAST_SAID:
+                continue  # a nod, or the rest of a sentence
             fresh = (_weigh_name(row, context) for row in named if row[0] not in headed)
             if names := tuple(dict.fromkeys((*fresh, *words))):
                 total = sum([weight for _, weight in names])
@@ -233,16 +238,13 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
 
 
 def _misleads(block: Block, line: Line, context: Context) -> bool:
-    """Does a line say something else, or nothing, if it stands alone? A heading would stand above
-    lines of other parts; a sentence of the model that refers to the one before it, behind another;
-    what it asked, offered or announced has come since; a few words of a person are the rest of a
-    sentence."""
+    """Does a line say something else if it stands alone? A heading would stand above lines of other
+    parts; a sentence of the model that refers to the one before it, behind another; what it asked,
+    offered or announced has come since."""
     if block.kind in DOCUMENTS:
         return line.text.lstrip().startswith("#")
-    if context.is_chat or block.kind not in TALK:
+    if context.is_chat or block.kind not in OWN_WORDS:
         return False
-    if block.kind == "asked":
-        return len([*terms(line.text)]) < BRIEF
     is_question = line.text.rstrip("*_ ").endswith(("?", "？"))
     is_open = is_question or _ANNOUNCED.match(line.text) or _HANDS_OVER.search(line.text)
     return bool(is_open or _REFERS.match(line.text))
