@@ -45,9 +45,10 @@ def test_what_a_tool_did_stands_with_its_arguments_and_its_answer():
     assert section(text, "Done") == [
         "- rebook booking: HB-2291, seat: 12A -> ok: true, new_booking: HB-9917",
     ]
-    assert section(text, "Failed") == [
-        "- rebook booking: HB-2291, seat: 11A -> error: Error 409: seat 11A is held",
-    ]
+    [line] = section(text, "Failed")
+    assert line.startswith(
+        "- rebook booking: HB-2291, seat: 11A -> error: Error 409: seat 11A is held"
+    )
 
 
 def test_a_command_that_names_nothing_new_stands_there_too():
@@ -573,3 +574,14 @@ def test_how_a_command_in_the_background_ends(result, outcome):
     assert ("- still running when last seen: npm ci" in text) == (outcome == "running")
     error = f"- last error: Process exited with signal {outcome}. (npm ci)"
     assert (error in section(text, "Open")) == outcome.startswith("SIG")
+
+
+def test_a_failure_behind_which_a_call_of_the_same_program_worked_says_so():
+    """The theme could not be set, a summary said, where another spelling had set it."""
+    wrong = call("bash", "Error: no theme Blue", is_error=True, command="omarchy theme set 'Blue'")
+    right = call("bash", "set", command="omarchy theme set blue")
+    built = call("bash", "9 passed", command="pytest")
+    [line] = section(summarize(user("Go."), wrong, right, built), "Failed")
+    assert line.endswith("Error: no theme Blue; then it worked otherwise")
+    for behind in ([*built], [*built, *built, *built, *right]):
+        assert "otherwise" not in summarize(user("Go."), wrong, behind)

@@ -79,7 +79,7 @@ BINDS_NOT = {
     "en": [
         "why must it always be built anew", "And how do I avoid that warning.", "Must it be so?",
         "I remember that it crashed.", "I can't remember to whom it belongs.", "It remembers that port.",
-        "It always fails on Mondays.", "Never mind.", "I never said that.", "It only happens on Mondays.", "There is a bug in the parser.", "Please fix the login page.", "I don't know why it crashes.",
+        "It always fails on Mondays.", "Never mind.", "I never said that.", "It only happens on Mondays.", "There is a bug in the parser.", "Please fix the login page.", "I don't know why it crashes.", "I dont even like the old one.", "I am in Kyiv but not always.",
         "It never worked.", "We had lunch.", "I see only one file.", "It was not to our taste.",
         "Read https://x.dev/i-still-prefer-mcp/ please.", "The folder is read-only.", "Fatal error: replace_child() must be public in pool.php",
         "It says TypeError: only numbers are allowed",

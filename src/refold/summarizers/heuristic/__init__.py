@@ -18,6 +18,7 @@ from refold.summarizers.heuristic.current_files import CurrentFile, read_files, 
 from refold.summarizers.heuristic.earlier import join_states, read_amendments, read_given
 from refold.summarizers.heuristic.excerpts import (
     CHAT,
+    SAID_SHARE,
     Context,
     Excerpt,
     Selection,
@@ -200,7 +201,8 @@ def _add_excerpts(
 ) -> str:
     """Add excerpts up to *max_tokens* to what stands first and to the text of files."""
     text = _join(*fixed)
-    selection = Selection(excerpts, material.work, {*names_in(text), *material.shown_names})
+    spoken = 0.0 if material.context.is_chat else SAID_SHARE
+    selection = Selection(excerpts, material.work, {*names_in(text), *material.shown_names}, spoken)
     for _ in range(MAX_TRIES):
         before, spare = len(selection.chosen), max_tokens - count(text)
         selection.fill(spare)

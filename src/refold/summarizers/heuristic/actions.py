@@ -31,6 +31,11 @@ _MISSING = re.compile(
 """What is said of a file that is not there."""
 _NAMES_ERROR = re.compile(r"[^:：]{1,40}[:：]")
 """How a line begins that says which error there is, as one of a list of symbols does not."""
+SOON, SOON_AFTER = 2, 4
+"""So many of the last calls that failed are done otherwise by a call of the same program that works
+at most so many messages later."""
+WORKED = "; then it worked otherwise"
+"""What is said of a failure behind which a call of the same program worked."""
 STOPPED = "exit 130"
 """The outcome of a command that was interrupted."""
 
@@ -41,7 +46,13 @@ class Action(NamedTuple):
     outcome: str
     times: int = 1
     rank: int = 2
-    """1 if it only prepared work, was a script of a few lines, or failed to look."""
+    """1 if it only prepared work, was a script of a few lines, or failed to look; 0 if it failed
+    and then worked otherwise."""
+
+    program: str = ""
+    """Of what failed: the program or tool."""
+    at: int = -1
+    """The position of its message."""
 
     @property
     def is_running(self) -> bool:
@@ -78,14 +89,20 @@ class Actions:
             self._note_deed(step, outcome)
 
     def drop_mended(self, step: Step) -> None:
-        """Forget that a call failed which works now."""
-        if self.failed and step.outcome == "ok":
-            self.failed.pop(_name_failed(step), None)
+        """Forget that a call failed which works now; say so of one that works in other words right
+        behind it."""
+        if not self.failed or step.outcome != "ok":
+            return
+        self.failed.pop(_name_failed(step), None)
+        program = _name_program(step)
+        for name, act in [*reversed(self.failed.items())][:SOON]:
+            if act.program == program and step.at - act.at <= SOON_AFTER and act.rank:
+                self.failed[name] = act._replace(outcome=act.outcome + WORKED, rank=0)
 
     def _note_deed(self, step: Step, outcome: str) -> None:
         effect, deeds = step.effect, shell.find_deeds(step.effect.command)
         if not deeds.rank if effect.command else is_look(effect):
-            name = name_command(effect.command).partition(" ")[0] or effect.tool
+            name = _name_program(step, 1)
             name = effect.tool if name.startswith("$") else name
             self.looks[name] = self.looks.get(name, 0) + 1
             return
@@ -107,7 +124,8 @@ class Actions:
 def _add(actions: dict[str, Action], call: str, outcome: str, step: Step, rank: int = 2) -> None:
     name = one_line(call, LONGEST_COMMAND)
     times = actions.pop(name, Action("", 0)).times
-    actions[name] = Action(outcome, max(1, times + (not step.is_later)), rank)
+    times = max(1, times + (not step.is_later))
+    actions[name] = Action(outcome, times, rank, _name_program(step), step.at)
 
 
 def _find_failure(step: Step, outcome: str) -> str:
@@ -148,6 +166,11 @@ def _only_looks(step: Step) -> bool:
 
 def _find_line(step: Step, *, failed: bool) -> str:
     return find_outcome_line(step.text, failed=failed, printed=bool(step.effect.command))
+
+
+def _name_program(step: Step, words: int = 2) -> str:
+    """Return the program of a call with what it is to do (`git push`), or its tool."""
+    return " ".join(name_command(step.effect.command).split(" ")[:words]) or step.effect.tool
 
 
 def _name_failed(step: Step) -> str:

@@ -93,8 +93,8 @@ LONG_TOKEN = 6
 MOST_OF_ONE = 0.5
 """The share of the room that excerpts of one file, command or tool may take first."""
 SAID_SHARE = 0.2
-"""The share of the room that what the model said at the ends of turns takes first: nothing else
-tells what it concluded."""
+"""The share of the room that what the model said at the ends of turns takes first in work: nothing
+else tells what it concluded."""
 MAX_MISSES = 400
 """Lines that turn out too long for what is left before no further line is tried."""
 EXACT = 16
@@ -294,7 +294,11 @@ class Selection:
     and is chosen if it is worth that still, or `NEARLY` once lines were weighed often.
     """
 
-    def __init__(self, excerpts: Sequence[Excerpt], work: Work, shown: Iterable[str]) -> None:
+    def __init__(
+        self, excerpts: Sequence[Excerpt], work: Work, shown: Iterable[str], spoken: float = 0.0
+    ) -> None:
+        """Choose of *excerpts* of *work* what is not *shown*, first in the share *spoken* what the
+        model said."""
         self._excerpts, self._work, self._cost = excerpts, work, cache(estimate)
         self._seen, self._opened, self._alike = set(shown), set[str](), Counter[str]()
         self._shape = cache(partial(_DIGITS.sub, "#"))
@@ -302,15 +306,16 @@ class Selection:
         """Positions of excerpts, the best first."""
         self._heap = [(-excerpt.promise, at) for at, excerpt in enumerate(excerpts)]
         heapq.heapify(self._heap)
+        self._spoken = spoken
         self._exact, self._taken, self._most = EXACT * len(excerpts), Counter[str](), 0.0
 
     def fill(self, room: int) -> None:
         """Choose more, in at most about *room* tokens; the first time what the model said at the
-        ends of turns in `SAID_SHARE` of it, and of one file, command or tool in at most
-        `MOST_OF_ONE`, as long as there is anything else."""
+        ends of turns in its share, and of one file, command or tool in at most `MOST_OF_ONE`, as
+        long as there is anything else."""
         self._most = inf if self._most else room * MOST_OF_ONE
         if not self.chosen:
-            room -= self._fill(int(room * SAID_SHARE), {"said"})
+            room -= self._fill(int(room * self._spoken), {"said"})
         self._fill(room)
 
     def _fill(self, room: int, kinds: Collection[Kind] = WEIGHTS) -> int:
