@@ -375,7 +375,8 @@ GIVEN: dict[str, Any] = {
 """What functions are given beside the text, by the parameters' names."""
 BESIDE: dict[str, dict[str, Any]] = {
     "refold.summarizers.heuristic.blocks._kind_of": {"command": "ls"},
-    "refold.summarizers.heuristic.blocks._iter_spoken": {"binds": True},
+    "refold.summarizers.heuristic.blocks._iter_spoken": {"is_parted": True, "binds": True},
+    "refold.summarizers.heuristic.blocks._iter_clauses": {"is_parted": True},
     "refold.summarizers.heuristic.answers.find_question": {"reply": "C"},
     "refold.summarizers.heuristic.shell_words.has_command": {"failed": "git push"},
     "refold.summarizers.heuristic.excerpts.find_outcome_line": {"failed": False, "printed": False},

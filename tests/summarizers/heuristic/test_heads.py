@@ -272,7 +272,15 @@ def test_code_in_a_document_heads_nothing():
     ),
 ])  # fmt: skip
 def test_the_clauses_of_a_chat_are_quoted_with_the_heads_of_their_lists(text, lines):
-    assert [line.words for line in Block(0, "asked", "", text).iter_lines()] == lines
+    block = Block(0, "asked", "", text, is_parted=True)
+    assert [line.words for line in block.iter_lines()] == lines
+
+
+def test_in_work_a_sentence_is_quoted_whole():
+    """Chinese answers stood as halves of sentences, `若没有 activeChatId，`."""
+    block = Block(0, "said", "", "若没有 `chat_id`，会直接跳过发送。防抖 3 秒，去重 1 分钟。")
+    lines = ["若没有 `chat_id`，会直接跳过发送。", "防抖 3 秒，去重 1 分钟。"]
+    assert [line.words for line in block.iter_lines()] == lines
 
 
 def test_a_persons_clause_is_not_parted_from_the_words_that_turn_it():

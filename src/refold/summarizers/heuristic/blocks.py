@@ -251,15 +251,17 @@ class Block:
     """The path, the command, or the tool's name."""
     text: str
     path: str = ""
+    is_parted: bool = False
+    """Is what is said in it quoted in clauses, not in sentences?"""
 
     def iter_lines(self) -> Iterator[Line]:
-        """Yield the lines that say something; of words that people and the model say, clauses."""
+        """Yield the lines that say something; of what people and the model say, sentences."""
         text = clip_scanned(self.text)
         if not self.path and (value := _parse_json(self.text)) is not None:
             return _fold_alike(list(_iter_record_lines(value)))
         match self.kind:
             case "asked" | "said":
-                clauses = _iter_spoken(text, binds=self.kind == "asked")
+                clauses = _iter_spoken(text, self.is_parted, binds=self.kind == "asked")
                 return (Line(clause, at, lead) for at, (clause, lead) in enumerate(clauses, 1))
             case "task" | "given" | "docs" | "read":
                 return iter_lines(text, is_prose=True)
@@ -365,13 +367,14 @@ def _read_words(step: Step) -> Block:
 
 
 def label_exchanges(work: Work) -> None:
-    """Head what is said by what it is about: what is rare in the request before it, else in the
-    answer before that, else what that answer states first, else the label of the exchange
-    before."""
+    """Part what is said in clauses, and head it by what it is about: what is rare in the request
+    before it, else in the answer before that, else what that answer states first, else the label of
+    the exchange before."""
+    spoken = [block for block in work.blocks if block.kind in {"asked", "said"}]
+    for block in spoken:
+        block.is_parted = True
     turns = [
-        (block, [line.text for line in block.iter_lines() if not line.lead])
-        for block in work.blocks
-        if block.kind in {"asked", "said"}
+        (block, [line.text for line in block.iter_lines() if not line.lead]) for block in spoken
     ]
     lines = [(block.kind, text) for block, texts in turns for text in texts]
     rarity = Rarity(
@@ -456,19 +459,21 @@ def _shows_task(command: str) -> bool:
     return any(map(_SHOWS.fullmatch, words[1:])) and bool(_TASK.search(" ".join(words)))
 
 
-def _iter_clauses(text: str) -> Iterator[str]:
-    """Yield sentences; of scripts that mark clauses with a wide comma, clauses."""
+def _iter_clauses(text: str, is_parted: bool) -> Iterator[str]:
+    """Yield sentences; *is_parted* clauses of scripts that mark these with a wide comma."""
     for sentence in sentences(text):
-        for clause in _CLAUSE.split(sentence):
+        for clause in _CLAUSE.split(sentence) if is_parted else (sentence,):
             yield from _cut_line(clause)
 
 
-def _iter_spoken(text: str, *, binds: bool) -> Iterator[tuple[str, str]]:
-    """Yield the clauses of what somebody says, each with the lines above that turn it. What is
-    turned, or if a person says it (*binds*) binds, is not parted: its first words turn all."""
+def _iter_spoken(text: str, is_parted: bool, *, binds: bool) -> Iterator[tuple[str, str]]:
+    """Yield the sentences of what somebody says, or the clauses, each with the lines above that
+    turn it. What is turned, or if a person says it (*binds*) binds, is not parted: its first words
+    turn all."""
     for statement in iter_statements(text):
         is_whole = statement.lead or (binds and is_binding(statement.text))
-        clauses = _cut_line(statement.text) if is_whole else _iter_clauses(statement.text)
+        parts = _iter_clauses(statement.text, is_parted)
+        clauses = _cut_line(statement.text) if is_whole else parts
         if not statement.is_head:
             yield from ((clause, statement.lead) for clause in clauses)
 

@@ -239,14 +239,14 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
 
 def _misleads(block: Block, line: Line, context: Context) -> bool:
     """Does a line say something else if it stands alone? A heading would stand above lines of other
-    parts; a sentence of the model that refers to the one before it, behind another; what it asked,
-    offered or announced has come since."""
+    parts; a sentence of the model that refers to the one before it, or heads what is left out,
+    behind another; what it asked, offered or announced has come since."""
     if block.kind in DOCUMENTS:
         return line.text.lstrip().startswith("#")
     if context.is_chat or block.kind not in OWN_WORDS:
         return False
-    is_question = line.text.rstrip("*_ ").endswith(("?", "？"))
-    is_open = is_question or _ANNOUNCED.match(line.text) or _HANDS_OVER.search(line.text)
+    is_led_on = line.text.rstrip("*_ ").endswith(("?", "？", ":", "："))
+    is_open = is_led_on or _ANNOUNCED.match(line.text) or _HANDS_OVER.search(line.text)
     return bool(is_open or _REFERS.match(line.text))
 
 
