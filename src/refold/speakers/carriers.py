@@ -254,9 +254,13 @@ NOT_RUN = (
     "The user doesn't want to proceed with this tool use.",
     "<tool_use_error>Sibling tool call errored",
     "<tool_use_error>Cancelled: parallel tool call",
+    "The user rejected permission to use this",
+    "exec command rejected by user",
+    "[Operation Cancelled]",
+    "The user denied this operation",
 )
-"""How the result of a call begins that the person did not allow, or that a failed one beside it
-kept from running (Claude Code)."""
+"""How the result of a call begins that the person did not allow (Claude Code, OpenCode, Codex,
+Gemini CLI, Cline), or that a failed one beside it kept from running (Claude Code)."""
 NOT_ALLOWED = "PreToolUse:"
 """The same of one that a hook did not allow: a successor should know (Claude Code)."""
 ENDING_TOOLS = frozenset({"finish", "attempt_completion", "task_complete"})

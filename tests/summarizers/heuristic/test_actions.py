@@ -585,3 +585,35 @@ def test_a_failure_behind_which_a_call_of_the_same_program_worked_says_so():
     assert line.endswith("Error: no theme Blue; then it worked otherwise")
     for behind in ([*built], [*built, *built, *built, *right]):
         assert "otherwise" not in summarize(user("Go."), wrong, behind)
+
+
+def test_what_was_started_in_an_earlier_turn_is_not_open_in_a_later_one():
+    started = call("Bash", "Command running in background with ID: b7", command="npm run serve")
+    ended = Message("assistant", (Text("It runs."),))
+    text = summarize(user("Go."), started, ended, user("Now write the manual of the server."))
+    assert section(text, "Done") == ["- npm run serve -> started, no end was seen"]
+    assert not section(text, "Open")
+    polled = call("BashOutput", "<tool_use_error>No shell found with ID: b7", bash_id="b7")
+    text = summarize(user("Go."), started, polled)
+    assert section(text, "Open")[0] == "- still running when last seen: npm run serve"
+
+
+def test_a_script_in_what_is_printed_is_no_failure():
+    """`npm init` prints one that would say that there is no test."""
+    printed = 'Wrote to package.json:\n{\n "test": "echo \\"Error: no test\\" && exit 1"\n}'
+    text = summarize(user("Go."), call("Bash", printed, command="npm init -y"))
+    assert not section(text, "Failed")
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        "The user rejected permission to use this specific tool call.",
+        "exec command rejected by user",
+        "[Operation Cancelled] Reason: User did not allow tool call",
+    ],
+)
+def test_a_call_that_a_person_refuses_has_not_failed(refusal):
+    refused = call("edit", refusal, is_error=True, path="/a/b.py", old="1", new="2")
+    text = summarize(user("Go."), refused, call("edit", "ok", path="/a/c.py", old="1", new="2"))
+    assert not section(text, "Failed") and "otherwise" not in text

@@ -36,6 +36,8 @@ SOON, SOON_AFTER = 2, 4
 at most so many messages later."""
 WORKED = "; then it worked otherwise"
 """What is said of a failure behind which a call of the same program worked."""
+UNSEEN = "started, no end was seen"
+"""The outcome of what ran when a turn had ended and something else was asked."""
 STOPPED = "exit 130"
 """The outcome of a command that was interrupted."""
 
@@ -78,7 +80,7 @@ class Actions:
             outcome = "failed"
         if not is_told and (reason := _find_failure(step, outcome)):
             name = _name_failed(step)
-            if name in self.done and self.done[name].is_running:
+            if name in self.done and self.done[name].outcome in (RUNNING, UNSEEN):
                 del self.done[name]  # it has come to its end
             only_looks = _only_looks(step)
             if not (only_looks and _MISSING.search(reason)):  # it is looked for elsewhere at once
@@ -98,6 +100,12 @@ class Actions:
         for name, act in [*reversed(self.failed.items())][:SOON]:
             if act.program == program and step.at - act.at <= SOON_AFTER and act.rank:
                 self.failed[name] = act._replace(outcome=act.outcome + WORKED, rank=0)
+
+    def end_turn(self) -> None:
+        """Say of what still runs that nobody has seen its end: a person went on without it."""
+        for name, act in self.done.items():
+            if act.is_running:
+                self.done[name] = act._replace(outcome=UNSEEN)
 
     def _note_deed(self, step: Step, outcome: str) -> None:
         effect, deeds = step.effect, shell.find_deeds(step.effect.command)

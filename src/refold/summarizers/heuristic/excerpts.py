@@ -456,9 +456,13 @@ def _render_excerpts(chosen: Sequence[Excerpt], work: Work) -> tuple[str, str]:
     """Write excerpts under what they are from, in the order in which they came: of the
     conversation, and of files, commands and tools."""
     groups, talk = dict[str, list[Excerpt]](), dict[str, list[Excerpt]]()
-    for excerpt in chosen:
-        block = work.blocks[excerpt.block]
-        (talk if block.kind in TALK else groups).setdefault(block.heading, []).append(excerpt)
+    blocks = [work.blocks[excerpt.block] for excerpt in chosen]
+    is_chat = any(block.is_parted for block in blocks)
+    for excerpt, block in zip(chosen, blocks, strict=True):
+        if block.kind == "finding" and is_chat:
+            groups.setdefault("findings", []).append(excerpt)
+        else:
+            (talk if block.kind in TALK else groups).setdefault(block.heading, []).append(excerpt)
     rows = [*_write_sentences(talk.pop("", ()), work)] if talk.keys() == {""} else []
     for label, excerpts in talk.items():  # a label that has just been said is not said again
         before = rows[-1].rpartition("\n")[2] if rows else ""

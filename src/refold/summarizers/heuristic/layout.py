@@ -46,6 +46,9 @@ REQUEST_SHARE = 0.35
 the earlier ones together."""
 EARLIER_SHARE = 0.5
 """The share of all room that the earlier requests may take in any case, where no person answers."""
+MOST_OF_REQUESTS = 4
+"""If not all earlier requests fit, one but the first takes one part in so many of their room, at
+most: an error that was pasted and mended pushes no order out."""
 FIRST_REQUEST = 60
 """Tokens that the first request, the task, gets at least."""
 LAST_DEED = 80
@@ -242,11 +245,12 @@ def _earlier_requests(
 ) -> Iterator[str]:
     """Return all in order if they fit, without the lines that a later one in sight has; else the
     first, which is the task, in half of the room, and the newest that fit and say more than
-    *rules*, which stand beside them; one that does not fit takes half of what is left."""
+    *rules*, which stand beside them; one that does not fit takes half of what is left, and none
+    more than its share."""
     earlier = _requests(state, 0, -1, shown)
     if _fitting(earlier, room) == earlier:
         return iter(earlier)
-    chosen, repeated = dict[int, str](), 0
+    chosen, repeated, most = dict[int, str](), 0, max(room // MOST_OF_REQUESTS, FIRST_REQUEST)
     half = max(room // 2, min(room, FIRST_REQUEST))
     is_corrected = len(earlier) > 1 and any(find_corrections(earlier[1][2:]))
     for at in (0, *range(1, 1 + is_corrected), *range(len(earlier) - 1, is_corrected, -1)):
@@ -255,7 +259,7 @@ def _earlier_requests(
             continue
         fits = at > 0 and estimate(earlier[at]) <= room
         own = room if fits or len(earlier) == 1 else max(room // 2, FIRST_REQUEST) if at else half
-        text = _cut(earlier[at], min(own, room))
+        text = _cut(earlier[at], min(own, room, most if at else room))
         if text:
             room -= estimate(text) + 1
             chosen[at] = text

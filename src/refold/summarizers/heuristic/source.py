@@ -92,7 +92,7 @@ _PROCESS_KEYS = ("session_id", "sessionId", "cell_id", "bash_id", "shell_id", "t
 _STILL = re.compile(r"\A<status>running</status>|\nProcess still running\.\s*\Z")
 _STOPPED = re.compile(r"\A(?:Termination requested for|\{\"message\": ?\"Successfully \w+ )")
 _SIGNALED = re.compile(r"\nProcess exited with signal SIG(\w+)\.\s*\Z")
-_TELLS_NOTHING = re.compile(r"No (?:active )?session found|write_stdin failed|This operation was a")
+_NO_NEWS = re.compile(r"(?:<\w+>)?No (?:active )?\w+ found\b|write_stdin failed|This operation")
 _PREVIOUS = "[Below is the output of the previous command.]"
 _SHELL = "shell"
 """What is said of a command that the one shell of a client still runs (OpenHands), and its id."""
@@ -480,7 +480,7 @@ def _read_result(result: ToolResult, waiting: _Open, at: int) -> Step:
     if call and waiting.processes and not process:
         asked = parse_or_none(call.arguments)
         process = str(next(filter(None, (dig(asked, key) for key in _PROCESS_KEYS)), ""))
-    is_later = process in waiting.processes and not _TELLS_NOTHING.match(result.text)
+    is_later = process in waiting.processes and not _NO_NEWS.match(result.text)
     effect, call = waiting.processes[process] if is_later else (effect, call)
     if call and report.is_running:
         waiting.processes[process] = effect, call

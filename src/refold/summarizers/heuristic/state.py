@@ -305,6 +305,7 @@ def _end_turn(state: State, request: str) -> None:
     is_short = len(request.encode("utf-8", "replace")) < AGREEMENT
     if state.answer and not (is_short or find_question(state.answer, request)):
         state.plan_age += 1
+        state.actions.end_turn()
         if state.since_failed:
             state.failed = state.error = ""
         state.since_failed += 1
