@@ -210,7 +210,7 @@ _COMPILER_ERROR = re.compile(
 """What compilers print for each error, wherever it stands in their output: `a.ts(5,15): error
 TS2305`."""
 _FAILURE_COUNT = re.compile(
-    r"(?<![\w.])[1-9]\d{0,9} (?:\w{1,20} )?(?:fail(?:ed|ing|ures?)\b|errors?\b(?! \())|\bERR!|\bError \d|"
+    r"(?<![\w.])[1-9]\d{0,9} (?:\w{1,20} )?(?:fail(?:ed|ing|ures?)\b|errors?\b(?! \())|\b(?:Errors|Failed): [1-9]|\bERR!|\bError \d|"
     r"(?<!\d)[1-9]\d{0,9} ?[个個项項]?(?:测试|測試|用例)?(?:失败|失敗|错误|錯誤)",
 )
 """How test runners and build tools sum up a failure: `1 failed`, `Found 3 errors`, `make: *** [all]

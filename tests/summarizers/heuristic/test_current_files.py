@@ -541,3 +541,12 @@ def test_what_a_tool_says_behind_a_part_of_a_file_is_no_text_of_it():
     part = "\n".join(SOURCE[:3]) + "\n\n[37 more lines in file. Use offset=4 to continue.]"
     [file] = read_files(read_steps([user("Go."), *call("read", part, path="/a/b.py")])).values()
     assert [text for _, text in file.lines] == SOURCE[:3]
+
+
+def test_what_a_client_masks_is_no_text_of_a_file():
+    """Gemini CLI puts a piece of it, as JSON, and where the rest is, in its place."""
+    rows = json.dumps("\n".join(SOURCE[:3]))
+    masked = f'<tool_output_masked>\n{{"output": {rows}\n... [TRUNCATED] ...\n</tool_output_masked>'
+    messages = [user("Go."), *call("read_file", masked, file_path="/a/b.py")]
+    [file] = read_files(read_steps(messages)).values()
+    assert not file.lines and not read_work(read_steps(messages)).blocks[1:]

@@ -112,7 +112,7 @@ def test_f4_an_error_is_over_when_its_command_succeeds_among_others(
 
 
 @pytest.mark.parametrize("output", [
-    "3 passed, 1 failed in 0.2s", "make: *** [all] Error 2", "npm ERR! Test failed.", "Found 3 errors in 2 files",
+    "3 passed, 1 failed in 0.2s", "make: *** [all] Error 2", "npm ERR! Test failed.", "Found 3 errors in 2 files", "Encrypted: 4\nErrors: 2",
     "error: failed to push some refs\nhint: pull first", "共 12 个用例，2 个失败", "bash: tox: command not found",
     "Traceback (most recent call last):\n  File 'a.py', line 1\nValueError: bad",
 ])  # fmt: skip
@@ -124,7 +124,7 @@ def test_f4_work_that_says_it_failed_is_not_called_ok(output: str) -> None:
 
 
 @pytest.mark.parametrize("output", [
-    "12 passed, 0 failed in 0.2s", "Found 0 errors.", "Found 3 errors (3 fixed, 0 remaining).", "12 个用例，0 个失败", "",
+    "12 passed, 0 failed in 0.2s", "Found 0 errors.", "Encrypted: 4\nErrors: 0", "Found 3 errors (3 fixed, 0 remaining).", "12 个用例，0 个失败", "",
     "2 failed, then 2 passed again\nExit code: 0", "test_failing.py .. [100%]",
 ])  # fmt: skip
 def test_f4_work_that_went_well_is_called_ok(output: str) -> None:

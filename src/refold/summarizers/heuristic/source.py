@@ -86,6 +86,7 @@ _CHANGED = re.compile(r" modified \d+ files? you've previously read: ([^\]\n]+)"
 """Where a client says which files a command changed (Claude Code)."""
 _STUB = re.compile(
     r"\s{0,9}(?:\[[^\]\n]{1,200}\]|<[^>\n]{1,200}>|File unchanged since last read\b[^\n]{0,300})\s{0,9}"
+    r"|<tool_output_masked>[\s\S]*"
 )
 _WAITS = re.compile(r"\[The command (?:has no new output|timed out) after \d")
 _PROCESS_KEYS = ("session_id", "sessionId", "cell_id", "bash_id", "shell_id", "task_id")
