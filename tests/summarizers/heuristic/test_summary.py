@@ -1298,3 +1298,11 @@ def test_what_a_tool_says_of_the_rest_of_a_file_is_no_line_of_it():
     text = "The limit of the pool is 8.\n\n[205 more lines in file. Use offset=115 to continue.]"
     lines = [line.text for line in Block(0, "docs", "a.md", text, "a.md").iter_lines()]
     assert lines == ["The limit of the pool is 8."]
+
+
+def test_of_source_lines_that_define_a_name_come_first():
+    """Single lines out of the middle of functions help nobody."""
+    text = "    self.load_rows(first_page)\n    def load_cols(self, last_page):"
+    work = Work([Block(0, "source", "/a/b.py", text, "/a/b.py")])
+    plain, defining = find_excerpts(work, Context([0.0], frozenset(), False, ""), 500)
+    assert defining.worth == 2 * plain.worth

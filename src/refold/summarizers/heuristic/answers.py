@@ -1,5 +1,5 @@
-"""What people answer: to which question a short reply is, and what the result of a tool says that
-asks them."""
+"""What people answer: to which question a short reply is, whether it denies or demands something,
+and what the result of a tool says that asks them."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,7 +9,15 @@ from unicodedata import normalize
 
 from refold.summarizers.heuristic.excerpts import ASKED, PIECE, cut_middle
 from refold.summarizers.heuristic.identifiers import iter_identifiers
-from refold.summarizers.heuristic.lexicon import LEAST_PROSE, iter_statements
+from refold.summarizers.heuristic.lexicon import (
+    BINDING,
+    CORRECTING,
+    LEAST_PROSE,
+    MAX_SENTENCE,
+    NEGATING,
+    is_binding,
+    iter_statements,
+)
 from refold.summarizers.heuristic.source import Step
 from refold.text.clip import clip_scanned, one_line
 from refold.text.json_values import parse_or_none, text_at
@@ -62,6 +70,8 @@ _ENTRY = re.compile(
 )
 """What a menu calls by a letter: `[C] Continue`, `**x.** Proceed`."""
 _BOLD = re.compile(r"\*\*(\w[^*\n]{0,200})\*\*")
+_CLAUSE_ENDS = re.compile(r"[,;:，；：—–(（]")
+_OF_OTHERS = re.compile(r"(?i)\s*(?:(?:I|we|it|he|she|they|that|this|there)\b|[我他她它])")
 MOST_ASKED = 20
 """Questions of one call whose answers are looked for."""
 _ASKS = re.compile(r"(?i)ask|question|user_?input")
@@ -202,3 +212,16 @@ def _find_way(ways: Sequence[re.Match[str]], label: str, place: int) -> str:
 def _quote_question(text: str, size: int = LONGEST_QUESTION) -> str:
     words = one_line(_BOLD.sub(r"\1", text).strip(" \t>|*_#-").replace("|", "/"), size)
     return words.replace(ANSWERS, " (to ")
+
+
+def is_demand(rule: str) -> bool:
+    """Does a clause of a rule open with its words? Who tells of a dog says `always`, too."""
+    clauses = _CLAUSE_ENDS.split(rule)
+    to_you = (BINDING.is_opening(text) and not _OF_OTHERS.match(text) for text in clauses)
+    return not is_binding(rule) or any(to_you)
+
+
+def denies(text: str) -> bool:
+    """Does a person's text begin with what is not so, rather than with what shall not be?"""
+    head = _CLAUSE_ENDS.split(text.lstrip()[:MAX_SENTENCE].partition("\n")[0])[0]
+    return (NEGATING.is_in(head) or CORRECTING.is_in(head)) and not is_binding(head)

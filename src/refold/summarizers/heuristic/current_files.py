@@ -21,7 +21,7 @@ from refold.summarizers.heuristic.calls import (
     iter_patch,
 )
 from refold.summarizers.heuristic.excerpts import Context, quote, write_heading
-from refold.summarizers.heuristic.identifiers import find_names
+from refold.summarizers.heuristic.identifiers import DEFINITION, find_names
 from refold.summarizers.heuristic.lexicon import find_leads
 from refold.summarizers.heuristic.shell import ALL
 from refold.summarizers.heuristic.shell_words import (
@@ -94,10 +94,6 @@ _FOUND_CHANGED = re.compile(r"(?:modified|changed) (?:\w+ )?since", re.IGNORECAS
 """What an editor says that refuses to change a file that others changed."""
 _AROUND = re.compile(rf"\A(?:(?:\.\.|~|{UNKNOWN})/)+")
 """Folders that a path may begin with and another spelling of it may not."""
-_DEFINITION = re.compile(
-    r"(?:export |async |public |private |static |pub |final |abstract )*"
-    r"(?:def|class|function|func|fn|interface|type|struct|enum|trait|impl|defp|defmodule|module|const|describe|test)\b"
-)
 _WORD = re.compile(r"[^\W_]{3,}")
 
 
@@ -518,7 +514,7 @@ def _cut(lines: Sequence[tuple[int, str]]) -> Iterator[Block]:
     start = 0
     for at, (number, text) in enumerate(lines):
         is_gap = at > start and number != lines[at - 1][0] + 1
-        is_start = at - start > 4 and (not text.strip() or bool(_DEFINITION.match(text.lstrip())))
+        is_start = at - start > 4 and (not text.strip() or bool(DEFINITION.match(text.lstrip())))
         if is_gap or is_start or at - start >= MOST_LINES:
             yield range(start, at)
             start = at

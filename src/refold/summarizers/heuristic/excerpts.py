@@ -13,15 +13,12 @@ from typing import NamedTuple
 
 from refold.speakers.segments import read_typed, split_place
 from refold.summarizers.heuristic.blocks import Block, Kind, Line, Work
-from refold.summarizers.heuristic.identifiers import NUMBER, iter_identifiers
+from refold.summarizers.heuristic.identifiers import DEFINITION, NUMBER, iter_identifiers
 from refold.summarizers.heuristic.lexicon import (
-    BINDING,
     CORRECTING,
     MAX_SENTENCE,
-    NEGATING,
     TURNING,
     find_leads,
-    is_binding,
     iter_sentences,
     weigh_conclusion,
 )
@@ -61,6 +58,8 @@ are seldom used again, but the facts of chats; and, in chats too, a UUID or a ti
 CONCLUDES = 4.0
 """By how much a sentence of the model counts for more in work that concludes or gives a reason: why
 something is so is told nowhere else."""
+DEFINES = 2.0
+"""The same of a line of source that defines a name."""
 TERM = 0.1
 """What a word counts for that occurs once in e lines, beside an identifier's 1.0."""
 TALKING: frozenset[Kind] = frozenset({"read", "task", "asked", "given", "said", "finding"})
@@ -127,8 +126,6 @@ _REFERS = re.compile(
 )
 """How a sentence begins that may say nothing without the one before it."""
 _LINE = re.compile(r"(?<=\n)[^\n]")
-_CLAUSE_ENDS = re.compile(r"[,;:，；：—–(（]")
-_OF_OTHERS = re.compile(r"(?i)\s*(?:(?:I|we|it|he|she|they|that|this|there)\b|[我他她它])")
 COMMIT = re.compile(r"\bgit\s+(?:-\S+\s+\S+\s+)?commit\b")
 COMMITTED = re.compile(r"^(\[[^\]\n]{1,100}\s[0-9a-f]{6,40}\])\s(.*)$", re.MULTILINE)
 """What git says of a commit: its branch and hash, and its subject."""
@@ -252,9 +249,11 @@ def _misleads(block: Block, line: Line, context: Context) -> bool:
 
 def _weigh_work(block: Block, line: Line, words: frozenset[str]) -> float:
     """Return by how much a line counts for more in work: for the *words* that it shares with the
-    messages that stay, and if the model concludes in it, or gives a reason."""
+    messages that stay, if it defines a name, and if the model concludes in it or gives a reason."""
     own = split_words(line.text)
     related = 1 + RELATED * len(own & words) / len(own) if own else 1.0
+    if block.kind == "source":
+        return related * DEFINES if DEFINITION.match(line.key) else related
     concludes = block.kind in OWN_WORDS and weigh_conclusion(line.text) > 0
     return related * CONCLUDES if concludes else related
 
@@ -397,19 +396,6 @@ def find_corrections(text: str) -> Iterator[str]:
     if opening and CORRECTING.is_in(opening[0][: 2 * MAX_SENTENCE]):
         own = (sentence for sentence in opening if not sentence.endswith(("?", "？")))
         yield from (one_line(place + sentence, MAX_SENTENCE) for sentence in own)
-
-
-def is_demand(rule: str) -> bool:
-    """Does a clause of a rule open with its words? Who tells of a dog says `always`, too."""
-    clauses = _CLAUSE_ENDS.split(rule)
-    to_you = (BINDING.is_opening(text) and not _OF_OTHERS.match(text) for text in clauses)
-    return not is_binding(rule) or any(to_you)
-
-
-def denies(text: str) -> bool:
-    """Does a person's text begin with what is not so, rather than with what shall not be?"""
-    head = _CLAUSE_ENDS.split(text.lstrip()[:MAX_SENTENCE].partition("\n")[0])[0]
-    return (NEGATING.is_in(head) or CORRECTING.is_in(head)) and not is_binding(head)
 
 
 def quote(line: str) -> str:

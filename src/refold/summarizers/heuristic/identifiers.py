@@ -31,6 +31,11 @@ _HYPHENATED = re.compile(r"[A-Za-z]?[a-z]+(?:-[a-z]+)+")
 _TAG = re.compile(r"/\w+")
 _HANDLE = re.compile(r"\bedit [0-9a-f]{8}\b")
 """How a stub of Refold's names its edit: a caller may feed what was sent back as history."""
+DEFINITION = re.compile(
+    r"(?:export |async |public |private |static |pub |final |abstract ){0,4}"
+    r"(?:def|class|function|func|fn|interface|type|struct|enum|trait|impl|defp|defmodule|module|const|describe|test)\b"
+)
+"""How a line begins, behind its indentation, that defines a name."""
 
 
 def iter_identifiers(text: str) -> Iterator[tuple[str, float]]:

@@ -12,7 +12,9 @@ from refold.summarizers.heuristic.actions import LONGEST_COMMAND, Actions
 from refold.summarizers.heuristic.answers import (
     AGREEMENT,
     PersonAnswer,
+    denies,
     find_question,
+    is_demand,
     read_answers,
 )
 from refold.summarizers.heuristic.calls import (
@@ -32,10 +34,8 @@ from refold.summarizers.heuristic.excerpts import (
     ASKED,
     COMMIT,
     COMMITTED,
-    denies,
     find_announced,
     find_corrections,
-    is_demand,
     write_outcome,
 )
 from refold.summarizers.heuristic.lexicon import (
