@@ -229,3 +229,22 @@ def test_a_request_is_read_back_whatever_it_ends_with(words, times, questions):
     for text in (words, f"{words} (to: x)", f"{words} (×3)", f"{words} (to: x | y) (×2)"):
         item = write_request(text, times, questions)
         assert split_request(item) == (text, times, tuple(questions))
+
+
+def test_an_error_that_was_pasted_and_mended_pushes_no_order_out():
+    """It took all the room of the earlier requests, and seven of them were left out."""
+    error = "\n".join(f"src/part_{n}.ts:{n}:9 - error TS2769: no overload fits" for n in range(40))
+    orders = [f"Order {n}: keep the ring buffer of part {n} as it is, please." for n in range(12)]
+    asked = [
+        "Please build all of it.",
+        *orders,
+        f"I get this now:\n{error}",
+        "Go on with the docs.",
+    ]
+    state = State(requests=dict.fromkeys(asked, 1))
+    text = render_state(state, 1_400, 1.0)
+    assert all(order in text for order in orders)
+    assert "I get this now:" in text and "earlier requests left out" not in text
+    alone = State(requests=dict.fromkeys((asked[0], *asked[-2:]), 1))
+    cut = re.search(r"\[… (\d+) characters …\]", render_state(alone, 1_400, 1.0))
+    assert not cut or int(cut[1]) < len(error) // 2, "what is left goes to what was cut"

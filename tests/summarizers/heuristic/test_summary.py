@@ -1240,7 +1240,7 @@ def test_in_work_what_refers_back_asks_or_announces_is_no_excerpt():
     text = (
         "Use `edits` by default. That is the best setting for `all`. `fast_mode` is slow. "
         "选 `pool_b`。它比 `pool_d` 快。 Shall I add `mode_x`? Let me run `make_all` now. "
-        "There are two ways to `way_e`:\n- Send `key_f` and let me know. 登录 `site_g` 后告诉我。まず `run_h` を見ます。"
+        "Send `key_f` and let me know. 登录 `site_g` 后告诉我。まず `run_h` を見ます。"
     )
     work = Work([Block(0, "said", "", text)])
     excerpts = find_excerpts(work, Context([0.0], frozenset(), False, ""), 500)
@@ -1306,3 +1306,19 @@ def test_of_source_lines_that_define_a_name_come_first():
     work = Work([Block(0, "source", "/a/b.py", text, "/a/b.py")])
     plain, defining = find_excerpts(work, Context([0.0], frozenset(), False, ""), 500)
     assert defining.worth == 2 * plain.worth
+
+
+def test_in_work_sentences_between_which_others_stand_are_not_written_in_one_line():
+    """`"gpt-*", .. "enabled": false` said of a file what only a proposal said."""
+    text = "The `cache_a` is on. The `cache_b` is off. A `cache_c` is near. Kinds of it stand in `kinds_d`:"
+    work = Work([Block(0, "said", "", text)])
+    lines = find_excerpts(work, Context([0.0], frozenset(), 0.1, ""), 500)
+
+    def quote(*places):
+        selection = Selection([lines[place] for place in places], work, ())
+        selection.fill(500)
+        return selection.render()[0]
+
+    assert quote(0, 1) == "- The `cache_a` is on. The `cache_b` is off."
+    assert quote(0, 2) == "- The `cache_a` is on.\n  … A `cache_c` is near."
+    assert quote(2, 3) == "- A `cache_c` is near.", "what heads nothing is left out"

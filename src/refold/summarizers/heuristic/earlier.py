@@ -8,7 +8,7 @@ from typing import NamedTuple
 from refold.summarizers.heuristic.actions import Action, Actions
 from refold.summarizers.heuristic.blocks import Block
 from refold.summarizers.heuristic.calls import Todo, join_todos, state_after
-from refold.summarizers.heuristic.excerpts import ASKED, GAP, USER
+from refold.summarizers.heuristic.excerpts import ASKED, GAP
 from refold.summarizers.heuristic.layout import (
     ANNOUNCED,
     CONVERSATION,
@@ -47,8 +47,8 @@ _QUOTED = r"\"(?>(?:[^\"\\]|\\.?)*)\"?"
 _GROUP = r"([^\s\"{}]*+)\{([^\s\"{}]*+)\}(?:/(?:\{([^\s\"{}]*+)\}|([^\s\"{}]++)))?"
 """`folder/{a,b}`, `parent/{a,b}/{x,y}` or `parent/{a,b}/x`."""
 _PATH = re.compile(rf"{_QUOTED}|{_GROUP}|[^\s\"]+", re.DOTALL)
-LONGEST_LABEL = 40
-"""Characters of what an exchange is about."""
+_LABEL = re.compile(r"\[([^\]\n]{1,96})\] ")
+"""What an exchange is about."""
 
 
 class Section(NamedTuple):
@@ -218,12 +218,10 @@ def _read_excerpts(rows: Sequence[str]) -> Iterator[Block]:
 def _read_conversation(rows: Sequence[str]) -> Iterator[Block]:
     label = ""
     for row in filter(None, rows):
-        is_sentence = row.startswith(("- ", GAP))
-        head, _, rest = row.strip().partition(": ")
-        if not row.startswith("  ") and not is_sentence:
-            label = head if rest and head != USER and len(head) <= LONGEST_LABEL else ""
-        words = rest if label and head == label else row.strip()
-        words = words[2:] if is_sentence else words
+        if not row.startswith("  "):
+            label = match[1] if (match := _LABEL.match(row)) else ""
+        words = row.strip().removeprefix(f"[{label}] ")
+        words = words[2:] if row.startswith(("- ", GAP)) else words
         kind = "asked" if words.startswith(ASKED) else "said"
         yield Block(0, kind, label, words.removeprefix(ASKED))
 

@@ -236,14 +236,14 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
 
 def _misleads(block: Block, line: Line, context: Context) -> bool:
     """Does a line say something else if it stands alone? A heading would stand above lines of other
-    parts; a sentence of the model that refers to the one before it, or heads what is left out,
-    behind another; what it asked, offered or announced has come since."""
+    parts; a sentence of the model that refers to the one before it, behind another; what it asked,
+    offered or announced has come since."""
     if block.kind in DOCUMENTS:
         return line.text.lstrip().startswith("#")
     if context.is_chat or block.kind not in OWN_WORDS:
         return False
-    is_led_on = line.text.rstrip("*_ ").endswith(("?", "？", ":", "："))
-    is_open = is_led_on or _ANNOUNCED.match(line.text) or _HANDS_OVER.search(line.text)
+    is_question = line.text.rstrip("*_ ").endswith(("?", "？"))
+    is_open = is_question or _ANNOUNCED.match(line.text) or _HANDS_OVER.search(line.text)
     return bool(is_open or _REFERS.match(line.text))
 
 
@@ -459,7 +459,8 @@ def _render_excerpts(chosen: Sequence[Excerpt], work: Work) -> tuple[str, str]:
 
 def _write_sentences(excerpts: Iterable[Excerpt], work: Work) -> Iterator[str]:
     """Yield what is quoted of each message as an item, with a line for each run of sentences: those
-    between which others are left out would say something else in one line."""
+    between which others are left out would say something else in one line. What heads nothing is
+    left out."""
     for position, group in groupby(excerpts, key=attrgetter("block")):
         runs = list[list[Line]]()
         for line in (excerpt.line for excerpt in group):
@@ -467,7 +468,9 @@ def _write_sentences(excerpts: Iterable[Excerpt], work: Work) -> Iterator[str]:
                 runs[-1].append(line)
             else:
                 runs.append([line])
-        for at, run in enumerate(runs):
+        for run in runs:
+            del run[len(run) - run[-1].text.rstrip("*_ ").endswith((":", "：")) :]
+        for at, run in enumerate(filter(None, runs)):
             words = _SPACED.sub(r"\1", _join_clauses(run))
             yield (GAP if at else "- ") + _attribute(words, work.blocks[position])
 
@@ -479,7 +482,7 @@ def _exchange(label: str, excerpts: Sequence[Excerpt], work: Work) -> str:
         words = _SPACED.sub(r"\1", _join_clauses([excerpt.line for excerpt in group]))
         texts.append(_attribute(words, work.blocks[position]))
     words = "\n  ".join(texts)
-    return words if label in texts[0] else f"{quote(label)}: {words}"
+    return words if label in texts[0] else f"[{label.replace(']', ')')}] {words}"
 
 
 def _attribute(words: str, block: Block) -> str:

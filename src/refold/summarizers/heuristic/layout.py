@@ -265,6 +265,10 @@ def _earlier_requests(
             chosen[at] = text
         if at and not fits and room < FIRST_REQUEST:
             break
+    for at in sorted(chosen, reverse=True):  # what is left goes to those that were cut
+        price = estimate(chosen[at])
+        chosen[at] = _cut(earlier[at], price + max(room, 0)) or chosen[at]
+        room -= estimate(chosen[at]) - price
     if chosen and (omitted := len(earlier) - len(chosen) - repeated):
         first = max(at for at in chosen if at <= is_corrected or at == min(chosen))
         chosen[first] = f"{chosen[first]}\n- [… {omitted}{OMITTED}"
