@@ -250,17 +250,21 @@ SUMMARY_QUESTION = "What did we do so far?"
 """All of a text before a summary by the model (OpenCode)."""
 SKILL_RESULT = "Launching skill:"
 """How the result of a call begins behind which a client sends the skill's text (Claude Code)."""
-NOT_RUN = (
+REFUSED = (
     "The user doesn't want to proceed with this tool use.",
-    "<tool_use_error>Sibling tool call errored",
-    "<tool_use_error>Cancelled: parallel tool call",
     "The user rejected permission to use this",
     "exec command rejected by user",
     "[Operation Cancelled]",
     "The user denied this operation",
 )
 """How the result of a call begins that the person did not allow (Claude Code, OpenCode, Codex,
-Gemini CLI, Cline), or that a failed one beside it kept from running (Claude Code)."""
+Gemini CLI, Cline)."""
+NOT_RUN = (
+    *REFUSED,
+    "<tool_use_error>Sibling tool call errored",
+    "<tool_use_error>Cancelled: parallel tool call",
+)
+"""The same of one that did not run at all, also since one beside it failed (Claude Code)."""
 NOT_ALLOWED = "PreToolUse:"
 """The same of one that a hook did not allow: a successor should know (Claude Code)."""
 ENDING_TOOLS = frozenset({"finish", "attempt_completion", "task_complete"})

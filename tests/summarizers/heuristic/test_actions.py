@@ -171,10 +171,19 @@ def test_what_is_looked_for_is_no_failure():
     assert not section(text, "Failed") and not section(text, "Open")
 
 
-def test_what_a_person_did_not_allow_was_not_done():
+def test_what_a_person_did_not_allow_was_not_done_and_says_so():
     refused = "The user doesn't want to proceed with this tool use. The tool use was rejected."
-    text = summarize(user("Go."), call("ExitPlanMode", refused, is_error=True, plan="# Rename it"))
-    assert not section(text, "Done") and not section(text, "Failed")
+    calls = [
+        message
+        for tool in ("ExitPlanMode", "WebSearch")
+        for message in call(tool, refused, is_error=True, plan="# Rename it")
+    ]
+    text = summarize(user("Go."), calls)
+    assert section(text, "Failed") == [
+        "- ExitPlanMode plan: # Rename it -> refused by the user",
+        "- WebSearch plan: # Rename it -> refused by the user",
+    ]
+    assert not section(text, "Done") and "want to proceed" not in text
 
 
 def test_an_error_stands_behind_a_command_whose_code_is_hidden():
@@ -613,7 +622,7 @@ def test_a_script_in_what_is_printed_is_no_failure():
         "[Operation Cancelled] Reason: User did not allow tool call",
     ],
 )
-def test_a_call_that_a_person_refuses_has_not_failed(refusal):
+def test_a_call_that_a_person_refuses_has_not_worked_otherwise(refusal):
     refused = call("edit", refusal, is_error=True, path="/a/b.py", old="1", new="2")
     text = summarize(user("Go."), refused, call("edit", "ok", path="/a/c.py", old="1", new="2"))
-    assert not section(text, "Failed") and "otherwise" not in text
+    assert section(text, "Failed") == ["- edit /a/b.py -> refused by the user"]

@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from refold.speakers.carriers import NOT_ALLOWED, NOT_RUN
+from refold.speakers.carriers import NOT_ALLOWED, NOT_RUN, REFUSED
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import is_agent, is_look
 from refold.summarizers.heuristic.excerpts import find_outcome_line
@@ -36,6 +36,8 @@ SOON, SOON_AFTER = 2, 4
 at most so many messages later."""
 WORKED = "; then it worked otherwise"
 """What is said of a failure behind which a call of the same program worked."""
+WAS_REFUSED = "refused by the user"
+"""Why a call did not run, so that nobody makes it again."""
 UNSEEN = "started, no end was seen"
 """The outcome of what ran when a turn had ended and something else was asked."""
 STOPPED = "exit 130"
@@ -74,7 +76,11 @@ class Actions:
 
     def note(self, step: Step, outcome: str, *, is_told: bool) -> None:
         """Note what came of a call; *is_told*: do checks and commits tell it?"""
-        if step.effect.tool == UNKNOWN or step.text.startswith(NOT_RUN):
+        if step.effect.tool == UNKNOWN:
+            return
+        if step.text.startswith(NOT_RUN):
+            if step.text.startswith(REFUSED):
+                _add(self.failed, _name_failed(step), WAS_REFUSED, step, 1)
             return
         if outcome == "ok" and _hides_failure(step):
             outcome = "failed"
@@ -98,7 +104,8 @@ class Actions:
         self.failed.pop(_name_failed(step), None)
         program = _name_program(step)
         for name, act in [*reversed(self.failed.items())][:SOON]:
-            if act.program == program and step.at - act.at <= SOON_AFTER and act.rank:
+            is_open = act.rank and act.outcome != WAS_REFUSED
+            if act.program == program and step.at - act.at <= SOON_AFTER and is_open:
                 self.failed[name] = act._replace(outcome=act.outcome + WORKED, rank=0)
 
     def end_turn(self) -> None:

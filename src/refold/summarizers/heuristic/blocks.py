@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from math import log
 from typing import Any, NamedTuple
 
+from refold.speakers.carriers import NOT_RUN
 from refold.speakers.segments import IN_RESULT, is_fragment
 from refold.summarizers.heuristic.calls import (
     is_agent,
@@ -425,7 +426,7 @@ def _read_changes(work: Work, step: Step) -> None:
 
 
 def _read_result(step: Step) -> Iterator[Block]:
-    if is_stub(step.text):
+    if is_stub(step.text) or step.text.startswith(NOT_RUN):
         return
     effect, name = step.effect, step.effect.tool
     paths = [path for path, _ in effect.files]

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 
-from refold.summarizers.heuristic.actions import Action
+from refold.summarizers.heuristic.actions import WAS_REFUSED, Action
 from refold.summarizers.heuristic.answers import ANSWERS
 from refold.summarizers.heuristic.blocks import SOURCE
 from refold.summarizers.heuristic.calls import Todo
@@ -427,7 +427,8 @@ def _failures(state: State, room: int) -> Iterator[str]:
     newest = dict[str, tuple[int, str]]()
     for call, act in reversed(state.actions.failed.items()):
         if not (state.error and state.error[:MOST_ALIKE] in act.outcome):
-            newest.setdefault(act.outcome, (act.rank, _write_action(call, act)))
+            reason = call if act.outcome == WAS_REFUSED else act.outcome
+            newest.setdefault(reason, (act.rank, _write_action(call, act)))
     ranked = sorted(newest.values(), key=lambda row: -row[0])[:MOST_FAILED]
     shown = set(_fitting((line for _, line in ranked), room))
     return (line for _, line in reversed(newest.values()) if line in shown)
