@@ -604,7 +604,8 @@ def test_what_was_started_in_an_earlier_turn_is_not_open_in_a_later_one():
     assert not section(text, "Open")
     polled = call("BashOutput", "<tool_use_error>No shell found with ID: b7", bash_id="b7")
     text = summarize(user("Go."), started, polled)
-    assert section(text, "Open")[0] == "- still running when last seen: npm run serve"
+    assert section(text, "Open") == ["- still running when last seen: npm run serve"]
+    assert not section(text, "Failed")
 
 
 def test_a_script_in_what_is_printed_is_no_failure():

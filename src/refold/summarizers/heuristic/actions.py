@@ -27,8 +27,9 @@ RAN = "ran"
 says so."""
 _MISSING = re.compile(
     r"(?i)no such file|does not exist|file not found|cannot find (?:the )?path|ENOENT"
+    r"|no (?:active )?(?:shell|session|task) found"
 )
-"""What is said of a file that is not there."""
+"""What is said of a file, or of what ran, that is not there."""
 _NAMES_ERROR = re.compile(r"[^:：]{1,40}[:：]")
 """How a line begins that says which error there is, as one of a list of symbols does not."""
 SOON, SOON_AFTER = 2, 4

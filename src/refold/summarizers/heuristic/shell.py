@@ -82,7 +82,7 @@ _HELPS = _ASKS_PROGRAM | {"-v"}
 """Options of which one at a command's end says something of the program."""
 LOOKS = frozenset({
     "check", "describe", "diff", "fetch", "find", "get", "glob", "grep", "help", "info", "list", "log", "logs", "look", "lookup",
-    "ls", "open", "poll", "ps", "query", "read", "screenshot", "snapshot", "search", "show", "status", "think", "top", "validate", "version", "view", "wait",
+    "ls", "open", "output", "poll", "ps", "query", "read", "screenshot", "snapshot", "search", "show", "status", "think", "top", "validate", "version", "view", "wait",
 })  # fmt: skip
 """Words in the names of tools, and of commands of commands (`git log`), that change nothing."""
 _GIT_DOES = frozenset({
