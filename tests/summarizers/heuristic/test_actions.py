@@ -627,3 +627,10 @@ def test_a_call_that_a_person_refuses_has_not_worked_otherwise(refusal):
     refused = call("edit", refusal, is_error=True, path="/a/b.py", old="1", new="2")
     text = summarize(user("Go."), refused, call("edit", "ok", path="/a/c.py", old="1", new="2"))
     assert section(text, "Failed") == ["- edit /a/b.py -> refused by the user"]
+
+
+def test_that_an_outcome_is_the_last_of_several_is_said_once_when_it_is_read_back():
+    calls = [turn for n in range(3) for turn in call("bash", f"run {n}", command="seq 1 2000")]
+    text = summarize(user("Go."), calls)
+    again = summarize(wrap_summary(text), call("bash", "ok", command="make"))
+    assert "- seq 1 2000 (×3) -> last: run 2" in section(again, "Done")

@@ -245,6 +245,15 @@ def test_an_error_that_was_pasted_and_mended_pushes_no_order_out():
     text = render_state(state, 1_400, 1.0)
     assert all(order in text for order in orders)
     assert "I get this now:" in text and "earlier requests left out" not in text
-    alone = State(requests=dict.fromkeys((asked[0], *asked[-2:]), 1))
+    longer = f"I get this now:\n{error}\n{error}\n{error}"
+    alone = State(requests=dict.fromkeys((asked[0], longer, asked[-1]), 1))
     cut = re.search(r"\[… (\d+) characters …\]", render_state(alone, 1_400, 1.0))
-    assert not cut or int(cut[1]) < len(error) // 2, "what is left goes to what was cut"
+    assert cut and int(cut[1]) < len(longer) * 0.7, "what is left goes to what was cut"
+
+
+def test_a_short_request_is_whole_or_left_out():
+    """`work [… 70 characters …] how 2 moths` was left of one of 85 characters."""
+    words = "The workspace indicator is still bad, can we show the day in red and show two months?"
+    asked = ["Please build all of it.", *[f"{words} ({n})" for n in range(9)], "Go on."]
+    for room in range(60, 600, 20):
+        assert "characters …]" not in render_state(State(requests=dict.fromkeys(asked, 1)), room)

@@ -17,7 +17,12 @@ from refold.strategies import Summarize
 from refold.summarizers.heuristic import RuleSummary, read_material
 from refold.summarizers.heuristic.blocks import Block, Work, label_exchanges, read_work
 from refold.summarizers.heuristic.calls import Todo, state_after
-from refold.summarizers.heuristic.earlier import join_states, read_amendments, read_paths
+from refold.summarizers.heuristic.earlier import (
+    join_states,
+    read_amendments,
+    read_given,
+    read_paths,
+)
 from refold.summarizers.heuristic.excerpts import Context, Selection, find_excerpts
 from refold.summarizers.heuristic.layout import group_paths, render_state
 from refold.summarizers.heuristic.lexicon import find_notes
@@ -564,6 +569,7 @@ def test_what_only_the_answer_before_names_is_what_an_exchange_is_about():
     label_exchanges(work)
     (block,) = [block for block in work.blocks if "010-63959988" in block.text]
     assert block.heading == "瑞尔威连锁饭店很不错"
+    assert [line.text for line in work.blocks[-1].iter_lines()] == ["没有问题，", "不客气！"]
     assert run([*messages, user("好")]).count("瑞尔威连锁饭店很不错") == 1
 
 
@@ -1322,3 +1328,54 @@ def test_in_work_sentences_between_which_others_stand_are_not_written_in_one_lin
     assert quote(0, 1) == "- The `cache_a` is on. The `cache_b` is off."
     assert quote(0, 2) == "- The `cache_a` is on.\n  … A `cache_c` is near."
     assert quote(2, 3) == "- A `cache_c` is near.", "what heads nothing is left out"
+
+
+def select(*blocks, spoken=0.0, room=500, is_chat=False, ages=(0.0, 0.0)):
+    """Return what is quoted of blocks, of the conversation and of all else."""
+    work = Work(list(blocks))
+    excerpts = find_excerpts(work, Context(ages, frozenset(), is_chat, ""), room)
+    selection = Selection(excerpts, work, (), spoken)
+    selection.fill(room)
+    return selection.render()
+
+
+def test_what_the_model_said_has_a_share_of_its_own():
+    """A summary held not a word of it: that no test could run was lost."""
+    said = Block(1, "said", "", "No test can run here, for the machine is much too old.")
+    lines = [f"use_{word}(load_{word}) of it" for word in WORDS]
+    source = [
+        Block(0, "source", path, "\n".join(own), path)
+        for path, own in (("/a.py", lines[::2]), ("/b.py", lines[1::2]))
+    ]
+    ages = (0.0, 90.0)
+    assert "machine is much" not in select(*source, said, room=90, ages=ages)[0]
+    talk, others = select(*source, said, room=90, spoken=0.5, ages=ages)
+    assert "machine is much" in talk and "use_" in others
+
+
+def test_a_nod_is_no_excerpt_in_work_and_a_note_is_a_line_of_its_own():
+    assert select(Block(0, "said", "", "Half way there."))[0] == ""
+    assert "Half way there." in select(Block(0, "said", "", "Half way there."), is_chat=True)[0]
+    notes = "The root cause is `load_rows`. The problem is `load_cols`, too."
+    talk, _ = select(Block(0, "finding", "", notes))
+    assert talk == "- The root cause is `load_rows`.\n  … The problem is `load_cols`, too."
+
+
+def test_in_a_chat_what_the_model_noted_does_not_stand_among_its_answers():
+    answer = Block(0, "said", "the Adlon]", "It costs 240 EUR a night.", is_parted=True)
+    note = Block(1, "finding", "", "The root cause is `load_rows`.")
+    talk, others = select(answer, note, is_chat=True)
+    assert talk == "[the Adlon)] It costs 240 EUR a night."
+    assert others == "### findings\nThe root cause is `load_rows`."
+
+
+def test_sentences_are_read_back_as_they_were():
+    rows = "- The pool holds 8.\n  … It is full.\n- user: Go on.\n[the Adlon] It costs 240 EUR."
+    title = "Excerpts from the conversation (single sentences, with gaps between them)"
+    blocks = read_given([f"## {title}\n{rows}"]).blocks
+    assert [(block.kind, block.heading, block.text) for block in blocks] == [
+        ("said", "", "The pool holds 8."),
+        ("said", "", "It is full."),
+        ("asked", "", "Go on."),
+        ("said", "the Adlon", "It costs 240 EUR."),
+    ]

@@ -72,6 +72,22 @@ def test_a_plan_gives_way_to_a_text_that_people_name_later_and_to_other_work():
 
 def test_a_plan_that_stays_beside_the_summary_does_not_stand_in_it():
     shown = call("ExitPlanMode", APPROVED + PLAN)
-    view = View.of([user("Plan it."), assistant("I look."), *WORK, *shown, *WORK])
-    summary = drive(RuleSummary()(view, 0, 4, 4_000))
-    assert "## Task" not in summary.text
+    view = View.of([user("Plan it."), assistant("I look at `pool_1`."), *WORK, *shown, *WORK])
+    summary = drive(RuleSummary()(view, 0, 5, 4_000))
+    assert "I look at `pool_1`." in summary.text and "## Task" not in summary.text
+
+
+def test_a_plan_goes_before_a_text_that_was_named_before_it_was_approved():
+    issue = "# The ring buffer\n\nThe `ring_buffer` drops its oldest entry.\nIt must not drop any."
+    named = call("Read", issue, path="docs/issue-7.md")
+    shown = call("ExitPlanMode", APPROVED, plan=PLAN)
+    text = read_task(user("Plan docs/issue-7.md."), *named, *shown, *WORK)
+    assert text.startswith("the plan that the user approved")
+
+
+def test_what_turns_the_lines_of_a_plan_stands_once_above_them():
+    plan = f"{PLAN}\nDo NOT in any case:\n- touch `pool_8` of it\n- touch `pool_9` of it\n"
+    shown = call("ExitPlanMode", APPROVED, plan=plan)
+    text = read_task(user("Plan it."), *shown, *WORK)
+    assert text.endswith("\nDo NOT in any case:\n- touch `pool_8` of it\n- touch `pool_9` of it")
+    assert text.count("Do NOT") == 1
