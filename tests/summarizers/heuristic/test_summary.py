@@ -1341,16 +1341,16 @@ def select(*blocks, spoken=0.0, room=500, is_chat=False, ages=(0.0, 0.0)):
 
 def test_what_the_model_said_has_a_share_of_its_own():
     """A summary held not a word of it: that no test could run was lost."""
-    said = Block(1, "said", "", "No test can run here, for the machine is much too old.")
+    answer = Block(1, "said", "", "No test can run here, for the machine is much too old.")
     lines = [f"use_{word}(load_{word}) of it" for word in WORDS]
     source = [
         Block(0, "source", path, "\n".join(own), path)
         for path, own in (("/a.py", lines[::2]), ("/b.py", lines[1::2]))
     ]
     ages = (0.0, 90.0)
-    assert "machine is much" not in select(*source, said, room=90, ages=ages)[0]
-    talk, others = select(*source, said, room=90, spoken=0.5, ages=ages)
-    assert "machine is much" in talk and "use_" in others
+    assert "machine is much" not in select(*source, answer, room=90, ages=ages)[0]
+    talk, lines = select(*source, answer, room=90, spoken=0.5, ages=ages)
+    assert "machine is much" in talk and "use_" in lines
 
 
 def test_a_nod_is_no_excerpt_in_work_and_a_note_is_a_line_of_its_own():
@@ -1364,9 +1364,9 @@ def test_a_nod_is_no_excerpt_in_work_and_a_note_is_a_line_of_its_own():
 def test_in_a_chat_what_the_model_noted_does_not_stand_among_its_answers():
     answer = Block(0, "said", "the Adlon]", "It costs 240 EUR a night.", is_parted=True)
     note = Block(1, "finding", "", "The root cause is `load_rows`.")
-    talk, others = select(answer, note, is_chat=True)
+    talk, lines = select(answer, note, is_chat=True)
     assert talk == "[the Adlon)] It costs 240 EUR a night."
-    assert others == "### findings\nThe root cause is `load_rows`."
+    assert lines == "### findings\nThe root cause is `load_rows`."
 
 
 def test_sentences_are_read_back_as_they_were():
