@@ -550,8 +550,10 @@ def test_ids_and_times_that_machines_write_are_no_reason_to_quote_a_line(seed, r
 
 def test_what_a_hook_does_not_allow_has_failed():
     """It stood under what was done, and nothing said that a hook is there."""
-    refused = "PreToolUse:Bash hook error: [node block.js]: dangerous: rm -rf /tmp/a"
-    blocked = call("Bash", refused, is_error=True, command="rm -rf /tmp/a; mkdir b; echo c")
+    refused = "PreToolUse:Bash hook error: [node block.js]: dangerous: kill /F b; sleep 2"
+    words = f"{refused}\nrm -rf /tmp/a\ncp -r b /tmp/a && echo copied || echo FAILED"
+    command = "kill /F b; sleep 2\nrm -rf /tmp/a\ncp -r b /tmp/a && echo copied || echo FAILED"
+    blocked = call("Bash", words, is_error=True, command=command)
     text = summarize(user("Go."), blocked, call("Bash", "9 passed", command="pytest"))
     assert refused in "".join(section(text, "Failed") + section(text, "Open"))
     assert not section(text, "Done")
