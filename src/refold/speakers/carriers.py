@@ -265,8 +265,6 @@ NOT_RUN = (
     "<tool_use_error>Cancelled: parallel tool call",
 )
 """The same of one that did not run at all, also since one beside it failed (Claude Code)."""
-NOT_ALLOWED = "PreToolUse:"
-"""The same of one that a hook did not allow: a successor should know (Claude Code)."""
 ENDING_TOOLS = frozenset({"finish", "attempt_completion", "task_complete"})
 """Tools by a call of which a model ends its turn (OpenHands, Cline and Roo Code, Copilot CLI)."""
 ENDING_WORDS = ("message", "result", "summary")

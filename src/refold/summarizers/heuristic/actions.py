@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from refold.speakers.carriers import NOT_ALLOWED, NOT_RUN, REFUSED
+from refold.speakers.carriers import NOT_RUN, REFUSED
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import is_agent, is_look
 from refold.summarizers.heuristic.excerpts import find_outcome_line
@@ -155,7 +155,7 @@ def _find_failure(step: Step, outcome: str) -> str:
     line = one_line(_find_line(step, failed=True), LONGEST_REASON)
     if has_worked:
         return line if _NAMES_ERROR.match(line) and is_failure(line) else ""
-    is_own = not command or shell.find_deeds(command).has_code or step.text.startswith(NOT_ALLOWED)
+    is_own = not command or shell.find_deeds(command).has_code
     if not looks_failed(line) and (not is_own or (command and _only_looks(step))):
         return ""
     return ": ".join(filter(None, (outcome, line)))
