@@ -614,7 +614,7 @@ def test_a_script_in_what_is_printed_is_no_failure():
     """`npm init` prints one that would say that there is no test."""
     printed = 'Wrote to package.json:\n{\n "test": "echo \\"Error: no test\\" && exit 1"\n}'
     text = summarize(user("Go."), call("Bash", printed, command="npm init -y"))
-    assert not section(text, "Failed")
+    assert not section(text, "Failed") and not section(text, "Open")
 
 
 @pytest.mark.parametrize(
@@ -636,3 +636,29 @@ def test_that_an_outcome_is_the_last_of_several_is_said_once_when_it_is_read_bac
     text = summarize(user("Go."), calls)
     again = summarize(wrap_summary(text), call("bash", "ok", command="make"))
     assert "- seq 1 2000 (×3) -> last: run 2" in section(again, "Done")
+
+
+@pytest.mark.parametrize(
+    ("signal", "code"),
+    [("SIGTERM", 143), ("SIGKILL", 137), ("SIGHUP", 143)],
+)
+def test_a_signal_that_ends_a_command_is_an_exit_code(signal, code):
+    assert read_report(f"7\n\nProcess exited with signal {signal}.").exit_code == code
+
+
+def test_a_stopped_task_does_not_run_any_more():
+    started = call("Bash", "Command running in background with ID: b7", command="npm run serve")
+    stopped = '{"message":"Successfully stopped task: b7 (npm run serve)"}'
+    text = summarize(user("Go."), started, call("TaskStop", stopped, task_id="b7"))
+    assert "still running" not in text and "npm run serve -> running" not in text
+
+
+def test_what_ran_when_a_turn_ended_and_failed_later_is_not_done():
+    started = call("Bash", "Command running in background with ID: b7", command="npm run serve")
+    ended = Message("assistant", (Text("It runs."),))
+    status = "<status>failed</status>\n<exit_code>1</exit_code>\n<stdout>\nError: port in use\n"
+    polled = call("BashOutput", status, bash_id="b7")
+    built = call("Bash", "9 passed", command="pytest")
+    text = summarize(user("Go."), started, ended, user("Now write its manual."), polled, built)
+    assert not section(text, "Done")
+    assert "port in use" in "".join(section(text, "Failed") + section(text, "Open"))
