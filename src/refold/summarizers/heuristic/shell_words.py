@@ -85,7 +85,7 @@ _EXPANDED = re.compile(r"[$`\\]")
 """What a shell replaces in a heredoc whose mark has no quotes."""
 WORD = re.compile(
     r"\"((?>(?:[^\"\\]|\\.?)*))\"?|'([^']*+)'?|(\d?>>?|<+-?|&&|(?<![&<>\d])&(?![&>\d])|\|\|?|;|\n)"
-    r"|(?<![^\s;&|(])#[^\n]*+|((?>(?:[^\s\"'<>|;&\\]|\\ ?)+))",
+    r"|(?<![^\s;&|(])#[^\n]*+|([^\s\"'<>|;&]+)",
     re.DOTALL,
 )
 """A word, a mark or a comment."""
