@@ -185,7 +185,7 @@ def _find_line(step: Step, *, failed: bool) -> str:
 
 
 def _name_program(step: Step, words: int = 2) -> str:
-    """Return the program of a call with what it is to do (`git push`), or its tool."""
+    """Return the first *words* of a command (`git push`), or the tool of another call."""
     return " ".join(name_command(step.effect.command).split(" ")[:words]) or step.effect.tool
 
 

@@ -484,12 +484,12 @@ def iter_lines(text: str, *, is_prose: bool = False) -> Iterator[Line]:
     of prose with the lines above that turn them."""
     rows = [_split_number(row) for row in _HANDLES.sub("", text).split("\n")]
     leads = find_leads([line for _, line in rows]) if is_prose else {}
-    numbered = text.partition(_CLIPPED)[0].count("\n")
+    last_sure = text.partition(_CLIPPED)[0].count("\n")
     for at, (number, line) in enumerate(rows):
         pieces = _cut_line(line) if len(line) > LONGEST_LINE else (line.rstrip(),)
         for piece in pieces:
             if _count_words(piece) >= LEAST_WORDS:
-                yield Line(piece, number if at <= numbered else 0, leads.get(at, ""))
+                yield Line(piece, number if at <= last_sure else 0, leads.get(at, ""))
 
 
 def _fold_alike(lines: Sequence[Line]) -> Iterator[Line]:

@@ -468,11 +468,15 @@ def _write_sentences(excerpts: Iterable[Excerpt], work: Work) -> Iterator[str]:
                 runs[-1].append(line)
             else:
                 runs.append([line])
-        for run in runs:
-            del run[len(run) - run[-1].text.rstrip("*_ ").endswith((":", "：")) :]
+        runs = [run[:-1] if _is_head(run[-1]) else run for run in runs]
         for at, run in enumerate(filter(None, runs)):
             words = _SPACED.sub(r"\1", _join_clauses(run))
             yield (GAP if at else "- ") + _attribute(words, work.blocks[position])
+
+
+def _is_head(line: Line) -> bool:
+    """Does a line end with a colon, so that it heads what comes behind it?"""
+    return line.text.rstrip("*_ ").endswith((":", "："))
 
 
 def _exchange(label: str, excerpts: Sequence[Excerpt], work: Work) -> str:
