@@ -26,7 +26,7 @@ from refold.gateway.serve import create_gateway
 from refold.session_files import FoundSession
 from refold.testing.scripted_gateway import Serving
 from refold.testing.scripted_provider import ScriptedProvider
-from refold.tokens.model_table import Rates
+from refold.tokens.model_table import Rates, Window
 from tests.support.api_gateway import (
     ADMIN,
     KEY,
@@ -352,6 +352,24 @@ def test_f17_the_ledger_of_attempts_counts_as_the_rest_of_the_screen() -> None:
             came = sum(row["before"] - row["after"] for row in chain)
             assert abs(came - saved * preview["saved_tokens"]) <= 1, action
             assert all(row["after"] == following["before"] for row, following in pairwise(chain))
+
+
+def test_f17_a_compaction_is_listed_with_all_that_it_took_off() -> None:
+    """The list beside the chart gave one that took off 118,257 tokens 4,971: those of the last of two strategies, of
+    which the second had replaced what the first made."""
+    with serve_api(windows={"small": Window(16_000)}) as at:
+        for steps in range(4, 64, 3):
+            at.say(chat_request(steps, "small"))
+        session, replaced = at.session(), 0
+        rows = at.get("history", session=session, limit=1_000).json()["attempts"]
+        listed = at.get("session", session=session).json()["log"]
+        for run in {row["run"] for row in listed}:
+            attempts = [row for row in rows if row["run"] == run]
+            replaced += sum(row["after"] < row["before"] and not row["edit"] for row in attempts)
+            ours = [row for row in listed if row["run"] == run]
+            assert ours[0]["before"] == attempts[0]["before"]
+            assert ours[-1]["after"] == attempts[-1]["after"]
+        assert replaced
 
 
 # --- nothing is cut without a word ------------------------------------------------------------

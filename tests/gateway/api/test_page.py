@@ -926,6 +926,44 @@ def test_without_token_and_kept_text_the_page_says_so_takes_a_history_and_an_und
     browser.console_messages()
 
 
+def test_a_session_whose_provider_reports_no_usage_is_not_called_one_without_a_price(
+    browser: Browser,
+) -> None:
+    prices = {"large": RATES}.get
+    with serve_api(prices=prices) as at:
+        at.say({**chat_request(9, "large"), "stream": True})  # no stream_options: no usage
+        visit(browser, at, f"#/s/{at.session()}")
+        assert "Spent\n–\nno usage was reported" in browser.wait(".figures", "Spent")
+        browser.open("about:blank")
+    browser.console_messages()
+
+
+UNREACHABLE = """
+window.reach = window.fetch;
+window.fetch = () => Promise.reject(new TypeError("no network"));
+window.dispatchEvent(new Event("pagehide")); // it follows no more
+window.dispatchEvent(new Event("pageshow"));
+"""
+
+
+def test_a_gateway_that_comes_back_with_another_token_is_not_called_gone(browser: Browser) -> None:
+    """It answers, and agents are served: the page asks for the new token."""
+    with serve_api() as at:
+        visit(browser, at)
+        browser.wait("main", "first call")
+        browser.run(UNREACHABLE)
+        browser.wait("#gone", "does not answer")
+        at.served.gateway.config = replace(at.served.gateway.config, admin_token="t" * 16)
+        browser.run("window.fetch = window.reach")
+        browser.find("#entry")
+        assert not browser.run("return document.querySelector('#gone').checkVisibility()")
+        browser.type("#token", "t" * 16)
+        browser.click("#entry button")
+        browser.wait("main", "first call")
+        browser.open("about:blank")
+    browser.console_messages()
+
+
 FOCUS = """
 const now = document.activeElement;
 return [now.ariaLabel ?? now.textContent, now.id, now.getBoundingClientRect().height > 0];

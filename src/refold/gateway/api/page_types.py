@@ -107,7 +107,7 @@ class LogRow(Answer):
     action: str
     edit: EditId
     by: str
-    before: Count
+    before: Annotated[Count, about("Of a compaction's first edit, tokens before the compaction.")]
     after: Count
     actor: str
     run: str

@@ -152,7 +152,9 @@ def _describe(
     briefs: Sequence[MessageBrief],
 ) -> SessionAnswer:
     """Return what a session of the gateway and one in a file have alike; the rest is empty."""
-    writer = _name_summary_model(context)
+    writer, begins = _name_summary_model(context), dict[str, int]()
+    for item in ledger:  # with what a later strategy of the same compaction replaced
+        begins.setdefault(_run(item), item.before)
     return SessionAnswer(
         now=context.pipeline.settings.clock(),
         row=row,
@@ -170,7 +172,8 @@ def _describe(
         pins=[],
         log=[
             LogRow(
-                *(item.when, item.action, item.edit, item.by, item.before, item.after),
+                *(item.when, item.action, item.edit, item.by),
+                *(begins.pop(_run(item), item.before), item.after),
                 *(item.actor, _run(item), item.reason),
             )
             for item in ledger

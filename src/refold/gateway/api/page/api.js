@@ -51,7 +51,7 @@ export const get = async (name, query = {}) => (await send(`/refold/api/${name}?
 export const post = async (name, body, signal = undefined) => (await send(`/refold/api/${name}`, {
   method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body), signal })).json();
 
-/** Call *tell* with each list of changes as it comes, until *signal* is aborted; *state* with "live" or "gone". */
+/** Call *tell* with each list of changes as it comes, until *signal* is aborted; *state* with "live" or "gone". Without the right token it throws. */
 export async function follow(tell, state, signal) {
   for (let wait = 1000; !signal.aborted; wait = Math.min(10_000, wait * 2)) {
     try {
@@ -66,7 +66,8 @@ export async function follow(tell, state, signal) {
         for (const event of events) if (event.startsWith("data: ")) tell(JSON.parse(event.slice(6)));
       }
     } catch (error) {
-      if (signal.aborted || error.status === 401) return;
+      if (signal.aborted) return;
+      if (error.status === 401) throw error;
       state("gone", wait);
     }
     await new Promise((done) => setTimeout(done, wait));

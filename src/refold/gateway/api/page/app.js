@@ -89,6 +89,7 @@ function askForToken(wrong) {
   view?.close?.();
   view = null;
   shown = "";
+  tellState("live"); // it answers, and wants a token
   const field = create("input", { type: "password", id: "token", autocomplete: "off", required: true });
   const problem = create("p", { role: "alert", class: "teal" }, wrong ? "That is not the admin token." : "");
   const form = create("form", { class: "panel pad entry", id: "entry", onsubmit: (event) => {
@@ -112,10 +113,10 @@ function askForToken(wrong) {
 function begin() {
   if (following || document.hidden) return;
   following = new AbortController();
-  follow((changes) => {
+  guard(() => follow((changes) => {
     lastNews = Date.now() / 1000;
     view?.changed?.(changes);
-  }, tellState, following.signal);
+  }, tellState, following.signal));
 }
 
 /** A page that is not seen holds none of the few connections that a browser has for a gateway. */

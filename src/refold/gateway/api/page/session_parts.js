@@ -34,7 +34,7 @@ function callFigures({ row, calls, levels }) {
   const wouldRead = Math.min(sum(calls.map((call) => call.wouldRead)), original);
   return [
     ["Last call, tokens", last ? tokensOf(last) : "–", last ? [less(last), levels.window ? `${share(last.sent, levels.window)} of the window` : ""].filter(Boolean).join(" · ") : "no call was answered"],
-    ["Spent", money(row.spent), row.spent === null ? "no price is known" : `${money(row.spent + row.saved)} without Refold`],
+    ["Spent", money(row.spent), row.spent === null ? (input ? "no price is known" : "no usage was reported") : `${money(row.spent + row.saved)} without Refold`],
     ["Saved", [create("span", { class: row.saved > 0 ? "teal" : "" }, money(row.saved)), " ", create("small", {}, row.saved ? share(row.saved, row.spent + row.saved) : "")], "after summaries and refetches"],
     ["Read from the cache", share(read, input), input ? `${share(wouldRead, original)} without Refold` : "no usage was reported"]];
 }
@@ -95,7 +95,7 @@ function runItem(run, page) {
   const kinds = [...new Set(run.rows.map((item) => strategy(item.by)))].join(", ");
   const where = more.length ? plural(more.length + 1, "edit") : first ? whichMessages(first)
     : isPast && run.call > chosenCall ? "made later" : "inside a later one";
-  return create("li", {}, line([create("span", { class: "round" }, String(run.number)), first ? button(kinds, () => page.showKey(`e${first.id}`), { class: "link" }) : create("b", {}, kinds)], sum(run.rows.map((item) => item.after - item.before))),
+  return create("li", {}, line([create("span", { class: "round" }, String(run.number)), first ? button(kinds, () => page.showKey(`e${first.id}`), { class: "link" }) : create("b", {}, kinds)], run.rows.at(-1).after - row.before),
     create("p", { class: "quiet" }, `${where} · ${row.actor.startsWith("auto") ? "automatic" : `by ${row.actor}`} · ${clock(row.when)}`),
     first && session.runs.length > 1 && !isPast ? button("Undo all since…", (event) => page.askSince(run, event.target.closest("li")), { class: "link" }) : null);
 }
