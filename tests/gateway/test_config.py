@@ -132,6 +132,8 @@ def test_summaries_are_asked_of_the_named_model() -> None:
         assert answer.text == "A summary."
         assert server.received[0].json["model"] == "small"
         assert server.received[0].header("authorization") == "Bearer k-1"
+        cooldown = config.settings.ask.breaker.cooldown
+        assert cooldown <= 60, "a gateway runs for months: an outage of the model is no end of it"
 
 
 ERRORS = {

@@ -117,7 +117,7 @@ def test_a_summary_that_could_not_be_prepared_is_logged_in_fields(caplog: pytest
         raise ValueError(SECRET)
 
     async def prepare(counters: Counters) -> None:
-        workers = Workers(1, None)
+        workers = Workers(1, None, Counters())
         background = BackgroundJobs(workers, counters, summary_timeout=60.0)
         background.start_prefetch(Prefetch(job=fail))
         await asyncio.gather(*background.tasks)

@@ -242,7 +242,7 @@ class Gateway:
 def begin_counters(counters: Counters, config: Config) -> None:
     """Begin at 0 what deploy/alerts.yml asks for: Prometheus sees no rise in a counter whose first
     figure is that of the failure itself."""
-    for reason in ("store", "deadline", "busy", "internal"):
+    for reason in ("store", "deadline", "busy", "internal", "model"):
         counters.add("failures", 0, reason=reason)
     counters.add("http_refused", 0, reason="busy")
     counters.add("ledger_lost", 0)

@@ -28,7 +28,7 @@ from refold.gateway.settings import (
     parse_duration,
 )
 from refold.gateway.tenants import CREDENTIAL, HEADER, SINGLE, TenantResolver
-from refold.models import Fallback, HTTPModel
+from refold.models import CircuitBreaker, Fallback, HTTPModel
 from refold.stores import is_server
 from refold.stores.sql import MIN_SECONDS
 from refold.stores.sqlite import MEMORY
@@ -38,6 +38,8 @@ ADMIN_TOKEN = "REFOLD_ADMIN_TOKEN"  # noqa: S105 - the name of a variable
 SALT = "REFOLD_SALT"
 STORE = "REFOLD_STORE"
 """Environment variables, so that no secret has to stand in a file or a command line."""
+MODEL_COOLDOWN_SECONDS = 60.0
+"""How often the model for summaries is tried after three failures in a row."""
 _HEADER_NAME = r"[\w!#$%&'*+.^`|~-]+"
 _ORIGIN = r"null|\*|[\w.+*-]+://[^/?#\s]+"
 
@@ -458,6 +460,5 @@ def _read_summaries(
     named = {"window": "window_tokens", "timeout": "timeout_seconds", "price": "price"}
     options = {option: values[key] for option, key in named.items() if key in values}
     url = values.get("url", f"{load_providers()['openai']['url']}/v1")
-    return Fallback(
-        table.guard(lambda: HTTPModel(url, model=values["model"], key=key, **options), "url")
-    )
+    model = table.guard(lambda: HTTPModel(url, model=values["model"], key=key, **options), "url")
+    return Fallback(model, breaker=CircuitBreaker(cooldown=MODEL_COOLDOWN_SECONDS))

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from refold.core.strategy import Answer
 from refold.errors import StoreError
 from refold.gateway.exchange import REASONS
 from refold.gateway.metrics import Counters
@@ -144,6 +145,15 @@ def report_failure(counters: Counters, api: str, reason: str, error: BaseExcepti
     else:
         log("what was decided is not saved yet", reason=reason, **error_fields(error))
     counters.add("failures", reason=reason)
+
+
+def report_model_failure(counters: Counters, answer: Answer | None) -> None:
+    """Count and log it if the model for summaries failed, so that rules summarise. Its own words
+    may quote a request."""
+    failure = answer.failure if answer is not None else None
+    if failure is not None and failure.kind != "breaker":  # what opened it was told
+        counters.add("failures", reason="model")
+        log("the model for summaries failed", kind=failure.kind)
 
 
 def report_ledger_failure(counters: Counters, doing: str, error: BaseException) -> None:

@@ -16,6 +16,7 @@ from refold.gateway.api import OPERATIONS
 from refold.gateway.api.app import MAX_CONCURRENT
 from refold.gateway.serve import create_gateway
 from refold.gateway.settings import Limits
+from refold.models import Fallback
 from refold.presets.soft_hard_commands import CommandError, CompactorClient, Dispatcher
 from refold.testing.scripted_gateway import Serving
 from refold.testing.scripted_provider import ScriptedProvider
@@ -439,6 +440,16 @@ def test_models_are_asked_for_a_preview_and_not_for_accepting_it() -> None:
         at.post("accept", preview=preview["preview"])
         at.say(chat_request(10))
         assert len(asked) == before
+
+
+def test_a_preview_asks_a_model_that_requests_leave_alone_after_failures() -> None:
+    ask = Fallback(lambda _: Answer("## Goal\n- nothing was found"))
+    for _ in range(3):
+        ask.breaker.record_failure("HTTP 401")
+    with serve_api(ask=ask) as at:
+        at.say(chat_request(10))
+        assert at.post("preview", session=at.session(), to=3_000).json()["calls"] >= 1
+        assert not ask.breaker.is_open, "it answers again, and requests may ask it"
 
 
 def test_what_was_thought_since_the_preview_loses_its_signature(at: ApiGateway) -> None:

@@ -6,8 +6,9 @@ from time import sleep
 
 import pytest
 
-from refold.core.strategy import Answer, Ask
+from refold.core.strategy import Answer, Ask, Failure
 from refold.gateway.conversations.workers import Job, Workers
+from refold.gateway.metrics import Counters
 
 QUESTION = Ask(prompt="a summary", max_tokens=100)
 
@@ -24,7 +25,7 @@ def test_jobs_that_wait_for_a_model_hold_no_place(is_background):
             await answer.wait()
             return Answer("done")
 
-        workers = Workers(4, ask)
+        workers = Workers(4, ask, Counters())
         jobs = (Job(60.0, is_background) for _ in range(30))
         waits = (workers.run(lambda: workers.ask(QUESTION), job, 60.0) for job in jobs)
         # With a thread for each of 4, or 1, the thirtieth would never be asked.
@@ -57,9 +58,29 @@ def test_no_more_compute_at_once_than_may_whoever_waits():
             workers.ask(QUESTION)
             compute()
 
-        workers = Workers(3, ask)
+        workers = Workers(3, ask, Counters())
         await asyncio.gather(*(workers.run(work, Job(60.0), 60.0) for _ in range(20)))
         assert 1 <= most <= 3
         workers.close()
 
     asyncio.run(run())
+
+
+def test_a_model_that_fails_is_counted_and_logged_without_its_words(caplog):
+    async def run(failure):
+        async def ask(_):
+            if failure is None:
+                raise KeyError("a-key")
+            return Answer("", "error", "HTTP 401: a-key", failure=failure)
+
+        workers, job = Workers(1, ask, counters), Job(60.0)
+        answer = await workers.run(lambda: workers.ask(QUESTION), job, 60.0)
+        assert answer.finish == "error"
+        workers.close()
+
+    counters = Counters()
+    for failure in (Failure("auth"), Failure("breaker"), None):
+        asyncio.run(run(failure))
+    assert counters.values() == {("failures", (("reason", "model"),)): 2}
+    assert [record.fields for record in caplog.records] == [{"kind": "auth"}, {"kind": "other"}]
+    assert "a-key" not in caplog.text

@@ -280,7 +280,9 @@ def choose_asker(context: ApiContext, arguments: PreviewArguments) -> Asker | No
     workers, settings = context.pipeline.workers, context.pipeline.settings
     name = arguments.summary_model.strip()
     if not name or arguments.summary == "rules":
-        return workers.ask if settings.ask is not None else None
+        ask = settings.ask
+        manual = ask.manual.acall if isinstance(ask, Fallback) else ask
+        return partial(workers.ask, other=manual) if manual else None
     endpoint = find_endpoint(context)
     if endpoint is None:
         raise Problem(422, "no_endpoint", "The gateway has no address where models are asked.")

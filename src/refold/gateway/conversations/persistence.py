@@ -240,7 +240,7 @@ class Outbox:
     ) -> None:
         self._conversations, self._store, self._counters = conversations, store, counters
         self._timeout, self._done = timeout, done
-        self._workers = Workers(1, None, "refold-outbox")
+        self._workers = Workers(1, None, counters)
         self._task: asyncio.Task[None] | None = None
         self._job = Job(0.0, has_ended=True)
 

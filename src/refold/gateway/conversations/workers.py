@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from refold.compactor.by_hand import Preview
 from refold.core.strategy import Answer, Ask, Failure
-from refold.gateway.logs import error_fields, log
+from refold.gateway.logs import error_fields, log, report_model_failure
 from refold.gateway.metrics import Counters
 from refold.models.driver import AsyncAsker
 from refold.models.responses import answer_of_timeout
@@ -94,13 +94,15 @@ class Workers:
     """Threads for requests, of which *count* compute at a time, and a quarter as many for
     background jobs: requests never wait for one of those, nor for one that waits for a model.
 
-    Models are asked on the event loop that the work was given from.
+    Models are asked on the event loop that the work was given from; *counters* count those that
+    fail.
     """
 
-    def __init__(self, count: int, ask: AsyncAsker | None, name: str = "refold") -> None:
+    def __init__(self, count: int, ask: AsyncAsker | None, counters: Counters) -> None:
         fewer, waiting = max(1, count // 4), 0 if ask is None else MODEL_WAITS
-        self._ask, self._pool = ask, ThreadPoolExecutor(count + waiting, name)
-        self._background_pool = ThreadPoolExecutor(fewer + waiting, f"{name}-background")
+        self._ask, self._counters = ask, counters
+        self._pool = ThreadPoolExecutor(count + waiting, "refold")
+        self._background_pool = ThreadPoolExecutor(fewer + waiting, "refold-background")
         self._slots = threading.Semaphore(count)
         self._background_slots = threading.Semaphore(fewer)
         self._local = threading.local()
@@ -149,14 +151,17 @@ class Workers:
             with _count_waiting(job):
                 if job.is_abandoned:  # between asking and counting
                     question.cancel()
-                return question.result(job.model_seconds)
+                answer = question.result(job.model_seconds)
         except TimeoutError:
             question.cancel()
-            return answer_of_timeout(job.model_seconds)
+            answer = answer_of_timeout(job.model_seconds)
         except Exception as error:  # noqa: BLE001 - a model that fails must not stop a request
-            return Answer("", "error", type(error).__name__, failure=Failure("other"))
+            answer = Answer("", "error", type(error).__name__, failure=Failure("other"))
         finally:
             job.questions.remove(question)
+        if not job.is_abandoned:
+            report_model_failure(self._counters, answer)
+        return answer
 
     @contextmanager
     def allow_waiting(self) -> Iterator[Callable[[float], bool]]:

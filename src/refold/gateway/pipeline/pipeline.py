@@ -58,7 +58,7 @@ class Pipeline:
         self.counters = counters or Counters()
         self.conversations = Conversations(settings.conversations, settings.known_bytes)
         ask = settings.ask.acall if isinstance(settings.ask, Fallback) else settings.ask
-        self.workers = Workers(settings.compute_threads, ask)
+        self.workers = Workers(settings.compute_threads, ask, self.counters)
         self.background = BackgroundJobs(
             self.workers, self.counters, settings.summary_timeout_seconds
         )
