@@ -1339,6 +1339,33 @@ def select(*blocks, spoken=0.0, room=500, is_chat=False, ages=(0.0, 0.0)):
     return selection.render()
 
 
+def test_what_is_said_stands_under_the_request_of_its_turn():
+    """Readers took what held three turns ago for what holds now."""
+    long = f"Now look at all of this: {'the pool and the cache, ' * 9}"
+    blocks = [
+        Block(0, "asked", "", "Why?"),
+        Block(1, "said", "", "The `pool_a` is full."),
+        Block(2, "finding", "", "The root cause is `load_rows`."),
+        Block(3, "given", "from the user's request", long),
+        Block(4, "said", "", "The `cache_b` is full."),
+        Block(5, "latest", "", "Mend it."),
+        Block(6, "finding", "", "The problem is `load_cols`."),
+    ]
+    words = [
+        "- user: Why?",
+        "- The `pool_a` is full.",
+        "- The root cause is `load_rows`.",
+        "- user: Now look at all of this: the pool and the cache, the pool a…",
+        "- The `cache_b` is full.",
+        "- user: Mend it.",
+        "- The problem is `load_cols`.",
+    ]
+    assert select(*blocks, ages=(0.0,) * 7)[0].split("\n") == words
+    assert select(*blocks[:3], ages=(0.0,) * 3)[0].split("\n") == words[1:3], "of one turn"
+    asked = Block(0, "asked", "", "Look at `pool_a`.")
+    assert select(asked, *blocks[1:], ages=(0.0,) * 7)[0].count("user: Look at `pool_a`.") == 1
+
+
 def test_what_the_model_said_has_a_share_of_its_own():
     """A summary held not a word of it: that no test could run was lost."""
     answer = Block(1, "said", "", "No test can run here, for the machine is much too old.")

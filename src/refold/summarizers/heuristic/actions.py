@@ -8,11 +8,17 @@ from typing import NamedTuple
 from refold.speakers.carriers import NOT_RUN, REFUSED
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import is_agent, is_look
-from refold.summarizers.heuristic.excerpts import find_outcome_line
 from refold.summarizers.heuristic.shell_words import MAX_COMMAND, WORD, name_command
-from refold.summarizers.heuristic.source import RUNNING, UNKNOWN, Step, write_call
+from refold.summarizers.heuristic.source import RUNNING, UNKNOWN, Step
 from refold.text.clip import one_line
-from refold.text.failures import is_failure, looks_failed
+from refold.text.failures import (
+    find_error_line,
+    find_figures,
+    is_failure,
+    is_markup,
+    looks_failed,
+)
+from refold.text.json_values import iter_json_lines, parse_or_none
 
 LONGEST_COMMAND = 110
 """Characters of a command."""
@@ -25,6 +31,9 @@ LONGEST_REASON = 160
 RAN = "ran"
 """The outcome of a command whose exit code is that of another behind it; if that failed, it
 says so."""
+COMMIT = re.compile(r"\bgit\s+(?:-\S+\s+\S+\s+)?commit\b")
+COMMITTED = re.compile(r"^(\[[^\]\n]{1,100}\s[0-9a-f]{6,40}\])\s(.*)$", re.MULTILINE)
+"""What git says of a commit: its branch and hash, and its subject."""
 _MISSING = re.compile(
     r"(?i)no such file|does not exist|file not found|cannot find (?:the )?path|ENOENT"
     r"|no (?:active )?(?:shell|session|task) found"
@@ -125,9 +134,10 @@ class Actions:
         has_code = deeds.has_code or outcome in (RUNNING, "failed")
         if not has_code:
             outcome = RAN if outcome == "ok" else f"{RAN}, then {outcome}"
-        call = name_command(deeds.text) or write_call(step)
+        call = name_command(deeds.text) or _write_call(step)
         is_own = has_code and outcome != RUNNING and (deeds.is_last or not deeds.text)
-        is_wrong = not has_code and looks_failed(step.text)
+        says_own = is_own and bool(effect.command)  # though its code may say nothing
+        is_wrong = (says_own or not has_code) and looks_failed(step.text)
         tells = is_own or is_wrong or step.text.startswith("{")  # fields say what they are of
         line = _find_line(step, failed=is_wrong) if tells else ""
         if is_own and is_agent(effect.tool):
@@ -193,5 +203,40 @@ def _name_failed(step: Step) -> str:
     """Name a call such that it has the same name when it is tried again."""
     effect = step.effect
     paths = " ".join(path for path, _ in effect.files)
-    name = name_command(effect.command) or (f"{effect.tool} {paths}" if paths else write_call(step))
+    name = name_command(effect.command) or (
+        f"{effect.tool} {paths}" if paths else _write_call(step)
+    )
     return one_line(name, LONGEST_COMMAND)
+
+
+def _write_call(step: Step) -> str:
+    """Return a tool's name with its first arguments."""
+    value = parse_or_none(step.arguments)
+    fields = next(iter_json_lines(value if isinstance(value, dict) else {}), None)
+    return f"{step.effect.tool} {fields.text if fields else ''}".rstrip()
+
+
+def find_outcome_line(text: str, *, failed: bool, printed: bool) -> str:
+    """Return the line that says what came of a call: of JSON its first fields, of what *failed* its
+    error, of what a command *printed* the last line, of a tool's answer the first."""
+    value = parse_or_none(text) if text[:1] in "{[" else None
+    if isinstance(value, dict | list):
+        return next(("".join(line) for line in iter_json_lines(value)), "")
+    if failed:
+        return find_error_line(text)
+    lines = (row.strip() for row in (text[-2_000:] if printed else text[:2_000]).splitlines())
+    rows = [row for row in lines if any(map(str.isalnum, row)) and not is_markup(row)] or [""]
+    if printed:
+        return "… " * (len(rows) > 1) + rows[-1]
+    return next((r for r in rows if r[-1:] not in (":", "：")), rows[0])
+
+
+def write_outcome(command: str, text: str, outcome: str, subject: str = "") -> str:
+    """Return the *outcome* of a check with the line that has its figures; of a commit its branch,
+    hash and subject, or if it prints nothing the *subject* that it was given."""
+    if COMMIT.search(command) and (match := COMMITTED.search(text)):  # a push behind it may fail
+        return f"{match[1]} {one_line(match[2], 100)}"
+    if outcome == "ok" and COMMIT.search(command):  # figures in what it printed are another's
+        return f"ok: {one_line(subject, 100)}" if subject else outcome
+    line = find_figures(text) or (find_error_line(text) if outcome != "ok" else "")
+    return ": ".join(filter(None, (outcome, line)))

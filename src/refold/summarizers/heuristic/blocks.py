@@ -171,7 +171,7 @@ def _cut_label(text: str) -> str:
 
 Kind = str
 """`task`, `read`, `docs`, `source`, `written`, `run` (searches and subagents, too) or
-`finding`; of what is said in turns `asked` or `said`."""
+`finding`; of what is said in turns `asked` or `said`, of the request that stays `latest`."""
 LONGEST_LINE = 200
 """Characters of a line; what is longer is cut into several."""
 _ENDS = (",", ";", "。", "；", "，", "、", " ")

@@ -2,6 +2,7 @@
 
 import heapq
 import re
+from bisect import bisect
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,8 +24,6 @@ from refold.summarizers.heuristic.lexicon import (
     weigh_conclusion,
 )
 from refold.text.clip import one_line, without_mark
-from refold.text.failures import find_error_line, find_figures, is_markup
-from refold.text.json_values import iter_json_lines, parse_or_none
 from refold.text.plain import terms
 from refold.tokens.count import estimate
 
@@ -39,6 +38,7 @@ WEIGHTS: dict[Kind, float] = {
     "read": 0.1,
     "run": 0.1,
     "written": 0.02,
+    "latest": 0.0,
 }
 """What an identifier in a line of each kind is worth: how often later calls use what such lines
 hold; but for `said`, which has twice of that, since readers miss most what the model had found."""
@@ -126,14 +126,14 @@ _REFERS = re.compile(
 )
 """How a sentence begins that may say nothing without the one before it."""
 _LINE = re.compile(r"(?<=\n)[^\n]")
-COMMIT = re.compile(r"\bgit\s+(?:-\S+\s+\S+\s+)?commit\b")
-COMMITTED = re.compile(r"^(\[[^\]\n]{1,100}\s[0-9a-f]{6,40}\])\s(.*)$", re.MULTILINE)
-"""What git says of a commit: its branch and hash, and its subject."""
 _BREAK = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029](?!\Z)")
 """What begins a line for somebody, behind which more stands."""
 _STOP = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
 _SPACED = re.compile(r"([，；：。！？、]) ")
 TALK: frozenset[Kind] = frozenset({"asked", "said", "finding"})
+TURNS: frozenset[Kind] = frozenset({"asked", "given", "latest"})
+HEAD = 60
+"""Characters of a request that stand before what was said in its turn."""
 GIVEN: frozenset[Kind] = frozenset({"asked", "given"})
 DOCUMENTS: frozenset[Kind] = frozenset({"task", "given", "docs"})
 OWN_WORDS: frozenset[Kind] = frozenset({"said", "finding"})
@@ -460,8 +460,15 @@ def _render_excerpts(chosen: Sequence[Excerpt], work: Work) -> tuple[str, str]:
 def _write_sentences(excerpts: Iterable[Excerpt], work: Work) -> Iterator[str]:
     """Yield what is quoted of each message as an item, with a line for each run of sentences: those
     between which others are left out would say something else in one line. What heads nothing is
-    left out."""
+    left out. If there are several turns, each begins with its request: what was said holds of that
+    time."""
+    turns = [at for at, block in enumerate(work.blocks) if block.kind in TURNS]
+    last = -1
     for position, group in groupby(excerpts, key=attrgetter("block")):
+        turn = turns[place - 1] if (place := bisect(turns, position)) else -1
+        if turn not in (last, position) and len(turns) > 1:
+            yield f"- {ASKED}{quote(one_line(work.blocks[turn].text, HEAD))}"
+        last = turn
         runs = list[list[Line]]()
         for line in (excerpt.line for excerpt in group):
             if runs and 0 < line.number == runs[-1][-1].number + 1:
@@ -514,29 +521,3 @@ def _render_group(heading: str, excerpts: list[Excerpt], work: Work) -> str:
     numbers = (f"{number}: " if (number := excerpt.line.number) else "" for excerpt in excerpts)
     rows = map(quote, map(add, numbers, (excerpt.line.words for excerpt in excerpts)))
     return "\n".join((title, *dict.fromkeys(rows)))
-
-
-def find_outcome_line(text: str, *, failed: bool, printed: bool) -> str:
-    """Return the line that says what came of a call: of JSON its first fields, of what *failed* its
-    error, of what a command *printed* the last line, of a tool's answer the first."""
-    value = parse_or_none(text) if text[:1] in "{[" else None
-    if isinstance(value, dict | list):
-        return next(("".join(line) for line in iter_json_lines(value)), "")
-    if failed:
-        return find_error_line(text)
-    lines = (row.strip() for row in (text[-2_000:] if printed else text[:2_000]).splitlines())
-    rows = [row for row in lines if any(map(str.isalnum, row)) and not is_markup(row)] or [""]
-    if printed:
-        return "… " * (len(rows) > 1) + rows[-1]
-    return next((r for r in rows if r[-1:] not in (":", "：")), rows[0])
-
-
-def write_outcome(command: str, text: str, outcome: str, subject: str = "") -> str:
-    """Return the *outcome* of a check with the line that has its figures; of a commit its branch,
-    hash and subject, or if it prints nothing the *subject* that it was given."""
-    if COMMIT.search(command) and (match := COMMITTED.search(text)):  # a push behind it may fail
-        return f"{match[1]} {one_line(match[2], 100)}"
-    if outcome == "ok" and COMMIT.search(command):  # figures in what it printed are another's
-        return f"ok: {one_line(subject, 100)}" if subject else outcome
-    line = find_figures(text) or (find_error_line(text) if outcome != "ok" else "")
-    return ": ".join(filter(None, (outcome, line)))

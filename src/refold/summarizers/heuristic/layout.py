@@ -7,12 +7,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 
-from refold.summarizers.heuristic.actions import WAS_REFUSED, Action
+from refold.summarizers.heuristic.actions import COMMIT, WAS_REFUSED, Action
 from refold.summarizers.heuristic.answers import ANSWERS
 from refold.summarizers.heuristic.blocks import SOURCE
 from refold.summarizers.heuristic.calls import Todo
 from refold.summarizers.heuristic.excerpts import (
-    COMMIT,
     cut_middle,
     find_corrections,
 )

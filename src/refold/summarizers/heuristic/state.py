@@ -8,7 +8,13 @@ from heapq import nlargest
 from refold.speakers.carriers import NOT_RUN
 from refold.speakers.segments import IN_RESULT, is_fragment
 from refold.summarizers.heuristic import shell
-from refold.summarizers.heuristic.actions import LONGEST_COMMAND, Actions
+from refold.summarizers.heuristic.actions import (
+    COMMIT,
+    COMMITTED,
+    LONGEST_COMMAND,
+    Actions,
+    write_outcome,
+)
 from refold.summarizers.heuristic.answers import (
     AGREEMENT,
     PersonAnswer,
@@ -32,11 +38,8 @@ from refold.summarizers.heuristic.calls import (
 )
 from refold.summarizers.heuristic.excerpts import (
     ASKED,
-    COMMIT,
-    COMMITTED,
     find_announced,
     find_corrections,
-    write_outcome,
 )
 from refold.summarizers.heuristic.lexicon import (
     FAULTING,
