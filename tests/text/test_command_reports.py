@@ -36,3 +36,16 @@ def test_one_text_tells_of_several_commands() -> None:
         CommandReport("exit code 9", 9, "a"),
         CommandReport("", None, "b"),
     ]
+
+
+def test_a_gateway_of_chats_tells_of_commands_in_lines_of_its_own() -> None:
+    """OpenClaw, which writes eight letters of the id."""
+    text = (
+        "System: [2026-03-02 16:26:03 GMT+8] Exec completed (mellow-r, code 1) :: Rate limit exceeded\n"
+        "System (untrusted): [2026-03-02 16:26:04 GMT+8] Exec failed (faint-ha, signal SIGKILL)\n\n"
+        "Exec completed (calm-mis, code 0) :: says a person"
+    )
+    assert list(read_task_reports(text)) == [
+        CommandReport("Rate limit exceeded", 1, "mellow-r"),
+        CommandReport("", 137, "faint-ha"),
+    ]

@@ -610,6 +610,38 @@ def test_what_was_started_in_an_earlier_turn_is_not_open_in_a_later_one():
     assert not section(text, "Failed")
 
 
+def test_how_what_ran_in_the_background_ended_is_told_once():
+    """A notification made it `(×2)`; OpenClaw's stands before the person's message."""
+    started = call("Bash", "Command running in background with ID: b7", command="./deploy.sh")
+    status = "<task-id>b7</task-id>\n<status>completed</status>\n<summary>All is there</summary>"
+    note = user(f"<task-notification>\n{status}\n</task-notification>")
+    text = summarize(user("Go."), started, note)
+    assert section(text, "Done") == ["- ./deploy.sh -> All is there"]
+    running = "Command still running (session calm-mission, pid 88). Use process for follow-up."
+    started = call("exec", running, command="./deploy.sh")
+    ended = "System: [2026-03-02 16:26:03 GMT+8] Exec completed (calm-mis, code 1) :: no such host"
+    text = summarize(user("Go."), started, user(f"{ended}\n\nWhat now?"), user("Go on."))
+    assert section(text, "Open") == ["- last error: no such host (./deploy.sh)"]
+
+
+def test_what_a_script_says_that_failed_though_its_code_does_not_is_quoted():
+    """`node encrypt.mjs` ended with a hint, and stood among what was done."""
+    printed = (
+        "Exit code: 0\nWall time: 1 seconds\nOutput:\nError: Invalid API key\nhint: Check it.\nBye"
+    )
+    text = summarize(user("Go."), call("Bash", printed, command="node encrypt.mjs"))
+    assert section(text, "Done") == ["- node encrypt.mjs -> Error: Invalid API key"]
+
+
+def test_a_path_with_escaped_brackets_is_the_file_itself():
+    path = "/w/app/[slug]/(auth)/page.tsx"
+    edit = call("Edit", "ok", file_path=path, old_string="x", new_string="y")
+    commit = call("Bash", "", command="cd /w && git add app/\\[slug\\]/\\(auth\\)/page.tsx")
+    done = call("Bash", "[main 1a2b3c4] x\n 1 file changed", command="git commit -m x")
+    text = summarize(user("Go."), edit, commit, done)
+    assert section(text, "Files") == [f"modified, committed: {path}"]
+
+
 def test_a_script_in_what_is_printed_is_no_failure():
     """`npm init` prints one that would say that there is no test."""
     printed = 'Wrote to package.json:\n{\n "test": "echo \\"Error: no test\\" && exit 1"\n}'

@@ -123,6 +123,7 @@ _HOLDS = re.compile(
 """A variable that is given a text."""
 _VARIABLE = re.compile(r"\$(?:\{(\w{1,40})\}|(\w{1,40})\b(?![ \t]{0,9}=[^=]))")
 _ESCAPED = re.compile(r"\\([\"\\$`])")
+_BARE_ESCAPED = re.compile(r"\\([][()])")
 _ASSIGNS = re.compile(r"\$[\w:.]+\+?=?")
 _PATH = re.compile(r"[^\s*?{}$()<>|;&\"'`=,!\\]{1,300}")
 
@@ -166,12 +167,12 @@ def _find_target(words: list[str]) -> str:
 
 def texts_of(words: Sequence[re.Match[str]]) -> list[str]:
     """Return words as a program gets them, without marks."""
-    return [word[1] or word[2] or word[4] or "" for word in words if not word[3]]
+    return spell_words([word for word in words if not word[3]])
 
 
 def spell_words(words: Sequence[re.Match[str]]) -> list[str]:
     """Return words as a program gets them, and marks."""
-    return [word[1] or word[2] or word[3] or word[4] or "" for word in words]
+    return [w[1] or w[2] or w[3] or _BARE_ESCAPED.sub(r"\1", w[4] or "") for w in words]
 
 
 def drop_texts(words: Sequence[re.Match[str]]) -> Sequence[re.Match[str]]:

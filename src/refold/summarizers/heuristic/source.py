@@ -30,15 +30,10 @@ from refold.summarizers.heuristic.calls import (
     read_boxes,
     split_edits,
 )
-from refold.summarizers.heuristic.shell_words import (
-    PATCH_BEGINS,
-    SESSION,
-    Place,
-    name_command,
-)
+from refold.summarizers.heuristic.shell_words import PATCH_BEGINS, SESSION, Place, name_command
 from refold.text.clip import clip_scanned
 from refold.text.failures import is_failure, read_exit_code
-from refold.text.json_values import dig, iter_json_lines, join_texts, parse_or_none
+from refold.text.json_values import dig, join_texts, parse_or_none
 from refold.text.plain import (
     call_gist,
     is_absolute,
@@ -79,6 +74,12 @@ _TASK = re.compile(
     re.DOTALL,
 )
 """How a command stands that runs in the background (Claude Code)."""
+_EXEC = re.compile(
+    r"^System[^:\n]{0,20}: \[[^\]\n]{1,40}\] Exec \w+ \(([\w-]{1,9}), "
+    r"(?:code (-?\d{1,10})|signal SIG(\w+))\)(?: :: (.*))?",
+    re.MULTILINE,
+)
+"""How its end stands before a person's message (OpenClaw), with the first letters of its id."""
 _TASK_OPENINGS = ("<retrieval_status>", "<task_id>")
 """How a result begins that says it."""
 
@@ -93,6 +94,9 @@ _PROCESS_KEYS = ("session_id", "sessionId", "cell_id", "bash_id", "shell_id", "t
 _STILL = re.compile(r"\A<status>running</status>|\nProcess still running\.\s*\Z")
 _STOPPED = re.compile(r"\A(?:Termination requested for|\{\"message\": ?\"Successfully \w+ )")
 _SIGNALED = re.compile(r"\nProcess exited with signal SIG(\w+)\.\s*\Z")
+_SIGNALS = {"KILL": 137}
+SHORT_ID = 8
+"""Letters of an id by which OpenClaw names a process that has ended."""
 _NO_NEWS = re.compile(r"(?:<\w+>)?No (?:active )?\w+ found\b|write_stdin failed|This operation")
 _PREVIOUS = "[Below is the output of the previous command.]"
 _SHELL = "shell"
@@ -125,7 +129,7 @@ def read_report(text: str) -> CommandReport:
     if _STILL.search(f"{text[:30]}\n{text[-30:]}"):
         return CommandReport(output, is_running=True)
     if (signal := _SIGNALED.search(text[-60:])) or _STOPPED.match(text):
-        return CommandReport(output, {"KILL": 137}.get(signal[1], 143) if signal else 130)
+        return CommandReport(output, _SIGNALS.get(signal[1], 143) if signal else 130)
     is_waiting = bool(_WAITS.search(text, max(0, len(text) - 600)))
     if is_waiting or text.startswith(_PREVIOUS):
         return CommandReport(output, read_exit_code(output), _SHELL, is_waiting)
@@ -149,7 +153,9 @@ def _read_fields(text: str) -> CommandReport:
 
 def read_task_reports(text: str) -> Iterator[CommandReport]:
     """Read what a text says of commands in the background, with a summary each as their output."""
-    return map(_read_task, _TASK.finditer(text))
+    yield from map(_read_task, _TASK.finditer(text))
+    for id, code, signal, output in _EXEC.findall(text):
+        yield CommandReport(output, int(code) if code else _SIGNALS.get(signal, 143), id)
 
 
 def _read_task(task: re.Match[str]) -> CommandReport:
@@ -389,13 +395,6 @@ def name_step(step: Step) -> str:
     return (name_command(effect.command) if effect.command else "") or effect.tool
 
 
-def write_call(step: Step) -> str:
-    """Return a tool's name with its first arguments."""
-    value = parse_or_none(step.arguments)
-    fields = next(iter_json_lines(value if isinstance(value, dict) else {}), None)
-    return f"{step.effect.tool} {fields.text if fields else ''}".rstrip()
-
-
 @dataclass(slots=True)
 class _Open:
     """What is not answered yet."""
@@ -484,7 +483,7 @@ def _read_result(result: ToolResult, waiting: _Open, at: int) -> Step:
     is_later = process in waiting.processes and not _NO_NEWS.match(result.text)
     effect, call = waiting.processes[process] if is_later else (effect, call)
     if call and report.is_running:
-        waiting.processes[process] = effect, call
+        waiting.processes[process] = waiting.processes[process[:SHORT_ID]] = effect, call
     arguments, gist = (call.arguments, call_gist(call)) if call else ("", "")
     text = join_texts(report.output) if len(effect.files) == 1 else report.output
     output = without_terminal_codes(text)
@@ -514,14 +513,14 @@ def _read_segments(
             is_template = segment.kind == TEMPLATE
             yield Step("request", at, words, media=media, is_template=is_template)
             media = ""
-        elif segment.voice == "tool" and segment.kind not in UNQUOTED:
+        elif segment.voice == "tool":
             text = without_terminal_codes(segment.text)
             for report in read_task_reports(text):
                 if ran := waiting.processes.get(report.process):
-                    code = report.exit_code
-                    yield Step(
-                        "result", at, report.output, ran[0], ran[1].arguments, exit_code=code
-                    )
+                    step = Step("result", at, report.output, ran[0], ran[1].arguments)
+                    yield step._replace(exit_code=report.exit_code, is_later=True)
+            if segment.kind in UNQUOTED:
+                continue
             command, output = read_ran_command(text) or (waiting.action, text)
             waiting.action = ""
             is_answer = bool(command) or text.lstrip().startswith(REPORTS)
