@@ -576,6 +576,20 @@ def test_objects_of_the_vendors_sdks_are_read():
     )
 
 
+def test_objects_of_the_vendors_sdks_tell_their_format():
+    def sdk_object(**fields):
+        return SimpleNamespace(model_dump=lambda **_: fields)
+
+    content = sdk_object(role="model", parts=[{"text": "Hello."}])
+    assert open_payload([content, content]).codec is gemini
+    blocks = [{"type": "output_text", "text": "Hello."}]
+    output = sdk_object(type="message", role="assistant", content=blocks)
+    question = {"role": "user", "content": "Hi."}
+    assert open_payload([question, output, question]).codec is openai_responses
+    with pytest.raises(FormatError, match="entry 1 is a string"):
+        open_payload([content, "Go on."])
+
+
 # --- writing ----------------------------------------------------------------------------------
 
 

@@ -45,6 +45,11 @@ def as_dict(item: Any, expected: str) -> Any:
     raise FormatError(f"{expected} is an object, not {kind_of(item)}")
 
 
+def is_object(item: Any) -> bool:
+    """Is *item* an object of JSON's, or of a vendor's SDK, as `as_dict` takes it?"""
+    return isinstance(item, Mapping) or hasattr(item, "model_dump")
+
+
 def as_list(value: Any) -> Sequence[Any]:
     """Return *value* if it is a list, else an empty one."""
     return value if isinstance(value, LIST) else ()
@@ -81,19 +86,16 @@ def expect_name(value: Any) -> str:
 
 
 def rate_entries(entries: Iterable[Any], rate: Callable[[JsonObject], int | None]) -> int:
-    """Return 1 and what *rate* gives for each entry that is an object.
+    """Return 1 and what *rate* gives for each entry, an object of JSON's or of a vendor's SDK.
 
     0 if it gives None for one, which cannot be of the format, or if one is no object at all.
     """
     score = 1
     for entry in entries:
-        if isinstance(entry, dict):
-            points = rate(entry)
-            if points is None:
-                return 0
-            score += points
-        elif not hasattr(entry, "model_dump"):
+        points = rate(as_dict(entry, "an entry")) if is_object(entry) else None
+        if points is None:
             return 0
+        score += points
     return score
 
 
@@ -135,7 +137,7 @@ def block_reader(read: Read, carry: Callable[[Block], Opaque] = as_opaque) -> Re
         if type(block) is not dict:
             if isinstance(block, str):
                 return Text(block)
-            if not isinstance(block, Mapping) and not hasattr(block, "model_dump"):
+            if not is_object(block):
                 return carry(block)
             block = as_dict(block, "a block")
         try:
@@ -213,8 +215,7 @@ def join_contents(first: Any, second: Any, write: Write) -> list[Block]:
 
 def block_fields(block: Block) -> JsonObject:
     """Return the fields of a block; none of one that is no object."""
-    has_fields = isinstance(block, Mapping) or hasattr(block, "model_dump")
-    return as_dict(block, "a block") if has_fields else {}
+    return as_dict(block, "a block") if is_object(block) else {}
 
 
 def write_part(block: Block | None, part: Part, name: str) -> Block:

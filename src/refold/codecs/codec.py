@@ -8,7 +8,7 @@ from itertools import chain, islice
 from types import SimpleNamespace
 from typing import Any, Protocol, cast, overload
 
-from refold.codecs.blocks import as_list, as_opaque, kind_of
+from refold.codecs.blocks import as_dict, as_list, as_opaque, is_object, kind_of
 from refold.codecs.json_text import PrefixLookup, Span, conversation_field, join_json, split_json
 from refold.errors import FormatError
 from refold.messages import Message, Part
@@ -289,12 +289,10 @@ def _load(entry: Any) -> Wire:
 def describe_misfit(entries: Sequence[Wire]) -> str:
     """Say why no format fits: an entry that is no object, or the fields of the first entry."""
     for at, entry in enumerate(entries):
-        if not isinstance(entry, dict | str):
+        if not is_object(entry):
             return f"entry {at} is {kind_of(entry)}"
-    first = entries[0] if entries else None
-    if not isinstance(first, dict):
-        return "strings"
-    return f"entry 0 has the fields {', '.join(map(repr, list(first)[:8]))}"
+    fields = as_dict(entries[0], "an entry")
+    return f"entry 0 has the fields {', '.join(map(repr, list(fields)[:8]))}"
 
 
 __all__ = ["Codec", "Wire", "with_rules"]

@@ -71,8 +71,10 @@ def fits(body: Body, items: Sequence[Wire]) -> int:
     return score and score + 2 * ("instructions" in body)
 
 
-def _rate_item(item: JsonObject) -> int:
+def _rate_item(item: JsonObject) -> int | None:
     """Rate an item: a message may be another API's answer, so its blocks decide."""
+    if "parts" in item and "content" not in item:
+        return None
     kind = item.get("type", "message")
     if not isinstance(kind, str):
         return 0
