@@ -57,9 +57,9 @@ def is_number(value: object) -> bool:
 
 
 def require_callable(**settings: Any) -> None:
-    """Raise ValueError unless each setting can be called."""
+    """Raise ValueError unless each setting can be called; a class makes only what can."""
     for name, value in settings.items():
-        if not callable(value):
+        if isinstance(value, type) or not callable(value):
             problem = f"{name} must be something to call, not {value!r}"
             raise ValueError(problem)  # noqa: TRY004 - as for every other setting
 

@@ -483,7 +483,10 @@ def test_a_request_in_bytes_with_a_system_message_among_its_entries_is_known_aga
     [
         ({"strategies": [Summarize]}, "a strategy is given with its settings"),
         ({"strategies": ["Summarize"]}, "a strategy is given with its settings"),
-        ({"strategies": Summarize(keep=2)}, r"strategies are given in a list: \[Summarize\(keep=2"),
+        ({"strategies": Summarize(keep=2)}, r"given in a list, not as Summarize\(keep=2"),
+        ({"strategies": refold.Budget(10, 10)}, r"strategies are given in a list, not as Budget\("),
+        ({"strategies": "claude-opus-5-5"}, "given in a list, not as 'claude-opus-5-5'"),
+        ({"store": refold.MemoryStore}, "the store must be one"),
         ({"budget": 100}, "the budget must be a refold.Budget"),
         ({"store": "refold.db"}, "the store must be one"),
         ({"model": 5}, "the model must be a name, such as 'claude-opus-5-5', not 5"),
@@ -500,6 +503,24 @@ def test_a_strategy_that_returns_its_edits_is_told_to_yield_them():
     compact = refold.Compactor([lambda view: []], refold.Budget(1, 1))
     with pytest.raises(TypeError, match=r"a strategy yields its edits; .* returns list"):
         compact([{"role": "user", "content": "hi"}])
+
+
+def test_a_strategy_that_yields_no_edit_is_told_what_it_yields():
+    def speak(view):
+        yield "Fixed."
+
+    class Local:
+        local = True
+
+        def __call__(self, view, since=0):
+            return speak(view)
+
+    talk = [{"role": ("user", "assistant")[n % 2], "content": "words " * 40} for n in range(6)]
+    summarizer = Summarize(keep=1, summarizer=lambda *_: "Fixed.")  # returns, and should yield
+    for strategy in (speak, Local(), summarizer):
+        compact = refold.Compactor([strategy], refold.Budget(1, 1))
+        with pytest.raises(TypeError, match=r"yields edits and asks, and .* yields 'F"):
+            compact(talk)
 
 
 def test_only_a_preview_is_accepted_and_only_numbers_are_budgets():

@@ -26,7 +26,7 @@ from refold.compactor.late_edits import (
 )
 from refold.compactor.settings import Settings
 from refold.core.profile import Profile
-from refold.core.strategy import Strategy
+from refold.core.strategy import Strategy, require_step
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import require_int
@@ -145,6 +145,7 @@ def make_local_edits(view: View, strategies: Iterable[Strategy], since: int = 0)
     best: dict[int, tuple[int, Edit]] = {}
     for strategy in strategies:
         for edit in strategy(view, since):  # type: ignore[call-arg]  # local ones take `since`
+            require_step(edit, strategy)
             if isinstance(edit, Edit):
                 tokens = sum(map(view.profile.count, edit.insert))
                 if tokens < best.get(edit.start, (view.base.tokens(edit.start, edit.stop),))[0]:

@@ -32,6 +32,7 @@ from refold.core.strategy import (
     advance,
     is_local,
     map_steps,
+    require_step,
     with_goal,
 )
 from refold.core.view import View
@@ -97,7 +98,8 @@ def _run(
     stack, talk = view.edit_stack(), list[tuple[Ask, Answer | None]]()
     applied, refused = list[tuple[str, int]](), list[str]()
     is_early, local = make_premature_test(view), is_local(strategy)
-    while isinstance(step := advance(run, reply), Ask | Edit):
+    while not isinstance(step := advance(run, reply), End):
+        require_step(step, strategy)
         reply = None
         if fits(view, stack):
             break

@@ -81,7 +81,8 @@ class Settings:
             raise ValueError(  # noqa: TRY004 - as for all settings
                 f"the budget must be a refold.Budget(trigger, target), not {self.budget!r}"
             )
-        if not all(hasattr(self.store, name) for name in ("load", "save", "remove", "version")):
+        has_all = all(hasattr(self.store, name) for name in ("load", "save", "remove", "version"))
+        if not has_all or isinstance(self.store, type):
             raise ValueError(
                 "the store must be one, such as refold.SQLiteStore('refold.db'), "
                 f"not {self.store!r}"
@@ -162,11 +163,10 @@ class Settings:
 
 
 def list_strategies(strategies: Iterable[Strategy]) -> tuple[Strategy, ...]:
-    """Return what a compactor is given as strategies. Raises ValueError for a single one."""
-    if callable(strategies):
-        raise ValueError(  # noqa: TRY004 - as for all settings
-            f"strategies are given in a list: [{strategies!r}]"
-        )
+    """Return what a compactor is given as strategies. Raises ValueError for what is no list."""
+    is_list = isinstance(strategies, Iterable) and not isinstance(strategies, str)
+    if not is_list or callable(strategies):
+        raise ValueError(f"strategies are given in a list, not as {strategies!r}")
     return tuple(strategies)
 
 

@@ -204,6 +204,12 @@ def full_repr(strategy: Any) -> str:
     return f"{type(strategy).__name__}({', '.join(arguments)})"
 
 
+def require_step(step: Any, strategy: Strategy) -> None:
+    """Raise TypeError unless a strategy yielded an edit or a question."""
+    if not isinstance(step, Edit | Ask):
+        raise TypeError(f"a strategy yields edits and asks, and {strategy!r} yields {step!r:.80}")
+
+
 def is_local(strategy: Strategy) -> bool:
     """Does this strategy decide on each message at first sight?"""
     return bool(getattr(strategy, "local", False))

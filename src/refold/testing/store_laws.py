@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from threading import Thread
+from typing import TypeVar
 
 from refold.edits import Edit
 from refold.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult, user
@@ -44,7 +45,10 @@ ODD = (
 """Tips that no transcript has, and that a database might take for something else."""
 
 
-def check_store(make: Callable[[], Store], again: Callable[[Store], Store] | None = None) -> None:
+S = TypeVar("S", bound=Store)
+
+
+def check_store(make: Callable[[], S], again: Callable[[S], Store] | None = None) -> None:
     """Run the laws of the `Store` protocol. *make* returns a new, empty store at each call.
 
     *again*, for a store that outlives its object, opens the place of a store a second time, as
