@@ -15,7 +15,7 @@ from refold.speakers.request import (
     view_dialogue_share,
     view_segments,
 )
-from refold.speakers.segments import Segment, own_words, segments, steering_texts
+from refold.speakers.segments import Segment, iter_requests, own_words, segments, steering_texts
 
 __all__ = [
     "Segment",
@@ -27,6 +27,7 @@ __all__ = [
     "has_person",
     "is_report",
     "is_request",
+    "iter_requests",
     "own_words",
     "read_ran_command",
     "request_text",

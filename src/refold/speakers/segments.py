@@ -87,6 +87,7 @@ _LOGGED = re.compile(
 _SENTENCE_ENDS = frozenset(".!?:;。！？：；")
 _IMAGE_TAG = re.compile(r"</?image\b[^<>\n]{0,500}>")
 """In a text of its own before and behind a picture (Codex)."""
+_TEMPLATE_INPUT = re.compile(r"## User Input\n\n```text\n((?:(?!```)[^\n]*\n)*)```\s*")
 _COMMAND_ARGUMENTS = re.compile(r"<command-args>\s*([^<\s][^<]*)</command-args>")
 _HEADING = 120
 """Characters of a first line that tell kinds apart."""
@@ -153,6 +154,18 @@ def own_words(segment: Segment) -> str:
     words = _without_wrapper(segment.text.removeprefix(LIFTED).strip())
     is_lifted = segment.is_lifted or segment.text.startswith(LIFTED)
     return IN_RESULT + words if is_lifted and words else words
+
+
+def iter_requests(segment: Segment) -> Iterator[tuple[str, bool]]:
+    """Yield a person's own words, and whether they are the text of a command or skill; what the
+    person gave that text stands before it (Spec Kit)."""
+    words, is_template = own_words(segment), segment.kind == TEMPLATE
+    if given := _TEMPLATE_INPUT.match(words) if is_template else None:
+        if given[1].strip():
+            yield given[1].strip(), False
+        words = words[given.end() :]
+    if words:
+        yield words, is_template
 
 
 def _without_wrapper(text: str) -> str:

@@ -374,3 +374,9 @@ def _inner(run: Run) -> list[str]:
 
 def _terms(run: Run) -> list[str]:
     return [*map("".join, pairwise(run.text)), run.text[-1]] if run.dense else [run.text]
+
+
+def find_opening(text: str) -> str:
+    """Return the first line that is no heading, fence or mark in brackets, else the first."""
+    rows = [row for line in text.split("\n") if (row := line.strip())]
+    return next((row for row in rows if row[0] not in "#`["), rows[0] if rows else "")

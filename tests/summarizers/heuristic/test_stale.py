@@ -516,6 +516,40 @@ def test_the_text_of_a_command_is_not_quoted_as_the_persons():
     assert "### from a command's text" in text and "from the user's request" not in text
 
 
+def test_what_a_person_gives_a_command_stands_whole_and_of_its_text_a_line_that_tells():
+    """Of the application that was asked for stood `## User Input [… 17872 characters …]`."""
+
+    def call_spec_kit(given, path):
+        head = f"## User Input\n\n```text\n{given}```\n\nYou **MUST** consider the user input.\n"
+        steps = "\n".join(f"{n}. Do part {n} of `{path}` as its own rules say." for n in range(9))
+        return user(f"{head}\n## Outline\n\nThis writes `{path}`, step by step.\n\n{steps}\n")
+
+    asked = "We write an application that reads mail.\n它必须支持 Gmail。"
+    work = [turn for n in range(9) for turn in call("bash", f"part {n}", command=f"cat {n}.md")]
+    text = summarize(
+        [
+            call_spec_kit(f"{asked}\n", "spec.md"),
+            *work,
+            Message("assistant", (Text("The `spec.md` is written, with nine stories."),)),
+            call_spec_kit("\n", "plan.md"),
+            *work,
+            Message("assistant", (Text("The `plan.md` is written, with nine parts."),)),
+            call_spec_kit("", "tasks.md"),
+            *work,
+        ]
+    )
+    requests = text.partition("## Earlier requests\n")[2].partition("## Current")[0].split("\n- ")
+    assert requests[0] == "- We write an application that reads mail.\n  它必须支持 Gmail。"
+    assert [request[:36] for request in requests[1:]] == [
+        "This writes `spec.md`, step by step.",
+        "This writes `plan.md`, step by step.",
+    ]
+    assert (
+        "- user: We write an application that reads mail. 它必须支持 Gmail。\n- The `spec" in text
+    )
+    assert "- user: You **MUST** consider the user input.\n- The `plan" in text
+
+
 def test_a_programs_own_folder_is_no_root():
     reads = [
         message

@@ -237,6 +237,7 @@ class Line(NamedTuple):
         return self.text.strip()
 
 
+COMMAND = "from a command's text"
 DOCUMENT = 2_000
 """Characters of a request from which on it holds a document, such as a specification or a log, and
 is quoted in lines."""
@@ -359,10 +360,10 @@ def _read_words(step: Step) -> Block:
     if step.kind == "answer":
         return Block(step.at, "said", "", step.text)
     is_lifted = step.text.startswith(IN_RESULT)
-    if is_lifted or len(step.text) > DOCUMENT:
+    if is_lifted or step.is_template or len(step.text) > DOCUMENT:
         heading = "from the user's request"
         if is_lifted or step.is_template:
-            heading = "at the end of a tool's result" if is_lifted else "from a command's text"
+            heading = "at the end of a tool's result" if is_lifted else COMMAND
         return Block(step.at, "given", heading, step.text)
     return Block(step.at, "asked", "", step.text)
 

@@ -13,7 +13,7 @@ from operator import add, attrgetter
 from typing import NamedTuple
 
 from refold.speakers.segments import read_typed, split_place
-from refold.summarizers.heuristic.blocks import Block, Kind, Line, Work
+from refold.summarizers.heuristic.blocks import COMMAND, Block, Kind, Line, Work
 from refold.summarizers.heuristic.identifiers import DEFINITION, NUMBER, iter_identifiers
 from refold.summarizers.heuristic.lexicon import (
     CORRECTING,
@@ -24,7 +24,7 @@ from refold.summarizers.heuristic.lexicon import (
     weigh_conclusion,
 )
 from refold.text.clip import one_line, without_mark
-from refold.text.plain import terms
+from refold.text.plain import find_opening, terms
 from refold.tokens.count import estimate
 
 WEIGHTS: dict[Kind, float] = {
@@ -462,12 +462,11 @@ def _write_sentences(excerpts: Iterable[Excerpt], work: Work) -> Iterator[str]:
     between which others are left out would say something else in one line. What heads nothing is
     left out. If there are several turns, each begins with its request: what was said holds of that
     time."""
-    turns = [at for at, block in enumerate(work.blocks) if block.kind in TURNS]
-    last = -1
+    turns, last = [*_iter_turns(work.blocks)], -1
     for position, group in groupby(excerpts, key=attrgetter("block")):
         turn = turns[place - 1] if (place := bisect(turns, position)) else -1
         if turn not in (last, position) and len(turns) > 1:
-            yield f"- {ASKED}{quote(one_line(work.blocks[turn].text, HEAD))}"
+            yield f"- {ASKED}{quote(_write_head(work.blocks[turn]))}"
         last = turn
         runs = list[list[Line]]()
         for line in (excerpt.line for excerpt in group):
@@ -479,6 +478,20 @@ def _write_sentences(excerpts: Iterable[Excerpt], work: Work) -> Iterator[str]:
         for at, run in enumerate(filter(None, runs)):
             words = _SPACED.sub(r"\1", _join_clauses(run))
             yield (GAP if at else "- ") + _attribute(words, work.blocks[position])
+
+
+def _iter_turns(blocks: Sequence[Block]) -> Iterator[int]:
+    """Yield where requests stand; a command's text is one if the person gave it nothing."""
+    before = Block(-1, "", "", "")
+    for at, block in enumerate(blocks):
+        if block.kind in TURNS and not (block.heading == COMMAND and before.at == block.at):
+            yield at
+        before = block
+
+
+def _write_head(request: Block) -> str:
+    text = find_opening(request.text) if request.heading == COMMAND else request.text
+    return one_line(text, HEAD)
 
 
 def _is_head(line: Line) -> bool:

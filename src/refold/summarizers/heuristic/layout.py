@@ -19,7 +19,7 @@ from refold.summarizers.heuristic.lexicon import find_constraints, find_leads
 from refold.summarizers.heuristic.state import FileState, State
 from refold.text.clip import one_line, without_mark
 from refold.text.failures import has_failed
-from refold.text.plain import is_absolute, is_outside, split_path
+from refold.text.plain import find_opening, is_absolute, is_outside, split_path
 from refold.tokens.count import estimate
 
 MOST_CHECKS = 5
@@ -48,6 +48,8 @@ EARLIER_SHARE = 0.5
 MOST_OF_REQUESTS = 4
 """If not all earlier requests fit, one but the first takes one part in so many of their room, at
 most: an error that was pasted and mended pushes no order out."""
+MOST_OF_TEMPLATE = 120
+"""Characters of a command's or skill's text that is done."""
 FIRST_REQUEST = 60
 """Tokens that the first request, the task, gets at least."""
 LAST_DEED = 80
@@ -152,7 +154,7 @@ def render_state(state: State, room: int, work: float = 1.0) -> str:
             parts[title] = f"## {title}\n" + "\n".join(lines)
             room -= estimate(parts[title])
         if title == latest:
-            shown_lines.update(_iter_rows(lines))
+            shown_lines.update(_iter_rows(line[2:] for line in lines))
     asked = "\n".join((parts.get(earlier, ""), parts.get(latest, ""))).split("\n- ")[1:]
     words = (_MEDIA.sub("", _text_of(item), count=1) for item in asked)
     shown = set(_iter_rules(split_request(text)[0] for text in words))
@@ -200,14 +202,17 @@ def _cut(item: str, room: int) -> str:
 
 def _requests(state: State, start: int, stop: int | None, shown: Collection[str] = ()) -> list[str]:
     """Return those of the requests that nothing shows beside the summary, as list items, without
-    the lines that are *shown*; of a command's or skill's text before the latest its first line."""
+    the lines that are *shown*; of a command's or skill's text before the latest a line."""
     items = list[str]()
     for text, times in list(state.requests.items())[start:stop]:
         if text not in state.in_sight and (own := _leave_out(text, shown)):
             is_over = stop is not None and text in state.templates
-            head, _, rest = own.strip().partition("\n")
-            if is_over and rest:
-                own = f"{head} [… {len(rest)} characters …] …"
+            if is_over:
+                own_lines = (line for line in own.split("\n") if line.strip() not in shown)
+                head = find_opening("\n".join(own_lines)) or find_opening(own)
+                head = one_line(head, MOST_OF_TEMPLATE)
+                rest = len(own.strip()) - len(head)
+                own = f"{head} [… {rest} characters …] …" if rest else own
             words, questions = state.media.get(text, "") + own, state.questions.get(text, ())
             item = list_item(write_request(words, times, questions))
             items.append(_cut(item, FIRST_REQUEST) if is_over else item)

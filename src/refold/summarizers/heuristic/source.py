@@ -14,7 +14,7 @@ from refold.messages import Media, Message, ToolCall, ToolResult
 from refold.speakers import (
     Segment,
     has_person,
-    own_words,
+    iter_requests,
     read_ran_command,
     segment_messages,
     view_segments,
@@ -508,11 +508,11 @@ def _read_segments(
     """Yield what people and tools say in one message."""
     media = "".join(f"[{part.kind}] " for part in message.parts if isinstance(part, Media))
     for segment in segments:
-        if segment.voice == "person" and (words := own_words(segment)):
+        if segment.voice == "person" and (requests := [*iter_requests(segment)]):
             waiting.action = ""
-            is_template = segment.kind == TEMPLATE
-            yield Step("request", at, words, media=media, is_template=is_template)
-            media = ""
+            for words, is_template in requests:
+                yield Step("request", at, words, media=media, is_template=is_template)
+                media = ""
         elif segment.voice == "tool":
             text = without_terminal_codes(segment.text)
             for report in read_task_reports(text):
