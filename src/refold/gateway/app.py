@@ -227,8 +227,9 @@ class Gateway:
             await send_page(scope, writer)
         elif not may_administer(scope, self.config.admin_token):
             self.pipeline.counters.add("http_refused", reason="admin")
+            words = "The admin token is needed: authorization: Bearer TOKEN."
             challenge = (("www-authenticate", "Bearer"),)
-            await writer.respond(*provider_error("", 401, "The admin token is needed.", challenge))
+            await writer.respond(*provider_error("", 401, words, challenge))
         elif path == "/metrics" and scope["method"] in {"GET", "HEAD"}:
             body = self.render_metrics()
             sizes = (("content-type", CONTENT_TYPE), ("content-length", str(len(body))))

@@ -79,14 +79,19 @@ def run(
         client = HTTPClient(Limits(**limits))
 
         async def send(
-            method: str = "POST", body: object = b"{}", headers=(), proxy: str = ""
+            method: str = "POST",
+            body: object = b"{}",
+            headers=(),
+            proxy: str = "",
+            base: str = "",
+            target: str = "/x?y=1",
         ) -> Response:
             up = Upstream(
                 name="up",
-                url=url if not proxy else "http://elsewhere.invalid/v",
+                url=url + base if not proxy else "http://elsewhere.invalid/v",
                 proxy=proxy and url,
             )
-            return await client.send(UpstreamRequest(up, method, "/x?y=1", list(headers), body))
+            return await client.send(UpstreamRequest(up, method, target, list(headers), body))
 
         try:
             await work(send, client)
@@ -317,6 +322,41 @@ def test_an_answer_that_is_not_read_closes_its_connection() -> None:
         assert server.connections == 2
 
     run(server, work)
+
+
+@pytest.mark.parametrize(
+    ("base", "target", "asked"),
+    [
+        ("/v1", "/v1/models", "/v1/models"),
+        ("/api/v1/", "/v1/models?a=b", "/api/v1/models?a=b"),
+        ("/v1beta", "/v1beta/models/m:countTokens", "/v1beta/models/m:countTokens"),
+        ("/v1", "/models", "/v1/models"),
+        ("/v1", "/v1beta/models", "/v1/v1beta/models"),
+        ("/voice", "/voice/v1", "/voice/voice/v1"),
+        ("", "/v1/v1/models", "/v1/v1/models"),
+    ],
+)
+def test_a_version_that_address_and_client_name_is_asked_for_once(
+    base: str, target: str, asked: str
+) -> None:
+    """Both `http://127.0.0.1:8000/v1` and the same without a version are usual as a base URL; with both there it was
+    `/v1/v1/models`, a 404 that named nothing."""
+    server = Server(OK)
+
+    async def work(send, client) -> None:
+        assert await whole(await send(base=base, target=target)) == b"ok"
+        assert server.heads[0].startswith(b"POST %s HTTP/1.1\r\n" % asked.encode())
+
+    run(server, work)
+
+
+def test_an_upstream_that_closes_the_connection_is_named_as_one() -> None:
+    async def work(send, client) -> None:
+        with pytest.raises(HTTPException) as refusal:
+            await send()
+        assert refusal.value.message.endswith("cannot be reached (the connection was closed).")
+
+    run(Server(b"", None), work)
 
 
 def test_a_request_through_a_proxy_names_its_server() -> None:

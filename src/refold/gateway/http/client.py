@@ -325,8 +325,8 @@ class HTTPClient:
         except TimeoutError as error:
             raise HTTPException(504, f"The upstream {name} did not answer in time.") from error
         except (OSError, ValueError) as error:  # its own text may hold the address with a key in it
-            words = f"The upstream {name} cannot be reached ({type(error).__name__})."
-            raise HTTPException(502, words) from error
+            why = str(error) if isinstance(error, BrokenError) else type(error).__name__
+            raise HTTPException(502, f"The upstream {name} cannot be reached ({why}).") from error
 
     def close(self) -> None:
         """Close all connections."""
@@ -415,10 +415,19 @@ def _tls_context() -> ssl.SSLContext:
     return context
 
 
+def _below(base: str, target: str) -> str:
+    """Return what to ask for below *base*: a version (`/v1`) with which it ends and *target* begins
+    is named once. Both are usual as the base URL of an API."""
+    version = base[base.rfind("/") :]
+    is_version = version.startswith("/v") and version[2:3].isdigit()
+    is_repeated = is_version and target.startswith(f"{version}/")
+    return target.removeprefix(version) if is_repeated else target
+
+
 def _encode_head(request: UpstreamRequest, endpoint: _Endpoint) -> bytes:
     """Return the request's head. Raises ValueError if a part of it could be taken for two."""
     lines = [
-        f"{request.method} {endpoint.base}{request.target} HTTP/1.1".encode(),
+        f"{request.method} {endpoint.base}{_below(endpoint.base, request.target)} HTTP/1.1".encode(),
         f"host: {endpoint.authority}".encode(),
         *[name + b": " + value for name, value in request.headers],
         *endpoint.lines,
