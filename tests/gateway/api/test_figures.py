@@ -145,7 +145,11 @@ def test_what_a_session_cost_in_shadow_stays_in_its_bill(tmp_path) -> None:
                 assert eventually(lambda: at.get("overview").json()["totals"]["calls"] == calls)  # noqa: B023
                 overview = at.get("overview").json()
                 at_calls = at.get("session", session=at.session()).json()["calls"]
+                (listed,) = at.get("sessions").json()["sessions"]
+                usage = len(upstream.received[-1].body) // 4
             (row,), totals = overview["sessions"], overview["totals"]
+            assert listed["requests"] == row["calls"] == calls
+            assert at_calls[-1][4] == usage, "what the provider counted"
             assert row["spent"] == pytest.approx(totals["spent"])
             assert row["saved"] == pytest.approx(totals["would_save" if shadow else "saved"])
             paid += at_calls[-1][7]

@@ -84,7 +84,7 @@ def describe_session(
     return replace(
         session,
         model=session.model or booking.model,
-        requests=booking.calls,
+        requests=booking.calls + booking.shadow.calls,
         saved_tokens=booking.tokens_saved,
         saved_dollars=None if booking.money_saved is None else booking.money_saved / DOLLAR,
     )

@@ -174,7 +174,9 @@ def describe_call(
         original,
         sent,
     )
-    reported = sums.input if key.basis == "reported" else 0
+    tokens, read, cost = sums.input, sums.read, sums.cost
+    if call.shadow:  # it is billed as it came
+        tokens, read, cost = sums.would_input, sums.would_read, sums.would_cost
     row = CallRow(
         key.session,
         key.tenant,
@@ -183,10 +185,10 @@ def describe_call(
         original,
         sent,
         len(outgoing.edits),
-        reported,
-        sums.read,
+        tokens if key.basis != "estimated" else 0,
+        read,
         sums.would_read,
-        sums.would_cost if call.shadow else sums.cost,  # in shadow it is billed as it came
+        cost,
         sums.would_cost,
     )
     return listed, row
