@@ -389,7 +389,10 @@ def _notes(total: ReportLine) -> Iterator[str]:
         )
     if sums.unpriced:
         calls = plural(sums.unpriced, "call")
-        yield f"{calls} of models without a known price: tokens are counted, money is not"
+        yield (
+            f"{calls} of models without a known price, which [prices] in refold.toml can name: "
+            "tokens are counted, money is not"
+        )
     if sums.summaries_unpriced:
         calls = plural(sums.summaries_unpriced, "summary call")
         yield f"{calls} without a known price: their cost is not subtracted"

@@ -926,14 +926,16 @@ def test_without_token_and_kept_text_the_page_says_so_takes_a_history_and_an_und
     browser.console_messages()
 
 
-def test_a_session_whose_provider_reports_no_usage_is_not_called_one_without_a_price(
-    browser: Browser,
-) -> None:
-    prices = {"large": RATES}.get
-    with serve_api(prices=prices) as at:
+def test_a_session_says_what_is_missing_for_its_cost_and_its_levels(browser: Browser) -> None:
+    with serve_api(prices={"large": RATES}.get) as at:
         at.say({**chat_request(9, "large"), "stream": True})  # no stream_options: no usage
         visit(browser, at, f"#/s/{at.session()}")
         assert "Spent\n–\nno usage was reported" in browser.wait(".figures", "Spent")
+        at.say(chat_request(9, "our-own"), **{"x-session-id": "own"})
+        assert eventually(lambda: at.get("overview").json()["total"] == 2)
+        visit(browser, at, f"#/s/{at.session()}")
+        shown = browser.wait(".figures", "[prices] in refold.toml")
+        assert "no window is known: [windows] in refold.toml" in shown
         browser.open("about:blank")
     browser.console_messages()
 

@@ -222,7 +222,7 @@ def test_for_people_it_says_what_is_not_in_the_figures(place) -> None:
         check=True,
     )
     assert "1 call without usage from the upstream" in done.stdout
-    assert "1 call of models without a known price" in done.stdout
+    assert "1 call of models without a known price, which [prices]" in done.stdout
     assert "nobody-knows-me" in done.stdout and "estimated, not measured" in done.stdout
 
 
