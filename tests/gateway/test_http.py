@@ -415,7 +415,7 @@ def test_a_body_that_is_too_large_is_refused_in_the_callers_words(api: str, chun
         )
         assert answer.status_code == 413 and upstream.received == []
         assert TYPES[api](answer.json()) in ("request_too_large", 413)
-        assert "1,000 bytes" in answer.json()["error"]["message"]
+        assert "1,000 bytes that [limits]" in answer.json()["error"]["message"]
         exact = CLIENT.post(gateway.url + APIS[api][0], content=body[1:])
         assert exact.status_code == 200
 
@@ -676,6 +676,7 @@ def test_more_requests_than_allowed_get_a_retry_after() -> None:
         answer = CLIENT.post(f"{gateway.url}/v1/messages")
         assert answer.status_code == 503 and answer.headers["retry-after"] == "1"
         assert answer.json()["error"]["type"] == "overloaded_error"
+        assert "answers 1 requests at once: [limits]" in answer.json()["error"]["message"]
         gate.set()
         first.join()
 

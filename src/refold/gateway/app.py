@@ -159,9 +159,10 @@ class Gateway:
             words = "Nothing that carries the gateway's admin token is sent on"
             words += "; its own paths are /metrics and those below /refold/."
             raise HTTPException(404, words, reason="admin")
-        if self.in_progress > self.config.limits.requests:
+        if self.in_progress > (most := self.config.limits.requests):
+            words = f"The gateway answers {most:,} requests at once: [limits] in refold.toml."
             again = (("retry-after", "1"),)
-            raise HTTPException(503, "The gateway is busy.", headers=again, reason="busy")
+            raise HTTPException(503, words, headers=again, reason="busy")
         if refusal := check_site(head.first_values, sites_for(self.config, scope)):
             raise refusal
 

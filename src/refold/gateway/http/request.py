@@ -160,7 +160,7 @@ def _check_body_size(size: int, limit: int) -> None:
     if size > limit:
         raise HTTPException(
             413,
-            f"The request is larger than the {limit:,} bytes that this gateway takes.",
+            f"The request is larger than the {limit:,} bytes that [limits] in refold.toml allows.",
             close=True,
         )
 
