@@ -429,6 +429,7 @@ def test_the_rules_have_their_ids() -> None:
             "OA-6",
             "OA-9",
             "OA-10",
+            "GE-EP",
             "GE-1",
             "GE-2",
             "GE-4",

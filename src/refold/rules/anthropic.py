@@ -20,7 +20,14 @@ from refold.rules.request import (
     find_result_faults,
     find_role_faults,
 )
-from refold.rules.rule import BrokenRequest, Mended, Note, Rule, remove, take_out, take_out_unpaired
+from refold.rules.rule import (
+    BrokenRequest,
+    Mended,
+    Rule,
+    remove_empty,
+    take_out,
+    take_out_unpaired,
+)
 from refold.text.json_values import Record, dig, parse_or_text
 
 # --- AN-1 and AN-2: the client's tools ------------------------------------------------------------
@@ -161,15 +168,7 @@ def drop_empty_texts(broken: BrokenRequest) -> Mended:
     gone = {
         fault.at: _blanks(broken.messages[fault.at]) for fault in find_empty_texts(broken.request)
     }
-    out = remove(broken, gone, as_text=False)
-    remaining = {(entry.near, entry.refs) for entry in out}
-    mended = (broken.entries[at] for at in sorted(gone))
-    notes = (
-        Note(entry.near, "removed what is empty")
-        for entry in mended
-        if (entry.near, entry.refs) not in remaining
-    )
-    return out, list(notes)
+    return remove_empty(broken, gone)
 
 
 def _blanks(message: Message) -> set[int]:

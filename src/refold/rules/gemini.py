@@ -1,4 +1,4 @@
-"""What Gemini's generateContent refuses (GE-1 to GE-4)."""
+"""What Gemini's generateContent refuses (GE-1 to GE-4, GE-EP)."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -29,6 +29,7 @@ from refold.rules.rule import (
     Note,
     Rule,
     join,
+    remove_empty,
     take_out_unpaired,
 )
 from refold.text.json_values import Record, text_at
@@ -190,7 +191,30 @@ def _signature(block: Record) -> str | None:
     return text_at(block, "thoughtSignature") or text_at(block, "thought_signature") or None
 
 
+# --- GE-EP: contents without parts -------------------------------------------------------------
+
+
+def find_empty_contents(request: Request) -> Iterator[Fault]:
+    """Report contents without parts, such as an answer that its limit cut off (GE-EP)."""
+    for at, message in enumerate(request.messages):
+        if not message.parts:
+            yield Fault(at, "the content has no parts", "parts")
+
+
+def drop_empty_contents(broken: BrokenRequest) -> Mended:
+    """Remove contents without parts (GE-EP). A first one that the model's would follow stays."""
+    return remove_empty(broken, {fault.at: set() for fault in find_empty_contents(broken.request)})
+
+
 RULES: tuple[Rule, ...] = (
+    Rule(
+        "GE-EP",
+        "every content has parts",
+        find_empty_contents,
+        None,
+        (drop_empty_contents,),
+        "without it the conversation would be empty or begin with the model",
+    ),
     Rule(
         "GE-1",
         "calls come directly after a turn of the user or of responses",

@@ -242,6 +242,15 @@ def remove(
     return out or list(entries)
 
 
+def remove_empty(broken: BrokenRequest, gone: Mapping[int, set[int]]) -> Mended:
+    """Return what `remove` does, with a note for each entry that has changed or gone."""
+    out = remove(broken, gone, as_text=False)
+    remaining = {(entry.near, entry.refs) for entry in out}
+    mended = (broken.entries[at] for at in sorted(gone))
+    changed = (entry.near for entry in mended if (entry.near, entry.refs) not in remaining)
+    return out, [Note(near, "removed what is empty") for near in changed]
+
+
 def _without(entry: MendedEntry, parts: set[int] | None) -> MendedEntry:
     """Return *entry* without those *parts*, the same if there are none."""
     if not parts:
