@@ -940,6 +940,36 @@ def test_a_session_says_what_is_missing_for_its_cost_and_its_levels(browser: Bro
     browser.console_messages()
 
 
+def test_calls_that_the_ledger_cannot_take_are_not_passed_over_in_silence(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """With a full disk the page waited for the first call, however many there had been."""
+    with ScriptedProvider(answer_briefly) as upstream:
+        config = replace(build_config(upstream), store=str(tmp_path / "refold.db"))
+        with (
+            Serving(create_gateway(config)) as served,
+            httpx.Client(base_url=served.url, timeout=60) as client,
+            closing(sqlite3.connect(f"{config.store}.ledger", timeout=30)) as ledger,
+        ):
+            at = ApiGateway(upstream, served, client)
+            assert eventually(lambda: at.get("overview").json()["total"] == 0)
+            full = "CREATE TRIGGER full BEFORE INSERT ON refold_calls BEGIN SELECT RAISE(FAIL, 'full'); END"
+            with ledger:
+                ledger.execute(full)
+            at.say(chat_request(9))
+            assert eventually(lambda: at.get("overview").json()["unwritten"] == 1)
+            visit(browser, at)
+            assert "1 call not entered" in browser.wait("main", "the gateway's log says why")
+            with ledger:
+                ledger.execute("DROP TRIGGER full")
+            at.say(chat_request(10))
+            wait_for_sessions(at, 1)
+            assert eventually(lambda: at.get("overview").json()["unwritten"] == 0)
+            assert at.get("overview").json()["totals"]["calls"] == 2
+            browser.open("about:blank")
+    browser.console_messages()
+
+
 UNREACHABLE = """
 window.reach = window.fetch;
 window.fetch = () => Promise.reject(new TypeError("no network"));

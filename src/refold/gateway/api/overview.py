@@ -116,6 +116,7 @@ class OverviewAnswer(Answer, kw_only=True):
         ),
     ]
     recording: Annotated[str, about("How long transcripts are kept; empty: they are not.")]
+    unwritten: Annotated[int, about("Calls of this process that the net ledger could not take yet.")]
 
 
 def overview(context: ApiContext, arguments: OverviewArguments) -> OverviewAnswer:
@@ -152,6 +153,7 @@ def overview(context: ApiContext, arguments: OverviewArguments) -> OverviewAnswe
         choices=_list_choices(context) if is_whole else None,
         projects=[(project, cost / DOLLAR) for project, cost in costs],
         recording=context.recording,
+        unwritten=context.ledger_writer.unwritten,
     )
 
 

@@ -96,6 +96,8 @@ class LedgerWriter:
         self._pause = pause
         self._queue: queue.Queue[Item | None] = queue.Queue(MAX_WAITING)
         self.survival = Survival()
+        self.unwritten = 0
+        """Calls that the ledger could not take: they wait."""
         self._pending: dict[EntryKey, list[Sums]] = {}
         self._rows = list[Row]()
         self._names = dict[str, tuple[str, str]]()
@@ -151,6 +153,7 @@ class LedgerWriter:
                 if number % CALLS_PER_BATCH == 0 and not self._closing.is_set():
                     sleep(PAUSE_SECONDS)
             self._run_guarded("write", self._write)
+            self.unwritten = sum(sums.calls for parts in self._pending.values() for sums in parts)
             self._run_guarded("sessions", self.sessions.save)
             self._run_guarded("purge", self._purge)
             self._run_guarded("learn", self._refresh)

@@ -5,7 +5,7 @@ import { callsChart, moneyChart } from "./charts.js";
 import { bar, button, byId, copyButton, create, figures, key, later, say } from "./dom.js";
 import { DASH, brief, clock, cut, day, dayName, midnight, money, number, plural, share, shortId, shortModel } from "./format.js";
 import { gap, makeScroller } from "./scroller.js";
-import { setupContent } from "./setup.js";
+import { setupContent, unwrittenCalls } from "./setup.js";
 
 const PAGE = 100;
 const ROW = 48; // pixels of a row
@@ -107,14 +107,14 @@ function periods(state) {
     button(text, () => go(inAddress({ ...state, period: name })), { "aria-pressed": String(state.period === name), data: { keep: `period-${name}` } })));
 }
 
-function totals({ totals: sums }) {
+function totals({ totals: sums, unwritten }) {
   const missing = sums.unpriced ? ` · ${plural(sums.unpriced, "call")} without usage or a price` : "";
   const parts = [
     ["Spent", money(sums.spent), `${money(sums.spent + sums.saved)} without Refold${missing}`, "Provider's usage of each call times its price, and what summaries cost."],
     ["Saved", [create("span", { class: sums.saved > 0 ? "teal" : "" }, money(sums.saved)), " ", create("small", {}, share(sums.saved, sums.spent + sums.saved))],
       sums.shadow_calls ? `would be ${money(sums.would_save)} more without shadow` : `after ${money(sums.summaries)} for summaries`, "What the original would have cost under the same cache, less what was spent."],
     ["Tokens sent", [brief(sums.sent), " ", create("small", {}, `of ${brief(sums.original)}`)], bar(sums.original, sums.sent, sums.original), "Sums over calls, as the provider counted them."],
-    ["Calls", number(sums.calls), `${number(sums.edited)} of them shortened${sums.shadow_calls ? `, ${number(sums.shadow_calls)} in shadow` : ""}${sums.unlisted ? `, ${number(sums.unlisted)} of no session` : ""}`,
+    ["Calls", number(sums.calls), `${number(sums.edited)} of them shortened${sums.shadow_calls ? `, ${number(sums.shadow_calls)} in shadow` : ""}${sums.unlisted ? `, ${number(sums.unlisted)} of no session` : ""}${unwritten ? ` · ${unwrittenCalls(unwritten)}` : ""}`,
       "Of no session are titles and the like, and what is left of sessions that were deleted; charts and lists leave them out."],
     ["Compactions", number(sums.compactions), `${number(sums.undone)} undone, ${plural(sums.lookups, "lookup")}`, "Lookups: hidden results that were fetched again."],
     ["Window errors avoided", number(sums.avoided), `${plural(sums.faults, "failure")} of Refold`, "Calls whose original is longer than the model's window, and that were answered."]];

@@ -1,6 +1,7 @@
 // What a new user sets, ready to copy, with this gateway's real address.
 import { get } from "./api.js";
 import { copyButton, create } from "./dom.js";
+import { plural } from "./format.js";
 
 const ORIGIN = location.origin;
 const CLIENTS = [
@@ -15,10 +16,12 @@ const CLIENTS = [
 export const copyable = (text, file = "") => create("div", { class: "copyable" },
   create("code", { tabindex: "0" }, file ? create("span", { class: "quiet" }, `${file}  `) : null, text), copyButton(text, "Copy", { "aria-label": `Copy ${text}` }));
 
-export function setupContent({ total, files, recording }) {
+export const unwrittenCalls = (calls) => `${plural(calls, "call")} not entered: the net ledger cannot be written, the gateway's log says why`;
+
+export function setupContent({ total, files, recording, unwritten }) {
   const kept = recording
-    ? [create("p", {}, `It is on: kept for ${recording} after a session grew last, on this machine.`)]
-    : [create("p", {}, "Off by default: without it there is no title, conversation, search or loss report here. It is kept on this machine, and deleted at its time."),
+    ? [create("p", {}, `It is on: kept for ${recording} after a session grew last, with the gateway's store.`)]
+    : [create("p", {}, "Off by default: without it there is no title, conversation, search or loss report here. It is kept with the gateway's store, and deleted at its time."),
       copyable("refold serve --record 7d")];
   return create("div", { class: "setup" },
     create("h1", {}, "Point an agent at Refold"),
@@ -31,7 +34,7 @@ export function setupContent({ total, files, recording }) {
       create("section", { class: "panel pad" }, create("h2", {}, "Keep the text"), kept),
       create("section", { class: "panel pad" }, create("h2", {}, "Look at session files"), create("p", {}, "Sessions that agents keep on this machine can be read and tried without the gateway."), copyable("refold")),
       create("section", { class: "panel pad" }, create("h2", {}, "Ask for the same by program"), create("p", {}, "Everything on this page comes from the API, which has a document."), copyable(`${ORIGIN}/refold/api/openapi.json`))),
-    create("p", { class: "quiet", role: "status" }, total > files ? "Sessions have come already." : `Waiting for the first call at ${location.host}.`));
+    create("p", { class: "quiet", role: "status" }, unwritten ? `${unwrittenCalls(unwritten)}.` : total > files ? "Sessions have come already." : `Waiting for the first call at ${location.host}.`));
 }
 
 export async function showSetup(root) {
