@@ -116,7 +116,9 @@ class OverviewAnswer(Answer, kw_only=True):
         ),
     ]
     recording: Annotated[str, about("How long transcripts are kept; empty: they are not.")]
-    unwritten: Annotated[int, about("Calls of this process that the net ledger could not take yet.")]
+    unwritten: Annotated[
+        int, about("Calls of this process that the net ledger could not take yet.")
+    ]
 
 
 def overview(context: ApiContext, arguments: OverviewArguments) -> OverviewAnswer:
