@@ -44,6 +44,8 @@ def test_every_client_is_found_where_it_keeps_its_sessions(tmp_path):
     (tmp_path / ".gemini/tmp/ab/.project_root").write_text("/g\n")
     qwen = put(tmp_path / ".qwen/projects/p/chats/q.jsonl", {"cwd": "/q"}, age=6)
     pi = put(tmp_path / ".pi/agent/sessions/--w--/p.jsonl", {"cwd": "/p"}, age=7)
+    place = {"data": {"context": {"cwd": "/l"}}}
+    copilot = put(tmp_path / ".copilot/session-state/c-1/events.jsonl", place, age=8)
     opencode = database(tmp_path / ".local/share/opencode/opencode.db")
     sessions = discover(tmp_path, {})
     assert [(session.client, session.path, session.cwd) for session in sessions] == [
@@ -54,11 +56,13 @@ def test_every_client_is_found_where_it_keeps_its_sessions(tmp_path):
         ("gemini_cli", gemini, "/g"),
         ("qwen", qwen, "/q"),
         ("pi", pi, "/p"),
+        ("copilot", copilot, "/l"),
         ("opencode", opencode, "/o"),
     ]
     assert [session.size_bytes for session in sessions[:-1]] == [
         session.path.stat().st_size for session in sessions[:-1]
     ]
+    assert sessions[-2].id == "c-1"
     assert (sessions[-1].id, sessions[-1].title) == ("ses_1", "a title")
     assert sessions[-1].size_bytes == (8 if sqlite3.sqlite_version_info >= (3, 43) else -1)
 
@@ -69,6 +73,7 @@ def test_every_client_is_found_where_it_keeps_its_sessions(tmp_path):
         ("CLAUDE_CONFIG_DIR", "claude_code", "projects/-w/s.jsonl"),
         ("CODEX_HOME", "codex", "sessions/2026/01/01/rollout-1.jsonl"),
         ("GEMINI_CLI_HOME", "gemini_cli", "tmp/ab/chats/session-1.json"),
+        ("COPILOT_HOME", "copilot", "session-state/c-1/events.jsonl"),
     ],
 )
 def test_environment_variables_move_them(tmp_path, name, client, path):

@@ -110,6 +110,7 @@ def test_copilots_events_are_what_its_model_was_sent(tmp_path):
         event("session.truncation", messagesRemovedDuringTruncation=1),
     )
     session = session_files.read(path)
+    assert session_files.read(path, tmp_path.name) == session
     assert [(entry["role"], entry["content"]) for entry in session.messages] == [
         ("system", "You are new."),
         ("user", "<now>1</now> go"),

@@ -78,6 +78,7 @@ def set_home(monkeypatch, home) -> None:
     for name in (
         "CLAUDE_CONFIG_DIR",
         "CODEX_HOME",
+        "COPILOT_HOME",
         "GEMINI_CLI_HOME",
         "XDG_DATA_HOME",
         "OPENCODE_DB",

@@ -57,17 +57,12 @@ def mismatch(source: Source) -> str:
     traces, which leave out what is long."""
     for record in source.objects():
         if text_at(record, "traceSchema") == "openclaw-trajectory":
-            name = text_at(record, "sessionId") + ".jsonl"
-            raise FormatError(
-                f"{source.path.name} is a shortened trace by OpenClaw; the session can be read: {name}"
-            )
+            reason = f"{source.path.name} is a shortened trace by OpenClaw; the session can be read"
+            raise FormatError(f"{reason}: {text_at(record, 'sessionId')}.jsonl")
         if record.get("type") == "session" and "cwd" in record and text_at(record, "id"):
             return ""
-        if (
-            record.get("type") == "message"
-            and text_at(record, "message", "role")
-            and "uuid" not in record
-        ):
+        is_message = record.get("type") == "message" and "uuid" not in record
+        if is_message and text_at(record, "message", "role"):
             return "" if "timestamp" in record else "its messages have no timestamp"
     return "no session header with id and cwd, and no message entries"
 
@@ -97,10 +92,8 @@ def read(session: SessionBuilder) -> None:
 
 
 def _active_records(session: SessionBuilder) -> tuple[Record, dict[str, Record]]:
-    """Return the header, and the entries of the active branch by id.
-
-    The first version has no ids and no branches.
-    """
+    """Return the header, and the entries of the active branch by id. The first version has no ids
+    and no branches."""
     header, tree = JsonObject(), Tree()
     for line, record in session.records():
         if record.get("type") == "session":
@@ -238,6 +231,15 @@ READER = file_reader(CLIENT, "anthropic", mismatch, read, FILES.find)
 # --- Copilot CLI ------------------------------------------------------------------------------
 
 
+COPILOT = "copilot"
+COPILOT_FILES = ClientFiles(
+    COPILOT,
+    (".copilot",),
+    ("session-state/*/events.jsonl",),
+    cwd_under("data", "context", "cwd"),
+    "COPILOT_HOME",
+    lambda path: path.absolute().parent.name,
+)
 UNREAD = frozenset({"session.context_cleared", "session.truncation", "tool.user_requested"})
 """Events that change what the model is shown, but do not say how."""
 
@@ -271,16 +273,14 @@ def read_copilot(session: SessionBuilder) -> None:
             case "assistant.message":
                 reasoning, requests = text_at(data, "reasoningText"), []
                 for call in objects_at(data, "toolRequests"):
-                    calls.add(text_at(call, "toolCallId"))
-                    requests.append(
-                        (text_at(call, "toolCallId"), text_at(call, "name"), call.get("arguments"))
-                    )
+                    name, id = text_at(call, "name"), text_at(call, "toolCallId")
+                    requests.append((id, name, call.get("arguments")))
+                    calls.add(id)
                 if content or reasoning or requests:  # a part of an answer may be encrypted whole
                     session.call(content, requests, reasoning)
             case "tool.execution_complete" if id in calls:
-                session.answer(
-                    text_at(data, "result", "content") or text_at(data, "error", "message"), id
-                )
+                output = text_at(data, "result", "content") or text_at(data, "error", "message")
+                session.answer(output, id)
             case "session.compaction_start":
                 cut = now
             case "session.compaction_complete" if summary := text_at(data, "summaryContent"):
@@ -292,4 +292,5 @@ def read_copilot(session: SessionBuilder) -> None:
                 session.unknown[kind] += 1
 
 
-COPILOT_READER = file_reader("copilot", "openai_chat", copilot_mismatch, read_copilot)
+_FIND = COPILOT_FILES.find, COPILOT_FILES.find_id
+COPILOT_READER = file_reader(COPILOT, "openai_chat", copilot_mismatch, read_copilot, *_FIND)

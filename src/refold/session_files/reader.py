@@ -369,15 +369,17 @@ def file_reader(
     mismatch: Callable[[Source], str],
     read: Callable[[SessionBuilder], object],
     find: Find | None = None,
+    find_id: Callable[[Path], str] = lambda _: "",
 ) -> Reader:
-    """Return the reader of files that hold one session each: *read* fills in what it is of."""
+    """Return the reader of files that hold one session each: *read* fills in what it is of, and
+    *find_id* returns its id, if the name of the file is none."""
 
     def load(source: Source) -> Session:
         session = SessionBuilder(source, client, format)
         read(session)
         return session.build()
 
-    return Reader(client, mismatch, single(load), find)
+    return Reader(client, mismatch, single(load, lambda source: find_id(source.path)), find)
 
 
 # --- actions in the text --------------------------------------------------------------------------
