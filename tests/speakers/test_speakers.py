@@ -89,6 +89,10 @@ def list_asked(messages: list[Message]) -> list[str]:
         (user("<cwd>/a</cwd>\n<UserPrompt>\nWhy?\n</UserPrompt>"), ["context", "person"]),
         (user("# Files mentioned by the user:\n\n## a.png: /a.png\n\n## My request:\nWhy?\n"), ["tool", "person"]),
         (user('<in-app-browser-context source="x">\nURL: /a\n</in-app-browser-context>\n\n## My request:\nWhy?'), ["tool", "person"]),
+        (user("<current_datetime>3 May</current_datetime>\n\nWhy?\n\n<reminder>\n<sql_tables>none</sql_tables>\n</reminder>"), ["tool", "person", "tool"]),
+        (user("<agent_instructions>\nPlan first.\n</agent_instructions>\n\nWhy?"), ["person", "person"]),
+        (user("Note: The previous agent run was aborted by the user. Resume carefully."), ["tool"]),
+        (user("Note: The previous agent run was aborted by the user. Resume carefully.\n\nWhy?"), ["tool", "person"]),
         (user("# Diff comments:\n\nShorter.\n\n## My request for Codex:\n"), ["person"]),
         (user("# Context from my IDE setup:\nWhat does that mean?"), ["person"]),
         (user("What does this mean?\n\n## My request:\n"), ["person"]),
@@ -534,7 +538,14 @@ def test_what_a_gateway_of_chats_puts_before_a_message_is_not_the_persons(before
     assert next(step.text for step in read_steps(messages)) == words
 
 
-@pytest.mark.parametrize("stamp", ["[message_id: om_{}]", "Current time: 3 May, 1{}:00"])
+@pytest.mark.parametrize(
+    "stamp",
+    [
+        "[message_id: om_{}]",
+        "Current time: 3 May, 1{}:00",
+        "Current time: 3 May, 1{0}:00 (Asia/Shanghai)\nReference UTC: 3 May 0{0}:00 UTC",
+    ],
+)
 def test_what_a_gateway_puts_behind_a_message_is_not_the_persons(stamp) -> None:
     """A reminder that came each half an hour stood in a summary thirty times."""
     messages = [user(f"Look into the file.\n{stamp.format(at)}") for at in range(4)]

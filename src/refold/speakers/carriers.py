@@ -35,6 +35,9 @@ ASIDE = Carrier("tool", "aside")
 SELECTED, OPENED = Carrier("tool", "editor's text"), Carrier("tool", "editor's view")
 """What a person's editor shows as they make a request: text that they selected or attached, and
 what is open. Both belong to this request."""
+TEMPLATE = "template"
+"""The kind of texts that a client puts in the place of a person's command, or behind the call of a
+skill: what they demand holds for that."""
 
 
 def _all(carrier: Carrier, *words: str) -> tuple[tuple[str, Carrier], ...]:
@@ -54,6 +57,7 @@ TAGS = {
         # a person's own words inside a client's tag
         (PERSON, "user_input user_command user_query user_message user-interrupt userRequest"),
         (PERSON, "cron-fire feedback"),
+        (Carrier("person", TEMPLATE), "agent_instructions"),
         (ORDER, "goal_context untrusted_objective"),
         (NOTE, "mode_notice system-reminder extension_context"),
         (STATE, "INSTRUCTIONS skill hook_context hook_result user-prompt-submit-hook"),
@@ -66,7 +70,7 @@ TAGS = {
         (ASIDE, "local-command-caveat total_tokens command-name command-message command-args"),
         (SELECTED, "ide_selection ide_diagnostics attachments attached_files"),
         (OPENED, "ide_opened_file editorContext toolReferences open_and_recently_viewed_files"),
-        (OPENED, "in-app-browser-context"),
+        (OPENED, "in-app-browser-context current_datetime reminder"),
         *((Carrier("context", tag, is_whole=True), tag) for tag in STATES.split()),
     )
     for tag in tags.split()
@@ -79,9 +83,6 @@ _ASKS = re.compile(
 ENVELOPE = Carrier("tool", "message's envelope")
 """What a gateway of chats puts before a person's message: from whom, where and when it came, and
 what happened to the gateway since (OpenClaw)."""
-TEMPLATE = "template"
-"""The kind of texts that a client puts in the place of a person's command, or behind the call of a
-skill: what they demand holds for that."""
 OF_REQUEST = frozenset({SELECTED.kind, OPENED.kind, ENVELOPE.kind})
 """Kinds of texts that stay with the request that they came with, as long as it is the current."""
 UNQUOTED = frozenset({ASIDE.kind, OPENED.kind, ENVELOPE.kind})
@@ -303,8 +304,10 @@ SUMMARY_CHARS = 250
 """Characters at the beginning of a text in which they may be."""
 
 
+ABORTED = re.compile(r"Note: The previous agent run was aborted by the user\.[^\n]*")
+"""What it says of a turn that was interrupted, alone or before the message."""
 _ENVELOPE = re.compile(
-    r"\s*(?:"
+    rf"\s*(?:{ABORTED.pattern}|"
     r"System(?: \(untrusted\))?: \[\d{4}-[^\]\n]{4,40}\] [^\n]*+(?>(?:\n[^\n]+)*)"
     r"|[A-Z][\w ]{2,60}\(untrusted[^)\n]{0,40}\):\n```json\n(?>(?:(?!```)[^\n]*\n)*)```"
     r"|\[message_id: [^\]\n]{1,200}\](?=\n)"
@@ -316,8 +319,12 @@ _ENVELOPE = re.compile(
 """One part of it."""
 _FIRST = re.compile(r"^[A-Z][\w ]{2,60}\(untrusted[^)\n]{0,40}\):\n```json$", re.MULTILINE)
 """Where the first of some begins, before which plugins of the gateway put what they know."""
-STAMP = re.compile(r"\[message_id: [^\]\n]{1,200}\]|Current time: [^\n]{1,200}")
-"""What it puts in a line of its own behind the message."""
+STAMP = re.compile(
+    r"(?:(?:\A|\n)(?:\[message_id: [^\]\n]{1,200}\]|(?:Current time|Reference UTC): [^\n]{1,200})){1,2}\Z"
+)
+"""What it puts in lines of their own behind the message."""
+STAMP_CHARS = 500
+"""Characters at the end of a text in which they are."""
 _ECHO = re.compile(r"^System: \[[^\]\n]*\] \S[^\n:]{0,80} from [^\n:]{1,80}: (.*)", re.MULTILINE)
 """The words of the message, as an event of the gateway repeats them."""
 ECHOED = 30

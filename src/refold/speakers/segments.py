@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from refold.messages import Media, Message, Opaque, Text, ToolResult
 from refold.speakers.carriers import (
+    ABORTED,
     ASIDE,
     EXIT_CODE,
     INSIDE_PREFIXES,
@@ -23,6 +24,7 @@ from refold.speakers.carriers import (
     RESUME_LINE,
     RETRY_MARKS,
     STAMP,
+    STAMP_CHARS,
     STEERING_CHARS,
     STEERING_END,
     STEERING_LINE,
@@ -161,7 +163,7 @@ def iter_requests(segment: Segment) -> Iterator[tuple[str, bool]]:
     person gave that text stands before it (Spec Kit)."""
     words, is_template = own_words(segment), segment.kind == TEMPLATE
     if given := _TEMPLATE_INPUT.match(words) if is_template else None:
-        if given[1].strip():
+        if given[1].strip(" \n") not in ("", "$ARGUMENTS"):
             yield given[1].strip(), False
         words = words[given.end() :]
     if words:
@@ -172,8 +174,8 @@ def _without_wrapper(text: str) -> str:
     if arguments := _COMMAND_ARGUMENTS.search(text):
         return arguments[1].strip()
     text = text.partition(REMINDER)[0].rstrip() if REMINDER in text else text
-    before, _, last = text.rpartition("\n")
-    text = before.rstrip() if STAMP.fullmatch(last) else text
+    if stamp := STAMP.search(text, max(0, len(text) - STAMP_CHARS)):
+        text = text[: stamp.start()].rstrip()
     text = text[heading.end() :].strip() if (heading := REQUEST_HEADING.match(text)) else text
     match = _OPENING_TAG.match(text)
     if match and text.endswith(f"</{match[1]}>"):
@@ -195,7 +197,7 @@ def without_numbers(text: str) -> str:
 
 def _make_segment(text: str, carrier: Carrier, role: str, at: int) -> Segment:
     if carrier.voice == "person" and role == "user":
-        kind = TEMPLATE if text.lstrip().startswith(TEMPLATES) else ""
+        kind = TEMPLATE if text.lstrip().startswith(TEMPLATES) else carrier.kind
         is_sure = not SUMMARY_WORDS.search(text[:SUMMARY_CHARS])
         return Segment("person", text, at, kind, is_sure=is_sure)
     kind = carrier.kind or _kind_by_heading(text)
@@ -247,7 +249,7 @@ def _carrier_of_text(bare: str, role: str) -> Carrier | None:
     """Return what a text is if its first words decide it as a whole."""
     if bare.startswith(("<command-name>", "<command-message>")):
         return PERSON if _COMMAND_ARGUMENTS.search(bare) else ASIDE
-    if _IMAGE_TAG.fullmatch(bare):
+    if _IMAGE_TAG.fullmatch(bare) or ABORTED.fullmatch(bare):
         return ASIDE
     if role != "user":
         return None
