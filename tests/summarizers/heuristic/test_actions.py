@@ -633,6 +633,13 @@ def test_what_a_script_says_that_failed_though_its_code_does_not_is_quoted():
     assert section(text, "Done") == ["- node encrypt.mjs -> Error: Invalid API key"]
 
 
+def test_what_only_says_what_comes_is_no_deed():
+    """Of 15 deeds 14 were such (Copilot CLI)."""
+    intent = call("report_intent", "Intent logged", intent="Look for the source")
+    text = summarize(user("Go."), intent, call("Bash", "ok", command="make"))
+    assert "Intent logged" not in text
+
+
 def test_a_path_with_escaped_brackets_is_the_file_itself():
     path = "/w/app/[slug]/(auth)/page.tsx"
     edit = call("Edit", "ok", file_path=path, old_string="x", new_string="y")

@@ -550,6 +550,16 @@ def test_what_a_person_gives_a_command_stands_whole_and_of_its_text_a_line_that_
     assert "- user: You **MUST** consider the user input.\n- The `plan" in text
 
 
+def test_the_instructions_of_an_agent_that_a_person_chose_are_no_request_of_theirs():
+    """GitHub Copilot CLI puts them before the person's words, which it gives nothing of."""
+    manual = "## User Input\n\n```text\n$ARGUMENTS\n```\n\nWrite nothing but the plan.\n" * 2
+    asked = f"<agent_instructions>\n{manual}</agent_instructions>\n\nSell `cart_a` first."
+    text = summarize([user(asked), *call("bash", "ok", command="make"), user("Go on.")], 3)
+    requests = text.partition("## Last request of this part\n")
+    assert requests[2].startswith("- Sell `cart_a` first.\n")
+    assert "$ARGUMENTS\n" not in requests[0] and "[… " in requests[0]
+
+
 def test_a_programs_own_folder_is_no_root():
     reads = [
         message

@@ -1306,6 +1306,18 @@ def test_what_a_tool_says_of_the_rest_of_a_file_is_no_line_of_it():
     assert lines == ["The limit of the pool is 8."]
 
 
+@pytest.mark.parametrize(
+    "note",
+    [
+        "(Showing lines 195-224 of 361. Use offset=225 to continue.)",
+        "(End of file - total 360 lines)",
+    ],
+)
+def test_what_opencode_says_below_a_file_is_no_line_of_it(note):
+    block = Block(0, "source", "a.js", f"195: let full_pool = true;\n\n{note}", "a.js")
+    assert [line.text for line in block.iter_lines()] == ["let full_pool = true;"]
+
+
 def test_of_source_lines_that_define_a_name_come_first():
     """Single lines out of the middle of functions help nobody."""
     text = "    self.load_rows(first_page)\n    def load_cols(self, last_page):"

@@ -91,3 +91,12 @@ def test_what_turns_the_lines_of_a_plan_stands_once_above_them():
     text = read_task(user("Plan it."), *shown, *WORK)
     assert text.endswith("\nDo NOT in any case:\n- touch `pool_8` of it\n- touch `pool_9` of it")
     assert text.count("Do NOT") == 1
+
+
+def test_that_a_plan_cannot_be_read_is_not_its_text():
+    """An error of PowerShell stood there as the task."""
+    where = "In line:1 char:1\n+ Get-Content specs/master/spec.md\n+ CategoryInfo : ObjectNotFound: spec.md"
+    error = f"Get-Content : the path spec.md was not found, for it is not there.\n{where}"
+    missing = f"Exit code: 1\nWall time: 0.3 seconds\nOutput:\n{error}"
+    shown = call("shell_command", missing, command="Get-Content specs/master/spec.md")
+    assert read_task(user("Do specs/master/spec.md."), *shown, *WORK) == ""

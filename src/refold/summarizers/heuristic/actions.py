@@ -28,6 +28,8 @@ LONGEST_REPORT = 400
 """The same of another agent: nothing else tells what that did."""
 LONGEST_REASON = 160
 """Characters of the line that says why it failed."""
+IDLE = frozenset({UNKNOWN, "report_intent"})
+"""Tools that do nothing: one that nobody names, and one that says what comes (Copilot CLI)."""
 RAN = "ran"
 """The outcome of a command whose exit code is that of another behind it; if that failed, it
 says so."""
@@ -86,7 +88,7 @@ class Actions:
 
     def note(self, step: Step, outcome: str, *, is_told: bool) -> None:
         """Note what came of a call; *is_told*: do checks and commits tell it?"""
-        if step.effect.tool == UNKNOWN:
+        if step.effect.tool in IDLE:
             return
         if step.text.startswith(NOT_RUN):
             if step.text.startswith(REFUSED):

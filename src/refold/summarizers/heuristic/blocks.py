@@ -190,11 +190,11 @@ _NUMBERED = re.compile(r"\s{0,20}(\d{1,7})(?:[→\t]|(?: ?\||:(?!\d))\s?)(.*)", 
 """A number and what stands in that line; `20:15:03` is a time."""
 _HANDLES = re.compile(
     r" \[(?:ref|cursor)=\w{1,12}\]|^\[\d+ more lines in file\b[^\n]{0,100}\]$"
-    r"|^.*<response clipped><NOTE>.*$",
+    r"|^\((?:Showing lines|End of file)\b[^\n]{0,100}\)$|^.*<response clipped><NOTE>.*$",
     re.MULTILINE,
 )
 """By what a snapshot of a web page names its elements, which no later one has; and what a tool says
-that read a part of a file (pi) or shows one (OpenHands)."""
+that read a part of a file (pi, OpenCode) or shows one (OpenHands)."""
 _CLIPPED = "<response clipped>"
 """Behind this a tool counts lines as if none were left out (OpenHands)."""
 _RULES = re.compile(r"^\s{0,20}([=*~_-])\1{3,}+\s{0,20}|(?<=[ \t])([=*~_-])\2{3,}+\s{0,20}$")
@@ -432,11 +432,11 @@ def _read_result(step: Step) -> Iterator[Block]:
     effect, name = step.effect, step.effect.tool
     paths = [path for path, _ in effect.files]
     is_change = len(paths) == 1 and effect.files[0][1] != "read"
-    if not step.has_effect and is_change and not effect.command:
+    if len(paths) == 1 and not (effect.command or step.has_effect):
         return
     command = name_command(effect.command) if effect.command else ""
     # What a command prints that changes a file, or looks at more than one, is no text of the file.
-    is_text = not command or not (is_change or has_more(effect.command))
+    is_text = step.outcome == "ok" and not (command and (is_change or has_more(effect.command)))
     path = paths[0] if len(paths) == 1 and is_text else ""
     kind = "written" if is_change and path else _kind_of(name, path, command)
     heading = path or command[:LONGEST_HEADING] or " ".join(filter(None, (name, step.gist)))
