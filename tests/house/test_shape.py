@@ -6,6 +6,7 @@ import statistics
 import subprocess
 import sys
 import threading
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -19,7 +20,7 @@ import refold.gateway
 import refold.models
 from refold.testing.scripted_gateway import Serving
 from refold.testing.scripted_provider import Reply, ScriptedProvider
-from tests.support.sources import FILES, SOURCE, syntax_nodes
+from tests.support.sources import FILES, SOURCE, pause_collector, syntax_nodes
 
 TESTS = Path(__file__).parents[1]
 BESIDE = ["adapters", "benchmarks", "clients", "deploy", "engines", "integrations", "release"]
@@ -132,16 +133,25 @@ def is_value(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 
 @cache
+@pause_collector()
 def names_given() -> list[tuple[str, str, bool]]:
     """List functions and variables of all code: place, name, and whether it is a function."""
     names = list[tuple[str, str, bool]]()
-    for path in [*FILES, *(p for d in [TESTS, *BESIDE] for p in (TESTS.parent / d).rglob("*.py"))]:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path, nodes in iter_code():
+        for node in nodes:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not is_value(node):
                 names.append((f"{path}:{node.lineno}", node.name, True))
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 names.append((f"{path}:{node.lineno}", node.id, False))
     return names
+
+
+def iter_code() -> Iterator[tuple[Path, Iterable[ast.AST]]]:
+    """Yield each file of the package, the tests and the folders beside, and what stands in it."""
+    yield from syntax_nodes().items()
+    for folder in [TESTS, *BESIDE]:
+        for path in (TESTS.parent / folder).rglob("*.py"):
+            yield path, ast.walk(ast.parse(path.read_text(encoding="utf-8")))
 
 
 def functions():
