@@ -102,7 +102,7 @@ def test_paths_beside_the_conversation_pass(path: str):
 def test_a_session_beyond_its_window_goes_on(api: str):
     """AN-1 OA-1 OA-2 GE-2: nothing that is sent breaks a rule, and all of it fits."""
     with Driver() as driver:
-        for steps in range(0, 120, 6):
+        for steps in range(0, 120, 12):
             out = driver(FORMATS[api](steps), api)
             assert out.tokens_after < 20_000
             assert violations(out.body, api) == ()
@@ -313,7 +313,7 @@ def test_the_window_that_an_upstream_stated_is_respected():
     with Driver(windows={"claude-opus-5-5": Window(200_000)}) as driver:
         body = anthropic_request(40)
         driver.shrink(body, driver(body), json.dumps(CONTEXT_ERRORS["anthropic"]).encode())
-        for steps in range(41, 90):
+        for steps in range(41, 90, 4):
             out = driver(anthropic_request(steps))
             assert out.tokens_after < 16_000
 
