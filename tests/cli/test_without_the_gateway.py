@@ -1,10 +1,12 @@
 """What the command line does where its extra alone is installed."""
 
+import gc
 import subprocess
 import sys
 
 import pytest
 
+from refold.cli import main
 from refold.gateway import NEEDED
 
 WITHOUT = "import sys; sys.modules.update(dict.fromkeys({packages!r})); {then}"
@@ -23,3 +25,14 @@ def test_the_gateway_says_which_extra_it_needs() -> None:
     code = WITHOUT.format(packages=NEEDED, then="from refold.gateway import Config")
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 1 and "extra 'gateway'" in ran.stderr
+
+
+def test_what_a_command_makes_is_collected(monkeypatch) -> None:
+    """Only while a command is loaded nobody looks for garbage."""
+    monkeypatch.setattr(sys, "argv", ["refold", "--version"])
+    try:
+        with pytest.raises(SystemExit):
+            main()
+        assert gc.isenabled()
+    finally:
+        gc.enable()

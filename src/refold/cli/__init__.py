@@ -1,5 +1,6 @@
 """The command `refold`. Needs the extra `cli` (click and rich)."""
 
+import gc
 import sys
 from importlib import import_module
 
@@ -17,6 +18,7 @@ def main() -> None:
     name, arguments = (
         (QUICK[first], rest) if first in QUICK else ("refold.cli.commands", sys.argv[1:])
     )
+    gc.disable()  # what is imported stays: to look for garbage in it took a tenth of a short command
     try:
         module = import_module(name)
     except KeyboardInterrupt:  # most of a short run is this import
@@ -26,6 +28,8 @@ def main() -> None:
             raise
         sys.stderr.write(f"refold: the command line needs click and rich: {install_hint('cli')}\n")
         sys.exit(2)
+    gc.freeze()
+    gc.enable()
     try:
         sys.exit(module.main(arguments))
     except KeyboardInterrupt:  # before the command began, or after it had ended
