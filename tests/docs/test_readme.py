@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from refold.session_files import demo_session
-from tests.support.cli_lines import follow_door, run_as_process
+from tests.support.cli_lines import follow_door, run_in_process
 from tests.support.pages import ROOT, code_blocks, texts_by_door
 
 DOORS = {
@@ -70,7 +70,7 @@ def test_check_names_what_is_wrong_in_the_file(
     assert change[0] in toml
     (tmp_path / "refold.toml").write_text(toml.replace(*change), encoding="utf-8")
     token = {"REFOLD_ADMIN_TOKEN": "at-least-sixteen-characters"}
-    done = run_as_process("refold serve --config refold.toml --check", tmp_path, **token)
+    done = run_in_process("refold serve --config refold.toml --check", tmp_path, **token)
     assert done.code == 2 and names in done.err and "refold.toml" in done.err, done.err
 
 

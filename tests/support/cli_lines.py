@@ -97,6 +97,7 @@ def run_in_process(line: str, directory: Path, **env: str) -> Run:
     with contextlib.chdir(directory), CliRunner().isolation(env=alone) as (out, err, _):
         code = run(words[1:])
         sys.stdout.flush()
+        sys.stderr.flush()
         return Run(code, out.getvalue().decode(), err.getvalue().decode())
 
 

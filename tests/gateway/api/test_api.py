@@ -35,7 +35,7 @@ from tests.support.api_gateway import (
 from tests.support.raw_http import eventually
 
 LONG = chat_request(40)
-LONGER = chat_request(160)
+LONGER = chat_request(80)
 """With more files than a summary has room to name."""
 MESSAGES = LONG["messages"][1:]
 
