@@ -157,8 +157,8 @@ def discover(home: Path, env: Mapping[str, str], on_error: OnError = str) -> lis
     """Find the sessions that clients keep on this machine, the latest first, unread.
 
     *home* is the user's home directory, *env* the environment: CLAUDE_CONFIG_DIR, CODEX_HOME,
-    COPILOT_HOME, GEMINI_CLI_HOME, XDG_DATA_HOME and OPENCODE_DB count. What cannot be read is left out, and
-    *on_error* gets the errors of directories and files that may not be read.
+    COPILOT_HOME, GEMINI_CLI_HOME, XDG_DATA_HOME and OPENCODE_DB count. What cannot be read is left
+    out, and *on_error* gets the errors of directories and files that may not be read.
     """
     finds = [reader.find for reader in READERS if reader.find]
     return sorted(
