@@ -359,7 +359,7 @@ def with_summarizer(strategy: Strategy, summary: ModelSummary) -> Strategy:
     return replace(strategy, **changes) if changes else strategy  # type: ignore[type-var]
 
 
-def _with_status(model: Asker, name: str) -> Asker:
+def _with_status(model: models.Model, name: str) -> Asker:
     """Return *model* with a sign of life on a terminal while it answers."""
 
     def ask(question: Ask) -> Answer | None:

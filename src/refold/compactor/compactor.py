@@ -21,7 +21,7 @@ from refold.core.strategy import Strategy
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import require_int
-from refold.models.driver import Asker, AsyncAsker, Effect, adrive, drive, require_asker
+from refold.models.driver import Asker, Effect, adrive, drive, require_asker
 from refold.stores.store import LedgerRow, LedgerStore, MemoryStore, Store, as_ledger_store
 from refold.tokens.count import Counter, count_message
 
@@ -126,12 +126,13 @@ class Compactor:
     async def acompact(
         self,
         history: Any,
-        ask: AsyncAsker | None = None,
+        ask: Asker | None = None,
         *,
         budget: Budget | None = None,
         pending: Any = None,
     ) -> View:
-        """As `compact`, for async code; *ask* is awaited. Store access runs in a thread."""
+        """As `compact`, for async code; *ask* is asked in place of the compactor's. Store access
+        runs in a thread."""
         run = self._run_turn(history, TurnOptions(budget=budget, pending=pending))
         return await adrive(run, ask or self.ask)
 
@@ -193,7 +194,7 @@ class Compactor:
     async def acompact_now(
         self,
         history: Any,
-        ask: AsyncAsker | None = None,
+        ask: Asker | None = None,
         *,
         to: int | None = None,
         pending: Any = None,
@@ -212,7 +213,7 @@ class Compactor:
     async def apreview(
         self,
         history: Any,
-        ask: AsyncAsker | None = None,
+        ask: Asker | None = None,
         *,
         to: int | None = None,
         actor: str = "manual",

@@ -17,7 +17,8 @@ T = TypeVar("T")
 Effect = Callable[[], Any]
 """Something blocking, such as a store's load: the sync driver calls it, the async one in a
 thread."""
-Asker = Callable[[Ask], Answer | None]
+Asker = Callable[[Ask], Answer | Awaitable[Answer | None] | None]
+"""Sync or async."""
 AsyncAsker = Callable[[Ask], Awaitable[Answer | None]]
 
 # --- drivers -----------------------------------------------------------------------------------
@@ -39,7 +40,7 @@ def drive(run: Generator[Ask | Effect, Any, T], ask: Asker | None = None) -> T:
                 reply = step()
 
 
-async def adrive(run: Generator[Ask | Effect, Any, T], ask: Asker | AsyncAsker | None = None) -> T:
+async def adrive(run: Generator[Ask | Effect, Any, T], ask: Asker | None = None) -> T:
     """As `drive`, for async code: questions are awaited, or asked in a thread where *ask* is a sync
     function, as blocking effects are."""
     with closing(run):
