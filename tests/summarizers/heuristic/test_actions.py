@@ -633,6 +633,15 @@ def test_what_a_script_says_that_failed_though_its_code_does_not_is_quoted():
     assert section(text, "Done") == ["- node encrypt.mjs -> Error: Invalid API key"]
 
 
+def test_what_asks_for_something_else_is_no_other_way():
+    """That one page answered did not mean that another did."""
+    refused = call(
+        "Bash", "exit code: 22\nerror: session expired", command="curl -sS https://a.dev/b"
+    )
+    text = summarize(user("Go."), refused, call("Bash", "ok", command="curl -sS https://a.dev/c"))
+    assert "otherwise" not in text
+
+
 def test_what_only_says_what_comes_is_no_deed():
     """Of 15 deeds 14 were such (Copilot CLI)."""
     intent = call("report_intent", "Intent logged", intent="Look for the source")

@@ -78,7 +78,7 @@ BINDS_NOT = {
         "不一定是這個原因", "許多檔案都改了", "我記得昨天改過", "以後再說",
     ],
     "en": [
-        "why must it always be built anew", "And how do I avoid that warning.", "Must it be so?",
+        "## User scenarios *(mandatory)*", "why must it always be built anew", "And how do I avoid that warning.", "Must it be so?",
         "I remember that it crashed.", "I can't remember to whom it belongs.", "It remembers that port.",
         "It always fails on Mondays.", "Never mind.", "I never said that.", "It only happens on Mondays.", "There is a bug in the parser.", "Please fix the login page.", "I don't know why it crashes.", "I dont even like the old one.", "I am in Kyiv but not always.",
         "It never worked.", "We had lunch.", "I see only one file.", "It was not to our taste.",

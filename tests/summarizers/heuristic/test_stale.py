@@ -548,6 +548,8 @@ def test_what_a_person_gives_a_command_stands_whole_and_of_its_text_a_line_that_
         "- user: We write an application that reads mail. 它必须支持 Gmail。\n- The `spec" in text
     )
     assert "- user: You **MUST** consider the user input.\n- The `plan" in text
+    behind = summarize([call_spec_kit("", "spec.md"), *work, user("Now push it, please.")], 19)
+    assert "This writes `spec.md`, step by step." in behind and "Do part 3 of" not in behind
 
 
 def test_the_instructions_of_an_agent_that_a_person_chose_are_no_request_of_theirs():

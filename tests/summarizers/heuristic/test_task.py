@@ -100,3 +100,12 @@ def test_that_a_plan_cannot_be_read_is_not_its_text():
     missing = f"Exit code: 1\nWall time: 0.3 seconds\nOutput:\n{error}"
     shown = call("shell_command", missing, command="Get-Content specs/master/spec.md")
     assert read_task(user("Do specs/master/spec.md."), *shown, *WORK) == ""
+
+
+def test_a_broken_item_of_a_task_goes_on_without_its_beginning():
+    """Every line of a specification stood behind the one that it goes on."""
+    items = "- **FR-1**: The system MUST begin the flow of the\n  account at once.\n- It asks the owner\n  and nobody else."
+    spec = f"# The mailer\n\n## Parts of it *(mandatory)*\n\n{items}"
+    named = call("Read", spec, path="docs/issue-7.md")
+    text = read_task(user("Do docs/issue-7.md."), *named, *WORK)
+    assert text.endswith(f" ## Parts of it *(mandatory)*\n{items}")

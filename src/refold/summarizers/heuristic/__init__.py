@@ -18,8 +18,8 @@ from refold.summarizers.heuristic.current_files import CurrentFile, read_files, 
 from refold.summarizers.heuristic.earlier import join_states, read_amendments, read_given
 from refold.summarizers.heuristic.excerpts import (
     CHAT,
-    GIVEN,
     SAID_SHARE,
+    TURNS,
     Context,
     Excerpt,
     Selection,
@@ -123,7 +123,7 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
         label_exchanges(work)
     request = current_request(whole, spoken)
     latest = max(request, default=-1)  # it stays beside the summary
-    for block in (b for b in work.blocks if b.at == latest and b.kind in GIVEN):
+    for block in (b for b in work.blocks if b.at == latest and b.kind in TURNS):
         block.kind = "latest"
     for step in (step for step in (*steps, *after) if step.kind == "result"):
         earlier.state.actions.drop_mended(step)

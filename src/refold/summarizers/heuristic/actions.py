@@ -114,10 +114,11 @@ class Actions:
         if not self.failed or step.outcome != "ok":
             return
         self.failed.pop(_name_failed(step), None)
-        program = _name_program(step)
+        program, words = _name_program(step), _split_name(_name_failed(step))
         for name, act in [*reversed(self.failed.items())][:SOON]:
             is_open = act.rank and act.outcome != WAS_REFUSED
-            if act.program == program and step.at - act.at <= SOON_AFTER and is_open:
+            is_near = step.at - act.at <= SOON_AFTER and not words.isdisjoint(_split_name(name))
+            if act.program == program and is_near and is_open:
                 self.failed[name] = act._replace(outcome=act.outcome + WORKED, rank=0)
 
     def end_turn(self) -> None:
@@ -209,6 +210,11 @@ def _name_failed(step: Step) -> str:
         f"{effect.tool} {paths}" if paths else _write_call(step)
     )
     return one_line(name, LONGEST_COMMAND)
+
+
+def _split_name(name: str) -> set[str]:
+    """Return the words of a call's name behind its program or tool, without options."""
+    return {word for word in name.split()[1:] if not (word.startswith("-") or word.endswith(":"))}
 
 
 def _write_call(step: Step) -> str:

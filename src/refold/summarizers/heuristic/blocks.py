@@ -265,7 +265,7 @@ class Block:
             case "asked" | "said":
                 clauses = _iter_spoken(text, self.is_parted, binds=self.kind == "asked")
                 return (Line(clause, at, lead) for at, (clause, lead) in enumerate(clauses, 1))
-            case "task" | "given" | "docs" | "read":
+            case "task" | "given" | "docs" | "read" | "command":
                 return iter_lines(text, is_prose=True)
             case "finding":
                 return map(Line, find_notes(text))
@@ -361,10 +361,9 @@ def _read_words(step: Step) -> Block:
         return Block(step.at, "said", "", step.text)
     is_lifted = step.text.startswith(IN_RESULT)
     if is_lifted or step.is_template or len(step.text) > DOCUMENT:
-        heading = "from the user's request"
-        if is_lifted or step.is_template:
-            heading = "at the end of a tool's result" if is_lifted else COMMAND
-        return Block(step.at, "given", heading, step.text)
+        place = "at the end of a tool's result" if is_lifted else "from the user's request"
+        kind, heading = ("command", COMMAND) if step.is_template else ("given", place)
+        return Block(step.at, kind, heading, step.text)
     return Block(step.at, "asked", "", step.text)
 
 

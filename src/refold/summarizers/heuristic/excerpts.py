@@ -38,6 +38,7 @@ WEIGHTS: dict[Kind, float] = {
     "read": 0.1,
     "run": 0.1,
     "written": 0.02,
+    "command": 0.02,
     "latest": 0.0,
 }
 """What an identifier in a line of each kind is worth: how often later calls use what such lines
@@ -131,7 +132,7 @@ _BREAK = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029](?!\Z)")
 _STOP = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
 _SPACED = re.compile(r"([，；：。！？、]) ")
 TALK: frozenset[Kind] = frozenset({"asked", "said", "finding"})
-TURNS: frozenset[Kind] = frozenset({"asked", "given", "latest"})
+TURNS: frozenset[Kind] = frozenset({"asked", "given", "command", "latest"})
 HEAD = 60
 """Characters of a request that stand before what was said in its turn."""
 GIVEN: frozenset[Kind] = frozenset({"asked", "given"})

@@ -206,7 +206,7 @@ def _requests(state: State, start: int, stop: int | None, shown: Collection[str]
     items = list[str]()
     for text, times in list(state.requests.items())[start:stop]:
         if text not in state.in_sight and (own := _leave_out(text, shown)):
-            is_over = stop is not None and text in state.templates
+            is_over = text in state.templates and not (stop is None and state.is_latest_current)
             if is_over:
                 own_lines = (line for line in own.split("\n") if line.strip() not in shown)
                 head = find_opening("\n".join(own_lines)) or find_opening(own)

@@ -71,7 +71,7 @@ CHINESE = Wording(
 ENGLISH = Wording(
     "en",
     strict=(r"never(?! (?:mind|worked|happen\w*|saw|seen|said|heard|been|had|got)\b)", r"(?<!not )always(?! (?:fail\w*|crash\w*|return\w*|get\w*|throw\w*|show\w*|times?|been|was|is|has|had|wanted|thought|said|happen\w*)\b)",
-        "must", "make sure", "from now on", "at all costs", "under no circumstances", "mandatory"),
+        "must", "make sure", "from now on", "at all costs", "under no circumstances", r"(?<!\()mandatory"),
     binds=("mustn't", r"(?:don['’]?t|do not)(?! (?:(?:even|really|actually|quite) )?(?:think|understand|know|see|get|like|believe|remember|have|need|really|care|mind|work)\b)", "shall not",
         "should(?:n['’]?t| not| always| never)", r"only(?! (?:happen\w*|see|saw|had|has|have|was|is|got|one|two|a|an|the)\b)", "don['’]?ts", "(?:(?<!method )not allowed|not to do)", "avoid", "forbidden", r"require(?:d(?! (?!to|for|by|in|on|at|as|that|when|if|before|and|or)\w))?", "ensure", "at all times",
         "prefer", "without", "off[- ]limits", "hands off", "frozen", r"leave (?:it|them|that|this|the \w+|\S+[/.]\S+) (?:alone|as)", "unchanged", "stick to",

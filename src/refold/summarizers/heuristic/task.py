@@ -136,12 +136,18 @@ def render_task(task: Task, room: int) -> str:
     rows = [f"## Task, as in: {quote(task.heading)}{extent}"]
     for lead, group in groupby(lines, key=attrgetter("lead")):
         run = list(group)
-        if lead and len(run) > 1:  # once, above its lines
-            rows += [head] if (head := quote(lead.rstrip())) != rows[-1] else []
+        if lead and _spell_bare(rows[-1]).endswith(_spell_bare(lead)):  # it stands right above
+            rows += [quote(line.text) for line in run]
+        elif lead and len(run) > 1:  # once, above its lines
+            rows.append(quote(lead.rstrip()))
             rows += [list_item(quote(without_mark(line.text))) for line in run]
         else:
             rows += [quote(line.words) for line in run]
     return "\n".join(rows) if lines else ""
+
+
+def _spell_bare(text: str) -> str:
+    return "".join(filter(str.isalnum, text))
 
 
 def _choose_lines(lines: Sequence[Line], room: int) -> list[Line]:
