@@ -642,6 +642,12 @@ def test_what_asks_for_something_else_is_no_other_way():
     assert "otherwise" not in text
 
 
+def test_words_of_failure_that_a_command_prints_itself_are_no_failure():
+    command = "mount -a; ls -la /root | grep agent || echo 'agent not found directly'"
+    text = summarize(user("Go."), call("Bash", "agent not found directly", command=command))
+    assert not section(text, "Failed") and not section(text, "Open")
+
+
 def test_what_only_says_what_comes_is_no_deed():
     """Of 15 deeds 14 were such (Copilot CLI)."""
     intent = call("report_intent", "Intent logged", intent="Look for the source")

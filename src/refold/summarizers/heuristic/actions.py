@@ -181,7 +181,13 @@ def _hides_failure(step: Step) -> bool:
     if not command or not shell.find_deeds(command).rank:
         return False
     is_piped = any(word[3] == "|" for word in WORD.finditer(command[:MAX_COMMAND]))
-    return (is_piped and looks_failed(text)) or (text.startswith("{") and is_failure(text))
+    return (is_piped and says_failed(step, text)) or (text.startswith("{") and is_failure(text))
+
+
+def says_failed(step: Step, text: str) -> bool:
+    """Does what a command printed say that it failed, in words that it does not hold itself?"""
+    line = find_error_line(text) if looks_failed(text) else ""
+    return bool(line) and line not in step.effect.command
 
 
 def _only_looks(step: Step) -> bool:

@@ -13,6 +13,7 @@ from refold.summarizers.heuristic.actions import (
     COMMITTED,
     LONGEST_COMMAND,
     Actions,
+    says_failed,
     write_outcome,
 )
 from refold.summarizers.heuristic.answers import (
@@ -362,7 +363,7 @@ def _note_result(state: State, step: Step) -> None:
         outcome = "ok"  # a code in a page or a report is no outcome of reading it
     is_known = step.exit_code is not None and has_own_code
     telling = f"{text}\n{find_figures(text)}" if check else text
-    if is_work and outcome == "ok" and not is_known and looks_failed(telling):
+    if is_work and outcome == "ok" and not is_known and says_failed(step, telling):
         outcome = "failed"
     if step.has_effect:
         _note_files(state, step)
