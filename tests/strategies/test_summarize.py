@@ -513,3 +513,32 @@ def test_a_long_answer_leaves_a_twentieth_of_the_goal_to_the_summary():
     summary = after.messages[0].text
     assert all(text in summary for text in asked)
     assert after.tokens <= 1.05 * (newest + 40)
+
+
+def test_what_was_fetched_again_keeps_its_thinking_where_the_turn_goes_on():
+    """AN-6: a call that stays beside the summary lost its thinking, and models that do not bind it
+    want that of the whole turn back."""
+    body: Any = {"model": "claude-sonnet-4-5", "thinking": {"type": "enabled"}}
+    messages: list[Any] = [{"role": "user", "content": "Mend the build."}]
+    compact, before = Compactor([SummarizeTo()], Budget(6_000, 3_000)), None
+    for n in range(30):
+        outputs = {
+            f"read{n}": f"{n} line\n" * 150,
+            **({f"ls{n}": "a.py\nb.py"} if n % 10 == 5 else {}),
+        }
+        calls = [
+            {"type": "tool_use", "id": id, "name": id.rstrip("0123456789"), "input": {}}
+            for id in outputs
+        ]
+        thinking = {"type": "thinking", "thinking": "hm", "signature": f"s{n}"}
+        results = [
+            {"type": "tool_result", "tool_use_id": id, "content": output}
+            for id, output in outputs.items()
+        ]
+        messages += [
+            {"role": "assistant", "content": [thinking, *calls]},
+            {"role": "user", "content": results},
+        ]
+        request = compact({**body, "messages": messages}).payload
+        assert before is None or check(request, before=before) == ()
+        before = request

@@ -246,9 +246,10 @@ def keep_before(view: View, start: int, stop: int, memory: MessageFilter | None)
 
 def _for_another_place(message: Message, rules: Rules) -> Message:
     """Return a message without summaries, and without thinking, which is bound to where it stood,
-    unless the provider may want it always."""
+    unless the provider may want it always, or in the turn that goes on (AN-6)."""
     message = without_summary(message)
-    if rules.thinking == "fixed" or not any(isinstance(part, Thinking) for part in message.parts):
+    has_thinking = any(isinstance(part, Thinking) for part in message.parts)
+    if rules.thinking in ("fixed", "loop") or not has_thinking:
         return message
     if rules.thinking == "unsure" and not is_signed(message):
         return message
