@@ -1241,6 +1241,21 @@ def test_in_work_a_sentence_that_gives_a_reason_is_worth_more_than_another(is_ch
     assert reason.worth == (plain.worth if is_chat else 4 * plain.worth)
 
 
+@pytest.mark.parametrize(
+    "finding",
+    [
+        "Key finding: it says 'in the car' from 21:00 to 21:09.",
+        "关键发现：从 21:00 到 21:09 一直输出“定位在车内”。",
+        "找到问题：程序在 21:01 之后不再读取任何数据。",
+    ],
+)
+def test_what_the_model_calls_a_finding_is_quoted_if_it_names_nothing(finding):
+    """A log was read for an hour, and nothing of what was seen in it stood there."""
+    work = Work([Block(0, "finding", "", f"{finding} The log of 21:09 is longer than others.")])
+    excerpts = find_excerpts(work, Context([0.0], frozenset(), False, ""), 500)
+    assert [excerpt.line.text for excerpt in excerpts] == [finding]
+
+
 def test_in_work_what_refers_back_asks_or_announces_is_no_excerpt():
     """`.. That is usually the best setting` stood behind a setting that it was not about."""
     text = (
@@ -1374,8 +1389,8 @@ def test_what_is_said_stands_under_the_request_of_its_turn():
     ]
     assert select(*blocks, ages=(0.0,) * 7)[0].split("\n") == words
     assert select(*blocks[:3], ages=(0.0,) * 3)[0].split("\n") == words[1:3], "of one turn"
-    asked = Block(0, "asked", "", "Look at `pool_a`.")
-    assert select(asked, *blocks[1:], ages=(0.0,) * 7)[0].count("user: Look at `pool_a`.") == 1
+    asked = Block(0, "asked", "", "Look at `vat_c` of it.")
+    assert select(asked, *blocks[1:], ages=(0.0,) * 7)[0].count("user: Look at `vat_c`") == 1
 
 
 def test_what_the_model_said_has_a_share_of_its_own():

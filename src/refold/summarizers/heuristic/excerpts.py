@@ -220,7 +220,8 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
             named = list(iter_identifiers(line.text))
             if _misleads(block, line, context):
                 continue
-            if is_note and not any(weight > NUMBER for _, weight in named):
+            is_named = any(weight > NUMBER for _, weight in named)
+            if is_note and not (is_named or weigh_conclusion(line.text) > 0):
                 continue  # it thinks aloud, or of lines by their numbers, which edits change
             words = [rarity[t] for t in terms(_STAMP.sub("", line.text))] if is_talk else ()
             if is_said and not named and len(words) < LEAST_SAID:

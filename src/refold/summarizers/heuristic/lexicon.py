@@ -261,8 +261,8 @@ _DECIDES = re.compile(
 )
 """Chooses a way, or names a cause."""
 _REASONS = re.compile(
-    r"(?i)\b(?:because|therefore|turns out|found that|(?:this|that|which) (?:means|shows|proves))\b"
-    r"|因为|因為|由于|由於|因此|所以|(?:^|[这這此，,；;。])(?:[说說]明|表明)|不支持"
+    r"(?i)\b(?:because|therefore|turns out|found (?:it|that|the (?:bug|issue|problem|cause))|key (?:finding|insight)|(?:this|that|which) (?:means|shows|proves))\b"
+    r"|因为|因為|由于|由於|因此|所以|(?:^|[这這此，,；;。])(?:[说說]明|表明)|不支持|(?:[关關][键鍵]|重要)[发發][现現]|(?<![要能没未])(?:[发發][现現]|找到|定位到)了?(?:[问問][题題]|原因)"
 )
 """Gives a reason, of what it names."""
 _CODE = re.compile(r"`[^`\n]{1,80}`")
