@@ -10,6 +10,7 @@ from refold.models.driver import drive
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.heuristic.blocks import Rarity
 from refold.summarizers.heuristic.lexicon import find_conclusions, find_notes
+from refold.text.plain import find_opening
 from tests.support.messages import assistant
 from tests.support.summaries import collect
 
@@ -514,6 +515,10 @@ def test_the_text_of_a_command_is_not_quoted_as_the_persons():
     asked = [user(manual), Message("assistant", (Text("Done."),)), user("Now the next part.")]
     text = summarize([*asked, *call("bash", "ok", command="make")])
     assert "### from a command's text" in text and "from the user's request" not in text
+    asked[0] = user(f"Pre-compaction memory flush. {'Store all of it. ' * 90}\n{manual}")
+    text = summarize([*asked, *call("bash", "ok", command="make")])
+    line = next(row for row in text.split("\n") if row.startswith("- Pre-compaction"))
+    assert line.endswith(" characters …] …") and line.count(" characters …]") == 1
 
 
 def test_what_a_person_gives_a_command_stands_whole_and_of_its_text_a_line_that_tells():
@@ -550,6 +555,18 @@ def test_what_a_person_gives_a_command_stands_whole_and_of_its_text_a_line_that_
     assert "- user: You **MUST** consider the user input.\n- The `plan" in text
     behind = summarize([call_spec_kit("", "spec.md"), *work, user("Now push it, please.")], 19)
     assert "This writes `spec.md`, step by step." in behind and "Do part 3 of" not in behind
+
+
+@pytest.mark.parametrize(
+    ("text", "opening"),
+    [
+        ("# A\n\n```text\n[… 3 lines …]\n  It is so.\nOr not.", "It is so."),
+        ("\n# A\n## B", "# A"),
+        ("", ""),
+    ],
+)
+def test_a_text_opens_with_the_first_line_that_tells(text, opening):
+    assert find_opening(text) == opening
 
 
 def test_the_instructions_of_an_agent_that_a_person_chose_are_no_request_of_theirs():

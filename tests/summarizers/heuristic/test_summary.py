@@ -15,7 +15,7 @@ from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.models.driver import drive
 from refold.strategies import Summarize
 from refold.summarizers.heuristic import RuleSummary, read_material
-from refold.summarizers.heuristic.blocks import Block, Work, label_exchanges, read_work
+from refold.summarizers.heuristic.blocks import COMMAND, Block, Work, label_exchanges, read_work
 from refold.summarizers.heuristic.calls import Todo, state_after
 from refold.summarizers.heuristic.earlier import (
     join_states,
@@ -1405,6 +1405,14 @@ def test_what_the_model_said_has_a_share_of_its_own():
     assert "machine is much" not in select(*source, answer, room=90, ages=ages)[0]
     talk, lines = select(*source, answer, room=90, spoken=0.5, ages=ages)
     assert "machine is much" in talk and "use_" in lines
+
+
+def test_the_text_of_a_command_makes_room_for_all_else():
+    """Examples in the templates of commands that were done read like demands."""
+    command = Block(0, "command", COMMAND, "Every `task_a` has an owner and a day.")
+    output = Block(0, "run", "make", "It uses `load_rows` of it.")
+    assert select(command, output, room=30)[1] == "### make\nIt uses `load_rows` of it."
+    assert "`task_a`" in select(command, output, room=90)[1]
 
 
 def test_a_nod_is_no_excerpt_in_work_and_a_note_is_a_line_of_its_own():
