@@ -92,6 +92,7 @@ def list_asked(messages: list[Message]) -> list[str]:
         (user("<current_datetime>3 May</current_datetime>\n\nWhy?\n\n<reminder>\n<sql_tables>none</sql_tables>\n</reminder>"), ["tool", "person", "tool"]),
         (user("<agent_instructions>\nPlan first.\n</agent_instructions>\n\nWhy?"), ["person", "person"]),
         (user("Note: The previous agent run was aborted by the user. Resume carefully."), ["tool"]),
+        (user("[System] Your previous turn was interrupted by a gateway restart. Continue."), ["tool"]),
         (user("Note: The previous agent run was aborted by the user. Resume carefully.\n\nWhy?"), ["tool", "person"]),
         (user("# Diff comments:\n\nShorter.\n\n## My request for Codex:\n"), ["person"]),
         (user("# Context from my IDE setup:\nWhat does that mean?"), ["person"]),

@@ -215,6 +215,7 @@ TEXT_PREFIXES = (
         "Please always provide EXACTLY ONE action in triple backticks",
         "[Request interrupted by user",
         "[TASK RESUMPTION]",
+        "[System] Your previous turn was interrupted",
         "[Image: original ",
         "[Image: source: ",
         "Unknown skill: ",
