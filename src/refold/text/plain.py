@@ -380,3 +380,19 @@ def find_opening(text: str) -> str:
     """Return the first line that is no heading, fence or mark in brackets, else the first."""
     rows = [row for line in text.split("\n") if (row := line.strip())]
     return next((row for row in rows if row[0] not in "#`["), rows[0] if rows else "")
+
+
+_DOTTED = re.compile(r"^(\d{1,7})\.(?: |$)", re.MULTILINE)
+"""A number before a line of a file, as Copilot CLI writes it."""
+
+
+def spell_numbers(text: str) -> str:
+    """Return the text of a file with a tab behind the number of each line, if a tool writes `1. `
+    there. A list has no empty items: where there are none, it may be one, and stays."""
+    if not _DOTTED.match(text):
+        return text
+    matches = [_DOTTED.match(row) for row in text.split("\n")]
+    numbers = [int(match[1]) for match in matches if match]
+    is_whole = numbers == list(range(numbers[0], numbers[0] + len(matches)))
+    has_empty = any(match and not match.string[match.end() :].strip() for match in matches)
+    return _DOTTED.sub("\\1\t", text) if is_whole and has_empty else text

@@ -550,3 +550,16 @@ def test_what_a_client_masks_is_no_text_of_a_file():
     messages = [user("Go."), *call("read_file", masked, file_path="/a/b.py")]
     [file] = read_files(read_steps(messages)).values()
     assert not file.lines and not read_work(read_steps(messages)).blocks[1:]
+
+
+def test_numbers_with_a_dot_before_the_lines_of_a_file_are_no_text_of_it():
+    """As the `view` of Copilot CLI writes them; a list without empty items may be one."""
+    shown = call("view", "7. # The pool\n8. \n9. It has 1. a wall", path="/w/a.md")
+    assert text_of([user("Go."), *shown], "/w/a.md") == [
+        (7, "# The pool"),
+        (8, ""),
+        (9, "It has 1. a wall"),
+    ]
+    listed = "1. the pool\n2. the wall"
+    shown = call("view", listed, path="/w/b.md")
+    assert [text for _, text in text_of([user("Go."), *shown], "/w/b.md")] == listed.split("\n")

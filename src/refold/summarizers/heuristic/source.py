@@ -41,6 +41,7 @@ from refold.text.plain import (
     match_paths,
     plain_text,
     spell_home,
+    spell_numbers,
     turn_slashes,
     without_terminal_codes,
 )
@@ -485,7 +486,7 @@ def _read_result(result: ToolResult, waiting: _Open, at: int) -> Step:
     if call and report.is_running:
         waiting.processes[process] = waiting.processes[process[:SHORT_ID]] = effect, call
     arguments, gist = (call.arguments, call_gist(call)) if call else ("", "")
-    text = join_texts(report.output) if len(effect.files) == 1 else report.output
+    text = spell_numbers(join_texts(report.output)) if len(effect.files) == 1 else report.output
     output = without_terminal_codes(text)
     if changed := _CHANGED.search(output):
         paths = (row.removesuffix(". Call Read before editing.") for row in changed[1].split(", "))
