@@ -1391,6 +1391,11 @@ def test_what_is_said_stands_under_the_request_of_its_turn():
     assert select(*blocks[:3], ages=(0.0,) * 3)[0].split("\n") == words[1:3], "of one turn"
     asked = Block(0, "asked", "", "Look at `vat_c` of it.")
     assert select(asked, *blocks[1:], ages=(0.0,) * 7)[0].count("user: Look at `vat_c`") == 1
+    for block in blocks:
+        block.is_parted = True
+    assert "user: " not in select(*blocks, ages=(0.0,) * 7)[0], (
+        "in a chat subjects head what is said"
+    )
 
 
 def test_what_the_model_said_has_a_share_of_its_own():

@@ -483,10 +483,12 @@ def _write_sentences(excerpts: Iterable[Excerpt], work: Work) -> Iterator[str]:
 
 
 def _iter_turns(blocks: Sequence[Block]) -> Iterator[int]:
-    """Yield where requests stand; a command's text is one if the person gave it nothing."""
+    """Yield where requests of work stand; a command's text is one if the person gave it nothing.
+    In a chat what each exchange is about heads it."""
     before = Block(-1, "", "", "")
     for at, block in enumerate(blocks):
-        if block.kind in TURNS and not (block.heading == COMMAND and before.at == block.at):
+        is_given = block.heading == COMMAND and before.at == block.at
+        if block.kind in TURNS and not (block.is_parted or is_given):
             yield at
         before = block
 
