@@ -44,7 +44,7 @@ def message(record):
     return {"role": by, "content": words, "tool_calls": calls}
 
 
-READER = file_reader("tape", "openai_chat", mismatch, read, FILES.find)
+READER = file_reader("tape", "openai_chat", mismatch, read, FILES)
 
 # --- its tests -------------------------------------------------------------------------------
 

@@ -269,4 +269,4 @@ def _texts(item: Entry) -> Iterator[str]:
         yield "".join(text_at(part, "text").split())
 
 
-READER = file_reader(CLIENT, "openai_responses", mismatch, read, FILES.find)
+READER = file_reader(CLIENT, "openai_responses", mismatch, read, FILES)

@@ -179,7 +179,7 @@ def _result(call: Record) -> Iterable[Entry]:
     return list(_parts(result))
 
 
-READER = file_reader(CLIENT, "gemini", mismatch, read, FILES.find)
+READER = file_reader(CLIENT, "gemini", mismatch, read, FILES)
 
 
 # --- Qwen Code ----------------------------------------------------------------------------------
@@ -253,4 +253,4 @@ def _merge(record: Record, later: Record) -> Record:
     }
 
 
-QWEN_READER = file_reader(QWEN, "gemini", qwen_mismatch, read_qwen, QWEN_FILES.find)
+QWEN_READER = file_reader(QWEN, "gemini", qwen_mismatch, read_qwen, QWEN_FILES)

@@ -225,7 +225,7 @@ def _command_text(message: Record) -> str:
     return lines
 
 
-READER = file_reader(CLIENT, "anthropic", mismatch, read, FILES.find)
+READER = file_reader(CLIENT, "anthropic", mismatch, read, FILES)
 
 
 # --- Copilot CLI ------------------------------------------------------------------------------
@@ -292,5 +292,4 @@ def read_copilot(session: SessionBuilder) -> None:
                 session.unknown[kind] += 1
 
 
-_FIND = COPILOT_FILES.find, COPILOT_FILES.find_id
-COPILOT_READER = file_reader(COPILOT, "openai_chat", copilot_mismatch, read_copilot, *_FIND)
+COPILOT_READER = file_reader(COPILOT, "openai_chat", copilot_mismatch, read_copilot, COPILOT_FILES)

@@ -282,7 +282,7 @@ def _item_entries(item: Record, message: Record) -> Iterator[Entry]:
 
 
 CONTINUE_READER = file_reader(
-    CONTINUE, "openai_chat", continue_mismatch, read_continue, CONTINUE_FILES.find
+    CONTINUE, "openai_chat", continue_mismatch, read_continue, CONTINUE_FILES
 )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from refold.errors import FormatError
-from refold.session_files.source import FoundSession, OnError, Problem, Source
+from refold.session_files.source import ClientFiles, FoundSession, OnError, Problem, Source
 from refold.text.json_values import JsonObject, Record, objects_in, parse_time, text_at
 
 # --- a session: the whole conversation, and its client's compactions ---------------------------
@@ -368,18 +368,19 @@ def file_reader(
     format: Format,
     mismatch: Callable[[Source], str],
     read: Callable[[SessionBuilder], object],
-    find: Find | None = None,
-    find_id: Callable[[Path], str] = lambda _: "",
+    files: ClientFiles | None = None,
 ) -> Reader:
-    """Return the reader of files that hold one session each: *read* fills in what it is of, and
-    *find_id* returns its id, if the name of the file is none."""
+    """Return the reader of *files* that hold one session each: *read* fills in what it is of."""
 
     def load(source: Source) -> Session:
         session = SessionBuilder(source, client, format)
         read(session)
         return session.build()
 
-    return Reader(client, mismatch, single(load, lambda source: find_id(source.path)), find)
+    if files is None:
+        return Reader(client, mismatch, single(load))
+    find_id = files.find_id
+    return Reader(client, mismatch, single(load, lambda source: find_id(source.path)), files.find)
 
 
 # --- actions in the text --------------------------------------------------------------------------
