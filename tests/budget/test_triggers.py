@@ -1,6 +1,7 @@
 """The trigger algebra, the table of windows, and checks before sending."""
 
 import asyncio
+import re
 
 import pytest
 from hypothesis import given
@@ -26,7 +27,7 @@ from refold.budget.triggers import (
 from refold.core.view import View
 from refold.messages import user
 from refold.strategies import ClearToolResults, Summarize
-from refold.tokens.model_table import Window, find_window, lookup, table_date
+from refold.tokens.model_table import PRICES, Window, find_window, lookup, table_date
 from tests.support.compaction import conversation
 
 EMPTY = View.of(())
@@ -267,6 +268,33 @@ def test_async_checks_what_is_pending_too():
 def test_the_table_of_windows(model, window):
     """S1-39: the longest pattern counts; a name that is in no row is unknown."""
     assert lookup(model) == window
+
+
+@pytest.mark.parametrize("row", [row for row, _ in PRICES._rows])
+def test_a_model_with_a_price_has_a_window(row):
+    """A budget needs both: without a window the hard level is unknown."""
+    name = re.sub(r"\[-?(.).*?\]", r"\1", row).replace("*", "")
+    assert PRICES.lookup(name), name
+    assert lookup(name), name
+
+
+@pytest.mark.parametrize(
+    ("model", "figures"),
+    [
+        ("gpt-5.2", (1.75, 14, 0.175)),
+        ("openai/gpt-5.2-codex", (1.75, 14, 0.175)),
+        ("gpt-5-2025-08-07", (1.25, 10, 0.125)),
+        ("anthropic/claude-opus-4.1", (15, 75, 1.5)),
+        ("anthropic/claude-opus-4.7", (5, 25, 0.5)),
+        ("claude-opus-4@20250514", (15, 75, 1.5)),
+        ("github_copilot/claude-sonnet-5.5", (2, 10, 0.1)),
+        ("moonshot/kimi-k2.7-code", (0.95, 4, 0.19)),
+        ("gpt-5.2-pro", None),
+    ],
+)
+def test_the_table_of_prices(model, figures):
+    rates = PRICES.lookup(model)
+    assert figures == (rates and (rates.input, rates.output, rates.read))
 
 
 def test_a_given_window_wins_over_the_table():

@@ -490,6 +490,7 @@ def test_a_request_in_bytes_with_a_system_message_among_its_entries_is_known_aga
         ({"budget": 100}, "the budget must be a refold.Budget"),
         ({"store": "refold.db"}, "the store must be one"),
         ({"model": 5}, "the model must be a name, such as 'claude-opus-5-5', not 5"),
+        ({"salt": 3}, "the salt must be a text, not 3"),
         ({"format": "claude"}, "no format is called 'claude'; there are openai_chat, anthropic"),
     ],
 )
@@ -497,6 +498,14 @@ def test_settings_of_another_type_are_reported_at_once(settings, error):
     given = {"strategies": [], "budget": refold.Budget(10, 10), **settings}
     with pytest.raises(ValueError, match=error):
         refold.Compactor(**given)
+
+
+def test_a_budget_for_one_call_is_checked_as_that_of_the_compactor():
+    compact = refold.Compactor([], refold.Budget(10, 10))
+    history = [{"role": "user", "content": "hi"}]
+    for call in (compact, compact.compact, compact.check):
+        with pytest.raises(ValueError, match=r"the budget must be a refold.Budget.*, not 100"):
+            call(history, budget=100)
 
 
 def test_a_strategy_that_returns_its_edits_is_told_to_yield_them():

@@ -272,6 +272,14 @@ def default_goal(view: View) -> int:
     return min(goal, window.room // 2) if window is not None else goal
 
 
+def require_budget(budget: Any) -> None:
+    """Raise ValueError unless *budget* is a `Budget`."""
+    if not isinstance(budget, Budget):
+        raise ValueError(  # noqa: TRY004 - as for all settings
+            f"the budget must be a refold.Budget(trigger, target), not {budget!r}"
+        )
+
+
 def default_budget(goal: int = GOAL) -> Budget:
     """Return the budget used by default: when it pays, and when the window is nearly full."""
     return Budget(Pays() | Fraction(FULL), goal)

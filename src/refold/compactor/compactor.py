@@ -6,7 +6,7 @@ from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from refold.budget.budget import Budget, Check, default_budget
+from refold.budget.budget import Budget, Check, default_budget, require_budget
 from refold.codecs.codec import Codec, Payload, split_payload
 from refold.codecs.detect import fields_of, recognize
 from refold.compactor import by_hand
@@ -156,6 +156,8 @@ class Compactor:
     def check(self, history: Any, *, budget: Budget | None = None, pending: Any = None) -> Check:
         """Return what would be due for *history* (*budget* and *pending* as for `compact`): `none`,
         `soft` or `hard`, the figure crossed and the reason. Nothing runs and nothing is asked."""
+        if budget is not None:
+            require_budget(budget)
         state = drive(self._show(history))
         settings = self.settings.fit(state.view)
         count = count_pending(settings, pending, state.codec)
@@ -270,6 +272,8 @@ class Compactor:
     ) -> TurnSteps[ConversationState]:
         """Return the state of a history after its turn: loaded, and compacted if that is due."""
         settings = self.settings
+        if options.budget is not None:
+            require_budget(options.budget)
         if settings.memory is not None and settings.memory.backlog.is_due():
             yield from settings.memory.flush_backlog()
         pending = count_pending(settings, options.pending, payload.codec)

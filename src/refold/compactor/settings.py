@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from refold import scorers, strategies
-from refold.budget.budget import Budget, default_budget, default_goal
+from refold.budget.budget import Budget, default_budget, default_goal, require_budget
 from refold.codecs.codec import Codec
 from refold.compactor.calibration import Reports
 from refold.compactor.hooks import After, Before, Event, OnEvent
@@ -77,10 +77,7 @@ class Settings:
     def __post_init__(self) -> None:
         for strategy in self.strategies:
             _check_strategy(strategy)
-        if not isinstance(self.budget, Budget):
-            raise ValueError(  # noqa: TRY004 - as for all settings
-                f"the budget must be a refold.Budget(trigger, target), not {self.budget!r}"
-            )
+        require_budget(self.budget)
         has_all = all(hasattr(self.store, name) for name in ("load", "save", "remove", "version"))
         if not has_all or isinstance(self.store, type):
             raise ValueError(
@@ -91,6 +88,8 @@ class Settings:
             raise ValueError(  # noqa: TRY004 - as for all settings
                 f"the model must be a name, such as 'claude-opus-5-5', not {self.model!r}"
             )
+        if not isinstance(self.salt, str):
+            raise ValueError(f"the salt must be a text, not {self.salt!r}")  # noqa: TRY004
         require_callable_or_none(before=self.before, after=self.after, on_event=self.on_event)
 
     @cached_property
