@@ -174,32 +174,65 @@ class JsonLine(NamedTuple):
     """What they stand in: `order_id: 17 › items › `."""
     text: str
     """`sku: A-1, price: 20`."""
+    columns: str = ""
+    """The keys alone, `sku | price`, if the line has the whole object, as a row of a table may."""
+    cells: str = ""
+    """The values alone, `A-1 | 20`."""
 
 
 def iter_json_lines(value: Any) -> Iterator[JsonLine]:
     """Yield what a JSON object or array holds as lines, in order: of each object its short fields,
-    behind what tells it from others, the first of them. A long text has lines of its own."""
-    waiting: list[tuple[str, Any, int]] = [("", value, 0)]
+    behind what tells it from others, the first of them. An object in an array is one line, if its
+    values are short, with the fields of objects in it. A long text has lines of its own."""
+    waiting: list[tuple[str, Any, int, bool]] = [("", value, 0, False)]
     while waiting:
-        lead, item, depth = waiting.pop()
+        lead, item, depth, is_entry = waiting.pop()
         lead = lead if len(lead) <= LONGEST_LEAD else "… " + lead[-LONGEST_LEAD:]
         if not isinstance(item, dict | list):
             rows = _write_scalar(item).splitlines()
             yield from (JsonLine(lead, row) for row in rows if row.strip())
             continue
-        pairs = item.items() if isinstance(item, dict) else (("", entry) for entry in item)
-        short, long = list[str](), list[tuple[str, Any]]()
-        for key, field in pairs:
-            if (text := _write_short(key, field)) is not None:
-                short.append(text)
-            else:
-                long.append((key, field))
-        name = f"{short[0]} › " if short and isinstance(item, dict) else ""
-        rows = list(_join_fields(short))
-        yield from (JsonLine(lead + name if at else lead, row) for at, row in enumerate(rows))
+        short, long = _split_fields(item)
+        if is_entry and isinstance(item, dict):
+            flat, rest = _split_fields(_flatten(item))
+            if is_row := len(flat) > 1 and sum(len(text) for _, text in flat) <= LONGEST_FIELD:
+                short, long = flat, rest
+        else:
+            is_row = False
+        fields = [f"{key}: {text}" if key else text for key, text in short]
+        name = f"{fields[0]} › " if short and isinstance(item, dict) else ""
+        if is_row:
+            yield JsonLine(lead, ", ".join(fields), *map(" | ".join, zip(*short, strict=True)))
+        else:
+            rows = list(_join_fields(fields))
+            yield from (JsonLine(lead + name if at else lead, row) for at, row in enumerate(rows))
         if depth < DEEPEST:
             inner = [(f"{lead}{name}{key}{' › ' if key else ''}", field) for key, field in long]
-            waiting += [(place, field, depth + 1) for place, field in reversed(inner)]
+            is_list = isinstance(item, list)
+            waiting += [(place, field, depth + 1, is_list) for place, field in reversed(inner)]
+
+
+def _split_fields(item: Record | list[Any]) -> tuple[list[tuple[str, str]], list[tuple[str, Any]]]:
+    """Return the short fields of an object or array, written, and the others."""
+    pairs = item.items() if isinstance(item, Mapping) else (("", entry) for entry in item)
+    short, long = list[tuple[str, str]](), list[tuple[str, Any]]()
+    for key, field in pairs:
+        if (text := _write_short(field)) is None:
+            long.append((key, field))
+        else:
+            short.append((key, text))
+    return short, long
+
+
+def _flatten(item: Record) -> JsonObject:
+    """Return an object with the fields of the objects in it: `prices.economy`."""
+    flat: JsonObject = {}
+    for key, field in item.items():
+        if isinstance(field, dict) and not any(isinstance(v, dict | list) for v in field.values()):
+            flat.update((f"{key}.{name}", value) for name, value in field.items())
+        else:
+            flat[key] = field
+    return flat
 
 
 def join_texts(text: str) -> str:
@@ -213,7 +246,7 @@ def join_texts(text: str) -> str:
     return "\n".join(map("\n".join, texts)) if texts and all(texts) else text
 
 
-def _write_short(key: str, field: Any) -> str | None:
+def _write_short(field: Any) -> str | None:
     """Write a field in one line; None if it holds objects, or is too long for that."""
     if isinstance(field, list) and not any(isinstance(entry, dict | list) for entry in field):
         text = ", ".join(map(_write_scalar, field)) or "none"
@@ -221,9 +254,7 @@ def _write_short(key: str, field: Any) -> str | None:
         text = "" if field else "none"
     else:
         text = _write_scalar(field)
-    if not text or len(text) > LONGEST_FIELD or "\n" in text:
-        return None
-    return f"{key}: {text}" if key else text
+    return text if text and len(text) <= LONGEST_FIELD and "\n" not in text else None
 
 
 def _write_scalar(value: Any) -> str:

@@ -297,12 +297,40 @@ def test_each_part_of_a_json_answer_says_what_it_belongs_to():
     ]
     text = summarize(user("Go."), call("list_bookings", json.dumps(bookings)))
     for n in range(3):
-        assert f"id: HB-{n} › legs › flight: LH-7{n}b, from: bbb" in text
+        rows = f"  LH-7{n}a | aaa\n  LH-7{n}b | bbb"
+        assert f"id: HB-{n} › legs › flight | from:\n{rows}" in text
+
+
+def test_one_object_of_an_array_has_its_keys_beside_it():
+    text = summarize(user("Go."), call("get_order", '{"id": 7, "items": [{"sku": "A-1", "n": 2}]}'))
+    assert "id: 7 › items › sku: A-1, n: 2" in text
+
+
+def test_an_object_of_an_array_is_one_row_with_the_fields_of_objects_in_it():
+    flights = [
+        {
+            "number": f"HAT{n}",
+            "seats": {"eco": n, "biz": 2},
+            "legs": [{"from": "SFO"}],
+            "note": "a\nb",
+        }
+        for n in range(2)
+    ]
+    assert [tuple(line) for line in iter_json_lines(flights)][:3] == [
+        (
+            "",
+            "number: HAT0, seats.eco: 0, seats.biz: 2",
+            "number | seats.eco | seats.biz",
+            "HAT0 | 0 | 2",
+        ),
+        ("number: HAT0 › legs › ", "from: SFO", "", ""),
+        ("number: HAT0 › note › ", "a", "", ""),
+    ]
 
 
 def test_json_lines_of_nested_values():
     value = {"id": 7, "note": "a\nb", "tags": ["x", "y"], "rows": [], "in": {"deep": {"k": None}}}
-    assert ["".join(line) for line in iter_json_lines(value)] == [
+    assert [line.lead + line.text for line in iter_json_lines(value)] == [
         "id: 7, tags: x, y, rows: none",
         "id: 7 › note › a",
         "id: 7 › note › b",
@@ -320,7 +348,7 @@ def test_json_lines_of_nested_values():
 def test_json_lines_hold_every_scalar(value):
     if not isinstance(value, list | dict):
         return
-    text = "\n".join("".join(line) for line in iter_json_lines(value))
+    text = "\n".join("".join(line) for line in iter_json_lines(value))  # both ways to write it
     waiting = [value]
     while waiting:
         item = waiting.pop()

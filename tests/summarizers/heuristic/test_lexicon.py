@@ -7,7 +7,7 @@ from refold.core.view import View
 from refold.memory import ProcessMemories, flush
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.scorers import Emphasis
-from refold.summarizers.heuristic.excerpts import find_corrections
+from refold.summarizers.heuristic.answers import find_corrections
 from refold.summarizers.heuristic.lexicon import (
     BINDING,
     FAULTING,

@@ -235,7 +235,7 @@ def find_outcome_line(text: str, *, failed: bool, printed: bool) -> str:
     error, of what a command *printed* the last line, of a tool's answer the first."""
     value = parse_or_none(text) if text[:1] in "{[" else None
     if isinstance(value, dict | list):
-        return next(("".join(line) for line in iter_json_lines(value)), "")
+        return next((line.lead + line.text for line in iter_json_lines(value)), "")
     if failed:
         return find_error_line(text)
     lines = (row.strip() for row in (text[-2_000:] if printed else text[:2_000]).splitlines())

@@ -1,5 +1,5 @@
-"""What people answer: to which question a short reply is, whether it denies or demands something,
-and what the result of a tool says that asks them."""
+"""What people answer: to which question a short reply is, whether it denies, demands or takes back
+something, and what the result of a tool says that asks them; and how their words are shortened."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -7,7 +7,8 @@ from itertools import islice
 from typing import Any, NamedTuple
 from unicodedata import normalize
 
-from refold.summarizers.heuristic.excerpts import ASKED, PIECE, cut_middle
+from refold.speakers.segments import read_typed, split_place
+from refold.summarizers.heuristic.excerpts import ASKED, PIECE
 from refold.summarizers.heuristic.identifiers import iter_identifiers
 from refold.summarizers.heuristic.lexicon import (
     BINDING,
@@ -15,11 +16,14 @@ from refold.summarizers.heuristic.lexicon import (
     LEAST_PROSE,
     MAX_SENTENCE,
     NEGATING,
+    TURNING,
+    find_leads,
     is_binding,
+    iter_sentences,
     iter_statements,
 )
 from refold.summarizers.heuristic.source import Step
-from refold.text.clip import clip_scanned, one_line
+from refold.text.clip import clip_scanned, one_line, without_mark
 from refold.text.json_values import parse_or_none, text_at
 from refold.text.plain import count_columns
 
@@ -81,6 +85,10 @@ _ASKS_PERSON = re.compile(r"(?i)user|human|follow_?up")
 _OFFERS = ("options", "choices")
 _IS, _NEXT = '"="', '", "'
 """Between a question and its answer, and between these and the next (Claude Code, OpenCode)."""
+SHORTEST_END = 10
+"""Characters of the end of a sentence: with fewer a cut may go through the word that turns it."""
+_LINE = re.compile(r"(?<=\n)[^\n]")
+_STOP = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
 
 
 class PersonAnswer(NamedTuple):
@@ -225,3 +233,41 @@ def denies(text: str) -> bool:
     """Does a person's text begin with what is not so, rather than with what shall not be?"""
     head = _CLAUSE_ENDS.split(text.lstrip()[:MAX_SENTENCE].partition("\n")[0])[0]
     return (NEGATING.is_in(head) or CORRECTING.is_in(head)) and not is_binding(head)
+
+
+def find_corrections(text: str) -> Iterator[str]:
+    """Yield the two sentences with which a user's text takes back what was asked, if it does."""
+    place, typed = split_place(text)
+    opening = list(islice(iter_sentences(read_typed(typed)), 2))
+    if opening and CORRECTING.is_in(opening[0][: 2 * MAX_SENTENCE]):
+        own = (sentence for sentence in opening if not sentence.endswith(("?", "？")))
+        yield from (one_line(place + sentence, MAX_SENTENCE) for sentence in own)
+
+
+def cut_middle(text: str, size: int, leads: Mapping[int, str]) -> str:
+    """Return the first two thirds of about *size* characters of a text, a mark, and the last third,
+    from where a line begins; lines of it that lines before the mark turn stand behind these.
+    *leads* are those of the whole text."""
+    head, start = text[: size * 2 // 3], _find_start(text, size, leads)
+    first, lines = text.count("\n", 0, start), text[start:].split("\n")
+    own = find_leads(lines)
+    for at, line in enumerate(lines):
+        lead = leads.get(first + at, "")
+        lines[at] = line if lead == own.get(at, "") else lead + without_mark(line)
+    return f"{head} [… {start - len(head)} characters …] " + ("\n".join(lines) or "…")
+
+
+def _find_start(text: str, size: int, leads: Mapping[int, str]) -> int:
+    """Return where the last third of *size* characters begins: with a line, else, in the last line,
+    with a sentence. What lines above turn, or the words before it, is taken whole or not at all."""
+    start = len(text) - size // 3
+    if line := _LINE.search(text, start):
+        return line.start()
+    last = text.rfind("\n", 0, start) + 1
+    if text.count("\n") in leads:
+        return last if len(text) - last <= size // 2 else len(text)
+    for begin in (start, len(text) - size // 2):
+        if (stop := _STOP.search(text, max(last, begin))) and stop.end() < len(text):
+            return stop.end()
+    is_turned = TURNING.is_in(text[max(last, start - size) : start + SHORTEST_END])
+    return len(text) if is_turned else start

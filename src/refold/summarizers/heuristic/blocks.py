@@ -224,7 +224,12 @@ class Line(NamedTuple):
     number: int = 0
     """Its number in the file, if the tool gave one, else 0; of what is said the clause's."""
     lead: str = ""
-    """The lines above it that turn it, in texts that people read: `Do NOT: `."""
+    """The lines above it that turn it, in texts that people read: `Do NOT: `; what an object of
+    JSON stands in: `order_id: 17 › items › `."""
+    top: str = ""
+    """Of an object in JSON what may stand once above several: `order_id: 17 › items › sku | n:`."""
+    row: str = ""
+    """What stands below that then: `A-1 | 2`."""
 
     @property
     def words(self) -> str:
@@ -460,23 +465,18 @@ def _shows_task(command: str) -> bool:
     return any(map(_SHOWS.fullmatch, words[1:])) and bool(_TASK.search(" ".join(words)))
 
 
-def _iter_clauses(text: str, is_parted: bool) -> Iterator[str]:
-    """Yield sentences; *is_parted* clauses of scripts that mark these with a wide comma."""
-    for sentence in sentences(text):
-        for clause in _CLAUSE.split(sentence) if is_parted else (sentence,):
-            yield from _cut_line(clause)
-
-
 def _iter_spoken(text: str, is_parted: bool, *, binds: bool) -> Iterator[tuple[str, str]]:
-    """Yield the sentences of what somebody says, or the clauses, each with the lines above that
-    turn it. What is turned, or if a person says it (*binds*) binds, is not parted: its first words
-    turn all."""
+    """Yield the sentences of what somebody says, each with the lines above that turn it; if it
+    *is_parted*, clauses, in scripts that mark these with a wide comma. What is turned, or if a
+    person says it (*binds*) binds, is not parted: its first words turn all."""
     for statement in iter_statements(text):
+        if statement.is_head:
+            continue
         is_whole = statement.lead or (binds and is_binding(statement.text))
-        parts = _iter_clauses(statement.text, is_parted)
-        clauses = _cut_line(statement.text) if is_whole else parts
-        if not statement.is_head:
-            yield from ((clause, statement.lead) for clause in clauses)
+        rows = [statement.text] if is_whole else sentences(statement.text)
+        parts = (part for row in rows for part in (_CLAUSE.split(row) if is_parted else (row,)))
+        for row in rows if is_whole else parts:
+            yield from ((piece, statement.lead) for piece in _cut_line(row))
 
 
 def iter_lines(text: str, *, is_prose: bool = False) -> Iterator[Line]:
@@ -519,10 +519,11 @@ def _parse_json(text: str) -> Any:
 
 def _iter_record_lines(value: Any) -> Iterator[Line]:
     """Yield the objects in a JSON value, each behind what it stands in."""
-    for lead, text in iter_json_lines(value):
-        for piece in _cut_line(text):
+    for lead, text, columns, cells in iter_json_lines(value):
+        top = f"{lead}{columns}:" if cells else lead.rstrip()
+        for piece in (text,) if cells else _cut_line(text):
             if _count_words(lead + piece) >= LEAST_WORDS:
-                yield Line(piece, lead=lead)
+                yield Line(piece, 0, lead, top, cells or piece)
 
 
 def _split_number(row: str) -> tuple[int, str]:

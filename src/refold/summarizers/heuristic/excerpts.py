@@ -4,26 +4,21 @@ import heapq
 import re
 from bisect import bisect
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import groupby, islice
+from itertools import groupby
 from math import inf, log
-from operator import add, attrgetter
+from operator import attrgetter
 from typing import NamedTuple
 
-from refold.speakers.segments import read_typed, split_place
 from refold.summarizers.heuristic.blocks import COMMAND, Block, Kind, Line, Work
 from refold.summarizers.heuristic.identifiers import DEFINITION, NUMBER, iter_identifiers
 from refold.summarizers.heuristic.lexicon import (
-    CORRECTING,
-    MAX_SENTENCE,
-    TURNING,
-    find_leads,
     iter_sentences,
     weigh_conclusion,
 )
-from refold.text.clip import one_line, without_mark
+from refold.text.clip import one_line
 from refold.text.plain import find_opening, terms
 from refold.tokens.count import estimate
 
@@ -103,8 +98,6 @@ most, thousands of lines with names of one shape (`job-17`, `job-18`) one for ea
 chosen."""
 NEARLY = 0.5
 """From then on the share of what a line promised at which it is chosen."""
-SHORTEST_END = 10
-"""Characters of the end of a sentence: with fewer a cut may go through the word that turns it."""
 EPSILON = 1e-12
 _DIGITS = re.compile(r"(?<![0-9a-f])[a-f]*+\d[0-9a-f]*+")
 _STAMP = re.compile(
@@ -126,10 +119,8 @@ _REFERS = re.compile(
     r"(?i)(?:that|this|it|they|these|those|both|such|the (?:former|latter|same))\b|[这那它此其]|[こそ][れの]"
 )
 """How a sentence begins that may say nothing without the one before it."""
-_LINE = re.compile(r"(?<=\n)[^\n]")
 _BREAK = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029](?!\Z)")
 """What begins a line for somebody, behind which more stands."""
-_STOP = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
 _SPACED = re.compile(r"([，；：。！？、]) ")
 TALK: frozenset[Kind] = frozenset({"asked", "said", "finding"})
 TURNS: frozenset[Kind] = frozenset({"asked", "given", "command", "latest"})
@@ -229,7 +220,7 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
             fresh = (_weigh_name(row, context) for row in named if row[0] not in headed)
             if names := tuple(dict.fromkeys((*fresh, *words))):
                 total = sum([weight for _, weight in names])
-                least = beside + len(line.words) // LONG_TOKEN
+                least = beside + len(line.row or line.words) // LONG_TOKEN
                 factor = 1.0 if context.is_chat else _weigh_work(block, line, context.words)
                 own = worth * factor
                 excerpts.append(Excerpt(position, line, names, own, own * total / least, least))
@@ -301,7 +292,8 @@ class Selection:
         """Choose of *excerpts* of *work* what is not *shown*, first in the share *spoken* what the
         model said."""
         self._excerpts, self._work, self._cost = excerpts, work, cache(estimate)
-        self._seen, self._opened, self._alike = set(shown), set[str](), Counter[str]()
+        self._seen, self._alike = set(shown), Counter[str]()
+        self._opened = set[str | tuple[str, str]]()
         self._shape = cache(partial(_DIGITS.sub, "#"))
         self.chosen = list[int]()
         """Positions of excerpts, the best first."""
@@ -369,9 +361,10 @@ class Selection:
         return excerpt.worth * sum([w / (1 + alike[shape(name)] / SIMILAR) for name, w in names])
 
     def _price(self, excerpt: Excerpt) -> int:
-        heading = self._work.blocks[excerpt.block].heading
+        heading, line = self._work.blocks[excerpt.block].heading, excerpt.line
         beside = 0 if heading in self._opened else self._cost(heading) + 4
-        return self._cost(excerpt.line.words) + BEHIND + beside
+        words = line.row if (heading, line.top) in self._opened else line.words
+        return self._cost(words) + BEHIND + beside
 
     def _choose(self, at: int) -> None:
         excerpt = self._excerpts[at]
@@ -380,6 +373,8 @@ class Selection:
         self._alike.update(map(self._shape, names))
         self._seen.update(names)
         heading = self._work.blocks[excerpt.block].heading
+        if excerpt.line.top:
+            self._opened.add((heading, excerpt.line.top))
         if heading not in self._opened:
             self._opened.add(heading)
             self._seen.update(name for name, _ in iter_identifiers(heading))
@@ -391,15 +386,6 @@ def find_announced(text: str) -> str:
     return one_line(announced[-1], 200) if announced else ""
 
 
-def find_corrections(text: str) -> Iterator[str]:
-    """Yield the two sentences with which a user's text takes back what was asked, if it does."""
-    place, typed = split_place(text)
-    opening = list(islice(iter_sentences(read_typed(typed)), 2))
-    if opening and CORRECTING.is_in(opening[0][: 2 * MAX_SENTENCE]):
-        own = (sentence for sentence in opening if not sentence.endswith(("?", "？")))
-        yield from (one_line(place + sentence, MAX_SENTENCE) for sentence in own)
-
-
 def quote(line: str) -> str:
     """Return a line so that it cannot pass for a heading, a person's words or several lines."""
     line = _BREAK.sub(" ", line)
@@ -409,35 +395,6 @@ def quote(line: str) -> str:
 def write_heading(source: str) -> str:
     """Return the heading of what is quoted of a file, command or tool, in one line."""
     return f"### {_BREAK.sub(' ', source)}"
-
-
-def cut_middle(text: str, size: int, leads: Mapping[int, str]) -> str:
-    """Return the first two thirds of about *size* characters of a text, a mark, and the last third,
-    from where a line begins; lines of it that lines before the mark turn stand behind these.
-    *leads* are those of the whole text."""
-    head, start = text[: size * 2 // 3], _find_start(text, size, leads)
-    first, lines = text.count("\n", 0, start), text[start:].split("\n")
-    own = find_leads(lines)
-    for at, line in enumerate(lines):
-        lead = leads.get(first + at, "")
-        lines[at] = line if lead == own.get(at, "") else lead + without_mark(line)
-    return f"{head} [… {start - len(head)} characters …] " + ("\n".join(lines) or "…")
-
-
-def _find_start(text: str, size: int, leads: Mapping[int, str]) -> int:
-    """Return where the last third of *size* characters begins: with a line, else, in the last line,
-    with a sentence. What lines above turn, or the words before it, is taken whole or not at all."""
-    start = len(text) - size // 3
-    if line := _LINE.search(text, start):
-        return line.start()
-    last = text.rfind("\n", 0, start) + 1
-    if text.count("\n") in leads:
-        return last if len(text) - last <= size // 2 else len(text)
-    for begin in (start, len(text) - size // 2):
-        if (stop := _STOP.search(text, max(last, begin))) and stop.end() < len(text):
-            return stop.end()
-    is_turned = TURNING.is_in(text[max(last, start - size) : start + SHORTEST_END])
-    return len(text) if is_turned else start
 
 
 def _render_excerpts(chosen: Sequence[Excerpt], work: Work) -> tuple[str, str]:
@@ -535,6 +492,19 @@ def _render_group(heading: str, excerpts: list[Excerpt], work: Work) -> str:
     title = write_heading(heading) + (" (modified since)" if is_stale else "")
     if block.path:
         excerpts.sort(key=lambda excerpt: (excerpt.line.number, excerpt.block))
-    numbers = (f"{number}: " if (number := excerpt.line.number) else "" for excerpt in excerpts)
-    rows = map(quote, map(add, numbers, (excerpt.line.words for excerpt in excerpts)))
-    return "\n".join((title, *dict.fromkeys(rows)))
+    lines = dict.fromkeys(excerpt.line for excerpt in excerpts)
+    return "\n".join((title, *map(quote, _write_lines(lines))))
+
+
+def _write_lines(lines: Iterable[Line]) -> Iterator[str]:
+    """Yield lines with their numbers; what several objects of JSON stand in, and their keys, stand
+    once above them."""
+    for top, group in groupby(lines, key=attrgetter("top")):
+        below = list(group)
+        if top and len(below) > 1:
+            yield top
+            yield from (f"  {line.row}" for line in below)
+        else:
+            yield from (
+                f"{line.number or ''}{': ' * bool(line.number)}{line.words}" for line in below
+            )

@@ -8,13 +8,9 @@ from functools import partial
 from itertools import groupby
 
 from refold.summarizers.heuristic.actions import COMMIT, WAS_REFUSED, Action
-from refold.summarizers.heuristic.answers import ANSWERS
+from refold.summarizers.heuristic.answers import ANSWERS, cut_middle, find_corrections
 from refold.summarizers.heuristic.blocks import SOURCE
 from refold.summarizers.heuristic.calls import Todo
-from refold.summarizers.heuristic.excerpts import (
-    cut_middle,
-    find_corrections,
-)
 from refold.summarizers.heuristic.lexicon import find_constraints, find_leads
 from refold.summarizers.heuristic.state import FileState, State
 from refold.text.clip import one_line, without_mark

@@ -20,6 +20,7 @@ from refold.summarizers.heuristic.answers import (
     AGREEMENT,
     PersonAnswer,
     denies,
+    find_corrections,
     find_question,
     is_demand,
     read_answers,
@@ -40,7 +41,6 @@ from refold.summarizers.heuristic.calls import (
 from refold.summarizers.heuristic.excerpts import (
     ASKED,
     find_announced,
-    find_corrections,
 )
 from refold.summarizers.heuristic.lexicon import (
     FAULTING,
