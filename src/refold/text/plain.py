@@ -299,6 +299,7 @@ _CJK = (
 )
 _ASCII_WORD = re.compile(r"[a-z0-9]+")
 _RUN = re.compile(rf"([{_CJK}]+)|([^\W_{_CJK}]+)")
+_ANY_WORD = re.compile(r"[^\W_]+")
 
 
 class Run(NamedTuple):
@@ -333,6 +334,32 @@ def terms(text: str) -> Iterator[str]:
         return
     for run in runs(text):
         yield from _terms(run)
+
+
+class Span(NamedTuple):
+    """A word, or two letters of a script without spaces, and where it stands."""
+
+    start: int
+    stop: int
+    term: str
+
+
+def iter_spans(text: str) -> Iterator[Span]:
+    """Yield the words of a text, and of a script without spaces the pairs of letters."""
+    folded = fold(text)
+    source = folded if len(folded) == len(text) else text
+    for match in _ANY_WORD.finditer(source):
+        start, word = match.start(), match[0]
+        if word.isascii():
+            yield Span(start, match.end(), word.lower())
+            continue
+        for run in runs(word):
+            if run.dense and len(run.text) > 1:
+                for at in range(len(run.text) - 1):
+                    yield Span(start + at, start + at + 2, run.text[at : at + 2])
+            else:
+                yield Span(start, start + len(run.text), run.text)
+            start += len(run.text)
 
 
 def phrase_query(text: str) -> str:

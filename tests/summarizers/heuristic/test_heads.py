@@ -15,7 +15,7 @@ from refold.summarizers.heuristic.blocks import Block
 from refold.summarizers.heuristic.layout import render_state
 from refold.summarizers.heuristic.lexicon import find_conclusions, find_constraints, find_leads
 from refold.summarizers.heuristic.state import State
-from tests.support.messages import assistant
+from tests.support.messages import assistant, call
 from tests.support.summaries import collect
 
 
@@ -390,3 +390,35 @@ def test_a_part_of_a_documents_current_text_says_what_turns_it():
     )
     current = text.partition("## Current text of files")[2].partition("## Excerpts")[0]
     assert f", under Do not{part}" in current
+
+
+PARTNERS = """Here is what I found:
+
+- **Avici** (avici.money) is confirmed. It is self-custodial and has a card for `USDC`.
+- **Rain** (rain.xyz) has the best `issuing_api`. It is the realistic path after `hackathon_week`.
+
+```diff
+- await provider.recordSuccess(results_v1)
++ await provider.recordOnce(results_v2)
+```
+
+The duplicate of `record_call` is gone, because `get_rate` writes it already."""
+
+
+def work_that_ends_in(answer):
+    looks = [message for n in range(8) for message in call("look", f"Partner {n}.")]
+    return [user("Find partners."), *looks, assistant(answer), user("Go on. " * 900), *looks]
+
+
+def test_an_item_of_what_the_model_says_is_quoted_with_its_beginning():
+    text = summarize(work_that_ends_in(PARTNERS), 600)
+    assert "realistic path after `hackathon_week`" in text
+    for line in text.splitlines():
+        if "hackathon_week" in line or "has a card" in line:
+            assert "**Rain**" in line or "**Avici**" in line
+
+
+def test_code_in_an_answer_is_nothing_that_the_model_says():
+    text = summarize(work_that_ends_in(PARTNERS), 2_000)
+    assert "`get_rate` writes it already" in text
+    assert "results_v1" not in text and "results_v2" not in text

@@ -5,7 +5,9 @@ from bisect import bisect
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from math import log
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from refold.speakers.carriers import NOT_RUN
@@ -16,6 +18,7 @@ from refold.summarizers.heuristic.calls import (
     iter_patch,
 )
 from refold.summarizers.heuristic.lexicon import (
+    MAX_SENTENCE,
     find_leads,
     find_notes,
     is_binding,
@@ -30,7 +33,7 @@ from refold.summarizers.heuristic.shell_words import (
 from refold.summarizers.heuristic.source import Step, is_stub
 from refold.text.clip import clip_scanned, sentences, without_mark
 from refold.text.json_values import iter_json_lines, parse_or_none
-from refold.text.plain import fold, runs
+from refold.text.plain import Span, iter_spans
 
 # --- topics of exchanges --------------------------------------------------------------------------
 # What an exchange in a conversation is about, told by which words are rare in it.
@@ -47,34 +50,7 @@ SPARE = 3
 """Characters before the stretch that are taken along: the beginning of a name is often common."""
 SHARED = 1.5
 """What each word of a stretch counts for besides: a longer name beats a rare pair of letters."""
-_ANY_WORD = re.compile(r"[^\W_]+")
 _SENTENCE_ENDS = re.compile(r"[。！？]|[.!?]\s")
-
-
-class Span(NamedTuple):
-    """A word, or two letters of a script without spaces, and where it stands."""
-
-    start: int
-    stop: int
-    term: str
-
-
-def _iter_spans(text: str) -> Iterator[Span]:
-    """Yield the words of a text, and of a script without spaces the pairs of letters."""
-    folded = fold(text)
-    source = folded if len(folded) == len(text) else text
-    for match in _ANY_WORD.finditer(source):
-        start, word = match.start(), match[0]
-        if word.isascii():
-            yield Span(start, match.end(), word.lower())
-            continue
-        for run in runs(word):
-            if run.dense and len(run.text) > 1:
-                for at in range(len(run.text) - 1):
-                    yield Span(start + at, start + at + 2, run.text[at : at + 2])
-            else:
-                yield Span(start, start + len(run.text), run.text)
-            start += len(run.text)
 
 
 class Rarity:
@@ -88,7 +64,7 @@ class Rarity:
         """Count the words of clauses, each once a clause; return the stretches in them."""
         stretches = set[str]()
         for clause in clauses:
-            spans = [*_iter_spans(clause)]
+            spans = [*iter_spans(clause)]
             self.counts.update({span.term for span in spans})
             stretches.update(stretch for _, stretch in _iter_stretches(spans))
         return stretches
@@ -100,7 +76,7 @@ class Rarity:
         Of a script without spaces only what both sides use counts: where a word begins is not
         known, and a rare pair of letters is a piece of a phrase.
         """
-        spans = [*_iter_spans(text)]
+        spans = [*iter_spans(text)]
         stretches = [*_iter_stretches(spans)]
         shared = {at for at, stretch in stretches if stretch in self.shared}
         words = {at for at, stretch in stretches if stretch == spans[at].term}
@@ -468,15 +444,27 @@ def _shows_task(command: str) -> bool:
 def _iter_spoken(text: str, is_parted: bool, *, binds: bool) -> Iterator[tuple[str, str]]:
     """Yield the sentences of what somebody says, each with the lines above that turn it; if it
     *is_parted*, clauses, in scripts that mark these with a wide comma. What is turned, or if a
-    person says it (*binds*) binds, is not parted: its first words turn all."""
-    for statement in iter_statements(text):
-        if statement.is_head:
+    person says it (*binds*) binds, is not parted: its first words turn all; nor is an item of a
+    list in work, which begins with what it is about. There the model's code is none of its words.
+    """
+    for _, group in groupby(iter_statements(text), key=attrgetter("at")):
+        first, *rest = group
+        if first.kind == "code" and not (is_parted or binds):
             continue
-        is_whole = statement.lead or (binds and is_binding(statement.text))
-        rows = [statement.text] if is_whole else sentences(statement.text)
-        parts = (part for row in rows for part in (_CLAUSE.split(row) if is_parted else (row,)))
-        for row in rows if is_whole else parts:
-            yield from ((piece, statement.lead) for piece in _cut_line(row))
+        is_item = first.kind == "item" and rest and not (is_parted or rest[-1].is_head)
+        if is_item and len(first.line) <= MAX_SENTENCE:
+            yield without_mark(first.line), first.lead
+            continue
+        for statement in (first, *rest):
+            if not statement.is_head:
+                is_whole = statement.lead or (binds and is_binding(statement.text))
+                rows = [statement.text] if is_whole else _iter_clauses(statement.text, is_parted)
+                yield from ((piece, statement.lead) for row in rows for piece in _cut_line(row))
+
+
+def _iter_clauses(text: str, is_parted: bool) -> Iterator[str]:
+    for sentence in sentences(text):
+        yield from _CLAUSE.split(sentence) if is_parted else (sentence,)
 
 
 def iter_lines(text: str, *, is_prose: bool = False) -> Iterator[Line]:
