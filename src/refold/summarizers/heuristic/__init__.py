@@ -38,7 +38,7 @@ from refold.tokens.count import estimate
 EXCERPTS = "Excerpts (single lines, with gaps between them)"
 MAX_TRIES = 4
 """How often a text that turned out too long, or too short, is written again."""
-FIXED = 0.45
+FIXED = 0.6
 """The share of a summary that requests, rules, state, checks and decisions may take."""
 FIXED_IN_CHATS = 0.3
 """The same if a person answers each turn: there, what was said is what counts."""
