@@ -3,9 +3,10 @@
 import json
 from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import pytest
-from benchmarks.evidence.bounds import iter_quoted
+from benchmarks.evidence.bounds import is_bare, iter_quoted
 from benchmarks.evidence.needs import find_edits, find_names
 from benchmarks.evidence.sessions import Session, load_sessions
 from benchmarks.evidence.visible import History, Request, around, is_list_of_names
@@ -95,13 +96,28 @@ def test_bounds_are_the_lines_that_later_calls_need_and_the_tail_does_not_hold()
     add("c1", "README.md", f"{line}\n{'filler words only ' * 30}")
     add("c2", "notes.txt", "nothing but prose " * 60)
     add("c3", "more.txt", "see shop/near_helper.py, too")
-    without = [*iter_quoted(Session("s", "test", deepcopy(payload)), 300)]
+    without = _quoted_tokens(payload)
     add("c4", "shop/near_helper.py", "ok")
-    near = [*iter_quoted(Session("s", "test", deepcopy(payload)), 300)]
+    near = _quoted_tokens(payload)
     add("c5", "shop/gateway_client.py", "ok")
-    far = [*iter_quoted(Session("s", "test", deepcopy(payload)), 300)]
+    far = _quoted_tokens(payload)
     assert max(without) == max(near[: len(without)]) == 0
     assert max(far) == estimate(around(line, line.find("shop"), len("shop/gateway_client.py")))
+
+
+def _quoted_tokens(payload: dict[str, Any]) -> list[int]:
+    return [row.tokens for row in iter_quoted(Session("s", "test", deepcopy(payload)), 300)]
+
+
+def test_a_name_is_bare_if_no_line_says_enough_beside_it_to_tie_it():
+    """What is bare in every line ties by no quotation of these; a path is tied by its state."""
+    line = "  uuid: msg.uuid,"
+    block = f"def build_row(msg):\n{line}"
+    assert is_bare("msg.uuid", [block])
+    held = History(frozenset({block}), {"msg.uuid": [block]})
+    assert not Request.of([user(f"lib/row.py\n{line}")], held).ties("msg.uuid", held)
+    assert not is_bare("msg.uuid", [block, "the reader takes msg.uuid for the key of the row"])
+    assert not is_bare("lib/row.py", ["lib/row.py"])
 
 
 def test_sessions_of_a_folder_are_measured_and_what_is_none_is_named(
