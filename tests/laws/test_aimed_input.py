@@ -381,6 +381,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "refold.summarizers.heuristic.shell_words.has_command": {"failed": "git push"},
     "refold.summarizers.heuristic.actions.find_outcome_line": {"failed": False, "printed": False},
     "refold.summarizers.heuristic.actions.write_outcome": {"outcome": "ok"},
+    "refold.summarizers.heuristic.actions.find_nothing_ran": {"check": "pytest"},
     "refold.text.plain.count_columns": {"most": 40},
 }
 """Those of one function alone."""

@@ -138,9 +138,7 @@ class View:
     @cached_property
     def payload(self) -> Any:
         """What to send, in the form in which the history came; unedited entries are the same."""
-        if self.source is None:
-            return list(self.messages)
-        return self.encode(self.source)
+        return list(self.messages) if self.source is None else self.encode(self.source)
 
     def encode(self, payload: Payload) -> Any:
         """Write what to send into *payload*, which holds the messages of this transcript."""
@@ -162,10 +160,8 @@ class View:
 
     @cached_property
     def cuts(self) -> frozenset[int]:
-        """Positions between which messages may be hidden.
-
-        Nothing that belongs together is parted, and no visible edit is cut through.
-        """
+        """Positions between which messages may be hidden: nothing that belongs together is parted,
+        and no visible edit is cut through."""
         insides = (range(edit.start + 1, edit.stop) for edit, _ in self.visible_edits)
         return self.base.cuts.difference(chain.from_iterable(insides))
 
@@ -187,21 +183,16 @@ class View:
     # --- other views --------------------------------------------------------------------------
 
     def apply(self, *edits: Edit) -> "View":
-        """Return this view with more edits.
-
-        Raises `EditError` for an edit that was made for another history, parts what belongs
-        together, or cuts through another edit.
-        """
+        """Return this view with more edits. Raises `EditError` for an edit that was made for
+        another history, parts what belongs together, or cuts through another edit."""
         stack = self.edit_stack()
         for edit in edits:
             stack.add(edit)
         return self.with_stack(stack)
 
     def apply_valid(self, edits: Iterable[Edit]) -> "View":
-        """Return this view with those of *edits* that belong to it.
-
-        For edits out of a store, where other writers and other branches put theirs too.
-        """
+        """Return this view with those of *edits* that belong to it: in a store other writers and
+        other branches put theirs too."""
         if not (edits := tuple(edits)):
             return self
         stack = self.edit_stack()

@@ -26,11 +26,11 @@ FIGURES = re.compile(
 _FRAME = " =-*~"
 """What runners draw around a line of figures."""
 EXIT = re.compile(
-    r"(?:exit(?:ed)?(?:[ _-]with)?[ _-]?(?:code|status)|return[ _-]?code|退出码|退出代码|返回码|終了コード|종료 코드)"
+    r"(?<!\bto )(?:exit(?:ed)?(?:[ _-]with)?[ _-]?(?:code|status)|return[ _-]?code|退出码|退出代码|返回码|終了コード|종료 코드)"
     r"[^\d\n-]{0,12}(-?[0-9]{1,10})",
     re.IGNORECASE,
 )
-"""An exit code, as shells, agents and test runners write it."""
+"""An exit code, as shells, agents and runners write it; `to exit with code 0` is a hint."""
 _OPENING_CODE = re.compile(rf"\W{{0,20}}{EXIT.pattern}", re.IGNORECASE)
 CODES = ("code", "status")
 """One of these is in every exit code in English: finding a word is a hundred times faster than the
@@ -217,7 +217,7 @@ _FAILURE_COUNT = re.compile(
 Error 2`."""
 _ANY_WORD = re.compile(r"\w+")
 _CODE_ONLY = re.compile(
-    r"(?:(?:command|process|tool) )?(?:exit|return)\w*(?: with)?(?: (?:code|status))?(?<!\d) ?\d+"
+    r"(?:(?:command|process|tool|error) )?(?:exit|return)\w*(?: with)?(?: (?:code|status))?(?<!\d) ?\d+"
     r"|退出(?:码|状态码|代码) ?\d+",
     re.IGNORECASE,
 )
@@ -252,7 +252,7 @@ def looks_failed(text: str) -> bool:
 
 def has_failed(outcome: str) -> bool:
     """Does the outcome of a check say that it failed?"""
-    return outcome.startswith(("failed", "error", "exit"))
+    return outcome.startswith(("failed", "error", "exit", "nothing ran"))
 
 
 def find_error_line(text: str) -> str:
@@ -262,7 +262,7 @@ def find_error_line(text: str) -> str:
     end = without_escapes(text[-END_CHARS:])
     errors = _error_lines(end) or _error_lines(without_escapes(text[:END_CHARS]))
     rows = [row for row in end.splitlines() if any(map(str.isalnum, row))]
-    rows = [row for row in rows if not (is_markup(row) or _is_exit_code_only(row) or _is_hint(row))]
+    rows = [row for row in rows if not (is_markup(row) or _is_hint(row))]
     telling = [row for row in errors if len(_ANY_WORD.findall(row)) > 1] or errors
     line = telling[-1] if telling else rows[-1] if rows else ""
     return one_line(line.strip(), 240)
@@ -275,12 +275,10 @@ _MARKUP = re.compile(
 
 
 def is_markup(row: str) -> bool:
-    """Is this line a tag around an output, a figure in one, or a client's word behind it?"""
-    return bool(_MARKUP.fullmatch(row))
-
-
-def _is_exit_code_only(row: str) -> bool:
-    return bool(_CODE_ONLY.fullmatch(" ".join(_ANY_WORD.findall(row))))
+    """Is this line a tag around an output, a figure in one, or a client's word around it, such as
+    an exit code?"""
+    words = " ".join(_ANY_WORD.findall(row[:200]))
+    return bool(_MARKUP.fullmatch(row) or _CODE_ONLY.fullmatch(words))
 
 
 def _error_lines(text: str) -> list[str]:

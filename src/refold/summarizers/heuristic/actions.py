@@ -1,5 +1,5 @@
-"""What came of calls beside changed files: what was done, how often something was only looked at,
-and what failed."""
+"""What came of calls beside changed files: the outcome of each, what was done, how often something
+was only looked at, and what failed."""
 
 import re
 from dataclasses import dataclass, field
@@ -8,12 +8,22 @@ from typing import NamedTuple
 from refold.speakers.carriers import NOT_RUN, REFUSED
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import is_agent, is_look
-from refold.summarizers.heuristic.shell_words import MAX_COMMAND, WORD, name_command
+from refold.summarizers.heuristic.shell_words import (
+    BREAKS,
+    MAX_COMMAND,
+    TRIMMED,
+    WORD,
+    name_command,
+    name_program,
+    read_inner,
+    simple_commands,
+)
 from refold.summarizers.heuristic.source import RUNNING, UNKNOWN, Step
 from refold.text.clip import one_line
 from refold.text.failures import (
     find_error_line,
     find_figures,
+    has_failed,
     is_failure,
     is_markup,
     looks_failed,
@@ -33,9 +43,177 @@ IDLE = frozenset({UNKNOWN, "report_intent"})
 RAN = "ran"
 """The outcome of a command whose exit code is that of another behind it; if that failed, it
 says so."""
+
+
+# --- the outcome of one call ----------------------------------------------------------------------
+
+
 COMMIT = re.compile(r"\bgit\s+(?:-\S+\s+\S+\s+)?commit\b")
 COMMITTED = re.compile(r"^(\[[^\]\n]{1,100}\s[0-9a-f]{6,40}\])\s(.*)$", re.MULTILINE)
 """What git says of a commit: its branch and hash, and its subject."""
+_PUSHED = re.compile(
+    r"^ {1,3}[ +*] ?(?:[0-9a-f]{6,40}\.{2,3}[0-9a-f]{6,40}|\[new \w{1,10}\]) {1,9}\S{1,200} {1,9}-> \S",
+    re.MULTILINE,
+)
+"""What it says of a branch that it has sent or fetched."""
+RAN_NOTHING = "nothing ran"
+"""The outcome of a check that found nothing to check, or not even its program."""
+UNTESTED = frozenset({RUNNING, RAN_NOTHING, "exit 126", "exit 127"})
+"""Outcomes of a check that has tested nothing yet."""
+_NOTHING_RAN = re.compile(
+    r"^(?:[^\n:]{0,200}\bpython[\d.]{0,9}(?:\.exe)?: (?:No module named|can't open file) "
+    r"|[^\n]{0,80}\bno (?:tests?|test files?|test modules?|test suites?|specs?|examples?|projects?|packages?)"
+    r"\b[^\n]{0,30}?\b(?:found|match\w{0,3}|ran|to (?:run|test)|executed|selected|collected)\b"
+    r"|[^\n]{0,80}\bcollected 0 items\b|[^\n]{0,60}\b(?:missing script|script not found)\b"
+    r"|[^\n]{0,80}\bran 0 tests\b|make: \*\*\* no rule to make target )[^\n]{0,200}",
+    re.MULTILINE | re.IGNORECASE,
+)
+"""What runners say that have found nothing to run, and interpreters without the module."""
+_NO_PROGRAM = re.compile(
+    r"^[^\n]{0,200}(?:command not found|is not recognized as |not found: )[^\n]{0,100}",
+    re.MULTILINE,
+)
+_RAN_SOME = re.compile(
+    r"(?<![\w.])[1-9]\d{0,6} (?:\w{1,12} )?(?:pass|fail|succe|ok\b)|^ok\s|\bPASS\b|[✓✔]",
+    re.MULTILINE,
+)
+"""What they say if others have found something."""
+NEAR_ENDS = 2_000
+"""Characters at either end of an output in which runners say so."""
+_CALL_REPEATED = re.compile(r"\AMCP tool '[^'\n]{1,200}' reported tool error for function call: ")
+_ANSWERED = " with response: "
+"""Between a call that a client repeats with all its arguments, and the error (Gemini CLI)."""
+_ANSWER = re.compile(r'"(?:text|error|message)": ?"((?>(?:[^"\\]|\\.){1,1000}))')
+"""The words of that error."""
+_SEARCHES = frozenset({"grep", "egrep", "rg", "findstr"})
+_ERROR_WORDS = re.compile(r"error|fail|warn", re.IGNORECASE)
+_NONE = frozenset({"", "0", "(no output)", "(Bash completed with no output)"})
+"""What a search prints, with its client, that finds nothing."""
+
+
+def read_words(text: str) -> str:
+    """Return what a call printed, without what its client says of the exit code ahead of it or
+    behind it, and without the call's own arguments."""
+    if _CALL_REPEATED.match(text) and (answer := _ANSWER.search(text.rpartition(_ANSWERED)[2])):
+        return answer[1]
+    head, _, rest = text.partition("\n")
+    text = rest if is_markup(head) else text
+    body, _, last = text.rstrip().rpartition("\n")
+    return body if is_markup(last) else text
+
+
+def read_outcome(step: Step, check: str) -> str:
+    """Return the outcome of a call; *check* is what of its command tests, builds or the like. Its
+    exit code is believed if it is its own, and does not say that nothing at all was done."""
+    effect, text, outcome = step.effect, step.text, step.outcome
+    if not effect.command:  # a code in a page or a report is no outcome of reading it
+        return outcome if step.is_error or step.is_running else "ok"
+    if check and not step.is_running and find_nothing_ran(text, check):
+        return RAN_NOTHING
+    has_own_code = not check or is_code_of_check(effect.command, step.exit_code or 0)
+    is_known = step.exit_code is not None and has_own_code
+    telling = f"{text}\n{find_figures(text)}" if check else text
+    is_work = bool(check) or shell.is_work(effect.command)
+    if is_work and outcome == "ok" and not is_known and says_failed(step, telling):
+        return "failed"
+    is_none = step.exit_code == 1 and read_words(text).strip() in _NONE
+    return "ok" if check and is_none and seeks_errors(effect.command) else outcome
+
+
+def is_code_of_check(command: str, code: int = 1) -> bool:
+    """Is this the exit code of a command's checks? Behind a pipe, `;` or `&` it is another's; but
+    what only trims an output hardly ever fails."""
+    rest = _after_checks(command)
+    if code and TRIMMED.fullmatch(rest):
+        return True
+    marks = {word[3] for word in WORD.finditer(rest) if word[3]}
+    return not marks & (BREAKS - {"&&"})
+
+
+def ends_with_check(command: str) -> bool:
+    """Does nothing follow a command's last check, but for what trims its output?"""
+    return bool(TRIMMED.fullmatch(_after_checks(command)))
+
+
+def seeks_errors(command: str) -> bool:
+    """Is what a command's checks print searched for errors, so that it says that there are none by
+    finding nothing?"""
+    rest = _after_checks(command)
+    marks = [word[3] for word in WORD.finditer(rest) if word[3] in BREAKS]
+    *_, words = simple_commands(rest)
+    is_search = marks == ["|"] and name_program(words[0] if words else "") in _SEARCHES
+    is_turned = any(word[:1] == "-" and "v" in word for word in words)
+    return is_search and not is_turned and any(map(_ERROR_WORDS.search, words))
+
+
+def _after_checks(command: str) -> str:
+    """Return what of a command follows its last check; all of it if it has none."""
+    check = shell.find_checks(command)
+    rest = read_inner(command).rstrip(" \n;")
+    return rest.rpartition(check)[2].lstrip(" \n)") if check else rest
+
+
+def find_nothing_ran(text: str, check: str) -> str:
+    """Return the line by which a *check* says that nothing ran, or a shell that it has no such
+    program; empty if there is none, or if some of it did run."""
+    ends = text if len(text) <= 2 * NEAR_ENDS else f"{text[:NEAR_ENDS]}\n{text[-NEAR_ENDS:]}"
+    if _RAN_SOME.search(ends):
+        return ""
+    if row := _NOTHING_RAN.search(ends):
+        return row[0]
+    programs = check.split()[:4]
+    rows = (row[0] for row in _NO_PROGRAM.finditer(ends))
+    return next(
+        (row for row in rows if not set(re.split(r"[\s:'\"`]+", row)).isdisjoint(programs)), ""
+    )
+
+
+def says_failed(step: Step, text: str) -> bool:
+    """Does what a command printed say that it failed, in words that it does not hold itself, and
+    not ahead of what git says that it has done?"""
+    done = [match.end() for pattern in (COMMITTED, _PUSHED) for match in pattern.finditer(text)]
+    text = read_words(text[max(done, default=0) :])
+    line = find_error_line(text) if looks_failed(text) else ""
+    return bool(line) and line not in step.effect.command
+
+
+def find_outcome_line(text: str, *, failed: bool, printed: bool) -> str:
+    """Return the line that says what came of a call: of JSON its first fields, of what *failed* its
+    error, of what a command *printed* the last line, of a tool's answer the first."""
+    value = parse_or_none(text) if text[:1] in "{[" else None
+    if isinstance(value, dict | list):
+        return next((line.lead + line.text for line in iter_json_lines(value)), "")
+    if failed:
+        return find_error_line(read_words(text))
+    lines = (row.strip() for row in (text[-2_000:] if printed else text[:2_000]).splitlines())
+    rows = [
+        row
+        for row in lines
+        if any(map(str.isalnum, row)) and not (is_markup(row) or is_markup(row))
+    ] or [""]
+    if printed:
+        return "… " * (len(rows) > 1) + rows[-1]
+    return next((r for r in rows if r[-1:] not in (":", "：")), rows[0])
+
+
+def write_outcome(command: str, text: str, outcome: str, subject: str = "") -> str:
+    """Return the *outcome* of a check with the line that has its figures; of a commit its branch,
+    hash and subject, or if it prints nothing the *subject* that it was given."""
+    if COMMIT.search(command) and (match := COMMITTED.search(text)):  # a push behind it may fail
+        return f"{match[1]} {one_line(match[2], 100)}"
+    if outcome == "ok" and COMMIT.search(command):  # figures in what it printed are another's
+        return f"ok: {one_line(subject, 100)}" if subject else outcome
+    figures, reason = find_figures(text), ""
+    if outcome == RAN_NOTHING:
+        figures, reason = "", find_nothing_ran(text, command).strip()
+    elif outcome != "ok" and not (figures and (looks_failed(figures) or not has_failed(outcome))):
+        reason = find_error_line(read_words(text))  # the figures do not say what is wrong
+    return ": ".join(filter(None, (outcome, "; ".join(filter(None, (figures, reason))))))
+
+
+# --- what is noted of calls ------------------------------------------------------------------------
+
+
 _MISSING = re.compile(
     r"(?i)no such file|does not exist|file not found|cannot find (?:the )?path|ENOENT"
     r"|no (?:active )?(?:shell|session|task) found"
@@ -140,7 +318,7 @@ class Actions:
         call = name_command(deeds.text) or _write_call(step)
         is_own = has_code and outcome != RUNNING and (deeds.is_last or not deeds.text)
         says_own = is_own and bool(effect.command)  # though its code may say nothing
-        is_wrong = (says_own or not has_code) and looks_failed(step.text)
+        is_wrong = (says_own or not has_code) and says_failed(step, step.text)
         tells = is_own or is_wrong or step.text.startswith("{")  # fields say what they are of
         line = _find_line(step, failed=is_wrong) if tells else ""
         if is_own and is_agent(effect.tool):
@@ -184,12 +362,6 @@ def _hides_failure(step: Step) -> bool:
     return (is_piped and says_failed(step, text)) or (text.startswith("{") and is_failure(text))
 
 
-def says_failed(step: Step, text: str) -> bool:
-    """Does what a command printed say that it failed, in words that it does not hold itself?"""
-    line = find_error_line(text) if looks_failed(text) else ""
-    return bool(line) and line not in step.effect.command
-
-
 def _only_looks(step: Step) -> bool:
     """Was a call to change nothing?"""
     effect = step.effect
@@ -228,29 +400,3 @@ def _write_call(step: Step) -> str:
     value = parse_or_none(step.arguments)
     fields = next(iter_json_lines(value if isinstance(value, dict) else {}), None)
     return f"{step.effect.tool} {fields.text if fields else ''}".rstrip()
-
-
-def find_outcome_line(text: str, *, failed: bool, printed: bool) -> str:
-    """Return the line that says what came of a call: of JSON its first fields, of what *failed* its
-    error, of what a command *printed* the last line, of a tool's answer the first."""
-    value = parse_or_none(text) if text[:1] in "{[" else None
-    if isinstance(value, dict | list):
-        return next((line.lead + line.text for line in iter_json_lines(value)), "")
-    if failed:
-        return find_error_line(text)
-    lines = (row.strip() for row in (text[-2_000:] if printed else text[:2_000]).splitlines())
-    rows = [row for row in lines if any(map(str.isalnum, row)) and not is_markup(row)] or [""]
-    if printed:
-        return "… " * (len(rows) > 1) + rows[-1]
-    return next((r for r in rows if r[-1:] not in (":", "：")), rows[0])
-
-
-def write_outcome(command: str, text: str, outcome: str, subject: str = "") -> str:
-    """Return the *outcome* of a check with the line that has its figures; of a commit its branch,
-    hash and subject, or if it prints nothing the *subject* that it was given."""
-    if COMMIT.search(command) and (match := COMMITTED.search(text)):  # a push behind it may fail
-        return f"{match[1]} {one_line(match[2], 100)}"
-    if outcome == "ok" and COMMIT.search(command):  # figures in what it printed are another's
-        return f"ok: {one_line(subject, 100)}" if subject else outcome
-    line = find_figures(text) or (find_error_line(text) if outcome != "ok" else "")
-    return ": ".join(filter(None, (outcome, line)))

@@ -31,7 +31,6 @@ from refold.summarizers.heuristic.shell_words import (
     simple_commands,
     spell_words,
     without_redirects,
-    without_setup,
 )
 from refold.text.plain import has_extension, is_absolute, is_outside, split_path
 
@@ -210,10 +209,10 @@ def _may_make(words: list[str]) -> bool:
 
 
 def is_work(command: str) -> bool:
-    """Does a command do more than look around? Tests, builds and commits do; `ls` and `grep` do
+    """Does a command do more than look around? Tests, builds and commits do; `ls` and `git show` do
     not."""
-    words = without_setup(command).split(None, 1)
-    return bool(words) and words[0].rpartition("/")[2] not in _LOOKING_PROGRAMS
+    programs = map(find_program, simple_commands(read_inner(command)))
+    return any(not _is_look(name_program(words[0]), words[1:]) for words in programs if words)
 
 
 class Deeds(NamedTuple):
@@ -320,28 +319,6 @@ def find_checks(command: str) -> str:
     ]
     checks = command[spans[0][0] : spans[-1][1]].lstrip("(") if spans else ""
     return checks if "(" in checks else checks.rstrip(")")
-
-
-def is_code_of_check(command: str, code: int = 1) -> bool:
-    """Is this the exit code of a command's checks? Behind a pipe, `;` or `&` it is another's; but
-    what only trims an output hardly ever fails."""
-    rest = _after_checks(command)
-    if code and TRIMMED.fullmatch(rest):
-        return True
-    marks = {word[3] for word in WORD.finditer(rest) if word[3]}
-    return not marks & (BREAKS - {"&&"})
-
-
-def ends_with_check(command: str) -> bool:
-    """Does nothing follow a command's last check, but for what trims its output?"""
-    return bool(TRIMMED.fullmatch(_after_checks(command)))
-
-
-def _after_checks(command: str) -> str:
-    """Return what of a command follows its last check; all of it if it has none."""
-    check = find_checks(command)
-    rest = read_inner(command).rstrip(" \n;")
-    return rest.rpartition(check)[2].lstrip(" \n)") if check else rest
 
 
 def _find_rewritten(words: list[str]) -> Iterator[str]:
@@ -463,7 +440,9 @@ def _has_task(words: list[str], names: re.Pattern[str]) -> bool:
         return True
     for at, word in enumerate(rest[:8]):
         if word in _COMMAND_FOLLOWS:
-            return _has_task(rest[at + 1 :], names)
+            follows = rest[at + 1 :]
+            is_task = word == "run" and follows[:1] == ["test"]  # of a project, not the shell's
+            return (is_task and bool(names.fullmatch("test"))) or _has_task(follows, names)
     arguments = [
         word for before, word in pairwise(words) if word[:1] not in "-+" and before[:1] != "-"
     ] or [word for word in rest if word[:1] not in "-+"]

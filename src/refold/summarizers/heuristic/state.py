@@ -12,8 +12,12 @@ from refold.summarizers.heuristic.actions import (
     COMMIT,
     COMMITTED,
     LONGEST_COMMAND,
+    UNTESTED,
     Actions,
-    says_failed,
+    ends_with_check,
+    is_code_of_check,
+    read_outcome,
+    read_words,
     write_outcome,
 )
 from refold.summarizers.heuristic.answers import (
@@ -92,10 +96,7 @@ ANSWERED = 9.0
 _MESSAGE = re.compile(r"\s-[a-z]{0,5}m\s{0,9}(['\"])((?!\$\()[^\n]*?)\1")
 """A commit's message in its command."""
 _RETURNS = frozenset({"restored", "stashed", "unstashed", "changed"})
-_EXIT_CODE = re.compile(r"\A(?:Error: )?Exit code:? -?\d{1,10}\n?")
 _NO_COMMIT = re.compile(r"^(?:nothing (?:added )?|no changes added )to commit\b", re.MULTILINE)
-_UNTESTED = frozenset({RUNNING, "exit 126", "exit 127"})
-"""Outcomes of a check that has tested nothing yet."""
 _OVERWROTE = re.compile(r"\b(?:updated|overw\w+|modified)\b")
 _NAMED = re.compile(
     r"(?<![\w-])[\w-]{1,80}+\.[a-z]\w{0,5}\b|\b(?:_*+[a-z\d]++_|_*+[a-z]++[A-Z]|[A-Z]++[a-z]++[A-Z])\w*+"
@@ -354,27 +355,21 @@ def _drop_decisions(state: State, sentences: Iterable[str]) -> None:
 
 
 def _note_result(state: State, step: Step) -> None:
-    effect, text, outcome = step.effect, step.text, step.outcome
+    effect, text = step.effect, step.text
     command = name_command(effect.command) if effect.command else ""
     check = name_command(shell.find_checks(effect.command))
-    is_work = bool(check) or shell.is_work(effect.command)
-    has_own_code = not check or shell.is_code_of_check(effect.command, step.exit_code or 0)
-    if not effect.command and not step.is_error:
-        outcome = "ok"  # a code in a page or a report is no outcome of reading it
-    is_known = step.exit_code is not None and has_own_code
-    telling = f"{text}\n{find_figures(text)}" if check else text
-    if is_work and outcome == "ok" and not is_known and says_failed(step, telling):
-        outcome = "failed"
+    outcome = read_outcome(step, check)
     if step.has_effect:
         _note_files(state, step)
     if effect.command or effect.todos is None:
         state.actions.note(step, outcome, is_told=bool(check or COMMIT.search(command)))
     if is_stub(text) and not (step.is_error or step.exit_code):
         return  # nobody says what came of it
-    if check and step.exit_code and not looks_failed(_EXIT_CODE.sub("", text)):
+    if check and outcome.startswith("exit") and not looks_failed(read_words(text)):
+        has_own_code = is_code_of_check(effect.command, step.exit_code or 0)
         if not (figures := find_figures(text)) and not has_own_code:
             return  # what failed may be what stands behind the check
-        if not has_own_code or (figures and not shell.ends_with_check(effect.command)):
+        if not has_own_code or (figures and not ends_with_check(effect.command)):
             outcome = ""
     is_commit = bool(COMMIT.search(command)) and not _has_committed_nothing(step)
     for name in filter(None, (check, "git commit" if is_commit else "")):
@@ -390,12 +385,16 @@ def _note_result(state: State, step: Step) -> None:
                 del state.checks[part]
     if (outcome == "ok" and not _has_committed_nothing(step)) or COMMITTED.search(text):
         _note_git(state, step)
-    if outcome not in _UNTESTED:
+    if outcome not in UNTESTED:
         for file in state.files.values() if check else _find_run(state, effect):
             file.is_checked |= file.state != "read"
     is_error = outcome not in ("", "ok", RUNNING) and not text.startswith(NOT_RUN)
+    is_work = bool(check) or shell.is_work(effect.command)
     if is_error and (is_work or not (effect.command or is_look(effect))):
-        state.failed, state.error = name_step(step), text  # its line is looked for if it stays
+        state.failed, state.error = (
+            name_step(step),
+            read_words(text),
+        )  # its line is looked for if it stays
         state.since_failed, state.failed_files = 0, frozenset(path for path, _ in effect.files)
     elif outcome == "ok" and state.failed:
         state.since_failed += is_work or any(now != "read" for _, now in effect.files)

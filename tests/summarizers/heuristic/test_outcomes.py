@@ -1,0 +1,92 @@
+"""The outcome of a command is what came of it, not what a word in its output or the exit code of
+another command says."""
+
+import pytest
+
+from tests.support.messages import call
+from tests.support.summaries import collect
+
+
+def run(command, printed, *, is_error=False):
+    """Return the state after one command."""
+    return collect(call("bash", printed, command=command, is_error=is_error))
+
+
+@pytest.mark.parametrize(("command", "printed"), [
+    ("python -m pytest tests 2>&1 | tail -15", "/home/me/my app/bin/python: No module named pytest\n"),
+    ("pnpm run --filter core test 2>&1 | tail", 'No projects matched the filters in "/src"'),
+    ("pnpm run test -- --testPathPattern=a 2>&1 | tail",
+     "No tests found, exiting with code 1\nRun with `--passWithNoTests` to exit with code 0\n  1411 files checked.\n"),
+    ("pytest -k none", "collected 0 items\n\n==== no tests ran in 0.01s ====\n"),
+    ("npm run lint:api | tail", 'npm error Missing script: "lint:api"\nnpm error To see a list, run:\nnpm error   npm run'),
+    ("timeout 9 make test | tail", "(eval):1: command not found: timeout\n"),
+])  # fmt: skip
+def test_a_check_that_found_nothing_to_run_has_tested_nothing(command, printed):
+    edit = call("write", "Done.", path="a.py", content="a = 1")
+    state = collect([*edit, *call("bash", printed, command=command)])
+    [outcome] = state.checks.values()
+    assert outcome.startswith("nothing ran: ")
+    assert not state.files["a.py"].is_checked
+
+
+@pytest.mark.parametrize("printed", [
+    "ok  \tapp/a\t0.3s\n?   \tapp/b\t[no test files]\n",
+    "E   ModuleNotFoundError: No module named 'app'\n3 passed, 1 failed in 2s",
+    "@app/a: No tests found\n@app/b: Tests: 12 passed, 12 total",
+])  # fmt: skip
+def test_a_check_of_which_a_part_ran_has_run(printed):
+    [outcome] = run("make test | tail", printed).checks.values()
+    assert not outcome.startswith("nothing ran")
+
+
+def test_a_command_that_prints_source_has_not_failed():
+    state = run("git show 404e:a.ts | head -80", "const a = 1;\nthrow new Error(`Invalid ${a}`);\n")
+    assert not (state.error or state.actions.failed)
+
+
+def test_what_git_has_sent_is_sent_whatever_it_complained_of_before():
+    noise = "error: non-monotonic index .git/objects/pack/._pack-23.idx\n"
+    to = "To https://example.com/a.git\n"
+    state = run(
+        "git push origin main 2>&1 | tail -5",
+        f"{noise}{to}{noise}   870a1b2..55cd8b9  main -> main\n",
+    )
+    assert not state.actions.failed
+    refused = run(
+        "git push 2>&1 | tail",
+        f"{to} ! [rejected] main -> main (fetch first)\nerror: failed to push some refs\n",
+    )
+    assert refused.actions.failed
+
+
+@pytest.mark.parametrize("code", ["{}\n\nCommand exited with code 1", "Exit code 1\n{}", "{}"])
+def test_the_exit_code_of_a_search_that_finds_no_error_says_that_there_is_none(code):
+    command = 'npx tsc --noEmit 2>&1 | grep "error TS"'
+    before = run(command, "a.ts(4,5): error TS23: no").checks
+    assert list(before.values()) == ["failed: a.ts(4,5): error TS23: no"]
+    after = run(command, code.format("(no output)"), is_error="code" in code).checks
+    assert list(after.values()) == ["ok"]
+    unknown = "npm run build && npm start & sleep 3; pkill node"
+    assert run(unknown, code.format("(no output)"), is_error="code" in code).checks in (
+        {},
+        {"npm run build": "ok"},
+    )
+
+
+def test_a_run_that_passes_and_fails_says_why_it_failed():
+    printed = "Exit code 1\nTests: 7 passed, 7 total\n[Error: ENOTEMPTY: directory not empty]"
+    [outcome] = run("pnpm jest a.spec.ts", printed, is_error=True).checks.values()
+    assert outcome == "exit 1: Tests: 7 passed, 7 total; [Error: ENOTEMPTY: directory not empty]"
+
+
+def test_why_a_call_failed_is_not_what_it_was_given():
+    given = '{"name":"push","args":{"content":"throw new Error: no\\n404 not found"}}'
+    answer = '[{"functionResponse":{"response":{"content":[{"type":"text","text":"409 Git is empty"}]}}}]'
+    text = f"MCP tool 'push' reported tool error for function call: {given} with response: {answer}"
+    state = collect(call("push", text, is_error=True, content="throw new Error: no"))
+    assert state.error == "409 Git is empty"
+    assert [act.outcome for act in state.actions.failed.values()] == ["error: 409 Git is empty"]
+
+
+def test_a_task_of_a_project_that_is_called_test_is_a_check():
+    assert run("npm run test", "12 passed").checks == {"npm run test": "ok: 12 passed"}
