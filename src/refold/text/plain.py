@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
@@ -153,6 +154,17 @@ def has_extension(path: str) -> bool:
 def with_slashes(path: str) -> str:
     """Return an absolute path of Windows with slashes in it; any other as it is."""
     return path.replace("\\", "/") if path[1:3] == ":\\" else path
+
+
+def is_left_out(path: str, patterns: Iterable[str]) -> bool:
+    """Do *patterns* of a `.gitignore` leave a file out?"""
+    whole = f"/{with_slashes(path).strip('/')}/"
+    return any(
+        any(fnmatchcase(part, name) for part in whole.split("/"))
+        if "*" in (name := pattern.strip("/"))
+        else f"/{name}/" in whole
+        for pattern in patterns
+    )
 
 
 def split_path(path: str) -> tuple[str, str]:

@@ -4,7 +4,7 @@ another command says."""
 import pytest
 
 from tests.support.messages import call
-from tests.support.summaries import collect
+from tests.support.summaries import collect, states_of
 
 
 def run(command, printed, *, is_error=False):
@@ -90,3 +90,74 @@ def test_why_a_call_failed_is_not_what_it_was_given():
 
 def test_a_task_of_a_project_that_is_called_test_is_a_check():
     assert run("npm run test", "12 passed").checks == {"npm run test": "ok: 12 passed"}
+
+
+def test_what_a_command_names_first_is_no_part_of_what_failed():
+    command = 'echo "=== Merge ===" && gh pr merge 4 --merge'
+    failed = run(command, "X Pull request is not mergeable", is_error=True).actions.failed
+    assert list(failed) == ["gh pr merge 4 --merge"]
+
+
+def test_what_removes_files_before_a_line_that_fails_has_removed_them():
+    write = call("write", "Done.", path="a.html", content="a")
+    rm = "rm -f a.html; pkill -f server; ls *.html"
+    missing = "ls: cannot access '*.html': No such file\n\nCommand exited with code 2"
+    state = collect([*write, *call("bash", missing, command=rm, is_error=True)])
+    assert states_of(state) == {"a.html": "deleted"}
+    strict = call("bash", missing, command=f"set -e; {rm}", is_error=True)
+    assert states_of(collect([*write, *strict])) == {"a.html": "created"}
+
+
+@pytest.mark.parametrize("command", [
+    "rm -rf .next && npx next build",
+    r"Remove-Item -LiteralPath 'C:\a\.godot' -Recurse; $exe = 'C:\b\Godot.exe'; & $exe --import",
+    "rm -rf .next",
+])  # fmt: skip
+def test_a_folder_that_is_built_anew_is_not_deleted(command):
+    assert states_of(run(command, "")) == {}
+
+
+def test_a_file_that_a_script_reads_later_was_made_anew():
+    fetched = call("write", "Done.", path="data/prs.json", content="[]")
+    removed = call("bash", "", command="rm -f data/prs.json")
+    read = call(
+        "bash", "Total: 1759", command="python -c \"print(len(open('data/prs.json').read()))\""
+    )
+    assert states_of(collect([*fetched, *removed]))["data/prs.json"] == "deleted"
+    assert states_of(collect([*fetched, *removed, *read]))["data/prs.json"] == "created"
+
+
+@pytest.mark.parametrize("ignore", [
+    call("write", "Done.", path=".gitignore", content="# data\ndata/raw/\n*.tmp"),
+    call("bash", "", command="cat > .gitignore <<'EOF'\ndata/raw/\n*.tmp\nEOF"),
+    call("apply_patch", "Success.", patch="*** Begin Patch\n*** Add File: .gitignore\n+data/raw/\n+*.tmp\n*** End Patch"),
+])  # fmt: skip
+def test_what_git_leaves_out_is_not_committed(ignore):
+    paths = ["src/a.py", "data/raw/prs.json", "src/a.tmp"]
+    written = [
+        message for path in paths for message in call("write", "Done.", path=path, content="1")
+    ]
+    git = call("bash", "[main 1234abc] All\n", command="git add -A && git commit -m All")
+    files = collect([*ignore, *written, *git]).files
+    assert [path for path in paths if files[path].is_committed] == ["src/a.py"]
+
+
+def test_branches_are_no_files():
+    assert states_of(run("git diff origin/dev origin/main --stat && git diff src/a.py", "")) == {
+        "src/a.py": "read"
+    }
+    assert states_of(collect(call("read", "{}", path="web/package.json:raw"))) == {
+        "web/package.json": "read"
+    }
+
+
+@pytest.mark.parametrize(("command", "deeds"), [
+    ("Set-Location 'c:\\my work'; npm install", ["npm install"]),
+    ("Set-Location 'c:\\my work'; npx vitest run", []),
+    ('case "$st" in\n RUNNING|PENDING|"") sleep 45 ;;\n *) break ;;\nesac\nnpm ci', ["npm ci"]),
+    ('_TEL=$([ -f ~/.x ] && echo yes); LAST=$(echo "$line" | cut -d: -f1)', []),
+    ('cd "/my work" && npm ci', ["npm ci"]),
+    (r'& "C:\Users\me\AppData\Local\Packages\Engine\Engine.exe" --import', ["Engine.exe --import"]),
+])  # fmt: skip
+def test_what_shells_only_say_and_choose_is_no_deed(command, deeds):
+    assert list(run(command, "").actions.done) == deeds

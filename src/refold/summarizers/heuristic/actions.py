@@ -38,8 +38,9 @@ LONGEST_REPORT = 400
 """The same of another agent: nothing else tells what that did."""
 LONGEST_REASON = 160
 """Characters of the line that says why it failed."""
-IDLE = frozenset({UNKNOWN, "report_intent"})
-"""Tools that do nothing: one that nobody names, and one that says what comes (Copilot CLI)."""
+IDLE = frozenset({UNKNOWN, "report_intent", "Skill", "skill"})
+"""Tools that do nothing: one that nobody names, one that says what comes (Copilot CLI), and those
+that only give the model a skill's text."""
 RAN = "ran"
 """The outcome of a command whose exit code is that of another behind it; if that failed, it
 says so."""
@@ -51,6 +52,8 @@ says so."""
 COMMIT = re.compile(r"\bgit\s+(?:-\S+\s+\S+\s+)?commit\b")
 COMMITTED = re.compile(r"^(\[[^\]\n]{1,100}\s[0-9a-f]{6,40}\])\s(.*)$", re.MULTILINE)
 """What git says of a commit: its branch and hash, and its subject."""
+_MESSAGE = re.compile(r"\s-[a-z]{0,5}m\s{0,9}(['\"])((?!\$\()[^\n]*?)\1")
+"""A commit's message in its command."""
 _PUSHED = re.compile(
     r"^ {1,3}[ +*] ?(?:[0-9a-f]{6,40}\.{2,3}[0-9a-f]{6,40}|\[new \w{1,10}\]) {1,9}\S{1,200} {1,9}-> \S",
     re.MULTILINE,
@@ -87,6 +90,7 @@ _ANSWER = re.compile(r'"(?:text|error|message)": ?"((?>(?:[^"\\]|\\.){1,1000}))'
 """The words of that error."""
 _SEARCHES = frozenset({"grep", "egrep", "rg", "findstr"})
 _ERROR_WORDS = re.compile(r"error|fail|warn", re.IGNORECASE)
+_ENDS_AT_ERROR = re.compile(r"\bset -\w{0,9}e|ErrorActionPreference")
 _NONE = frozenset({"", "0", "(no output)", "(Bash completed with no output)"})
 """What a search prints, with its client, that finds nothing."""
 
@@ -120,6 +124,18 @@ def read_outcome(step: Step, check: str) -> str:
     return "ok" if check and is_none and seeks_errors(effect.command) else outcome
 
 
+def read_check(step: Step, outcome: str) -> str | None:
+    """Return the *outcome* of the check in a command, empty if it printed figures and the exit code
+    is another's; None if nobody knows, because what failed may stand behind it."""
+    command = step.effect.command
+    if not outcome.startswith("exit") or looks_failed(read_words(step.text)):
+        return outcome
+    figures = find_figures(step.text)
+    if is_code_of_check(command, step.exit_code or 0):
+        return "" if figures and not ends_with_check(command) else outcome
+    return "" if figures else None
+
+
 def is_code_of_check(command: str, code: int = 1) -> bool:
     """Is this the exit code of a command's checks? Behind a pipe, `;` or `&` it is another's; but
     what only trims an output hardly ever fails."""
@@ -151,6 +167,14 @@ def _after_checks(command: str) -> str:
     check = shell.find_checks(command)
     rest = read_inner(command).rstrip(" \n;")
     return rest.rpartition(check)[2].lstrip(" \n)") if check else rest
+
+
+def find_sure(command: str) -> str:
+    """Return what of a command was done whatever its exit code: all before its last line or `;`, if
+    it does not end at the first error."""
+    text = read_inner(command).rstrip(" \n;")
+    ends = [word.start() for word in WORD.finditer(text) if word[3] in {";", "\n"}]
+    return "" if _ENDS_AT_ERROR.search(text) or not ends else text[: ends[-1]]
 
 
 def find_nothing_ran(text: str, check: str) -> str:
@@ -196,6 +220,13 @@ def find_outcome_line(text: str, *, failed: bool, printed: bool) -> str:
     return next((r for r in rows if r[-1:] not in (":", "：")), rows[0])
 
 
+def tell_check(step: Step, name: str, outcome: str, *, is_commit: bool) -> str:
+    """Return what came of a check or a commit of this name."""
+    subject = _MESSAGE.search(step.effect.command[:2_000]) if is_commit else None
+    printed = "" if outcome == RUNNING else step.text
+    return write_outcome(name, printed, outcome, subject[2] if subject else "")
+
+
 def write_outcome(command: str, text: str, outcome: str, subject: str = "") -> str:
     """Return the *outcome* of a check with the line that has its figures; of a commit its branch,
     hash and subject, or if it prints nothing the *subject* that it was given."""
@@ -221,6 +252,10 @@ _MISSING = re.compile(
 """What is said of a file, or of what ran, that is not there."""
 _NAMES_ERROR = re.compile(r"[^:：]{1,40}[:：]")
 """How a line begins that says which error there is, as one of a list of symbols does not."""
+_SAYS = re.compile(r"\A(?:echo (?:\"[^\"]*+\"|'[^']*+'|[^\s&;|\"']++) ?(?:&&|;) ?)++(?=.)")
+"""What commands print before they do anything."""
+_PROGRAM_PATH = re.compile(r"\A(['\"])[^'\"\n]{30,300}[/\\]([^'\"/\\\n]{1,80})\1(?=\s)")
+"""A program that is called by a long path, of which its name is enough."""
 SOON, SOON_AFTER = 2, 4
 """So many of the last calls that failed are done otherwise by a call of the same program that works
 at most so many messages later."""
@@ -329,7 +364,7 @@ class Actions:
 
 
 def _add(actions: dict[str, Action], call: str, outcome: str, step: Step, rank: int = 2) -> None:
-    name = one_line(call, LONGEST_COMMAND)
+    name = one_line(_PROGRAM_PATH.sub(r"\2", call), LONGEST_COMMAND)
     times = actions.pop(name, Action("", 0)).times
     times = max(1, times + (not step.is_later))
     actions[name] = Action(outcome, times, rank, _name_program(step), step.at)
@@ -384,7 +419,7 @@ def _name_failed(step: Step) -> str:
     """Name a call such that it has the same name when it is tried again."""
     effect = step.effect
     paths = " ".join(path for path, _ in effect.files)
-    name = name_command(effect.command) or (
+    name = _SAYS.sub("", name_command(effect.command)) or (
         f"{effect.tool} {paths}" if paths else _write_call(step)
     )
     return one_line(name, LONGEST_COMMAND)

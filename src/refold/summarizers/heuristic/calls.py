@@ -42,8 +42,8 @@ _NEW = ("new_string", "newString", "newText", "new_str", "new_text", "new")
 _WHOLE = ("content", "file_text")
 _PARTLY = frozenset({"start", "end", "start_line", "end_line", "insert_line", "line", "mode"})
 """Arguments beside a text that may put it at one place of its file, or behind that."""
-RANGE = re.compile(r":(\d{1,7})(?:-\d{1,7})?\Z")
-"""The lines of a file that a path names: `src/a.py:20-60`."""
+RANGE = re.compile(r":(?:(\d{1,7})(?:-\d{1,7})?|raw)\Z")
+"""The lines of a file that a path names: `src/a.py:20-60`; `:raw` for all of them."""
 _VENDORED = re.compile(
     r"(?:^|[/\\])(?:node_modules|site-packages|vendor|dist|build|target|\.venv)[/\\]"
 )
@@ -148,8 +148,7 @@ def effect_of_call(call: ToolCall, folder: str = "") -> CallEffect:
     code = arguments if isinstance(arguments, str) else _text_at(arguments, ("code", "input"))
     if tool := _CODE_CALL.search(code):
         command, directory = spell_code(code[:MAX_ARGUMENTS])
-        place = Place(folder).enter(directory or ".")
-        return _effect_at(command, place)._replace(tool=tool[1])
+        return effect_of_command(command, folder, directory or ".")._replace(tool=tool[1])
     command = _command(arguments)
     directory = _text_at(arguments, _DIRECTORY_KEYS).strip() or "."
     place = Place(folder).enter(directory) if command else Place(folder)
@@ -178,12 +177,9 @@ def state_after(before: str | None, now: str) -> str:
             return now
 
 
-def effect_of_command(command: str, folder: str = "") -> CallEffect:
-    """Understand a command that an assistant wrote as text (mini-swe-agent)."""
-    return _effect_at(command, Place(folder))
-
-
-def _effect_at(command: str, place: Place) -> CallEffect:
+def effect_of_command(command: str, folder: str = "", directory: str = ".") -> CallEffect:
+    """Understand a command that an assistant wrote as text (mini-swe-agent), or in a script."""
+    place = Place(folder).enter(directory)
     files = (
         *_files_in_patch(command, command, place),
         *shell.file_effects(command, place),

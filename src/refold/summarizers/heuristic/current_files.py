@@ -11,6 +11,7 @@ from itertools import groupby, islice, pairwise
 from math import sqrt
 
 from refold.summarizers.heuristic import shell
+from refold.summarizers.heuristic.actions import find_sure
 from refold.summarizers.heuristic.blocks import DOCS, LOGS
 from refold.summarizers.heuristic.calls import (
     RANGE,
@@ -184,7 +185,11 @@ def _take_failed(step: Step) -> Step:
     is_patch = PATCH_BEGINS in step.effect.command  # one that does not fit is not applied
     is_change = (step.exit_code and not is_patch) or _FOUND_CHANGED.search(step.text[:300])
     changed = [path for path, state in step.effect.files if state != "read"]
-    files = tuple((path, "changed") for path in changed if is_change)
+    sure = find_sure(step.effect.command) if is_change and changed else ""
+    gone = {
+        path for path, state in shell.file_effects(sure, step.effect.place) if state == "deleted"
+    }
+    files = tuple((p, "deleted" if p in gone else "changed") for p in changed if is_change)
     return step._replace(effect=step.effect._replace(files=files))
 
 
@@ -301,7 +306,7 @@ def _find_start(step: Step) -> int:
     if (offset := int_at(fields, "offset")) >= 0:
         return max(1, offset + (step.effect.tool == _COUNTS_FROM_0))
     places = (RANGE.search(value) for value in fields.values() if isinstance(value, str))
-    return next((int(place[1]) for place in places if place), 1)
+    return next((int(place[1] or 1) for place in places if place), 1)
 
 
 def _add_changes(file: CurrentFile, changes: Iterable[tuple[str | None, str]], at: int) -> None:

@@ -70,7 +70,7 @@ _LOOKING_PROGRAMS = frozenset({
     "cat", "head", "tail", "less", "more", "ls", "grep", "egrep", "rg", "find", "sed", "awk", "echo", "cd", "pwd", "wc", "nl", "tree", "type", "tr", "xxd", "od",
     "which", "where", "dir", "sleep", "true", "date", "whoami", "hostname", "uname", "df", "du", "ps", "env", "id", "jq", "diff", "stat", "file", "sort", "uniq", "cut", "fd", "ag", "printf", "export", "set",
     "test", "[", "[[", "command", "basename", "dirname", "realpath", "readlink", "strings", "md5sum", "sha256sum", "lsof", "ss", "netstat", "pgrep", "ping", "source", ".", "exit", "wait", "return",
-    "pushd", "popd", "break", "continue", "function", "param", "tasklist", "findstr", "top", "journalctl", "for", "case", "read", "throw", "done", "fi", "esac", "}",
+    "pushd", "popd", "pop-location", "comm", "column", "paste", "tac", "expr", "free", "uptime", "break", "continue", "function", "param", "tasklist", "findstr", "top", "journalctl", "for", "case", "read", "throw", "done", "fi", "esac", "}",
 })  # fmt: skip
 _LOOKING_VERBS = frozenset({
     "compare", "convertfrom", "convertto", "find", "foreach", "format", "get", "group", "join", "measure", "out", "resolve", "search", "select", "show", "sort", "split", "test", "where", "write",
@@ -136,7 +136,11 @@ _SWITCHES = re.compile(
     r"-(?:raw|force|recurse|wait|nonewline|append|verbose|passthru)", re.IGNORECASE
 )
 """Options of PowerShell's commands that a path follows, and those that no value does."""
-_WINDOWS_PATH = re.compile(r"[^\s$*?<>|\"'`@{}=,;-][^$*?<>|\"'`@{}\n=,;]{0,300}")
+_WINDOWS_PATH = re.compile(r"[^\s$*?<>|\"'`@{}=,;(-][^$*?<>|\"'`@{}\n=,;]{0,300}")
+_OPENS = re.compile(r"\b(?:open|read\w{0,12})\(\s{0,9}['\"]([^'\"\n]{1,300})['\"]\s{0,9}\)")
+"""Where a script reads a file."""
+MOST_OPTIONS = 6
+"""Words from the name of an interpreter on among which its script is."""
 _PARTS_OF_NAME = re.compile(r"[_:.-]")
 
 
@@ -158,13 +162,28 @@ def file_effects(command: str, place: Place = SESSION) -> Iterator[tuple[str, st
     for at, (words, here) in enumerate(placed):
         program, bare = list(filter(None, program_words(words))), without_redirects(words)
         effects = [*iter_redirects(words), *_effects_of_program(program)]
-        if program[:1] in (["rm"], ["unlink"]) and at < last_making:  # folders may be there again
-            effects = [effect for effect in effects if "." in effect[0].rpartition("/")[2]]
+        removes = program and _spell_program(program[0]) in {"rm", "unlink"}
+        if removes and at < last_making:  # folders may be there again
+            effects = [pair for pair in effects if has_extension(split_path(pair[0])[1])]
+        if words[:2] == ["git", "diff"]:  # branches have names like files
+            effects = [effect for effect in effects if has_extension(effect[0])]
         yield from ((here.name(path), state) for path, state in effects)
         rewritten = ((path, "changed") for path in _find_rewritten(bare))
         for path, state in (*rewritten, *_effects_of_git(bare)):
             is_pattern = "*" in path and path != ALL
             yield _name_many(path, here), "changed" if is_pattern else state
+
+
+def find_run(command: str, place: Place) -> Iterator[str]:
+    """Yield what a command at *place* runs as programs and scripts."""
+    for words, here in place_commands(command[:MAX_COMMAND], [place]):
+        names = words[:MOST_OPTIONS] if words and is_interpreter(words[0]) else words[:1]
+        yield from map(here.name, names)
+
+
+def find_opened(command: str, place: Place) -> Iterator[str]:
+    """Yield the files that scripts in a command at *place* open to read them."""
+    yield from map(place.name, _OPENS.findall(command[:MAX_COMMAND]))
 
 
 def find_undone(command: str, place: Place, text: str) -> Iterator[str]:
@@ -232,7 +251,8 @@ def find_deeds(command: str) -> Deeds:
     """Find what of a command changes anything, as far as the names of programs, of their commands
     and options say; of what prepares work only if there is nothing else."""
     text = read_inner(command.partition(PATCH_BEGINS)[0])
-    ranked = [(_rank(spell_words(drop_texts(w[:MAX_WORDS]))), w) for w in cut_commands(text) if w]
+    taken = _TAKES.sub(lambda match: " " * len(match[0]), text)
+    ranked = [(_rank(spell_words(drop_texts(w[:MAX_WORDS]))), w) for w in cut_commands(taken) if w]
     rank = max((rank for rank, _ in ranked), default=0)
     if not rank:
         return Deeds()
@@ -465,12 +485,10 @@ def _has_part(name: str, names: re.Pattern[str]) -> bool:
 def _effects_of_program(words: list[str]) -> Iterator[tuple[str, str]]:
     if not words:
         return
-    program, *rest = words
-    program = program.rpartition("/")[2]
+    program, rest = _spell_program(words[0]), words[1:]
     operands = _find_operands(words)
     paths = list(filter(is_path, operands))
-    if program.lower() in _OF_WINDOWS:
-        program = _OF_WINDOWS[program.lower()]
+    if words[0].lower() in _OF_WINDOWS:
         operands = _find_windows_paths(words)
         operands = operands[:1] if program in {"write", "tee"} else operands
         paths = operands if program != "touch" or "directory" not in map(str.lower, rest) else []
@@ -488,6 +506,11 @@ def _effects_of_program(words: list[str]) -> Iterator[tuple[str, str]]:
         yield from ((path, "modified") for path in paths if _has_name(path))
     elif program.lower() in _READS:
         yield from ((path, "read") for path in paths if _has_name(path))
+
+
+def _spell_program(word: str) -> str:
+    """Return what a program is called in a shell of Unix."""
+    return _OF_WINDOWS.get(word.lower(), word.rpartition("/")[2])
 
 
 def _find_operands(words: list[str]) -> list[str]:

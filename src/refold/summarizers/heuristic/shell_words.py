@@ -81,6 +81,9 @@ MAX_COMMAND = 20_000
 """Characters of a command that are looked at."""
 _HEREDOC = re.compile(r"(?<!<)<<-?\s*(['\"]?)([A-Za-z_]\w*)\1")
 _HOME = re.compile(r"\$(?:HOME|\{HOME\}|env:USERPROFILE)(?=[/\\])")
+_ENTERS = re.compile(
+    r"(?<![\w-])(?:set|push)-location(?:\s{1,9}-(?:literal)?path)?(?=\s)", re.IGNORECASE
+)
 _EXPANDED = re.compile(r"[$`\\]")
 """What a shell replaces in a heredoc whose mark has no quotes."""
 WORD = re.compile(
@@ -165,11 +168,6 @@ def _find_target(words: list[str]) -> str:
     return "-" if program == "popd" or len(targets) > 1 else "".join(targets)
 
 
-def texts_of(words: Sequence[re.Match[str]]) -> list[str]:
-    """Return words as a program gets them, without marks."""
-    return spell_words([word for word in words if not word[3]])
-
-
 def spell_words(words: Sequence[re.Match[str]]) -> list[str]:
     """Return words as a program gets them, and marks."""
     return [w[1] or w[2] or w[3] or _BARE_ESCAPED.sub(r"\1", w[4] or "") for w in words]
@@ -185,8 +183,8 @@ def drop_texts(words: Sequence[re.Match[str]]) -> Sequence[re.Match[str]]:
 
 
 def without_heredocs(command: str) -> str:
-    """Return the command without the bodies of its heredocs."""
-    return "\n".join(line for line, _ in split_heredocs(command))
+    """Return the command without the bodies of its heredocs, and with `cd` as shells spell it."""
+    return _ENTERS.sub("cd", "\n".join(line for line, _ in split_heredocs(command)))
 
 
 def split_files(command: str, place: Place = SESSION) -> tuple[str, list[tuple[str, str]]]:
@@ -229,17 +227,19 @@ def simple_commands(command: str) -> Iterator[list[str]]:
 
 def cut_commands(command: str) -> Iterator[list[re.Match[str]]]:
     """Yield the words of each simple command where they stand, without comments, and without the
-    branches of `if`: nobody knows which of them ran."""
+    branches of `if` and `case`: nobody knows which of them ran."""
     depth = branch = 0
     for words in _cut_all(command):
         first = words[0][0] if words else ""
+        opens = {word[0] for word in words[: 1 + (first in BEFORE_COMMAND)]} & {"if", "case"}
         branch = branch or depth * (first in ("then", "else"))
-        depth += first in BEFORE_COMMAND and any(word[0] == "if" for word in words[:2])
-        if branch == depth and first in ("elif", "fi"):
+        depth += bool(opens)
+        if branch == depth and first in ("elif", "fi", "esac"):
             branch = 0
         if not branch:
             yield words
-        depth -= first == "fi" and depth > 0
+        branch = branch or depth * ("case" in opens)
+        depth -= first in ("fi", "esac") and depth > 0
 
 
 def _cut_all(command: str) -> Iterator[list[re.Match[str]]]:
@@ -388,7 +388,7 @@ _TRIMS = re.compile(r"\|&?\s*+(?:tail|head|cat|tee)\b[^|&;]*+")
 TRIMMED = re.compile(r"(?>(?:\s++|2>&1|\|&?\s*+(?:tail|head|cat|tee)\b[^|&;\n]*+)*)")
 _BOTH = "2>&1"
 _SETUP = re.compile(
-    r"\s*(?:cd\s+[^\s&;|]+\s*(?:&&|;)\s*|source\s+\S+\s*(?:&&|;)\s*|export\s+\S+\s*(?:&&|;)\s*"
+    r"\s*(?:cd\s+(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s&;|\"']+)\s*(?:&&|;)\s*|source\s+\S+\s*(?:&&|;)\s*|export\s+\S+\s*(?:&&|;)\s*"
     r"|[A-Z_]+=(?:\$\([^()\n]*\)|\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'();&|]*)(?:\s*(?:&&|;)\s*|\s+))"
 )
 BEFORE_RUN = re.compile(

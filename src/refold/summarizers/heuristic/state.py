@@ -1,7 +1,7 @@
 """Where the work stands: what is wanted, by which rules, what was changed, checked and is open."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nlargest
 
@@ -14,11 +14,11 @@ from refold.summarizers.heuristic.actions import (
     LONGEST_COMMAND,
     UNTESTED,
     Actions,
-    ends_with_check,
-    is_code_of_check,
+    find_sure,
+    read_check,
     read_outcome,
     read_words,
-    write_outcome,
+    tell_check,
 )
 from refold.summarizers.heuristic.answers import (
     AGREEMENT,
@@ -30,7 +30,6 @@ from refold.summarizers.heuristic.answers import (
     read_answers,
 )
 from refold.summarizers.heuristic.calls import (
-    CallEffect,
     Todo,
     change_todos,
     find_committed,
@@ -54,11 +53,9 @@ from refold.summarizers.heuristic.lexicon import (
 )
 from refold.summarizers.heuristic.shell import ALL
 from refold.summarizers.heuristic.shell_words import (
-    MAX_COMMAND,
     has_command,
-    is_interpreter,
     name_command,
-    place_commands,
+    split_files,
 )
 from refold.summarizers.heuristic.source import (
     RUNNING,
@@ -71,9 +68,8 @@ from refold.text.failures import (
     find_error_line,
     find_figures,
     has_failed,
-    looks_failed,
 )
-from refold.text.plain import folders_of, has_extension, is_outside, split_path
+from refold.text.plain import folders_of, has_extension, is_left_out, is_outside, split_path
 
 LONGEST_FAILURE = 10
 """Changes and commands that worked, after which the work has gone on without mending the last
@@ -85,16 +81,14 @@ TALK = 10
 """Answers after which a conversation in which nothing was done is talk."""
 MOST_QUESTIONS = 3
 """Questions that are shown of those that have the same answer."""
-MOST_OPTIONS = 6
-"""Words from the name of an interpreter on among which its script is."""
+MOST_IGNORED = 100
+"""Lines of a `.gitignore`, and characters of one, that are read."""
 MOST_DECIDED = 2
 """Conclusions that are taken of what a model thinks before one call."""
 
 ANSWERED = 9.0
 """What a person's answer weighs among the decisions."""
 
-_MESSAGE = re.compile(r"\s-[a-z]{0,5}m\s{0,9}(['\"])((?!\$\()[^\n]*?)\1")
-"""A commit's message in its command."""
 _RETURNS = frozenset({"restored", "stashed", "unstashed", "changed"})
 _NO_COMMIT = re.compile(r"^(?:nothing (?:added )?|no changes added )to commit\b", re.MULTILINE)
 _OVERWROTE = re.compile(r"\b(?:updated|overw\w+|modified)\b")
@@ -180,6 +174,8 @@ class State:
     """Words of earlier summaries that no message holds: a model's, or a user's amendments."""
     has_staged: bool = False
     """Was anything staged since the last commit?"""
+    ignored: set[str] = field(default_factory=set)
+    """Patterns of files that git leaves out."""
     compared: int = 0
     """Files and checks that others were compared with."""
 
@@ -359,25 +355,22 @@ def _note_result(state: State, step: Step) -> None:
     command = name_command(effect.command) if effect.command else ""
     check = name_command(shell.find_checks(effect.command))
     outcome = read_outcome(step, check)
-    if step.has_effect:
-        _note_files(state, step)
+    sure = find_sure(effect.command) if step.exit_code and not step.has_effect else ""
+    done = effect._replace(files=tuple(shell.file_effects(sure, effect.place)))
+    if step.has_effect or sure:
+        _note_files(state, step if step.has_effect else step._replace(effect=done))
     if effect.command or effect.todos is None:
         state.actions.note(step, outcome, is_told=bool(check or COMMIT.search(command)))
     if is_stub(text) and not (step.is_error or step.exit_code):
         return  # nobody says what came of it
-    if check and outcome.startswith("exit") and not looks_failed(read_words(text)):
-        has_own_code = is_code_of_check(effect.command, step.exit_code or 0)
-        if not (figures := find_figures(text)) and not has_own_code:
-            return  # what failed may be what stands behind the check
-        if not has_own_code or (figures and not ends_with_check(effect.command)):
-            outcome = ""
+    if (read := read_check(step, outcome) if check else outcome) is None:
+        return
+    outcome = read
     is_commit = bool(COMMIT.search(command)) and not _has_committed_nothing(step)
     for name in filter(None, (check, "git commit" if is_commit else "")):
         listed = one_line(name, LONGEST_COMMAND)
         state.checks.pop(listed, None)
-        subject = _MESSAGE.search(effect.command[:2_000]) if name != check else None
-        printed = "" if outcome == RUNNING else text
-        state.checks[listed] = write_outcome(name, printed, outcome, subject[2] if subject else "")
+        state.checks[listed] = tell_check(step, name, outcome, is_commit=name != check)
         if outcome == "ok":  # `pytest` tells of `pytest tests/test_a.py` too
             checks = _take_compared(state, state.checks)
             parts = [check for check in checks if check.startswith(f"{listed} ")]
@@ -386,7 +379,8 @@ def _note_result(state: State, step: Step) -> None:
     if (outcome == "ok" and not _has_committed_nothing(step)) or COMMITTED.search(text):
         _note_git(state, step)
     if outcome not in UNTESTED:
-        for file in state.files.values() if check else _find_run(state, effect):
+        run = state.files if check else shell.find_run(effect.command, effect.place)
+        for file in filter(None, map(state.files.get, run)):
             file.is_checked |= file.state != "read"
     is_error = outcome not in ("", "ok", RUNNING) and not text.startswith(NOT_RUN)
     is_work = bool(check) or shell.is_work(effect.command)
@@ -404,13 +398,6 @@ def _note_result(state: State, step: Step) -> None:
             state.failed = state.error = ""
 
 
-def _find_run(state: State, effect: CallEffect) -> Iterator[FileState]:
-    """Yield the files that a command runs as scripts."""
-    for words, here in place_commands(effect.command[:MAX_COMMAND], [effect.place]):
-        names = words[:MOST_OPTIONS] if words and is_interpreter(words[0]) else words[:1]
-        yield from filter(None, (state.files.get(here.name(name)) for name in names))
-
-
 def _is_about_failure(state: State, step: Step) -> bool:
     """Does this step do anew what failed last, or change the files that it was to change?"""
     changed = (path for path, now in step.effect.files if now in shell.CHANGES and step.has_effect)
@@ -423,6 +410,9 @@ def _note_files(state: State, step: Step) -> None:
     effect = step.effect
     has_overwritten = not effect.command and bool(_OVERWROTE.search(step.text[:300]))
     undone = set(shell.find_undone(effect.command, effect.place, step.text))
+    for path in shell.find_opened(effect.command, effect.place):
+        if (gone := state.files.get(path)) and gone.state == "deleted":  # it was made anew
+            gone.state, gone.is_committed = "created" if gone.is_new else "modified", False
     for path, now in effect.files:
         if path in undone:
             continue
@@ -440,6 +430,21 @@ def _note_files(state: State, step: Step) -> None:
             is_checked=file.is_checked and is_read,
             is_staged=file.is_staged and is_read,
         )
+        if path.endswith(".gitignore"):
+            _note_ignored(state, step, path)
+
+
+def _note_ignored(state: State, step: Step, path: str) -> None:
+    """Note the patterns that a change of the `.gitignore` at *path* adds and takes away."""
+    effect = step.effect
+    changes = [] if effect.command else [*iter_changes(step.arguments)]
+    changes += [(None, text) for name, text in split_files(effect.command)[1] if name == path]
+    for hunk in iter_patch(effect, step.arguments):
+        changes += [("\n".join(hunk.old), "\n".join(hunk.new))] if hunk.path == path else []
+    for old, new in changes:
+        rows = [row.strip()[:MOST_IGNORED] for row in new.split("\n")[:MOST_IGNORED]]
+        state.ignored -= set((old or "").split())
+        state.ignored |= {row for row in rows if row.strip("/*") and row[0] not in "#!"}
 
 
 def _note_return(state: State, path: str, now: str) -> None:
@@ -484,7 +489,8 @@ def _without_deleted_folders(files: dict[str, FileState]) -> dict[str, FileState
     """Return files, the last touched last, without those in a folder that was deleted later."""
     deleted, remaining = set[str](), list[tuple[str, FileState]]()
     for path, file in reversed(files.items()):
-        if deleted.isdisjoint(folders_of(path)):
+        is_made_anew = file.state in {"deleted", "stashed"} and is_ignored(path)  # by each build
+        if deleted.isdisjoint(folders_of(path)) and not (is_made_anew and ".env" not in path):
             remaining.append((path, file))
         if file.state == "deleted":
             deleted.add(path.rstrip("/"))
@@ -504,12 +510,12 @@ def _note_git(state: State, step: Step) -> None:
     is_single = sum(verb in {"commit", "amend"} for verb, _ in git_steps) == 1
     for verb, names in git_steps:
         if verb in {"unstage", "commit"} and not state.has_staged:
-            _stage(_find_open(state, ()), (), with_new=True)
+            _stage(state, _find_open(state, ()), (), with_new=True)
         files = _find_open(state, names)
         state.has_staged = verb not in {"commit", "amend"}
         match verb:
             case "add" | "update":
-                _stage(files, names, with_new=verb == "add")
+                _stage(state, files, names, with_new=verb == "add")
             case "unstage":
                 for file in files.values():
                     file.is_staged = False
@@ -532,8 +538,12 @@ def _find_open(state: State, names: Sequence[str]) -> dict[str, FileState]:
     return {path: file for path, file in files.items() if file.is_changed and not file.is_committed}
 
 
-def _stage(files: Mapping[str, FileState], names: Sequence[str], *, with_new: bool) -> None:
-    """Stage files that are given by *names*, else those that repositories usually have."""
+def _stage(
+    state: State, files: Mapping[str, FileState], names: Sequence[str], *, with_new: bool
+) -> None:
+    """Stage files that are given by *names*, else those that repositories usually have; none that
+    git was told to leave out before it knew it."""
     for path, file in files.items():
-        if (with_new or not file.is_new) and (names or not is_ignored(path)):
-            file.is_staged = True
+        is_usual = bool(names) or not is_ignored(path)
+        is_in = bool(file.in_commit) or not is_left_out(path, state.ignored)
+        file.is_staged |= is_usual and is_in and (with_new or not file.is_new)
