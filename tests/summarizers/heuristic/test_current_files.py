@@ -15,7 +15,7 @@ from refold.summarizers.heuristic.current_files import read_files, render_curren
 from refold.summarizers.heuristic.excerpts import Context, find_excerpts
 from refold.summarizers.heuristic.shell_words import find_first_line
 from refold.summarizers.heuristic.source import read_steps
-from tests.support.messages import call
+from tests.support.messages import assistant, call
 from tests.support.summaries import collect, states_of
 
 SOURCE = [f"    limit_{n} = compute_limit({n})" for n in range(1, 41)]
@@ -563,3 +563,16 @@ def test_numbers_with_a_dot_before_the_lines_of_a_file_are_no_text_of_it():
     listed = "1. the pool\n2. the wall"
     shown = call("view", listed, path="/w/b.md")
     assert [text for _, text in text_of([user("Go."), *shown], "/w/b.md")] == listed.split("\n")
+
+
+def test_a_number_with_letters_that_check_its_line_is_no_part_of_the_text():
+    """Lines stood twice, once with the marks of a fork of pi."""
+    rows = [
+        f"{n}{'lw' if n % 2 else 'ot'}|  .board-head-{n} {{ margin: {n}rem; }}"
+        for n in range(100, 140)
+    ]
+    shown = call("read", "\n".join(rows), path="Layout.css")
+    view = View.of([user("Go."), *shown, user("Go on."), assistant("On it.")])
+    summary = drive(RuleSummary()(view, 0, 3, 4_000)).text
+    assert ".board-head-107 {" in summary and "lw|" not in summary
+    assert summary.count(".board-head-107 {") == 1

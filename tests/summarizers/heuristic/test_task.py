@@ -109,3 +109,60 @@ def test_a_broken_item_of_a_task_goes_on_without_its_beginning():
     named = call("Read", spec, path="docs/issue-7.md")
     text = read_task(user("Do docs/issue-7.md."), *named, *WORK)
     assert text.endswith(f" ## Parts of it *(mandatory)*\n{items}")
+
+
+def test_a_plan_is_over_after_enough_other_requests():
+    """The template of a message stood there as planned, seven requests after it was replaced."""
+    shown = call("ExitPlanMode", APPROVED, plan=PLAN)
+
+    def asked(text, times):
+        return [
+            m for n in range(times) for m in (user(f"{text} {n}."), assistant("`pool_3` is done."))
+        ]
+
+    assert read_task(
+        user("Plan it."), *shown, *asked("I want another template of messages for mails", 3)
+    )
+    assert not read_task(
+        user("Plan it."), *shown, *asked("I want another template of messages for mails", 4)
+    )
+    assert read_task(
+        user("Plan it."), *shown, *asked("Now begin with the next phase of all that", 4)
+    )
+
+
+@pytest.mark.parametrize("close", [
+    call("bash", "", command="gh issue close 37 --comment done"),
+    call("bash", "✓ Closed issue me/app#37 (The ring buffer)", command="./close.sh"),
+])  # fmt: skip
+def test_an_issue_that_was_closed_is_no_task(close):
+    issue = "# The ring buffer\n\nThe `ring_buffer` drops its oldest entry.\nIt must not drop any."
+    shown = call("bash", issue, command="gh issue view 37")
+    work = [*shown, assistant("I mend the issue of the `ring_buffer`.")]
+    assert read_task(user("Do the issue: view 37 of gh."), *work).startswith("gh issue view 37")
+    assert read_task(user("Do the issue: view 37 of gh."), *work, *close) == ""
+
+
+def test_a_list_of_which_all_is_done_is_no_task():
+    def boxes(mark):
+        return "\n".join(f"- [{mark}] T00{n} Write `part_{n}` of it" for n in range(4))
+
+    done, due = (call("Read", boxes(mark), path="docs/tasks.md") for mark in "x ")
+    assert read_task(user("Do docs/tasks.md."), *due, *WORK).startswith("docs/tasks.md")
+    assert read_task(user("Do docs/tasks.md."), *done, *WORK) == ""
+    merged = call("bash", "Fast-forward", command="git pull")
+    assert read_task(user("Do docs/tasks.md."), *due, *merged).startswith(
+        "docs/tasks.md (may differ: something else changed it since)"
+    )
+
+
+def test_a_document_that_the_first_request_names_is_the_task():
+    asks = "Analyse the repository.\nHand in a dashboard of one page within two hours."
+    more = [
+        m for n in range(6) for m in (user(f"And what of point {n}?"), assistant("Of that: no."))
+    ]
+    named = call("Read", asks, path="/home/me/work/doc.md")
+    text = read_task(user("Please read /home/me/work/doc.md, it is my take-home."), *named, *more)
+    assert text == f"/home/me/work/doc.md\n{asks}"
+    readme = call("Read", asks, path="README.md")
+    assert read_task(user("Please read README.md and correct it."), *readme, *more) == ""

@@ -30,7 +30,7 @@ from refold.summarizers.heuristic.identifiers import iter_identifiers
 from refold.summarizers.heuristic.layout import CONVERSATION, render_state
 from refold.summarizers.heuristic.source import Source, Step, read_source, read_spans, read_steps
 from refold.summarizers.heuristic.state import State, drop_superseded, read_state
-from refold.summarizers.heuristic.task import Task, read_plan, read_task, render_task
+from refold.summarizers.heuristic.task import Task, read_task, read_wanted, render_task
 from refold.text.plain import readable_text, terms
 from refold.text.summary_wrapper import wrap_summary
 from refold.tokens.count import estimate
@@ -133,10 +133,12 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
     work.blocks[:0] = earlier.blocks
     named = _latest_words((*steps, *after))
     texts = [readable_text(message) for message in shown]
-    plan, asked = read_plan((*changes, *steps, *after))
-    asked = asked if plan else [*earlier.state.requests, *asked]
-    plan = "" if any(plan in text for text in texts) else plan  # it stays as it is
-    task = read_task(work, files, plan, named, "\n".join(asked))
+    wanted = read_wanted((*changes, *steps, *after))
+    if not wanted.plan:
+        wanted = wanted._replace(asked=(*earlier.state.requests, *wanted.asked))
+    elif any(wanted.plan in text for text in texts):  # it stays as it is
+        wanted = wanted._replace(plan="")
+    task = read_task(work, files, wanted, named)
     context = Context(
         [*_ages_of(source.sizes), *[0.0] * len(later)],
         frozenset(word for text in texts for word in split_words(text)),

@@ -162,7 +162,7 @@ LOGS = (".output", ".log")
 LEAST_WORDS = 3
 """Words that a line must have to tell something."""
 
-_NUMBERED = re.compile(r"\s{0,20}(\d{1,7})(?:[→\t]|(?: ?\||:(?!\d))\s?)(.*)", re.DOTALL)
+_NUMBERED = re.compile(r"\s{0,20}(\d{1,7})(?:[→\t]|[a-z]{2}\||(?: ?\||:(?!\d))\s?)(.*)", re.DOTALL)
 """A number and what stands in that line; `20:15:03` is a time."""
 _HANDLES = re.compile(
     r" \[(?:ref|cursor)=\w{1,12}\]|^\[\d+ more lines in file\b[^\n]{0,100}\]$"

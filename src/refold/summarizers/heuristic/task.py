@@ -7,13 +7,16 @@ from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
 
+from refold.summarizers.heuristic.answers import AGREEMENT
 from refold.summarizers.heuristic.blocks import Block, Line, Work, iter_lines
 from refold.summarizers.heuristic.current_files import CurrentFile
 from refold.summarizers.heuristic.excerpts import BEHIND, quote, split_words
 from refold.summarizers.heuristic.identifiers import iter_identifiers
 from refold.summarizers.heuristic.layout import list_item
+from refold.summarizers.heuristic.shell_words import MAX_COMMAND
 from refold.summarizers.heuristic.source import Step
 from refold.text.clip import without_mark
+from refold.text.failures import END_CHARS
 from refold.text.json_values import parse_or_none, text_at
 from refold.text.plain import split_path
 from refold.tokens.count import estimate
@@ -28,6 +31,7 @@ _SKILL = re.compile(
 """A file of a skill."""
 _TITLE = re.compile(r"\s*(?:#{1,6}|[-*+] \[[ ~/]\]) ")
 """What heads a part of a text, or is still to be done."""
+_BOX = re.compile(r"\s*[-*+] \[[ ~/xX]\] ")
 _TICKED = re.compile(r"\s*[-*+] \[[xX]\] ")
 PLAN = "the plan that the user approved"
 _LEAVES_PLANNING = re.compile(r"(?i)exit_?plan_?mode|plan_?exit")
@@ -42,32 +46,70 @@ _PROPOSES, _PROPOSED = "<proposed_plan>", "</proposed_plan>"
 """Around a plan that the model proposes (Codex)."""
 
 
+MOST_ASKED = 4
+"""Requests behind a plan that say more than that the work goes on: after these it is over."""
+_GOES_ON = re.compile(r"(?i)\b(?:plan|phase|step|stage|milestone|part)s?\b|计划|計劃|阶段|階段|步")
+"""What a request says that is still about a plan."""
+_CLOSES = re.compile(
+    r"\b(?:gh|glab) issue close #?(\d{1,9})\b|\bbd close ([\w-]{1,40})|\bClosed issue \S{0,200}#(\d{1,9})\b"
+)
+"""A command that closes an issue, and what it prints."""
+_OF_ANY = re.compile(r"(?i)(?:readme|changelog|contributing|agents|claude|gemini|license|skill)\b")
+"""How documents are called that no request makes the task."""
+_WORD = re.compile(r"[\w-]+")
+
+
+class Wanted(NamedTuple):
+    """What people wanted, as far as it may be the text of a task."""
+
+    plan: str = ""
+    """The plan that they approved last, if it is not over."""
+    asked: tuple[str, ...] = ()
+    """What they asked since then, or all if they approved none."""
+    first: str = ""
+    """What they asked first of all."""
+    closed: frozenset[str] = frozenset()
+    """Numbers and ids of the issues that were closed."""
+
+
 class Task(NamedTuple):
     """The text of what is worked on."""
 
     heading: str = ""
     lines: Sequence[Line] = ()
+    is_stale: bool = False
+    """May its file say something else by now?"""
 
 
-def read_plan(steps: Iterable[Step]) -> tuple[str, list[str]]:
-    """Return the plan that a person approved last, in a tool's result or a request, and what people
-    asked since then; empty and all that they asked if they approved none."""
-    plan, proposed, asked = "", "", list[str]()
+def read_wanted(steps: Iterable[Step]) -> Wanted:
+    """Read the plan that a person approved last, in a tool's result or a request, what people asked
+    since then, and which issues were closed."""
+    plan, proposed, asked, first, closed = "", "", list[str](), "", set[str]()
     for step in steps:
         approved = ""
         if step.kind == "answer" and _PROPOSES in step.text:
             proposed = step.text.rpartition(_PROPOSES)[2].partition(_PROPOSED)[0]
         elif step.kind == "request":
             asked.append(step.text)
+            first = first or step.text
             if match := _IMPLEMENT.match(step.text):
                 approved = step.text[match.end() :] or proposed
         elif step.kind == "result" and _is_approved(step):
             below = _PLAN_BELOW.search(step.text)
             argument = text_at(parse_or_none(step.arguments), "plan")
             approved = step.text[below.end() :] if below else argument
+        elif step.kind == "result" and not step.is_error:
+            texts = (step.effect.command[:MAX_COMMAND], step.text[-END_CHARS:])
+            closed |= {id for text in texts for ids in _CLOSES.findall(text) for id in ids if id}
         if approved:
             plan, asked = approved, []
-    return plan, asked
+    new = [
+        text
+        for text in asked
+        if len(text.encode("utf-8", "replace")) >= AGREEMENT and not _GOES_ON.search(text)
+    ]
+    plan = plan if len(new) < MOST_ASKED else ""
+    return Wanted(plan, tuple(asked), first, frozenset(closed))
 
 
 def _is_approved(step: Step) -> bool:
@@ -75,16 +117,19 @@ def _is_approved(step: Step) -> bool:
     return bool(is_shown and _APPROVED.match(step.text))
 
 
-def read_task(
-    work: Work, files: Mapping[str, CurrentFile], plan: str, named: str, asked: str
-) -> Task:
-    """Return the text that people name last in what they *asked*; else the *plan* that they
-    approved before, if the latest words are of it; else the newest that nobody edited, first one
-    that describes what is *named*. A skill's is none, nor a file's of which neither people nor the
-    latest answers speak."""
-    wanted = {name for name, _ in iter_identifiers(named)}
+def read_task(work: Work, files: Mapping[str, CurrentFile], wanted: Wanted, named: str) -> Task:
+    """Return the text that people name last in what they asked; else the plan that they approved
+    before, if the latest words are of it; else the newest that nobody edited, first one that
+    describes what is *named*. A skill's is none, nor a file's of which neither people nor the
+    latest answers speak, nor an issue that was closed, nor a list of which all is done."""
+    plan, asked = wanted.plan, "\n".join(wanted.asked)
+    names_now = {name for name, _ in iter_identifiers(named)}
     spoken = split_words(f"{named}\n{asked}")
-    newest = {_source_of(block): at for at, block in enumerate(work.blocks) if block.kind == "task"}
+    newest = {
+        _source_of(block): at
+        for at, block in enumerate(work.blocks)
+        if block.kind == "task" or _is_named_first(block, wanted.first)
+    }
     lines_at = work.read_lines(
         at for at, block in enumerate(work.blocks) if _source_of(block) in newest
     )
@@ -92,7 +137,7 @@ def read_task(
     for at, lines in lines_at.items():  # the newest first, others without what that holds
         pieces[work.blocks[at].path].append(lines)
     ranked = list[tuple[tuple[int, bool, bool, int], Task]]()
-    if any(name in wanted for name, _ in iter_identifiers(plan)):
+    if any(name in names_now for name, _ in iter_identifiers(plan)):
         lines = [*iter_lines(plan, is_prose=True)]
         ranked.append(((-1, True, True, len(work.blocks)), Task(PLAN, lines)))
     for source, at in newest.items():
@@ -100,7 +145,10 @@ def read_task(
         lines = max(pieces[block.path], key=len) if block.path else lines_at[at]
         if (file := files.get(block.path)) and len(file.numbers) > len(lines) and not file.is_stale:
             lines = [*iter_lines(file.text, is_prose=True)]
-        if len(lines) > 1 and not _SKILL.search(block.path):
+        is_over = not (block.path or wanted.closed.isdisjoint(_WORD.findall(block.heading)))
+        ticked = [_TICKED.match(line.text) for line in lines if _BOX.match(line.text)]
+        is_over |= bool(ticked) and all(ticked)
+        if len(lines) > 1 and not (is_over or _SKILL.search(block.path)):
             texts = (block.heading, *(line.text for line in lines))
             names = (name for text in texts for name, _ in iter_identifiers(text))
             history = work.files.get(block.path)
@@ -110,9 +158,16 @@ def read_task(
             is_spoken_of = max(place, _find_named(source, lines[0].text, named)) >= 0
             if not (is_spoken_of or spoken.issuperset(split_words(stem))):
                 continue
-            rank = (place, is_original, any(name in wanted for name in names), at)
-            ranked.append((rank, Task(block.heading, lines)))
+            rank = (place, is_original, any(name in names_now for name in names), at)
+            ranked.append((rank, Task(block.heading, lines, bool(file and file.is_stale))))
     return max(ranked, key=lambda row: row[0], default=(None, Task()))[1]
+
+
+def _is_named_first(block: Block, first: str) -> bool:
+    """Is this a document that the *first* request names, to say what is to be done?"""
+    name = split_path(block.path)[1]
+    is_document = block.kind == "docs" and "." in name and not _OF_ANY.match(name)
+    return is_document and name in first
 
 
 def _source_of(block: Block) -> str:
@@ -133,6 +188,7 @@ def render_task(task: Task, room: int) -> str:
     """Write the text of the task in its own lines; if not all fit, it says so."""
     lines = _choose_lines(task.lines, room - estimate(task.heading) - TITLE)
     extent = " (in parts)" if len(lines) < len(task.lines) else ""
+    extent += " (may differ: something else changed it since)" if task.is_stale else ""
     rows = [f"## Task, as in: {quote(task.heading)}{extent}"]
     for lead, group in groupby(lines, key=attrgetter("lead")):
         run = list(group)
