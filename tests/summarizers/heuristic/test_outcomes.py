@@ -3,6 +3,9 @@ another command says."""
 
 import pytest
 
+from refold.messages import user
+from refold.summarizers.heuristic.current_files import read_files
+from refold.summarizers.heuristic.source import read_steps
 from tests.support.messages import call
 from tests.support.summaries import collect, states_of
 
@@ -161,3 +164,37 @@ def test_branches_are_no_files():
 ])  # fmt: skip
 def test_what_shells_only_say_and_choose_is_no_deed(command, deeds):
     assert list(run(command, "").actions.done) == deeds
+
+
+@pytest.mark.parametrize(("words", "is_tested"), [
+    ("Great, it works now. Next the menu.", True), ("all works!", True), ("测试通过了，继续", True),
+    ("it works, but only on Linux", False), ("How does it work?", False), ("Make sure that it works.", False),
+    ("测试通过了吗？", False),
+])  # fmt: skip
+def test_what_a_person_tried_is_tested(words, is_tested):
+    edit = call("write", "Done.", path="a.py", content="a = 1")
+    assert collect([*edit, user(words)]).files["a.py"].is_checked == is_tested
+
+
+def test_a_file_that_another_agent_reports_to_have_changed_is_not_only_read():
+    reads = [m for name in "abc" for m in call("read", "x = 1", path=f"/home/me/docs/{name}.md")]
+    report = (
+        "Added the brief to `/home/me/docs/a.md`.\n`docs/b.md` was not changed.\nSee docs/c.md."
+    )
+    states = states_of(collect([*reads, *call("Agent", report, description="Research cards")]))
+    assert states == {
+        "/home/me/docs/a.md": "modified",
+        "/home/me/docs/b.md": "read",
+        "/home/me/docs/c.md": "read",
+    }
+
+
+@pytest.mark.parametrize(("after", "is_stale"), [
+    (call("Agent", "a.py line 3 is wrong.", description="Code review of a.py", prompt="Review a.py"), False),
+    (call("Agent", "a.py line 3 was wrong.", description="Review and fix a.py", prompt="Mend a.py"), True),
+    (call("bash", "Already up to date.\n", command="git pull"), False),
+    (call("bash", "Fast-forward\n a.py | 2 +-", command="git pull"), True),
+])  # fmt: skip
+def test_what_a_review_or_an_empty_pull_leaves_alone_does_not_differ(after, is_stale):
+    shown = call("read", "\n".join(f"{n}\tx_{n} = {n}" for n in range(1, 9)), path="a.py")
+    assert read_files(read_steps([user("Go."), *shown, *after]))["a.py"].is_stale == is_stale

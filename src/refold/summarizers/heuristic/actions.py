@@ -2,12 +2,14 @@
 was only looked at, and what failed."""
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from refold.speakers.carriers import NOT_RUN, REFUSED
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import is_agent, is_look
+from refold.summarizers.heuristic.identifiers import find_names
 from refold.summarizers.heuristic.shell_words import (
     BREAKS,
     MAX_COMMAND,
@@ -29,6 +31,7 @@ from refold.text.failures import (
     looks_failed,
 )
 from refold.text.json_values import iter_json_lines, parse_or_none
+from refold.text.plain import iter_ends
 
 LONGEST_COMMAND = 110
 """Characters of a command."""
@@ -90,6 +93,20 @@ _ANSWER = re.compile(r'"(?:text|error|message)": ?"((?>(?:[^"\\]|\\.){1,1000}))'
 """The words of that error."""
 _SEARCHES = frozenset({"grep", "egrep", "rg", "findstr"})
 _ERROR_WORDS = re.compile(r"error|fail|warn", re.IGNORECASE)
+_CHANGED = re.compile(
+    r"(?i)\b(?:created|added|wrote|written|updated|modified|edited|changed|fixed|rewrote)\b|修改了|新增了|更新了|创建了"
+)
+_DENIES = re.compile(
+    r"(?i)\b(?:not|no|never|nothing|without|should|would|could|must|if|already|was|were)\b|n't|没有|未"
+)
+"""What says of a file in a report that it was changed, and that it was not, or by somebody else."""
+_WORKS = re.compile(
+    r"(?i)\W{0,3}(?:(?:ok|okay|yes|great|nice|perfect|good|cool|thanks)\b[\s,.!]{1,3}){0,3}"
+    r"(?:(?:it|that|this|everything|all)(?: all| now)? (?:works|is working)|works (?:now|fine|great|well|perfectly)|tests? (?:all )?pass)\b"
+    r"(?!,? (?:but|except|only|if|when|until))[^?]{0,60}(?:[.!,;\n]|\Z)"
+    r"|[^?？\n不没]{0,9}(?:测试通过了?+|能用了|可以用了|没问题了|跑通了)(?![吗？?])"
+)
+"""How a person begins who has tried what was done."""
 _ENDS_AT_ERROR = re.compile(r"\bset -\w{0,9}e|ErrorActionPreference")
 _NONE = frozenset({"", "0", "(no output)", "(Bash completed with no output)"})
 """What a search prints, with its client, that finds nothing."""
@@ -177,6 +194,32 @@ def find_sure(command: str) -> str:
     return "" if _ENDS_AT_ERROR.search(text) or not ends else text[: ends[-1]]
 
 
+def take_sure(step: Step, paths: Iterable[str]) -> Step:
+    """Return a result whose call did to files what it should; of a command that failed with what
+    was done before its last line all the same, of another agent with those of *paths* of which it
+    reports that it changed them."""
+    effect, sure = step.effect, ""
+    if step.has_effect and not is_agent(effect.tool):
+        return step
+    if step.has_effect:
+        files = tuple((path, "modified") for path in _find_reported(step.text, paths))
+    else:
+        sure = find_sure(effect.command) if step.exit_code else ""
+        files = tuple(shell.file_effects(sure, effect.place))
+    return step._replace(effect=effect._replace(files=files, command=sure))
+
+
+def _find_reported(text: str, paths: Iterable[str]) -> Iterator[str]:
+    rows = [row for row in text.splitlines() if _CHANGED.search(row) and not _DENIES.search(row)]
+    names = {name for name in find_names("\n".join(rows)) if "/" in name}
+    yield from (path for path in paths if names and not names.isdisjoint(iter_ends(path)))
+
+
+def says_works(request: str) -> bool:
+    """Does a person say that they tried it, and it works?"""
+    return bool(_WORKS.match(request))
+
+
 def find_nothing_ran(text: str, check: str) -> str:
     """Return the line by which a *check* says that nothing ran, or a shell that it has no such
     program; empty if there is none, or if some of it did run."""
@@ -252,7 +295,9 @@ _MISSING = re.compile(
 """What is said of a file, or of what ran, that is not there."""
 _NAMES_ERROR = re.compile(r"[^:：]{1,40}[:：]")
 """How a line begins that says which error there is, as one of a list of symbols does not."""
-_SAYS = re.compile(r"\A(?:echo (?:\"[^\"]*+\"|'[^']*+'|[^\s&;|\"']++) ?(?:&&|;) ?)++(?=.)")
+_SAYS = re.compile(
+    r"\A(?:echo (?:\"[^\"]*+\"|'[^']*+'|[^\s&;|\"']++) ?(?:&&|;) ?){1,9}(?=.)",
+)
 """What commands print before they do anything."""
 _PROGRAM_PATH = re.compile(r"\A(['\"])[^'\"\n]{30,300}[/\\]([^'\"/\\\n]{1,80})\1(?=\s)")
 """A program that is called by a long path, of which its name is enough."""

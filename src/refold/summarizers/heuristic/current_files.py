@@ -89,8 +89,14 @@ _COUNTS_FROM_0 = "read_file"
 """The tool whose `offset` is 0 for the first line (Gemini CLI, Qwen Code, Mistral Vibe)."""
 _REFUSED = re.compile(r"(?:cat|head|nl|sed|tail): .*(?:\n|\Z)")
 """What a program says of a file that it cannot read."""
-_EXPLORES = re.compile(r'"\w{0,20}(?:type|agent|mode)": ?"(?:explore|plan)\b', re.IGNORECASE)
+_EXPLORES = re.compile(
+    r'"\w{0,20}(?:type|agent|mode)": ?"(?:explore|plan)\b'
+    r'|"description": ?"(?!(?>[^"]{0,200}?\b(?:fix|implement|write|update|edit|add)))[^"]{0,60}\b(?:review|research|audit)\b',
+    re.IGNORECASE,
+)
 """What the call of an agent says that only reads (Claude Code, OpenCode)."""
+_UP_TO_DATE = ("Already up to date.", "Already up-to-date.")
+"""What git says that had nothing to pull or merge."""
 _FOUND_CHANGED = re.compile(r"(?:modified|changed) (?:\w+ )?since", re.IGNORECASE)
 """What an editor says that refuses to change a file that others changed."""
 _AROUND = re.compile(rf"\A(?:(?:\.\.|~|{UNKNOWN})/)+")
@@ -211,6 +217,8 @@ def _apply(files: dict[str, CurrentFile], step: Step, marks: Marks) -> None:
     is_one, done = len(step.effect.files) == 1, set[str]()
     for path, state in step.effect.files:
         if state not in {"read", *shell.CHANGES}:
+            if state == "changed" and step.text.strip().endswith(_UP_TO_DATE):
+                continue
             if path not in files:
                 marks[split_path(path.rstrip("/"))[1], state] = step.at
             elif state == "restored":

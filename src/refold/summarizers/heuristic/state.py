@@ -14,10 +14,11 @@ from refold.summarizers.heuristic.actions import (
     LONGEST_COMMAND,
     UNTESTED,
     Actions,
-    find_sure,
     read_check,
     read_outcome,
     read_words,
+    says_works,
+    take_sure,
     tell_check,
 )
 from refold.summarizers.heuristic.answers import (
@@ -256,6 +257,8 @@ def _note_request(state: State, step: Step) -> None:
         del state.requests[latest]
     state.requests[words] = state.requests.pop(words, 0) + 1
     state.changed = set()
+    for file in state.files.values() if says_works(words) else ():
+        file.is_checked |= file.state != "read"
     _note_question(state, step)
     _end_turn(state, words)
     if step.is_template:
@@ -355,10 +358,7 @@ def _note_result(state: State, step: Step) -> None:
     command = name_command(effect.command) if effect.command else ""
     check = name_command(shell.find_checks(effect.command))
     outcome = read_outcome(step, check)
-    sure = find_sure(effect.command) if step.exit_code and not step.has_effect else ""
-    done = effect._replace(files=tuple(shell.file_effects(sure, effect.place)))
-    if step.has_effect or sure:
-        _note_files(state, step if step.has_effect else step._replace(effect=done))
+    _note_files(state, take_sure(step, state.files))
     if effect.command or effect.todos is None:
         state.actions.note(step, outcome, is_told=bool(check or COMMIT.search(command)))
     if is_stub(text) and not (step.is_error or step.exit_code):
