@@ -96,16 +96,16 @@ def test_bounds_are_the_lines_that_later_calls_need_and_the_tail_does_not_hold()
     add("c1", "README.md", f"{line}\n{'filler words only ' * 30}")
     add("c2", "notes.txt", "nothing but prose " * 60)
     add("c3", "more.txt", "see shop/near_helper.py, too")
-    without = _quoted_tokens(payload)
+    without = _count_tokens(payload)
     add("c4", "shop/near_helper.py", "ok")
-    near = _quoted_tokens(payload)
+    near = _count_tokens(payload)
     add("c5", "shop/gateway_client.py", "ok")
-    far = _quoted_tokens(payload)
+    far = _count_tokens(payload)
     assert max(without) == max(near[: len(without)]) == 0
     assert max(far) == estimate(around(line, line.find("shop"), len("shop/gateway_client.py")))
 
 
-def _quoted_tokens(payload: dict[str, Any]) -> list[int]:
+def _count_tokens(payload: dict[str, Any]) -> list[int]:
     return [row.tokens for row in iter_quoted(Session("s", "test", deepcopy(payload)), 300)]
 
 
