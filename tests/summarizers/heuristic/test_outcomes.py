@@ -107,6 +107,7 @@ def test_what_removes_files_before_a_line_that_fails_has_removed_them():
     missing = "ls: cannot access '*.html': No such file\n\nCommand exited with code 2"
     state = collect([*write, *call("bash", missing, command=rm, is_error=True)])
     assert states_of(state) == {"a.html": "deleted"}
+    assert not state.actions.failed
     strict = call("bash", missing, command=f"set -e; {rm}", is_error=True)
     assert states_of(collect([*write, *strict])) == {"a.html": "created"}
 
@@ -198,3 +199,10 @@ def test_a_file_that_another_agent_reports_to_have_changed_is_not_only_read():
 def test_what_a_review_or_an_empty_pull_leaves_alone_does_not_differ(after, is_stale):
     shown = call("read", "\n".join(f"{n}\tx_{n} = {n}" for n in range(1, 9)), path="a.py")
     assert read_files(read_steps([user("Go."), *shown, *after]))["a.py"].is_stale == is_stale
+
+
+def test_a_commit_whose_push_fails_says_why():
+    refused = " ! [rejected] main -> main\nerror: failed to push some refs\nhint: See the note."
+    text = f"Exit code 1\n[main 1234abc] All\n{refused}"
+    done = run("git commit -am All && git push", text, is_error=True).actions.done
+    assert [act.outcome for act in done.values()] == ["exit 1: error: failed to push some refs"]

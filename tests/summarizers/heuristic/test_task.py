@@ -115,19 +115,19 @@ def test_a_plan_is_over_after_enough_other_requests():
     """The template of a message stood there as planned, seven requests after it was replaced."""
     shown = call("ExitPlanMode", APPROVED, plan=PLAN)
 
-    def asked(text, times):
+    def repeat(text, times):
         return [
             m for n in range(times) for m in (user(f"{text} {n}."), assistant("`pool_3` is done."))
         ]
 
     assert read_task(
-        user("Plan it."), *shown, *asked("I want another template of messages for mails", 3)
+        user("Plan it."), *shown, *repeat("I want another template of messages for mails", 3)
     )
     assert not read_task(
-        user("Plan it."), *shown, *asked("I want another template of messages for mails", 4)
+        user("Plan it."), *shown, *repeat("I want another template of messages for mails", 4)
     )
     assert read_task(
-        user("Plan it."), *shown, *asked("Now begin with the next phase of all that", 4)
+        user("Plan it."), *shown, *repeat("Now begin with the next phase of all that", 4)
     )
 
 
@@ -158,11 +158,11 @@ def test_a_list_of_which_all_is_done_is_no_task():
 
 def test_a_document_that_the_first_request_names_is_the_task():
     asks = "Analyse the repository.\nHand in a dashboard of one page within two hours."
-    more = [
+    later = [
         m for n in range(6) for m in (user(f"And what of point {n}?"), assistant("Of that: no."))
     ]
     named = call("Read", asks, path="/home/me/work/doc.md")
-    text = read_task(user("Please read /home/me/work/doc.md, it is my take-home."), *named, *more)
+    text = read_task(user("Please read /home/me/work/doc.md, it is my take-home."), *named, *later)
     assert text == f"/home/me/work/doc.md\n{asks}"
     readme = call("Read", asks, path="README.md")
-    assert read_task(user("Please read README.md and correct it."), *readme, *more) == ""
+    assert read_task(user("Please read README.md and correct it."), *readme, *later) == ""

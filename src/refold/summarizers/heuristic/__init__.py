@@ -133,11 +133,7 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
     work.blocks[:0] = earlier.blocks
     named = _latest_words((*steps, *after))
     texts = [readable_text(message) for message in shown]
-    wanted = read_wanted((*changes, *steps, *after))
-    if not wanted.plan:
-        wanted = wanted._replace(asked=(*earlier.state.requests, *wanted.asked))
-    elif any(wanted.plan in text for text in texts):  # it stays as it is
-        wanted = wanted._replace(plan="")
+    wanted = read_wanted((*changes, *steps, *after), tuple(earlier.state.requests), texts)
     task = read_task(work, files, wanted, named)
     context = Context(
         [*_ages_of(source.sizes), *[0.0] * len(later)],

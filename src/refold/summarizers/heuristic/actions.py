@@ -293,6 +293,8 @@ _MISSING = re.compile(
     r"|no (?:active )?(?:shell|session|task) found"
 )
 """What is said of a file, or of what ran, that is not there."""
+_LOOKED = re.compile(r"(?:ls|cat|head|tail|wc|stat|find|grep|diff|du): ")
+"""How programs begin that looked for what is not there."""
 _NAMES_ERROR = re.compile(r"[^:：]{1,40}[:：]")
 """How a line begins that says which error there is, as one of a list of symbols does not."""
 _SAYS = re.compile(
@@ -399,6 +401,7 @@ class Actions:
         is_own = has_code and outcome != RUNNING and (deeds.is_last or not deeds.text)
         says_own = is_own and bool(effect.command)  # though its code may say nothing
         is_wrong = (says_own or not has_code) and says_failed(step, step.text)
+        is_wrong |= is_own and has_failed(outcome)
         tells = is_own or is_wrong or step.text.startswith("{")  # fields say what they are of
         line = _find_line(step, failed=is_wrong) if tells else ""
         if is_own and is_agent(effect.tool):
@@ -427,6 +430,9 @@ def _find_failure(step: Step, outcome: str) -> str:
     if has_worked:
         return line if _NAMES_ERROR.match(line) and is_failure(line) else ""
     is_own = not command or shell.find_deeds(command).has_code
+    *_, last = simple_commands(command[:MAX_COMMAND])
+    if _LOOKED.match(line) and last[:1] == [line.partition(":")[0]]:  # all before it was done
+        return ""
     if not looks_failed(line) and (not is_own or (command and _only_looks(step))):
         return ""
     return ": ".join(filter(None, (outcome, line)))

@@ -81,9 +81,12 @@ class Task(NamedTuple):
     """May its file say something else by now?"""
 
 
-def read_wanted(steps: Iterable[Step]) -> Wanted:
+def read_wanted(
+    steps: Iterable[Step], earlier: tuple[str, ...] = (), shown: Sequence[str] = ()
+) -> Wanted:
     """Read the plan that a person approved last, in a tool's result or a request, what people asked
-    since then, and which issues were closed."""
+    since then, behind *earlier* requests, and which issues were closed. A plan that is *shown* as
+    it is needs no other place."""
     plan, proposed, asked, first, closed = "", "", list[str](), "", set[str]()
     for step in steps:
         approved = ""
@@ -108,8 +111,9 @@ def read_wanted(steps: Iterable[Step]) -> Wanted:
         for text in asked
         if len(text.encode("utf-8", "replace")) >= AGREEMENT and not _GOES_ON.search(text)
     ]
-    plan = plan if len(new) < MOST_ASKED else ""
-    return Wanted(plan, tuple(asked), first, frozenset(closed))
+    asked = asked if plan else [*earlier, *asked]
+    is_over = len(new) >= MOST_ASKED or any(plan in text for text in shown)
+    return Wanted("" if is_over else plan, tuple(asked), first, frozenset(closed))
 
 
 def _is_approved(step: Step) -> bool:
