@@ -6,6 +6,7 @@ import pytest
 
 from refold.messages import user
 from refold.speakers.segments import IN_RESULT
+from refold.summarizers.heuristic.layout import render_state
 from tests.support.messages import assistant, call
 from tests.support.summaries import collect
 
@@ -40,6 +41,17 @@ def test_what_a_person_answers_is_decided_and_may_bind(tool, text):
     ]
     assert list(state.constraints) == [IN_RESULT + PUSH]
     assert not state.actions.done
+
+
+def test_what_a_person_answers_finds_room_beside_requests_and_rules():
+    """These took all of it, and the choices made by answers stood nowhere."""
+    asked = [user(f"{n}. Never show page {n} to guests." + " It has bills." * 9) for n in range(40)]
+    answers = '"Shall I push?"="to main alone, tagged", "Which log of the two that the server writes?"="the long one"'
+    questions = [{"question": "Shall I push?", "options": []}, {"question": "Which?"}]
+    state = collect([*asked, *call("AskUser", answers, questions=questions), user("Go on with 9.")])
+    text = render_state(state, 300)
+    assert "user: Shall I push? -> to main alone, tagged\n" in text
+    assert text.endswith("writes? -> the long one")
 
 
 def test_an_answer_in_words_of_any_form_stands_behind_the_question():

@@ -11,6 +11,7 @@ from refold.summarizers.heuristic.actions import COMMIT, WAS_REFUSED, Action
 from refold.summarizers.heuristic.answers import ANSWERS, cut_middle, find_corrections
 from refold.summarizers.heuristic.blocks import SOURCE
 from refold.summarizers.heuristic.calls import Todo
+from refold.summarizers.heuristic.excerpts import ASKED
 from refold.summarizers.heuristic.lexicon import find_constraints, find_leads
 from refold.summarizers.heuristic.state import FileState, State
 from refold.text.clip import one_line, without_mark
@@ -46,6 +47,9 @@ MOST_OF_REQUESTS = 4
 most: an error that was pasted and mended pushes no order out."""
 MOST_OF_TEMPLATE = 120
 """Characters of a command's or skill's text that is done."""
+ANSWER_SHARE = 1 / 3
+"""The share of the room that is kept for what people answered to tools that ask: as good as a
+request, and the choices made by it stand nowhere else."""
 FIRST_REQUEST = 60
 """Tokens that the first request, the task, gets at least."""
 LAST_DEED = 80
@@ -125,6 +129,9 @@ def render_state(state: State, room: int, work: float = 1.0) -> str:
     least = int(room * EARLIER_SHARE * work)
     if rules:
         room -= min(estimate("## Rules\n" + "\n".join(rules)), room // 2)
+    answers = [list_item(text) for text in state.decisions if text.startswith(ASKED)]
+    of_answers = min(estimate("\n".join(answers)) + 2 * 4, int(room * ANSWER_SHARE))
+    room -= of_answers if answers else 0
     all_rules, shown_lines = [*rules, *map(list_item, in_sight)], set(_iter_rows(state.in_sight))
     latest_request = partial(_latest_request, shown=shown_lines)
     earlier_requests = partial(_earlier_requests, rules=all_rules, shown=shown_lines)
@@ -143,6 +150,9 @@ def render_state(state: State, room: int, work: float = 1.0) -> str:
         ("Decisions", _decisions, 0.05 + 0.55 * work, 0),
     ):
         most = max(int(room * share), min(first, room // 3))
+        if title == "Decisions" and answers:
+            room += of_answers
+            most = max(most, of_answers)
         if title == earlier:
             most = max(most, least, min(FIRST_REQUEST, room // 2))
         lines = list(make(state, most - 4))
