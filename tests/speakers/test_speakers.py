@@ -587,17 +587,27 @@ def test_a_call_that_ends_a_turn_ends_it(tool, argument):
     ]
 
 
-def test_the_text_of_the_skill_loaded_last_stays_and_of_others_what_finds_room():
+@pytest.mark.parametrize(
+    "write",
+    [
+        "Base directory for this skill: /s/{}\n\n{}".format,
+        '<skill name="{0}">\nReferences are relative to /s/{0}.\n\n{1}\n</skill>'.format,
+        "<skill>\n<name>{}</name>\n{}\n</skill>".format,
+    ],
+)
+def test_the_skill_of_the_current_request_stays_and_of_earlier_ones_what_finds_room(write):
     """Skills of turns that were over took more than the summary beside them."""
-    texts = [f"Base directory for this skill: /s/{name}\n\n{'Do it. ' * 50}" for name in "abc"]
+    texts = [write(name, "Do it. " * 50) for name in "abc"]
     turns = [
         message for text in texts for message in (user("Go."), user(text), assistant("Well done."))
     ]
-    view = View.of([*turns, user("And now?")])
 
-    def show(room):
-        return [m.text for _, m in find_verbatim(view, len(turns), room).messages]
+    def show(messages, stop, room):
+        texts = [m.text for _, m in find_verbatim(View.of(messages), stop, room).messages]
+        return [text for text in texts if text != "Go."]
 
-    assert show(10**9) == texts
-    assert show(1_000) == texts[1:]
-    assert show(0) == texts[2:]
+    over = [*turns, user("And now?")]
+    assert show(over, len(turns), 10**9) == texts
+    assert show(over, len(turns), 1_000) == texts[2:]
+    assert not show(over, len(turns), 0)
+    assert show(turns[:-1], len(turns) - 1, 0) == texts[2:]

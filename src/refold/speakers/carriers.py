@@ -27,6 +27,9 @@ PERSON, ORDER = Carrier("person"), Carrier("instruction")
 NOTE, TOOL = Carrier("context"), Carrier("tool")
 STATE, SUMMARY = Carrier("context", is_whole=True), Carrier("summary", "summary", is_whole=True)
 EDITOR, STARTUP = Carrier("context", "editor"), Carrier("context", "startup", is_whole=True)
+SKILL = Carrier("context", "skill", is_whole=True)
+"""The text of a skill, of which each is a kind of its own. It is for the request that it is loaded
+for."""
 DATE = Carrier("context", "date", is_whole=True)
 MODE = Carrier("context", "permission mode", is_whole=True)
 EXAMPLE = Carrier("instruction", "example")
@@ -60,7 +63,8 @@ TAGS = {
         (Carrier("person", TEMPLATE), "agent_instructions"),
         (ORDER, "goal_context untrusted_objective"),
         (NOTE, "mode_notice system-reminder extension_context"),
-        (STATE, "INSTRUCTIONS skill hook_context hook_result user-prompt-submit-hook"),
+        (STATE, "INSTRUCTIONS hook_context hook_result user-prompt-submit-hook"),
+        (SKILL, "skill"),
         (SUMMARY, "state_snapshot SYSTEM_NOTICE compaction_summary conversation_summary"),
         (SUMMARY, "conversation-summary"),
         (TOOL, "local-command-stdout local-command-stderr bash-input bash-stdout bash-stderr"),
@@ -143,8 +147,6 @@ OUTPUT_MARKS = ("Observation:", "OBSERVATION:", "EXECUTION RESULT")
 """Before the output of a command that an agent without calls wrote as text."""
 REPORTS = (EXIT_CODE, "<output>", *OUTPUT_MARKS)
 """How a text begins that has such an output."""
-SKILL_TEXT = "Base directory for this skill:"
-"""How the text of a skill begins that is loaded (Claude Code)."""
 TEXT_PREFIXES = (
     *_all(
         PERSON,
@@ -154,13 +156,8 @@ TEXT_PREFIXES = (
         "New task:",
         "[User message received",
     ),
-    *_all(
-        STATE,
-        "# AGENTS.md instructions",
-        "AGENTS.md instructions for",
-        "# CLAUDE.md",
-        SKILL_TEXT,
-    ),
+    *_all(STATE, "# AGENTS.md instructions", "AGENTS.md instructions for", "# CLAUDE.md"),
+    *_all(SKILL, "Base directory for this skill:"),  # Claude Code
     *_all(  # aider
         EXAMPLE,
         "Change get_factorial() to use math.factorial",

@@ -22,8 +22,8 @@ from refold.speakers.carriers import (
     OF_REQUEST,
     REPORTS,
     REQUEST_HEADINGS,
+    SKILL,
     SKILL_RESULT,
-    SKILL_TEXT,
     TEMPLATE,
     TEXT_PREFIXES,
 )
@@ -323,8 +323,8 @@ def answer_text(message: Message) -> str:
 
 
 UNKNOWN_SHARE = 5
-"""Context of unknown kinds, and of skills but the one loaded last, may take one part in so many of
-the room, the newest first."""
+"""Context of unknown kinds, and skills of earlier requests, may take one part in so many of the
+room, the newest first."""
 SHORT = 40
 """Columns of a request that may say nothing without the answer that it follows: `go on`."""
 ANSWER, LONG_ANSWER = (8, 400), (4, 1_500)
@@ -358,8 +358,8 @@ def find_verbatim(
     also the answer that an open request follows, of a long one the two ends. If the request was
     made in many messages, those between the task (the first) and the newest take at most *room*
     tokens (by default half of what the view shows), the newest first; what the person's editor
-    showed beside it takes what they leave, and context of unknown kinds and of earlier skills at
-    most a fifth of the room. What a person or client says that finds no room is counted.
+    showed beside it takes what they leave, and context of unknown kinds and skills of earlier
+    requests at most a fifth of the room. What a person or client says that finds no room is counted.
     """
     messages, spoken = view.transcript.messages, view_segments(view)
     room = view.estimate // 2 if room is None else max(0, room)
@@ -376,14 +376,12 @@ def find_verbatim(
         in_editor = [segment for segment in spoken[at] if segment.kind in OF_REQUEST]
         if in_editor and request_room.takes(in_editor):
             chosen[at] += in_editor
-    has_skill = False
+    first = min(asked, default=len(messages))
     for at, segment in _iter_standing(spoken):  # what is behind *stop* replaces, too
         if at >= stop or segment in chosen.get(at, ()):
             continue
-        is_skill = segment.text.lstrip().startswith(SKILL_TEXT)
-        is_bounded = (is_skill and has_skill) or is_unknown_context(segment)
-        has_skill |= is_skill
-        if is_bounded and not context_room.takes((segment,)):
+        is_over = at < first and segment.kind.startswith(SKILL.kind)
+        if (is_over or is_unknown_context(segment)) and not context_room.takes((segment,)):
             omitted += 1
         else:
             chosen.setdefault(at, []).append(segment)

@@ -23,6 +23,7 @@ from refold.speakers.carriers import (
     REQUEST_HEADING,
     RESUME_LINE,
     RETRY_MARKS,
+    SKILL,
     STAMP,
     STAMP_CHARS,
     STEERING_CHARS,
@@ -201,6 +202,8 @@ def _make_segment(text: str, carrier: Carrier, role: str, at: int) -> Segment:
         is_sure = not SUMMARY_WORDS.search(text[:SUMMARY_CHARS])
         return Segment("person", text, at, kind, is_sure=is_sure)
     kind = carrier.kind or _kind_by_heading(text)
+    if carrier is SKILL:
+        kind = f"{SKILL.kind} {_kind_by_heading(text)}"
     whole = carrier.is_whole and (
         not text.lstrip().startswith("<environment_context>") or "<cwd>" in text
     )
