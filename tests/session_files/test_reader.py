@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from refold.session_files import Problem
-from refold.session_files.reader import Tree, file_reader
-from refold.session_files.source import ClientFiles, cwd_under, open_bytes
+from refold.session_files.reader import file_reader
+from refold.session_files.source import ClientFiles, Tree, cwd_under, open_bytes
 from refold.text.json_values import int_at, object_at, text_at
 
 # --- the reader ------------------------------------------------------------------------------

@@ -611,3 +611,24 @@ def test_the_skill_of_the_current_request_stays_and_of_earlier_ones_what_finds_r
     assert show(over, len(turns), 1_000) == texts[2:]
     assert not show(over, len(turns), 0)
     assert show(turns[:-1], len(turns) - 1, 0) == texts[2:]
+
+
+@pytest.mark.parametrize("is_native", [True, False])
+def test_what_stands_under_the_label_of_the_call_before_it_is_output(is_native):
+    """Files that an agent had read were the person's requests and rules."""
+    call = ToolCall("c1", "read_file", '{"path": "a.py"}')
+    before = call if is_native else Text("<read_file>\n<path>a.py</path>\n</read_file>")
+    label = "[read_file for 'a.py'] Result:"
+    output = Message("user", (Text(label), Text("never = 1"), Text("Now stop.")))
+    messages = [user("Read."), Message("assistant", (before,)), output]
+    voices = [[segment.voice for segment in own] for own in segment_messages(messages)]
+    assert voices == [["person"], [], ["tool", "tool", "person"]]
+    assert segment_messages([messages[0], assistant("Well?"), user(f"{label}\nx = 1")])[2][
+        0
+    ].voice == ("person"), "nobody read anything"
+
+
+def test_a_client_that_introduces_a_person_does_not_speak_as_one():
+    text = "New instructions:\n<user_message>\nUse tabs.\n</user_message>"
+    assert [segment.voice for segment in segments(user(text))] == ["context", "person"]
+    assert request_text(user("<task>\nRead a.py.\n</task>")) == "Read a.py."

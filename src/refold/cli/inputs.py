@@ -244,7 +244,7 @@ def _is_same_file(path: str, file: str | Path) -> bool:
 
 def _is_request(session: Session) -> bool:
     """Is the whole file one request, whose spelling is to be kept?"""
-    return session.client == "plain" and not session.id
+    return session.client == "plain" and not session.id and not session.is_respelled
 
 
 def warn_of_problems(store: Store, place: str | Path | None) -> None:

@@ -18,14 +18,12 @@ from refold.session_files.reader import (
     SHOWN_KINDS,
     Compaction,
     Entry,
-    Node,
     Reader,
     Session,
     SessionBuilder,
     StoredSession,
-    Tree,
 )
-from refold.session_files.source import ClientFiles, Problem, Source, cwd_under
+from refold.session_files.source import ClientFiles, Node, Problem, Source, Tree, cwd_under
 from refold.text.json_values import (
     JsonObject,
     Record,

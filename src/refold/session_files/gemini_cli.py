@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from refold.errors import FormatError
-from refold.session_files.reader import NEWER, Compaction, Entry, SessionBuilder, Tree, file_reader
-from refold.session_files.source import ClientFiles, Source, cwd_under
+from refold.session_files.reader import NEWER, Compaction, Entry, SessionBuilder, file_reader
+from refold.session_files.source import ClientFiles, Source, Tree, cwd_under
 from refold.text.json_values import (
     JsonObject,
     Record,

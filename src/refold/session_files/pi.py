@@ -13,8 +13,8 @@ from typing import Any
 
 from refold.errors import FormatError
 from refold.session_files.claude_code import as_blocks, result_block, text_block
-from refold.session_files.reader import Compaction, Entry, SessionBuilder, Tree, file_reader
-from refold.session_files.source import ClientFiles, Source, cwd_under
+from refold.session_files.reader import Compaction, Entry, SessionBuilder, file_reader
+from refold.session_files.source import ClientFiles, Source, Tree, cwd_under
 from refold.text.json_values import (
     JsonObject,
     Record,

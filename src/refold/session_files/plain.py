@@ -1,9 +1,9 @@
 """Conversations without a client: a list of messages, a request body, or a log of requests; those
 of Kimi CLI and Continue, which are hardly more; and the names of records.
 
-JSON or JSONL, in any wire format. In a log each line is a request body, or an object
-with one under `body`, `request` or `payload`; the last one is the conversation, and each can be
-read by its line. A line with `kind` other than `main` is a side request and comes first.
+JSON or JSONL, in any wire format. In a log each line is a request body, or an object with one under
+`body`, `request` or `payload`; the last one is the conversation, and each can be read by its line.
+A line with `kind` other than `main` is a side request and comes first.
 
 Kimi CLI: `~/.kimi/sessions/<directory>/<session>/context.jsonl`, what its model sees. Compacting,
 the client begins it anew. The events of `wire.jsonl` beside it are not read.
@@ -30,6 +30,7 @@ from refold.session_files.reader import (
     SessionBuilder,
     StoredSession,
     file_reader,
+    respell,
     single,
 )
 from refold.session_files.source import ClientFiles, Problem, Source
@@ -96,11 +97,9 @@ def sessions(source: Source) -> Sequence[StoredSession]:
 
 def _is_entry(value: Any) -> bool:
     """Is this an entry of a conversation, in any format?"""
-    return (
-        bool(text_at(value, "role"))
-        or isinstance(object_at(value).get("parts"), list)
-        or "call_id" in object_at(value)
-    )
+    entry = object_at(value)
+    has_parts = isinstance(entry.get("parts"), list)
+    return bool(text_at(entry, "role")) or has_parts or "call_id" in entry
 
 
 def _request(record: Record) -> Record | None:
@@ -116,10 +115,11 @@ def _read(source: Source, line: str, request: Record, problems: Sequence[Problem
     field = next(name for name in FIELDS.values() if isinstance(request.get(name), list | str))
     value, body = request[field], without_keys(request, field)
     items = [{"role": "user", "content": value}] if isinstance(value, str) else value
-    entries = list(objects_in(items))
-    format, id = guess_format(body, entries, field), line if source.document is None else ""
+    entries, id = list(objects_in(items)), line if source.document is None else ""
+    format = guess_format(body, entries, field)
     session = SessionBuilder(source, CLIENT, format, id, body=body, messages=entries)
     session.problems += problems
+    respell(session)
     if len(entries) < len(items):
         session.note(f"{len(items) - len(entries)} entries are no JSON objects")
     return session.build()

@@ -10,12 +10,29 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
+from operator import is_not
 from pathlib import Path
 from typing import Any, Literal
 
 from refold.errors import FormatError
-from refold.session_files.source import ClientFiles, FoundSession, OnError, Problem, Source
-from refold.text.json_values import JsonObject, Record, objects_in, parse_time, text_at
+from refold.session_files.source import (
+    ClientFiles,
+    FoundSession,
+    Node,
+    OnError,
+    Problem,
+    Source,
+    Tree,
+)
+from refold.text.json_values import (
+    JsonObject,
+    Record,
+    list_at,
+    objects_at,
+    objects_in,
+    parse_time,
+    text_at,
+)
 
 # --- a session: the whole conversation, and its client's compactions ---------------------------
 
@@ -74,6 +91,8 @@ class Session:
     usage: tuple[tuple[int, Record], ...] = ()
     """(position, the provider's report) of prompt and answer, together `messages[:position]`."""
     problems: tuple[Problem, ...] = ()
+    is_respelled: bool = False
+    """Has the file calls or results in a form that no API takes, and the session in its own?"""
     title: str = ""
     cwd: str = ""
     started: datetime | None = None
@@ -148,69 +167,6 @@ def single(
 
 
 @dataclass(slots=True)
-class Node:
-    """A record in a tree."""
-
-    line: int
-    id: str
-    parent: str
-    """The id of the record before it on its branch."""
-    previous: str
-    """The id of the record before it in the file that is part of the conversation."""
-    record: Record
-    """Empty if it only joins others: it is not part of the conversation."""
-
-
-@dataclass(slots=True)
-class Tree:
-    """Records that name the one before them: a session with every branch that its user left."""
-
-    nodes: dict[str, Node] = field(default_factory=dict)
-    last: str = ""
-    """The latest record of the conversation."""
-
-    def add(self, line: int, id: str, parent: str, record: Record) -> None:
-        """Add a record; of several with one id the first counts."""
-        if id in self.nodes:
-            return
-        self.nodes[id] = Node(line, id, parent, self.last, record)
-        if record:
-            self.last = id
-
-    def branch(self, leaf: str) -> list[Node]:
-        """Return the nodes from the root down to *leaf*.
-
-        Where parents go in a circle, the walk goes on with the record before in the file.
-        """
-        path, skips = dict[str, Node](), dict[str, str]()
-        while leaf in self.nodes:
-            path[leaf] = self.nodes[leaf]
-            above = self._parent(path[leaf])
-            if above in path:
-                passed, above = [leaf], path[leaf].previous
-                while above in path:
-                    passed.append(above)
-                    above = skips.get(above, path[above].previous)
-                skips.update(dict.fromkeys(passed, above))  # long circles are walked once
-            leaf = above
-        return list(path.values())[::-1]
-
-    def breaks(self, branch: Sequence[Node]) -> Iterator[Problem]:
-        """Yield where a branch goes on with the record before in the file."""
-        for above, node in zip(["", *(node.id for node in branch)], branch, strict=False):
-            parent = self._parent(node)
-            if parent != above:
-                yield Problem(node.line, "its parents go in a circle; joined to the line before")
-            if node.parent and parent and node.parent != parent:
-                text = f"its parent {node.parent} is not in the file; joined to the line before"
-                yield Problem(node.line, text)
-
-    def _parent(self, node: Node) -> str:
-        """Return the parent; of one on a broken line or in another file, the record before."""
-        return node.parent if node.parent in self.nodes or not node.parent else node.previous
-
-
-@dataclass(slots=True)
 class SessionBuilder:
     """A session while it is read."""
 
@@ -228,6 +184,7 @@ class SessionBuilder:
     first_sight: list[Compaction] = field(default_factory=list)
     usage: list[tuple[int, Record]] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    is_respelled: bool = False
     started: datetime | None = None
     updated: datetime | None = None
     index: dict[str, int] = field(default_factory=dict)
@@ -349,6 +306,7 @@ class SessionBuilder:
             first_sight=tuple(self.first_sight),
             usage=tuple(self.usage),
             problems=tuple(self.problems),
+            is_respelled=self.is_respelled,
             title=self.title,
             cwd=self.cwd,
             started=self.started,
@@ -381,6 +339,132 @@ def file_reader(
         return Reader(client, mismatch, single(load))
     find_id = files.find_id
     return Reader(client, mismatch, single(load, lambda source: find_id(source.path)), files.find)
+
+
+# --- calls and results in a form that no API takes ------------------------------------------------
+# LangChain's calls have `name` and `args` where Chat Completions has a `function`, and some logs
+# hold calls and what they gave once more as parts of a content.
+#
+# Cline keeps its calls as blocks, and what they gave as text of the user, under a label: `[read_file
+# for 'a.py'] Result:`. A person may write so, too: it is a result only right behind a call without
+# one, which it names, or which is the only one. What a person answers to a call that ends a turn
+# stands in an element behind its label and stays theirs.
+
+CALL, OUTPUT = "tool_call", "tool_output"
+"""Kinds of parts of a content that hold a call and what it gave."""
+_ARGUMENTS = ("args", "arguments", "input")
+_LABEL = re.compile(r"\s{0,9}(?:Tool )?\[(\w[\w.-]{0,80})")
+_LABEL_END = "] Result:"
+LONGEST_LABEL = 20_000
+"""Characters in which a label ends: it may hold a question or a command."""
+_NOT_RUN = re.compile(r"Tool \[[\w.-]{1,80}\] was not executed\b")
+"""How a text begins that says of another call of the same answer that it was left out."""
+_ENDING = frozenset({"attempt_completion", "plan_mode_respond"})
+_WORDS = re.compile(r"(?m)^<(?:feedback|user_message)>")
+"""Where a person's words begin behind the label of such a call."""
+
+
+def respell(session: SessionBuilder) -> None:
+    """Write the calls and results of a session as its wire format has them, and say so."""
+    entries = session.messages
+    match session.format:
+        case "openai_chat":
+            session.messages = list(map(_respell_chat, entries))
+        case "anthropic":
+            session.messages = list(_join_results(entries))
+    if changed := sum(map(is_not, session.messages, entries)):
+        session.note(f"{changed:,} messages have calls or results in a form that no API takes")
+        session.is_respelled = True
+
+
+def _respell_chat(entry: Entry) -> Entry:
+    if "tool_calls" not in entry and not _kinds(entry) & {CALL, OUTPUT}:
+        return entry
+    calls = list_at(entry, "tool_calls")
+    ids = {text_at(call, "id") for call in calls}
+    parts = list_at(entry, "content")
+    calls = [*calls, *(part for part in parts if _is_call(part) and text_at(part, "id") not in ids)]
+    out = dict(entry)
+    if calls:
+        out["tool_calls"] = list(map(_write_call, calls))
+    if parts:
+        out["content"] = [_write_part(part) for part in parts if not _is_call(part)]
+    return entry if out == entry else out
+
+
+def _kinds(entry: Entry) -> set[str]:
+    return {text_at(part, "type") for part in objects_at(entry, "content")}
+
+
+def _is_call(part: Any) -> bool:
+    return text_at(part, "type") == CALL and bool(text_at(part, "name"))
+
+
+def _write_call(call: Any) -> Any:
+    """Write a call whose name and arguments stand in no object of their own."""
+    name = text_at(call, "name")
+    if not name or "function" in call or "custom" in call:
+        return call
+    arguments = next((call[key] for key in _ARGUMENTS if key in call), None)
+    return write_call(text_at(call, "id"), name, arguments)
+
+
+def _write_part(part: Any) -> Any:
+    if text_at(part, "type") != OUTPUT or "output" not in part:
+        return part
+    output = part["output"]
+    text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
+    return {"type": "text", "text": text}
+
+
+def _join_results(entries: Iterable[Entry]) -> Iterator[Entry]:
+    calls = list[Record]()
+    for entry in entries:
+        if entry.get("role") == "assistant":
+            calls += (b for b in objects_at(entry, "content") if text_at(b, "type") == "tool_use")
+            yield entry
+            continue
+        content = entry.get("content")
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        is_open = calls and isinstance(blocks, list) and "tool_result" not in _kinds(entry)
+        results, rest = _split_results(blocks, calls) if is_open else ([], [])
+        yield {**entry, "content": [*results, *rest]} if results else entry
+        calls = []
+
+
+def _split_results(blocks: Sequence[Any], calls: Sequence[Record]) -> tuple[list[Any], list[Any]]:
+    """Return what *blocks* of a message say of the *calls* before it, as results, and the rest."""
+    results, rest, unanswered = list[Any](), list[Any](), list(calls)
+    labels = [_read_label(text_at(block, "text")) for block in blocks]
+    is_named = any(name == text_at(call, "name") for name, _ in labels for call in calls)
+    for block, (name, begins) in zip(blocks, labels, strict=True):
+        fitting = (call for call in unanswered if text_at(call, "name") == name)
+        only = unanswered[0] if name and len(calls) == 1 and unanswered and not is_named else None
+        call = next(fitting, only)
+        if call is None:
+            rest.append(block)
+            continue
+        unanswered.remove(call)
+        text = text_at(block, "text")[begins:].removeprefix("\n")
+        words = _WORDS.search(text) if text_at(call, "name") in _ENDING else None
+        if words:
+            rest.append({"type": "text", "text": text[words.start() :]})
+            text = text[: words.start()]
+        result = {"type": "tool_result", "tool_use_id": text_at(call, "id"), "content": text}
+        results.append(result if begins else {**result, "is_error": True})
+    return results, rest
+
+
+def _read_label(text: str) -> tuple[str, int]:
+    """Return what a label at the beginning of a text names, and where it ends: 0 if the text says
+    that what it names was left out; two times nothing if there is none."""
+    label = _LABEL.match(text)
+    if label is None:
+        return "", 0
+    end = text.find(_LABEL_END, label.end(), LONGEST_LABEL)
+    if end < 0 and not _NOT_RUN.match(text):
+        return "", 0
+    return label[1], end + len(_LABEL_END) if end >= 0 else 0
 
 
 # --- actions in the text --------------------------------------------------------------------------

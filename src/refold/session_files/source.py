@@ -1,5 +1,5 @@
 """Files of sessions: opened for reading as lines of JSON, one JSON document, or a database. The
-files of clients are found without being read."""
+files of clients are found without being read. The records of one may form a tree."""
 
 import gzip
 import importlib
@@ -10,7 +10,7 @@ import sqlite3
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from io import BufferedReader, BytesIO, RawIOBase
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from refold.errors import FormatError
-from refold.text.json_values import JsonObject, first_text, parse_or_none
+from refold.text.json_values import JsonObject, Record, first_text, parse_or_none
 
 SAMPLE = 64
 """Lines that show which client a file is from."""
@@ -378,3 +378,69 @@ def cwd_under(*keys: str) -> Callable[[Path], str]:
         return ""
 
     return find_cwd
+
+
+# --- branches of a session ------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Node:
+    """A record in a tree."""
+
+    line: int
+    id: str
+    parent: str
+    """The id of the record before it on its branch."""
+    previous: str
+    """The id of the record before it in the file that is part of the conversation."""
+    record: Record
+    """Empty if it only joins others: it is not part of the conversation."""
+
+
+@dataclass(slots=True)
+class Tree:
+    """Records that name the one before them: a session with every branch that its user left."""
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    last: str = ""
+    """The latest record of the conversation."""
+
+    def add(self, line: int, id: str, parent: str, record: Record) -> None:
+        """Add a record; of several with one id the first counts."""
+        if id in self.nodes:
+            return
+        self.nodes[id] = Node(line, id, parent, self.last, record)
+        if record:
+            self.last = id
+
+    def branch(self, leaf: str) -> list[Node]:
+        """Return the nodes from the root down to *leaf*.
+
+        Where parents go in a circle, the walk goes on with the record before in the file.
+        """
+        path, skips = dict[str, Node](), dict[str, str]()
+        while leaf in self.nodes:
+            path[leaf] = self.nodes[leaf]
+            above = self._parent(path[leaf])
+            if above in path:
+                passed, above = [leaf], path[leaf].previous
+                while above in path:
+                    passed.append(above)
+                    above = skips.get(above, path[above].previous)
+                skips.update(dict.fromkeys(passed, above))  # long circles are walked once
+            leaf = above
+        return list(path.values())[::-1]
+
+    def breaks(self, branch: Sequence[Node]) -> Iterator[Problem]:
+        """Yield where a branch goes on with the record before in the file."""
+        for above, node in zip(["", *(node.id for node in branch)], branch, strict=False):
+            parent = self._parent(node)
+            if parent != above:
+                yield Problem(node.line, "its parents go in a circle; joined to the line before")
+            if node.parent and parent and node.parent != parent:
+                text = f"its parent {node.parent} is not in the file; joined to the line before"
+                yield Problem(node.line, text)
+
+    def _parent(self, node: Node) -> str:
+        """Return the parent; of one on a broken line or in another file, the record before."""
+        return node.parent if node.parent in self.nodes or not node.parent else node.previous

@@ -59,7 +59,7 @@ TAGS = {
     for carrier, tags in (
         # a person's own words inside a client's tag
         (PERSON, "user_input user_command user_query user_message user-interrupt userRequest"),
-        (PERSON, "cron-fire feedback"),
+        (PERSON, "cron-fire feedback task"),
         (Carrier("person", TEMPLATE), "agent_instructions"),
         (ORDER, "goal_context untrusted_objective"),
         (NOTE, "mode_notice system-reminder extension_context"),
@@ -145,6 +145,9 @@ EXIT_CODE = "<returncode>"
 """Before the elements of a command's output, whatever their names, in one text (mini-swe-agent)."""
 OUTPUT_MARKS = ("Observation:", "OBSERVATION:", "EXECUTION RESULT")
 """Before the output of a command that an agent without calls wrote as text."""
+OUTPUT_LABEL = re.compile(r"\s{0,9}\[(\w{1,80})(?: for [\s\S]{0,20000}?)?\] Result:(\s*\Z)?")
+"""How a text begins that says what a call gave, and of which; a text of its own may follow (Cline,
+Roo Code). A person may write so: the call stands right before."""
 REPORTS = (EXIT_CODE, "<output>", *OUTPUT_MARKS)
 """How a text begins that has such an output."""
 TEXT_PREFIXES = (
@@ -204,6 +207,7 @@ TEXT_PREFIXES = (
         "Recent visual snapshots preserved",
         "--- Content from referenced files ---",
         "Tool call error:",
+        "Files attached by the user:\n\n<file_content",
         *OUTPUT_MARKS,
     ),
     *_all(
@@ -212,6 +216,10 @@ TEXT_PREFIXES = (
         "Please always provide EXACTLY ONE action in triple backticks",
         "[Request interrupted by user",
         "[TASK RESUMPTION]",
+        "# task_progress ",
+        "# TODO LIST ",
+        "[ERROR] You did not use a tool in your previous response",
+        "The user has provided feedback on the results. Consider their",
         "[System] Your previous turn was interrupted",
         "[Image: original ",
         "[Image: source: ",
@@ -264,9 +272,9 @@ NOT_RUN = (
     "<tool_use_error>Cancelled: parallel tool call",
 )
 """The same of one that did not run at all, also since one beside it failed (Claude Code)."""
-ENDING_TOOLS = frozenset({"finish", "attempt_completion", "task_complete"})
+ENDING_TOOLS = frozenset({"finish", "attempt_completion", "plan_mode_respond", "task_complete"})
 """Tools by a call of which a model ends its turn (OpenHands, Cline and Roo Code, Copilot CLI)."""
-ENDING_WORDS = ("message", "result", "summary")
+ENDING_WORDS = ("message", "result", "response", "summary")
 """Arguments that hold what it says then."""
 RESUME_LINE = "Resume the prior task using the"
 """At the end of a summary by Qwen Code."""

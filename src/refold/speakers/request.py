@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from refold.speakers.carriers import (
     EXPANDED,
     NEW_TASK,
     OF_REQUEST,
+    OUTPUT_LABEL,
     REPORTS,
     REQUEST_HEADINGS,
     SKILL,
@@ -109,7 +110,22 @@ def _apply_labels(messages: Sequence[Message], labeled: Sequence[LabeledSegments
                 for segment in spoken
             )
     _mark_templates(messages, segmented)
+    _mark_outputs(messages, segmented)
     return segmented
+
+
+def _mark_outputs(messages: Sequence[Message], segmented: list[tuple[Segment, ...]]) -> None:
+    """Mark what stands under the label of a call right before it, made or written as an element."""
+    for at, (before, message) in enumerate(pairwise(messages), 1):
+        is_under, marked = False, list[Segment]()
+        names = {part.name for part in before.parts if isinstance(part, ToolCall)}
+        for segment in segmented[at] if before.role == "assistant" != message.role else ():
+            label = OUTPUT_LABEL.match(segment.text) if _is_person(segment) else None
+            is_call = label and (label[1] in names or f"<{label[1]}>" in before.text)
+            is_output = _is_person(segment) and bool(is_call or is_under)
+            marked.append(segment._replace(voice="tool") if is_output else segment)
+            is_under = bool(is_call and label and label[2] is not None)
+        segmented[at] = tuple(marked) or segmented[at]
 
 
 def _mark_templates(messages: Sequence[Message], segmented: list[tuple[Segment, ...]]) -> None:
@@ -359,7 +375,7 @@ def find_verbatim(
     made in many messages, those between the task (the first) and the newest take at most *room*
     tokens (by default half of what the view shows), the newest first; what the person's editor
     showed beside it takes what they leave, and context of unknown kinds and skills of earlier
-    requests at most a fifth of the room. What a person or client says that finds no room is counted.
+    requests at most a fifth of the room. What people or clients say that finds no room is counted.
     """
     messages, spoken = view.transcript.messages, view_segments(view)
     room = view.estimate // 2 if room is None else max(0, room)

@@ -59,7 +59,9 @@ NAME = 64
 """Characters of a tag's name, at most."""
 
 _OPENING_TAG = re.compile(rf"<([A-Za-z_][\w.:-]{{0,{NAME}}})(\s[^<>\n]{{0,500}})?(/?)>")
-_COMMON_TAGS = {"system", "error", "output", "returncode", "env", "feedback", "notification"}
+_COMMON_TAGS = frozenset(
+    ("system", "error", "output", "returncode", "env", "feedback", "notification", "task")
+)
 """Tags that a person may write, too: with other text around them, all of it is the person's."""
 _CLIENT_TAGS = TAGS.keys() - _COMMON_TAGS
 _FIRST_TAG = re.compile(
@@ -240,9 +242,12 @@ def _split_text(text: str, role: str) -> Iterator[tuple[str, Carrier]]:
             yield text[at:stop].strip(), _carrier_of_element(element)
             at = stop
             continue
-        if before.strip():
+        carrier = _carrier_of_element(element)
+        if before.strip() and role == "user" and carrier is PERSON:
+            yield before, NOTE  # the client introduces the person
+        elif before.strip():
             yield from _split_outside_elements(before, role)
-        yield element, _carrier_of_element(element)
+        yield element, carrier
         at = stop
     if text[at:].strip():
         yield from _split_outside_elements(text[at:], role)

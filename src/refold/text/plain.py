@@ -30,6 +30,7 @@ PATHS = (
     "filePath",
     "filepath",
     "absolute_path",
+    "absolutePath",
     "notebook_path",
     "target_file",
     "filename",

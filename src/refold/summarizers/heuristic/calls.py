@@ -28,7 +28,7 @@ from refold.summarizers.heuristic.shell_words import (
     spell_code,
     split_heredocs,
 )
-from refold.text.json_values import list_at, parse_or_none, parse_or_text
+from refold.text.json_values import list_at, object_at, parse_or_none, parse_or_text
 from refold.text.plain import PATHS, folders_of, has_extension, is_absolute, iter_ends, with_slashes
 
 MAX_ARGUMENTS = 400_000
@@ -132,8 +132,8 @@ class CallEffect(NamedTuple):
 
     @property
     def is_plan(self) -> bool:
-        """Does it write or change a plan, or show one?"""
-        return self.todos is not None or self.changed_todos is not None
+        """Does it write or change a plan, or show one, and nothing else?"""
+        return (self.todos, self.changed_todos) != (None, None) and not (self.files or self.command)
 
     def rename(self, spellings: Mapping[str, str]) -> "CallEffect":
         """Return it with one name for each file that is also called otherwise."""
@@ -160,6 +160,8 @@ def effect_of_call(call: ToolCall, folder: str = "") -> CallEffect:
     )
     changed = _find_changed(arguments) if _TASK_TOOL.fullmatch(call.name) else None
     todos = _todos(arguments) if changed is None else None
+    if files or command:  # Cline's calls may have its plan beside what they do
+        todos = todos or read_boxes(_text_at(arguments, ("task_progress",))) or None
     action = _text_at(arguments, ("action",))[:50]
     return CallEffect(call.name, files, command, todos, place, changed, action)
 
@@ -315,9 +317,9 @@ def _todos(arguments: Any) -> tuple[Todo, ...] | None:
         return None
     for key in ("todos", "plan", "todoList", "items"):
         rows = arguments.get(key)
-        if isinstance(rows, list) and all(
-            isinstance(row, Mapping) and "status" in row for row in rows
-        ):
+        if isinstance(rows, str) and (boxes := read_boxes(rows)):  # Roo Code
+            return boxes
+        if isinstance(rows, list) and all("status" in object_at(row) for row in rows):
             return tuple(Todo(_text_of(row), _status_of(row["status"])) for row in rows)
     return None
 
@@ -376,11 +378,8 @@ def _texts_in(value: Any, depth: int = 0) -> Iterator[str]:
         yield value
     elif depth > 20 or value is None or isinstance(value, bool):
         return
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _texts_in(item, depth + 1)
-    elif isinstance(value, list):
-        for item in value:
+    elif isinstance(value, Mapping | list):
+        for item in value.values() if isinstance(value, Mapping) else value:
             yield from _texts_in(item, depth + 1)
     else:
         yield str(value)

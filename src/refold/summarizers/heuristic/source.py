@@ -51,13 +51,12 @@ from refold.tokens.count import estimate
 # --- what clients report of a command: whether it still runs, and its exit code -------------------
 
 _HEADER = re.compile(
-    r"\A(?:Chunk ID: |Exit code: |Wall time|Script )[^\n]{0,100}\n(?:[^\n]{0,100}\n){0,7}?Output:\n+"
+    r"\ACommand (?:executed|failed with)[^\n]{0,60}\.(?:\nOutput:\n|\s*\Z)"
+    r"|\A(?:Chunk ID: |Exit code: |Wall time|Script )[^\n]{0,100}\n(?:[^\n]{0,100}\n){0,7}?Output:\n+"
     r"(?:Warning: truncated output [^\n]{0,99}\n)?(?:Total output lines: \d+\n+)?"
 )
-"""Before a command's output (Codex)."""
-_OPENING = re.compile(
-    r"\A(?:Command: .{0,2000}?\nDirectory: [^\n]*\n)?(?:Output|Stdout): ", re.DOTALL
-)
+"""Before a command's output (Cline, Codex)."""
+_OPENING = re.compile(r"(?s)\A(?:Command: .{0,2000}?\nDirectory: [^\n]*\n)?(?:Output|Stdout): ")
 _CLOSING = re.compile(
     r"(?:Error|Stderr|Exit Code|Signal|Background PIDs|Process Group PGID): ?(\(none\))?(.*)"
 )
