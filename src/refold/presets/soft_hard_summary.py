@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from heapq import nlargest
 from operator import add
 from typing import Literal, NamedTuple
 
@@ -13,7 +14,7 @@ from refold.core.view import View
 from refold.messages import Message
 from refold.speakers import request_text
 from refold.summarizers.heuristic.earlier import read_given
-from refold.summarizers.heuristic.lexicon import iter_sentences, strongest, weigh_conclusion
+from refold.summarizers.heuristic.lexicon import iter_sentences, weigh_conclusion
 from refold.summarizers.heuristic.source import read_steps
 from refold.summarizers.heuristic.state import read_state
 from refold.summarizers.tail import read_span
@@ -204,17 +205,16 @@ def extract_topics(messages: Iterable[Message]) -> Iterator[str]:
 def extract_conclusions(messages: Iterable[Message]) -> tuple[str, ...]:
     """Return sentences of the assistant's that advise, decide, conclude or report, the weightiest,
     in order (S2-28)."""
-    weighed = (
-        (
-            float(bool(_ADVISES_OR_REPORTS.search(sentence)) + weigh_conclusion(sentence)),
-            one_line(sentence.rstrip("。."), SENTENCE),
-        )
-        for message in messages
-        for sentence in iter_sentences(_prose(message.text))
-        if len(sentence.encode("utf-8", "replace")) >= 12
-        and not sentence.endswith(("?", "？", ":", "："))
-    )
-    return strongest(((much, text) for much, text in weighed if much > 0), MOST)
+    best = dict[str, tuple[float, int]]()
+    sentences = (each for message in messages for each in iter_sentences(_prose(message.text)))
+    for at, sentence in enumerate(sentences):
+        weight = bool(_ADVISES_OR_REPORTS.search(sentence)) + weigh_conclusion(sentence)
+        is_open = sentence.endswith(("?", "？", ":", "："))
+        if weight > 0 and not is_open and len(sentence.encode("utf-8", "replace")) >= 12:
+            text = one_line(sentence.rstrip("。."), SENTENCE)
+            best[text] = max(best.get(text, (weight, at)), (weight, at))
+    ranked = nlargest(MOST, best, key=best.__getitem__)
+    return tuple(sorted(ranked, key=lambda text: best[text][1]))
 
 
 def extract_technical_context(

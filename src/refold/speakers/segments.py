@@ -79,7 +79,7 @@ _FIRST_WORDS = re.compile(
 """Of a text, of an element or of a line."""
 _COMMAND_FRAGMENT = re.compile(r"/[\w:-]*")
 _SHELL_PROMPT = re.compile(
-    r"\s*+\[?[\w.-]{1,40}@[\w.-]{1,80}[: ][^\s#$]{0,200}[#$](?: |\Z)|PS [A-Z]:\\[^>\n]{0,200}>(?: |\Z)"
+    r"\s*+\[?[\w.-]{1,40}@[\w.-]{1,80}[: ][^\s#$%]{0,200}(?:[#$]| %)(?: |\Z)|(?:PS )?[A-Z]:\\[^>\n]{0,200}>"
 )
 _LOGGED = re.compile(
     r"\s*+(?:(?:\W?\d{4}[-/]\d\d[-/]\d\d[T ]|\[)\d\d:\d\d:\d\d"

@@ -57,6 +57,8 @@ def test_what_a_person_answers_finds_room_beside_requests_and_rules():
 def test_an_answer_in_words_of_any_form_stands_behind_the_question():
     state = collect([user("Go."), *call("ask_user", "**Repo path**: C:\\Work", question="Where?")])
     assert list(state.decisions) == ["user: Where? -> **Repo path**: C:\\Work"]
+    reply = call("ask_followup_question", "<answer>\nNot yet\n</answer>", question="Push?")
+    assert list(collect([user("Go."), *reply]).decisions) == ["user: Push? -> Not yet"]
 
 
 def test_a_decision_of_the_model_does_not_pass_for_a_persons_answer():

@@ -30,6 +30,7 @@ BINDS = {
     "zh-Hant": [
         "必須保留註解", "不許聯網", "嚴禁提交", "總是用 tab", "別動 x.py", "永遠用繁體", "只許讀", "以後每次改完都要跑測試", "請一直用中文回答", "絕不提交金鑰",
         "統一使用 UTC", "從現在起用 pnpm", "記住：用 pnpm", "我更喜歡 zoneinfo", "請用繁體中文回答", "務必先備份", "避免使用全域變數", "優先用標準函式庫",
+        "不可修改 tests/",
     ],
     "en": [
         "Remember: the port is 8081.", "Please remember that staging is read by others.",
@@ -47,14 +48,36 @@ BINDS = {
     "es": [
         "Nunca subas claves al repositorio.", "No modifiques los tests.", "A partir de ahora usa pnpm.", "Responde siempre en español.", "Prefiero zoneinfo.", "Está prohibido usar eval.",
         "Bajo ninguna circunstancia borres datos.", "Asegúrate de que pasen las pruebas.",
+        "No hagas commits.", "No instales dependencias nuevas.", "No escribas código todavía.", "No puedes crear archivos sin mi permiso.",
+        "Siempre ejecuta las pruebas antes de responder.", "Nunca hagas push a main.", "No crees ramas nuevas.", "No quiero que toques la base de datos.", "Evita librerías externas.",
+        "Sin commits, por favor.", "Usa solo la biblioteca estándar.", "Espera mi aprobación antes de continuar.", "No me cambies los nombres de las funciones.",
+        "Mantén los nombres de las funciones.", "Solo modifica el archivo que te indico.", "No añadas comentarios.", "No ejecutes migraciones.", "Está prohibido borrar datos.",
+        "Los tests tienen que pasar antes de cada commit.", "No expliques nada, y no implementes otra cosa.", "Por favor, no elimines nada.", "No subas nada a producción.",
+        "No toques los archivos de configuración.", "Pídeme confirmación antes de borrar.", "No quiero ninguna dependencia nueva.", "Deja los tests como están.",
+        "No abras pull requests.", "Usa únicamente TypeScript.", "No traduzcas los nombres.", "Nunca borres datos reales.", "No refactorices nada más.",
     ],
     "de": [
         "Ändere die Tests nicht.", "Du darfst die Datenbank nicht löschen.", "Ab jetzt bitte pnpm verwenden.", "Antworte immer auf Deutsch.", "Lösche niemals Daten.", "Auf keinen Fall pushen!",
         "Die Tests unbedingt vorher laufen lassen.", "Ich bevorzuge zoneinfo.", "Die Datei bitte nicht anfassen.",
+        "Bitte keine Commits.", "Ändere nichts an den Tests.", "Du darfst keine Dateien anlegen.", "Fass die Datenbank nicht an.", "Immer erst testen.", "Installiere keine neuen Pakete.",
+        "Schreib noch keinen Code.", "Führe keine Migrationen aus.", "Benutze nur die Standardbibliothek.", "Warte auf meine Freigabe, bevor du weitermachst.",
+        "Leg keine neuen Branches an.", "Push nie auf main.", "Vermeide externe Bibliotheken.", "Ich will nicht, dass du die Datenbank anfasst.",
+        "Lass die Tests immer laufen, bevor du antwortest.", "Behalte die Namen der Funktionen bei.", "Keine Kommentare im Code, bitte.", "Erstelle keine weiteren Dateien.",
+        "Verwende kein axios.", "Ohne neue Abhängigkeiten bitte.", "Mach nichts an der Datenbank kaputt und lösche nichts.", "Antworte nur auf Deutsch.",
+        "Die Tests müssen vor jedem Commit laufen.", "Committe nichts.", "Fasse die Konfiguration nicht an.", "Frag mich, bevor du etwas installierst.", "Öffne keine Pull Requests.",
+        "Lass die Tests, wie sie sind.", "Ich möchte keine neuen Abhängigkeiten.", "Benutze ausschließlich TypeScript.", "Refaktoriere sonst nichts.", "Bitte nichts löschen.",
+        "Übersetze die Namen nicht.", "Nimm nur die Standardbibliothek.",
     ],
     "fr": [
         "Ne modifie pas les tests.", "Ne jamais pousser sur main.", "Réponds toujours en français.", "À partir de maintenant, utilise pnpm.", "Je préfère zoneinfo.", "En aucun cas il ne faut effacer la base.",
         "Il est interdit d'utiliser eval.", "Assure-toi que les tests passent.", "Ne pas toucher à vendor/.",
+        "N'utilise pas axios.", "Pas de commits.", "Tu ne dois rien installer.", "Toujours lancer les tests.", "N'installe rien.", "Ne crée aucun fichier.", "Ne fais pas de commit.",
+        "N'écris pas encore de code.", "Attends mon accord avant de continuer.", "Évite les bibliothèques externes.", "Utilise uniquement la bibliothèque standard.",
+        "Tu ne peux pas créer de fichiers sans mon accord.", "Lance toujours les tests avant de répondre.", "Ne pousse jamais sur main.", "Je ne veux pas que tu touches à la base.",
+        "Garde les noms des fonctions.", "Sans dépendances externes, s'il te plaît.", "N'ajoute pas de commentaires.", "Ne renomme rien.", "N'exécutez pas les migrations.",
+        "Répondez uniquement en français.", "Merci de ne pas modifier les tests.", "Ne supprimez aucun fichier.", "Ne touche pas aux fichiers de config.", "N'ouvre pas de pull request.",
+        "Demande-moi avant d'installer quoi que ce soit.", "Laisse les tests comme ils sont.", "Je ne veux aucune dépendance.", "N'utilise que TypeScript.",
+        "Ne refactorise rien d'autre.", "Surtout, ne supprime pas la base.", "Il ne faut pas modifier l'API.", "Ne traduis pas les noms.",
     ],
     "ru": [
         "Никогда не пушь в main.", "Не трогай тесты.", "С этого момента используй pnpm.", "Отвечай всегда на русском.", "Нельзя удалять данные.", "Обязательно запусти тесты.", "Я предпочитаю zoneinfo.",
@@ -63,6 +86,13 @@ BINDS = {
     "pt": [
         "Nunca envie chaves ao repositório.", "Não modifique os testes.", "A partir de agora use pnpm.", "Responda sempre em português.", "Prefiro zoneinfo.", "É proibido usar eval.",
         "Certifique-se de que os testes passam.", "Em hipótese alguma apague dados.",
+        "Não altere, crie, mova ou exclua nenhum arquivo.", "Não aplique a alteração no projeto.", "Não omita partes importantes.", "Não execute migrations.",
+        "Não instale dependências novas.", "Você não pode criar arquivos sem minha autorização.", "Aguarde que eu faça a implementação manualmente.",
+        "Sempre rode os testes antes de responder.", "Nunca faça push para a main.", "Não crie branches.", "Não quero que você mexa no banco de dados.", "Evite bibliotecas externas.",
+        "Sem commits, por favor.", "Use apenas a biblioteca padrão.", "É proibido apagar dados.", "Só altere o arquivo que eu indicar.", "Espere minha aprovação antes de continuar.",
+        "Não precisa explicar, e não escreva testes.", "Mantenha os nomes das funções.", "Por favor, não apague os comentários.", "Os testes devem passar antes de cada commit.",
+        "Não mexa nos arquivos de produção.", "Você não pode rodar comandos destrutivos.", "Não adicione comentários.", "Não quero nenhuma dependência nova.", "Use somente TypeScript.",
+        "Sempre peça confirmação antes de apagar.", "Não traduza os nomes.", "Me avise antes de instalar qualquer coisa.", "Não abra pull requests.", "Deixe os testes como estão.",
     ],
 }  # fmt: skip
 BINDS_NOT = {
@@ -76,6 +106,7 @@ BINDS_NOT = {
     "zh-Hant": [
         "程式總是報錯", "這個不要緊", "結果不準確", "我不得不重啟", "這不可能", "特別動人的介面", "分別用兩種方法試過了", "每次都要等很久", "你好", "幫我看一下日誌", "把訂單服務重構一下", "優先級是高",
         "不一定是這個原因", "許多檔案都改了", "我記得昨天改過", "以後再說",
+        "不可驗證：很難判斷是否基於證據",
     ],
     "en": [
         "## User scenarios *(mandatory)*", "why must it always be built anew", "And how do I avoid that warning.", "Must it be so?",
@@ -84,6 +115,7 @@ BINDS_NOT = {
         "It never worked.", "We had lunch.", "I see only one file.", "It was not to our taste.",
         "Read https://x.dev/i-still-prefer-mcp/ please.", "The folder is read-only.", "Fatal error: replace_child() must be public in pool.php",
         "It says TypeError: only numbers are allowed",
+        "Only the last phase of the plan is left.",
     ],
     "ja": [
         "必ずしもそうではない。", "絶対パスを教えてください。", "ログを見てください。", "昨日から動かない。", "テストが失敗しました。", "こんにちは。", "少ないですね。", "危ないでしょうか。", "常にエラーになる。", "以前は動いていた。",
@@ -93,18 +125,42 @@ BINDS_NOT = {
     ],
     "es": [
         "Siempre falla los lunes.", "Nunca funcionó.", "Hola, ¿cómo estás?", "Mira el registro de errores.", "Hay un error en el analizador.", "Solo tengo una pregunta.", "No sé por qué se cae.", "Debe ser la red.".replace("Debe ser", "Será"),
+        "No funciona.", "Eso no cambia el resultado.", "El botón no aparece.", "No sé por qué falla.", "Siempre devuelve nulo.", "No hace falta.", "No entiendo.", "El build no pasa.",
+        "¿Puedes crear el archivo?", "Crea el archivo de pruebas.", "No veo los cambios.", "El servidor no responde sin reiniciar.", "La función no usa la caché.",
+        "No hay errores en el log.", "No es eso.", "Siempre que abro la página se cuelga.", "No puedo entrar en la web.", "No recuerdo el puerto.", "No creo que sea eso.",
+        "Las pruebas no se ejecutan aquí.", "No tienes que pedir permiso.", "No estás usando la caché.", "Cuando hago clic no abre nada.", "La prueba no usa el mock.",
+        "Sin cambios desde ayer.", "Creo que no es necesario.", "El servicio no está arriba.", "No cambia nada.", "No encuentro los errores.", "No tienes razón.",
+        "¿Por qué no crea la tabla?", "No pude instalar el paquete.", "No es que falle, es lento.", "No eres tú.",
     ],
     "de": [
         "Das stürzt immer ab.", "Das hat nie funktioniert.", "Es geht immer noch nicht.", "Schau dir das Log an.", "Wir haben gestern gesprochen.", "Das Problem ist bekannt.", "Ich muss gleich los.", "Lieber Herr Müller, hier das Log.",
+        "Das funktioniert nicht.", "Das ändert nichts am Ergebnis.", "Der Knopf erscheint nicht.", "Ich weiß nicht, warum es fehlschlägt.", "Sie gibt immer null zurück.",
+        "Das ist es nicht.", "Ich verstehe das nicht.", "Der Build läuft nicht durch.", "Kannst du die Datei anlegen?", "Leg die Testdatei an.", "Es gibt keine Fehler im Log.",
+        "Der Server antwortet nicht ohne Neustart.", "Die Funktion benutzt den Cache nicht.", "Du hast nichts geändert.", "Kein Problem.", "Keine Ahnung.", "Ich sehe keine Änderungen.",
+        "Hier ist nichts.", "Es stürzt immer noch ab.", "Ich kann mich nicht anmelden.", "Keine Sorge, mach weiter.", "Wir haben keine Tests.", "Wenn ich klicke, öffnet sich nichts.",
+        "Der Test benutzt den Mock nicht.", "Keine Änderung seit gestern.", "Ich glaube, das ist nicht nötig.", "Der Dienst läuft nicht.", "Es ändert sich nichts.",
+        "Du hast nicht recht.", "Warum wird die Tabelle nicht angelegt?", "Ich konnte das Paket nicht installieren.", "Seite lädt nicht.", "Ohne Cookies geht es nicht.",
+        "Habe nichts gefunden.", "Suche liefert nichts.", "Klappt nicht.", "Tabelle ist leer und zeigt keine Daten.",
     ],
     "fr": [
         "Ça plante toujours.", "Ça ne marche pas.", "Regarde le journal.", "Il y a une erreur dans l'analyseur.", "Je ne sais pas pourquoi.", "Bonjour à tous.", "Toujours pas de réponse.", "Je n'ai jamais vu ça.",
+        "Cela ne change pas le résultat.", "Le bouton n'apparaît pas.", "Je ne sais pas pourquoi ça échoue.", "Elle renvoie toujours null.", "Ce n'est pas ça.", "Je ne comprends pas.",
+        "Le build ne passe pas.", "Peux-tu créer le fichier ?", "Crée le fichier de tests.", "Il n'y a pas d'erreur dans le log.", "Le serveur ne répond pas sans redémarrer.",
+        "La fonction n'utilise pas le cache.", "Tu n'as pas compris.", "Pas de problème.", "Pas mal !", "On ne voit rien à l'écran.", "Il n'y a rien ici.",
+        "Je n'arrive pas à me connecter.", "Pas de souci, continue.", "Quand je clique, rien ne s'ouvre.", "Le test n'utilise pas le mock.", "Pas de changement depuis hier.",
+        "Je crois que ce n'est pas nécessaire.", "Le service ne tourne pas.", "Rien ne change.", "Tu n'as pas raison.", "Pourquoi la table n'est pas créée ?",
+        "Je n'ai pas pu installer le paquet.", "Sans cela ça plante.", "Évidemment, ça échoue.", "N'est-ce pas étrange ?",
     ],
     "ru": [
         "Он всегда падает.", "Это никогда не работало.", "Посмотри журнал.", "В парсере ошибка.", "Я не знаю почему.", "Привет, как дела.", "Вчера всё было хорошо.", "Он должен прийти завтра.",
     ],
     "pt": [
         "Sempre falha às segundas.", "Nunca funcionou.", "Olá, tudo bem.", "Veja o registro de erros.", "Há um erro no analisador.", "Só tenho uma pergunta.", "Não sei por que cai.",
+        "Não funciona.", "Isso não altera o resultado.", "O botão não aparece na tela.", "Não sei por que falha.", "Ele sempre retorna nulo.", "Não precisa.", "Não entendi.",
+        "O build não passa.", "Você pode criar o arquivo?", "Crie o arquivo de testes.", "Os testes não rodam aqui.", "O servidor não responde sem reiniciar.",
+        "A função não usa o cache.", "Não tem erro no log.", "Não é isso.", "Sempre que abro a página, ela trava.", "O campo não pode ser nulo e dá erro.", "Não há arquivos novos.",
+        "O cliente não recebeu o e-mail.", "Não faço ideia.", "Quando clico, não abre nada.", "O teste não usa o mock.", "A página não carrega sem cookies.", "Sem mudanças desde ontem.",
+        "Acho que não é necessário.", "Não muda nada.", "O log não mostra nada.", "Por que não cria a tabela?", "Não consegui instalar o pacote.", "Mantenho a versão antiga aqui.",
     ],
 }  # fmt: skip
 STRESSES = {
@@ -307,10 +363,22 @@ def test_a_constraint_in_any_language_is_in_the_digest() -> None:
 def test_what_stands_behind_a_shells_prompt_binds_nobody() -> None:
     """A program's banner, and its errors, stood among the rules."""
     typed = "Never push.\nI ran this:\n"
-    for prompt in ("ann@vps-1:~/claw$ claw status", "[ann@vps ~]# claw", "PS C:\\claw> claw"):
+    for prompt in (
+        "ann@vps-1:~/claw$ claw status",
+        "[ann@vps ~]# claw",
+        "PS C:\\claw> claw",
+        "ann@air claw % claw",
+        "C:\\claw>claw",
+    ):
         text = f"{typed}{prompt}\n\nclaw 4.1 - I never sleep\nYou must log in first.\n"
         assert list(find_constraints(text)) == ["Never push."]
-    for prompt in ("ann@vps-1:~/claw$", "[ann@vps ~]# ", "PS C:\\claw>"):
+    for prompt in (
+        "ann@vps-1:~/claw$",
+        "[ann@vps ~]# ",
+        "PS C:\\claw>",
+        "ann@air claw %",
+        "C:\\claw>",
+    ):
         text = f"{typed}{prompt} claw\nYou must log in.\n{prompt}\n\nNever restart it.\n"
         assert list(find_constraints(text)) == ["Never push.", "Never restart it."]
 
@@ -421,6 +489,7 @@ def test_what_a_model_quotes_is_no_conclusion_of_its_own():
         "J'attends votre décision :",
         "Decisions to discuss with you:",
         "想跟你确认的决策：",
+        "新增一個 page 至少要決定：",
     ],
 )
 def test_what_somebody_else_shall_decide_is_not_agreed(head):

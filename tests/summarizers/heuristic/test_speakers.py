@@ -6,8 +6,8 @@ from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.speakers.segments import IN_RESULT
 from refold.summarizers.heuristic.source import read_steps
 from refold.text.failures import find_error_line
-from tests.support.messages import assistant
-from tests.support.summaries import collect
+from tests.support.messages import assistant, call
+from tests.support.summaries import collect, states_of
 
 
 def ran(id: str, command: str, output: str) -> list[Message]:
@@ -131,3 +131,24 @@ def test_f4_work_that_went_well_is_called_ok(output: str) -> None:
     assert (
         collect([user("Go."), *ran("1", "pytest -q", output)]).checks["pytest -q"].startswith("ok")
     )
+
+
+def test_what_cline_says_of_calls_is_read():
+    """Files it wrote were told as deeds, failed commands as done, and its plan was unknown."""
+    plan = "- [x] Read\n- [ ] Write tests"
+    failed = "Command failed with exit code 1.\nOutput:\n1 failed, 2 passed"
+    state = collect(
+        [
+            user("Go."),
+            *call(
+                "write_to_file", "Saved.", absolutePath="/w/a.py", content="1", task_progress=plan
+            ),
+            *call("execute_command", failed, command="pytest -q"),
+        ]
+    )
+    assert states_of(state) == {"/w/a.py": "created"}
+    assert [(todo.text, todo.status) for todo in state.todos] == [
+        ("Read", "done"),
+        ("Write tests", "pending"),
+    ]
+    assert state.checks == {"pytest -q": "exit 1: 1 failed, 2 passed"}

@@ -83,6 +83,8 @@ _ASKS = re.compile(r"(?i)ask|question|user_?input")
 _ASKS_PERSON = re.compile(r"(?i)user|human|follow_?up")
 """In the name of one that asks a person; another does if it offers `_OFFERS` beside a question."""
 _OFFERS = ("options", "choices")
+_TAGS = ("<answer>", "</answer>")
+"""Around all of what a tool says (Cline)."""
 _IS, _NEXT = '"="', '", "'
 """Between a question and its answer, and between these and the next (Claude Code, OpenCode)."""
 SHORTEST_END = 10
@@ -116,12 +118,13 @@ def read_answers(step: Step) -> list[PersonAnswer]:
     )
     if not questions or not step.text.strip():
         return []
+    text = step.text.strip()
+    if text.startswith(_TAGS[0]) and text.endswith(_TAGS[1]):
+        text = text.removeprefix(_TAGS[0]).removesuffix(_TAGS[1]).strip()
     answers = (
-        _read_pairs(step.text)
-        or _read_fields(step.text, questions)
-        or _read_lines(step.text, questions.values())
+        _read_pairs(text) or _read_fields(text, questions) or _read_lines(text, questions.values())
     )
-    return answers or [PersonAnswer("; ".join(questions.values()), step.text)]
+    return answers or [PersonAnswer("; ".join(questions.values()), text)]
 
 
 def _iter_questions(arguments: Any, *, is_sure: bool) -> Iterator[tuple[str, str]]:

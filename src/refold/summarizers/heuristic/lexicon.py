@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from heapq import nlargest
 from itertools import compress, dropwhile, zip_longest
 from typing import NamedTuple
 from unicodedata import east_asian_width
@@ -54,7 +53,7 @@ CHINESE = Wording(
     "zh",
     strict=("必须", "必須", "务必", "務必", "禁止", "严禁", "嚴禁", "(?:绝|絕|決)不(?!是|会|會)", "(?:绝|絕|決|决)不能", "(?:绝|絕)对?對?不(?:能|要|可|得|准|许|許)", "永远(?:不要|别|不能|不得|用|使用|只)", "永遠(?:不要|別|不能|不得|用|使用|只)", "(?<!我)一定(?:要|得|不要|别|別|不能|必须|用|保留)", "(?:以后|以後|今后|今後)都",
         "(?<![一二三四五六七八九十几幾数數百两\\d])千(?:万|萬)(?:别|別|不|要|记|記|小心|注意)", "(?:切|请|請|万|萬)?勿(?!忘我|论|論)"),
-    binds=("(?<!要)不要(?!紧|緊|脸|臉)", "(?<!能)不能(?!用了|启动|啟動|运行|運行|登录|登錄|登入|正常|工作|编译|編譯|打开|打開|访问|連|连|显示|顯示|加载|載入|保存了|用$|用。)", "(?<!可)不可(?!能|思|避免|或缺|靠|否|欠|逆|见|見)", "(?<![恨舍捨巴怪见見记記了由])不得(?!不|了|已)", "(?<!准)不准(?!确|確|时|時)", "(?<![允许許])不(?:允)?[许許](?!多)", "不应该?(?!当)", "不應該?",
+    binds=("(?<!要)不要(?!紧|緊|脸|臉)", "(?<!能)不能(?!用了|启动|啟動|运行|運行|登录|登錄|登入|正常|工作|编译|編譯|打开|打開|访问|連|连|显示|顯示|加载|載入|保存了|用$|用。)", "(?<!可)不可(?!能|思|避免|或缺|靠|否|欠|逆|见|見|[验驗][证證]|[维維][护護]|[读讀变變控行]|[预預][测測]|[复復重][现現]|[扩擴]展|[接]受|.{1,4}[:：的])", "(?<![恨舍捨巴怪见見记記了由])不得(?!不|了|已)", "(?<!准)不准(?!确|確|时|時)", "(?<![允许許])不(?:允)?[许許](?!多)", "不应该?(?!当)", "不應該?",
         "(?<![特分类類级級区區识識个個性鉴鑑辨差告道送离離])[别別](?:再|动|動|碰|改|删|刪|用|提交|乱|亂|加|写|寫|把|管)", "始[终終](?:用|使用|保持|要|以|采用|採用|返回)",
         "(?<![它他她])[总總]是(?:用|使用|先|要|以|写|寫|加|保持|保留|采用|採用|跑|运行|返回 ?JSON)", "一直(?:用|使用|保持)", "请一直|請一直", "一律", "统一(?:使用|用|采用|写|放|改|为|成)", "統一(?:使用|用|採用|寫|放|改|為|成)",
         "只(?:能|允许|允許|许|許|准|可以|用|改|读|讀)", "[仅僅](?:限|用|允许|允許)", "避免", "要求", "[尽盡儘]量", "[优優]先(?!级|級|順|度|队|隊)", "保持", "[冻凍][结結]",
@@ -66,14 +65,14 @@ CHINESE = Wording(
     corrects=("^[哦噢啊嗯，, ]{0,3}(?:等等|等一下|不对|不對|不是|算了|还是|還是|改主意)", "[不别別]用.{1,20}了"),
     negates=("不(?!错|錯|过|過|同|少)", "[莫勿]", "没|沒", "[无無](?!论|論)", "未(?!来|來)", "非(?!常)", "(?<![特分类類级級区區识識个個性鉴鑑辨差告道送离離])[别別]", "禁", "除(?:了|非|外)", "[之以]外"),
     offers=("建议", "建議", "推荐", "推薦", "[倾傾]向", "等[你您]", "[听聽][你您]", "[请請][你您]?(?:确认|確認|选择|選擇|决定|決定|告诉|告訴)", "要不要", "[跟和与與向][你您]再?(?:确认|確認|讨论|討論|商量)", "[你您](?:想|希望|觉得|覺得|认为|認為|的[决決选選])", "你说得对|你說得對"), options=("[你您]可以", "如果", "方案", "[选選][项項]", "策略", "[优優][点點劣势]", "缺[点點]"),
-    settles=("(?<![待未不没沒谁誰解])(?<!需要)(?<!共同)(?:敲定|(?:决策|決策)(?![矩路树樹逻邏流引模过過])|决定|決定|定案|共识|共識|商定|已定|最[终終]方案)(?!点|點|的问题|的問題|因素)",), faults=("bug", "[错錯]", "缺", "漏", "失[败敗]", "崩[溃潰]", "硬[编編][码碼]", "[问問][题題]", "根因", "原因", "目前", "[当當]前", "[现現]在"),
+    settles=("(?<![待未不没沒谁誰解])(?<![^主]要)(?<!共同)(?:敲定|(?:决策|決策)(?![矩路树樹逻邏流引模过過])|决定|決定|定案|共识|共識|商定|已定|最[终終]方案)(?!点|點|的问题|的問題|因素)",), faults=("bug", "[错錯]", "缺", "漏", "失[败敗]", "崩[溃潰]", "硬[编編][码碼]", "[问問][题題]", "根因", "原因", "目前", "[当當]前", "[现現]在"),
 )  # fmt: skip
 ENGLISH = Wording(
     "en",
     strict=(r"never(?! (?:mind|worked|happen\w*|saw|seen|said|heard|been|had|got)\b)", r"(?<!not )always(?! (?:fail\w*|crash\w*|return\w*|get\w*|throw\w*|show\w*|times?|been|was|is|has|had|wanted|thought|said|happen\w*)\b)",
         "must", "make sure", "from now on", "at all costs", "under no circumstances", r"(?<!\()mandatory"),
     binds=("mustn't", r"(?:don['’]?t|do not)(?! (?:(?:even|really|actually|quite) )?(?:think|understand|know|see|get|like|believe|remember|have|need|really|care|mind|work)\b)", "shall not",
-        "should(?:n['’]?t| not| always| never)", r"only(?! (?:happen\w*|see|saw|had|has|have|was|is|got|one|two|a|an|the)\b)", "don['’]?ts", "(?:(?<!method )not allowed|not to do)", "avoid", "forbidden", r"require(?:d(?! (?!to|for|by|in|on|at|as|that|when|if|before|and|or)\w))?", "ensure", "at all times",
+        "should(?:n['’]?t| not| always| never)", r"only(?! (?:happen\w*|see|saw|had|has|have|was|is|got|one|two|a|an|the)\b| .{0,150}\b(?:is|are) left\b)", "don['’]?ts", "(?:(?<!method )not allowed|not to do)", "avoid", "forbidden", r"require(?:d(?! (?!to|for|by|in|on|at|as|that|when|if|before|and|or)\w))?", "ensure", "at all times",
         "prefer", "without", "off[- ]limits", "hands off", "frozen", r"leave (?:it|them|that|this|the \w+|\S+[/.]\S+) (?:alone|as)", "unchanged", "stick to",
         r"(?<!i )(?<!we )(?<!you )(?<!they )(?<!to )(?<!t )remember(?=:| that\b| to\b)"),
     stresses=("important(?:ly)?", "remember", "do not forget", "don['’]?t forget", "keep in mind", "note that", "critical", "crucial", "essential"),
@@ -112,8 +111,9 @@ KOREAN = Wording(
 SPANISH = Wording(
     "es",
     strict=(r"nunca(?! (?:he|has|ha|hemos|han|había|funcion\w*|pas\w*|vi|fue|me|lo|la|se)\b)", "prohibido", "obligatorio", "en ningún caso", "bajo ninguna circunstancia", "a toda costa"),
-    binds=(r"siempre(?= (?:usa|utiliza|responde|escribe|ejecuta|haz|en español|con)\w*\b)", r"(?:usa|utiliza|responde|escribe|ejecuta)(?: \w+)? (?:siempre|solo|sólo|solamente)",
-        "no (?:toques|cambies|modifiques|borres|elimines|uses|edites|subas|hagas|debes|toque|cambie|modifique|borre|use)", "debes? (?:ser|usar|estar|siempre)", "deben (?:ser|usar|estar)",
+    binds=(r"siempre(?= (?:usa|utiliza|responde|escribe|ejecuta|haz|revisa|comprueba|verifica|en español|con)\w*\b)", r"(?:usa|utiliza|responde|escribe|ejecuta)(?: \w+)? (?:siempre|solo|sólo|solamente|únicamente)", "^s[oó]lo (?:usa|utiliza|responde|escribe|ejecuta|haz|modifica|cambia|edita|lee)",
+        r"(?:^|(?<=[,;:] )|(?<=\by )|(?<=\bfavor ))no (?:(?:me|te|se|l[aeo]s?) )?(?!antes|entonces|errores|eres|puedes|tienes|quieres|entiendes|sabes|vienes|haces|dices|sigues|pones|respondes|lees|crees que)(?:\w{2,}es|hagas|escribas|pongas|añadas|incluyas|metas|rompas|muevas|subas|abras|\w+zcas|toque|cambie|modifique|borre|use)",
+        r"no (?:puedes|debes) (?!ver|saber|ser)\w+r(?:l[aeo]s?)?", "no (?:quiero|queremos) (?:que|ning[uú]n[ao]?)", "debes? (?:ser|usar|estar|siempre)", "(?:deben|tienen? que) (?:ser|usar|estar|pasar|quedar)", "^evit[ae]d?", r"^sin (?!problemas?|embargo|duda|errores|respuesta|éxito|cambios?|novedades|es[eo]|est[eo]|él|ell[ao])\w+", "espera (?:mi|a que|hasta)", "mant[eé]n", r"^deja .{1,60} como est[aá]n?", r"(?:pide|pídeme|pregúntame|avísame)(?: \S+){0,4}? antes",
         "de ahora en adelante", "a partir de ahora", "asegúrate", "prefiero", "preferimos"),
     stresses=("importante", "recuerda", "ten en cuenta", "no (?:te )?olvides", "imprescindible"),
     prefers=("prefiero", "preferimos", "me (?:gusta|encanta|gustaría)", "odio", "soy alérgic[oa]"),
@@ -124,7 +124,9 @@ SPANISH = Wording(
 GERMAN = Wording(
     "de",
     strict=("niemals", "auf keinen Fall", "unter keinen Umständen", "unbedingt", "zwingend", "verboten"),
-    binds=("(?:bitte|verwende|verwenden Sie|nutze|nutzen Sie|benutze|benutzen Sie|antworte|antworten Sie|schreibe?|schreiben Sie) (?:immer|nur|nie|stets|keine?n?)", "immer (?:verwenden|nutzen|benutzen|auf Deutsch)",
+    binds=("(?:bitte|verwenden Sie|nutzen Sie|benutzen Sie|antworten Sie|schreiben Sie) (?:immer|nur|nie|nichts?|stets|keine?n?)", "immer (?:verwenden|nutzen|benutzen|auf Deutsch)", r"^immer (?!noch|wieder|mehr|wenn)(?:\S+ ){0,4}?\w+en",
+        r"(?:^|(?<=\bund )|(?<=\bbitte ))(?!die|sie|wie|ohne|bitte|keine|(?:m|d|s)?eine|ihre|diese|jede|alle|viele|beide|neue|heute|danke|ha[bt]t?e|sehe|finde|verstehe|brauche|kenne|bekomme|glaube|denke|hoffe|(?:woll|konn|soll)te|(?:könn|müss)te|wurde|würde)(?:\w{2,}e|schreib|fass|leg|push|mach|lass|bau|nimm|rühr|füg|lösch|änder) (?!(?:ist|hat|sind|wird|geht|sieht|\w+[^hsz]t) )(?:\S+ ){0,5}?(?:nichts?|nie|nur|immer|stets|keine?n?)",
+        r"^keine?n? (?!ahnung|sorge|problem|frage|antwort|fehler|änderung|ergebnis|treffer|chance|zeit|idee|panik)\S+(?=[.!]?$|,| im | in )", "^ohne .{1,80}? bitte", "^warte (?:auf|bis|mit)", "^vermeide", "^behalte?", "^lass .{1,60} wie (?:sie|er|es)", "^(?:frage?|warne?|sage?) (?:mich|mir)[ ,].{0,40}?(?:bevor|vorher|zuerst)", "(?:ich|wir) (?:will|wollen|möchten?) (?:nicht|keine?n?)", "(?:muss|müssen) (?:immer|stets|vor jede[mr])",
         "(?:darf|dürfen|darfst) (?:nicht|nie|keine?n?)", r"(?:\w+ )?nicht (?:ändern|anfassen|löschen|verändern|bearbeiten|committen|entfernen|verwenden|benutzen)", "(?:ab jetzt|ab sofort|von nun an|künftig|in Zukunft)",
         "(?:ändere|lösche|verändere|bearbeite|berühre) (?:\\S+ ){0,4}?nicht", "(?:du musst|ihr müsst|Sie müssen)", "ausschlie(?:ß|ss)lich", "bevorzuge", "lass(?:e|t)? (?:\\S+ ){1,4}?unverändert"),
     stresses=("wichtig", "merke? dir", "merken Sie sich", "vergiss nicht", "vergessen Sie nicht", "denke? daran", "beachten? Sie", "beachte"),
@@ -136,9 +138,10 @@ GERMAN = Wording(
 FRENCH = Wording(
     "fr",
     strict=("en aucun cas", "sous aucun prétexte", "impérativement", "obligatoire(?:ment)?", "(?:il est |est )?interdit", "ne jamais", r"ne \S+e[zr]? jamais(?= )"),
-    binds=(r"ne (?:pas|rien|plus) \w+(?:er|ir|re)", "ne (?:le |la |les )?(?:touche|modifie|change|supprime|efface|utilise|commite|pousse|lance|fais|faites)z? (?:jamais|pas|rien|plus)",
+    binds=(r"ne (?:pas|rien|plus) \w+(?:er|ir|re)", r"(?:^|(?<=[,;:] )|(?<=\bet ))n(?:e |['’])(?!est|importe|hésite)\w+ (?:\S+ )?(?:pas|rien|plus|jamais|aucune?|que)", r"n(?:e |['’])\w+(?:ez|e) (?:rien|aucune?) \w+",
+        r"(?:tu ne (?:dois|peux)|vous ne (?:devez|pouvez)) (?:pas|rien|plus|jamais)(?! savoir)", "(?:je ne veux|nous ne voulons) (?:pas|plus|aucune?)", r"^pas d(?:e |['’])(?!changements?|nouvelles|problèmes?|soucis?|panique|quoi|réponse|erreurs?|accord|chance)\w+", r"^sans (?!cela|ça|lui|elle|doute|problème|souci|réponse|succès)\w+", "^évite[zr]?", "^(?:garde|conserve)z? l(?:e|es|a)", "attend(?:s|ez) (?:mon|ma|mes|que)",
         r"(?:utilise|réponds|répondez|écris|écrivez|fais|lance|exécute)z? (?:\S+ )?(?:toujours|uniquement|seulement)", r"toujours \w+er (?:en|le|la|les|un|une|avec)", "désormais|dorénavant|à partir de maintenant",
-        "il faut (?:toujours|absolument)", "(?:tu dois|vous devez)", "(?:doit|doivent) (?:être|toujours|rester)", "assure-toi|assurez-vous", "préfère", "préférons", "préférerais"),
+        "il (?:faut (?:toujours|absolument)|ne faut (?:pas|rien|jamais))", "^(?:demandez?|préviens|prévenez)-moi", "^laissez? .{1,60} comme", "(?:tu dois|vous devez)", "(?:doit|doivent) (?:être|toujours|rester)", "assure-toi|assurez-vous", "préfère", "préférons", "préférerais"),
     stresses=("important", "importante", "n['’]oublie(?:z)?", "souviens-toi", "rappelle-toi", "retiens", "essentiel", "attention(?= ?[:!])"),
     prefers=("(?:je|nous) (?:préfère|préférons|préférerais|aime|adore|déteste|n['’]aime pas)", "j['’](?:aime|adore)", "allergique"),
     corrects=("^non(?=[ ,])", "^(?:attends|attendez|finalement|oublie|oubliez)", "à la place", "plutôt"),
@@ -160,8 +163,9 @@ RUSSIAN = Wording(
 PORTUGUESE = Wording(
     "pt",
     strict=(r"nunca(?! (?:funcion\w*|vi|foi|tive|tinha|aconteceu|me|se|ouvi)\b)", "proibido", "obrigatório", "obrigatoriamente", "em hipótese alguma", "de jeito nenhum", "sob nenhuma circunstância"),
-    binds=("não (?:toque|altere|mude|modifique|apague|delete|remova|use|edite|faça|commite|mexa|deve)", r"sempre (?:use|utilize|responda|escreva|execute|em português)", r"(?:use|utilize|responda|escreva|execute)(?: \w+)? (?:sempre|apenas|somente|só)",
-        "deve(?:m|s)? (?:ser|usar|estar|sempre)", "a partir de agora", "de agora em diante", "certifique-se", "garanta que", "prefiro", "preferimos"),
+    binds=("não (?:(?:se|me|os?|as?) )?(?:toque|altere|mude|modifique|apague|delete|remova|use|edite|faça|commite|mexa|mova|crie|exclua|inclua|aplique|execute|rode|instale|escreva|implemente|adicione|renomeie|gere|omita|refatore|invente|suba|publique|envie|comente|avance|abra|traduza)[ms]?", r"não (?:pode|deve)[ms]? (?!ser|estar|haver)\w+r", "você não (?:pode|deve)", "não (?:quero|queremos) (?:que|nenhuma?)",
+        r"sempre (?:use|utilize|responda|escreva|execute|rode|faça|verifique|em português)", r"(?:use|utilize|responda|escreva|execute)(?: \w+)? (?:sempre|apenas|somente|só)", "(?:só|apenas|somente) (?:use|utilize|responda|escreva|execute|altere|mude|edite|faça|leia)", "evite", r"^sem (?!problemas?|erros?|dúvida|resposta|sucesso|pressa|mudanças?|novidades|iss?[ot]o?|el[ea])\w+", "(?:aguarde|espere) (?:a |o )?(?:minha|meu|que|até|eu)", "mantenha", "^deixe .{1,60} como est[áã]o?", "(?:^me |^|sempre )(?:pergunte|avise|peça|consulte)(?:-me)?(?: \\S+){0,4}? antes",
+        "deve(?:m|s)? (?:ser|usar|estar|sempre|passar|ficar)", "a partir de agora", "de agora em diante", "certifique-se", "garanta que", "prefiro", "preferimos"),
     stresses=("importante", "lembre-se", "lembra-te", "não (?:se |te )?esque[çc]a?s?", "tenha em mente"),
     prefers=("prefiro", "preferimos", "(?:eu )?(?:adoro|odeio|detesto)", "(?:eu )?gosto de", "(?:sou )?alérgic[oa]"),
     corrects=("^não(?=,)", "^(?:espera|espere|melhor|esquece|esqueça)", "em vez disso"),
@@ -539,12 +543,3 @@ def weigh_conclusion(sentence: str, *, lead: str = "", worked: bool = True) -> f
     cues = {cue.lower() for cue in matches if cue.isascii() or not _KANA.search(lead + head)}
     is_open = cues and (_PLAN.match(head) or _GUESS.search(lead + head))
     return len(cues) and len(cues) + min(3, entities) / 2 - 2 * bool(is_open)
-
-
-def strongest(weighed: Iterable[tuple[float, str]], most: int) -> tuple[str, ...]:
-    """Return the *most* weightiest sentences, each once, in the order in which they were said."""
-    best: dict[str, tuple[float, int]] = {}
-    for at, (weight, sentence) in enumerate(weighed):
-        best[sentence] = max(best.get(sentence, (weight, at)), (weight, at))
-    ranked = nlargest(most, best, key=best.__getitem__)
-    return tuple(sorted(ranked, key=lambda sentence: best[sentence][1]))
