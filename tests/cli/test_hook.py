@@ -217,7 +217,8 @@ def test_nothing_is_left_out_that_cannot_be_kept(client, monkeypatch) -> None:
     assert (done.code, done.out) == (0, "") and done.err.count("\n") <= 1
     client.path.with_name(client.path.name + SUFFIX).rmdir()
     monkeypatch.setenv("REFOLD_HOOK_LIMIT", "many")
-    assert refold("hook", "post-tool-use", stdin=json.dumps(event).encode()).out == ""
+    done = refold("hook", "post-tool-use", stdin=json.dumps(event).encode())
+    assert done.out == "" and "REFOLD_HOOK_LIMIT must be a number" in done.err
 
 
 def test_a_session_outlives_the_clients_own_files(client, tmp_path) -> None:

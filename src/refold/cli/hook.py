@@ -67,9 +67,10 @@ def answer_tool_use(event: Mapping[str, Any]) -> None:
     if length < REPEATED:
         return
     transcript = _find_transcript(event)
-    limit = int(os.environ.get(LIMIT) or DEFAULT_LIMIT)
+    typed = os.environ.get(LIMIT) or str(DEFAULT_LIMIT)
+    limit = int(typed) if typed.strip().isdecimal() else 0
     if limit < REPEATED * 2:
-        raise ValueError(f"{LIMIT} must be at least {REPEATED * 2}")
+        raise ValueError(f"{LIMIT} must be a number from {REPEATED * 2} on, and {typed!r} is none")
     if tool == "Read":
         limit = max(limit, READ_LIMIT)
     seen = Seen(call, _hash(tool, event["tool_input"], result))

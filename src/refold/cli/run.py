@@ -250,6 +250,8 @@ def run(command: str, arguments: tuple[str, ...], **options: Any) -> int:
     Google's SDKs in its environment. Nothing of your files is changed; the gateway ends with the
     command, and the exit code is the command's.
     """
+    if command.startswith("-"):  # only what follows CLIENT may be an option of somebody else
+        raise click.NoSuchOption(command.partition("=")[0], possibilities=_OPTIONS)
     agent = find_agent(command) or Agent(command, command, "", prepare_by_variables)
     name = agent.program if command == agent.name else command
     program = shutil.which(name)
@@ -266,6 +268,9 @@ def run(command: str, arguments: tuple[str, ...], **options: Any) -> int:
     # what an agent leaves running may still write there
     with tempfile.TemporaryDirectory(prefix="refold-run-", ignore_cleanup_errors=True) as folder:
         return _run(agent, arguments, chosen, Path(folder))
+
+
+_OPTIONS = [name for parameter in run.params for name in parameter.opts if name.startswith("-")]
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -67,9 +68,11 @@ def short(text: str, width: int) -> str:
 
 
 def argument(path: str | Path) -> str:
-    """Return a path as one would type it: with `~`, quoted if it has to be."""
+    """Return a path as one would type it: with `~`, or quoted if it has to be."""
     typed = short_path(path, 10_000)
-    return typed if typed.startswith("~") and " " not in typed else shlex.quote(typed)
+    if typed.startswith("~") and re.fullmatch(r"[\w@%+=:,./-]*", typed[1:]):
+        return typed
+    return shlex.quote(clean(str(path)))  # a shell finds no home behind a quote
 
 
 def short_path(path: str | Path, width: int = 60) -> str:

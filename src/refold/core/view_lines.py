@@ -191,7 +191,8 @@ def view_lines(
             lines = list(message_lines(message, titles(item.start, item.stop)))
             yield from lines[:most]
             if most is not None and len(lines) > most:
-                yield ViewLine(f"  … {len(lines) - most:,} more lines", "note")
+                rest = len(lines) - most
+                yield ViewLine(f"  … {rest:,} more line{'s' * (rest > 1)}", "note")
 
 
 def edit_title(view: "View", item: "ViewItem") -> str:

@@ -56,7 +56,13 @@ class UnrollSettings:
         reserve = self.to // 8 if self.reserve is None else self.reserve
         require_int(1, to=self.to, target=self.goal)
         require_int(0, reserve=reserve)
-        return Budget(self.to - reserve, self.goal)
+        room = max(0, self.to - reserve)
+        if self.goal > room:
+            raise ValueError(
+                f"of {self.to:,} tokens the reserve for an answer ({reserve:,}) leaves {room:,}: "
+                f"the target ({self.goal:,}) must not be more"
+            )
+        return Budget(room, self.goal)
 
     def check(self) -> None:
         """Raise ValueError or `RefoldError` for settings with which no record can be unrolled."""

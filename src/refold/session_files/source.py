@@ -26,6 +26,8 @@ SAMPLE = 64
 
 BOM = b"\xef\xbb\xbf"
 GZIP = b"\x1f\x8b"
+UTF16 = (b"\xff\xfe", b"\xfe\xff")
+"""The marks of what Windows PowerShell writes for `>`."""
 SQLITE = b"SQLite format 3\0"
 ZSTD = b"\x28\xb5\x2f\xfd"
 Line = tuple[int, Any]
@@ -79,7 +81,7 @@ def open_path(path: Path) -> Source:
     """Return a file as a source. Raises `FormatError`, `OSError` if it cannot be opened."""
     with path.open("rb") as stream:
         magic = stream.read(len(SQLITE))
-    if magic.startswith((GZIP, ZSTD)):
+    if magic.startswith((GZIP, ZSTD, *UTF16)):
         return open_bytes(path.read_bytes(), str(path))
     if magic == SQLITE:
         return Source(path, lambda: path.open("rb"), database=True)
@@ -95,6 +97,8 @@ def open_bytes(data: bytes, name: str) -> Source:
             raise FormatError(f"{name}: damaged gzip data ({error})") from error
     if data.startswith(ZSTD):
         data = decompress_zstd(data, name)
+    if data.startswith(UTF16):
+        data = data.decode("utf-16", "replace").encode()
     if data.startswith(SQLITE):
         return Source(Path(name), lambda: BytesIO(data), database=True)
     return _open_text(Path(name), lambda: BytesIO(data))
