@@ -1,18 +1,43 @@
 """What somebody who meets the command line for the first time tries, and the words they get."""
 
 import json
+import os
 import resource
+import time
+from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import pytest
 
 from refold.cli import terminal
 from refold.cli.run import main as run_main
+from refold.cli.sessions import list_recorded
+from refold.gateway.serve import create_gateway
 from refold.session_files import demo_session
+from refold.testing.scripted_gateway import Serving
+from refold.testing.scripted_provider import ScriptedProvider
 from tests.support.api_gateway import (
+    PI_SESSION,
+    answer_briefly,
+    build_config,
     write_pi_session,
 )
 from tests.support.command_line import refold, set_home
+
+
+def test_an_empty_name_is_not_this_directory(file, monkeypatch) -> None:
+    """`refold compact "$FILE"` compacted all that was below, if the shell knew no FILE."""
+    monkeypatch.chdir(file.parent)
+    done = refold("compact", "", "--to", "5k")
+    assert done.code == 2 and "an empty name is no session" in done.err
+    assert [path.name for path in file.parent.iterdir()] == ["session.json"]
+
+
+@pytest.mark.parametrize("command", ["stats", "export", "recall", "unfold", "revert"])
+def test_every_command_says_in_the_same_words_that_no_session_is_named(command) -> None:
+    done = refold(command)
+    assert done.code == 2 and "no session is named: give a file or an id" in done.err
 
 
 def test_a_session_that_finds_no_room_leaves_no_part_of_it(tmp_path, monkeypatch) -> None:
@@ -36,6 +61,32 @@ def test_a_mistyped_option_of_run_is_no_command(capsys) -> None:
     assert "No such option" in error and "--port" in error and "not installed" not in error
 
 
+# --- the next command ----------------------------------------------------------------------------
+
+
+def test_commands_that_are_proposed_find_the_edits(file) -> None:
+    """They named no store, so `refold diff` showed nothing and `refold revert` took nothing back."""
+    store = file.parent / "my edits.db"
+    option = f"--store {terminal.argument(store)}"
+    nothing = refold("accept", file, "--store", file.parent / "my edits.refold")
+    assert "--preview makes one" in nothing.err or "no such store" in nothing.err
+    preview = refold("compact", file, "--to", "5k", "--preview", "--store", store).out
+    compact = refold("compact", file, "--to", "5k", "--store", store).out
+    recall = refold("recall", file, "freezegun", "--store", store).out
+    for out, names in (
+        (preview, ("accept", "discard")),
+        (compact, ("diff", "revert")),
+        (recall, ("unfold",)),
+    ):
+        for name in names:
+            (line,) = (line for line in out.splitlines() if line.startswith(f"refold {name} "))
+            assert option in line
+    refold("discard", file, "--store", store)
+    assert option in refold("accept", file, "--store", store).err
+    refold("revert", file, "--store", store)
+    assert option in refold("diff", file, "--store", store).out
+
+
 def test_a_path_is_shown_as_a_shell_takes_it(tmp_path, monkeypatch) -> None:
     """A shell knows no home behind a quote."""
     set_home(monkeypatch, tmp_path)
@@ -43,6 +94,32 @@ def test_a_path_is_shown_as_a_shell_takes_it(tmp_path, monkeypatch) -> None:
     assert terminal.argument(home / "a/会话.jsonl") == "~/a/会话.jsonl"
     assert terminal.argument(home / "my files/a.jsonl") == f"'{home}/my files/a.jsonl'"
     assert terminal.argument(home / "a$b.jsonl") == f"'{home}/a$b.jsonl'"
+
+
+# --- the list as JSON ----------------------------------------------------------------------------
+
+
+def test_the_list_as_json_names_sessions_and_what_they_cost(tmp_path, monkeypatch) -> None:
+    """It had no ids, and silently neither the order nor the projects that were asked for."""
+    set_home(monkeypatch, tmp_path)
+    dear, cheap = write_pi_session(tmp_path), tmp_path / ".pi/agent/sessions/--b--/x_bbbb2222.jsonl"
+    cheap.parent.mkdir()
+    cheap.write_text(dear.read_text().replace('"total": 0.01', '"total": 0.001'))
+    os.utime(dear, (time.time() - 9_000,) * 2)
+    listed = refold("--json").json["found"]
+    assert [row["id"] for row in listed] == ["bbbb2222", PI_SESSION[:8]]
+    assert all(refold("stats", row["id"]).code == 0 for row in listed)
+    assert {row["cost"] for row in listed} == {None}, "no file was read"
+    by_cost = refold("--json", "--sort", "cost").json["found"]
+    assert [Path(row["path"]) for row in by_cost] == [dear, cheap]
+    assert by_cost[0]["cost"] > by_cost[1]["cost"] > 0 and by_cost[0]["tokens"]
+    (project,) = refold("--json", "--by", "project").json["projects"]
+    assert project["sessions"] == 2
+    assert project["cost"] == pytest.approx(sum(row["cost"] for row in by_cost))
+    assert "--all" not in refold().out.partition("2 of 2")[2].splitlines()[0]
+
+
+# --- files and figures ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("coding", ["utf-16", "utf-16-be"])
@@ -60,6 +137,37 @@ def test_what_powershell_writes_is_read(tmp_path, coding, form) -> None:
     assert refold("compact", file, "--to", "2k", "-o", tmp_path / "out.json").code in (0, 1)
     assert refold("check", tmp_path / "out.json").code == 0
     assert refold("view", "-", "--payload", stdin=file.read_bytes()).json["messages"] == history
+
+
+def test_commands_show_a_gateways_session_as_it_was_sent(tmp_path) -> None:
+    """Results that are clipped anew for each call are in no store: the page showed them clipped,
+    the commands whole, as if nothing had been done."""
+    store, log = tmp_path / "refold.db", "\n".join(f"line {n} of a long log" for n in range(6_000))
+    call = {"type": "tool_use", "id": "toolu_1", "name": "bash", "input": {"command": "make"}}
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": log}
+    messages = [
+        {"role": "user", "content": "Build it."},
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [result]},
+    ]
+    body = {"model": "claude-sonnet-4-5", "max_tokens": 1_000, "messages": messages}
+    with ScriptedProvider(answer_briefly) as upstream:
+        config = replace(build_config(upstream, record="7d"), store=str(store))
+        with Serving(create_gateway(config)) as served:
+            httpx.post(f"{served.url}/v1/messages", json=body, timeout=60).raise_for_status()
+        sent = json.loads(upstream.received[-1].body)["messages"]
+    assert len(str(sent)) < len(log) / 2
+    (session,) = list_recorded(str(store))
+    named = [session.id, "--store", store]
+    (stats,) = refold("stats", *named, "--json").json["sessions"]
+    assert stats["tokens"]["sent"] < stats["tokens"]["unedited"] / 2
+    shown = refold("view", *named, "--payload").json["messages"]
+    assert shown == sent
+    diff = refold("diff", *named).out
+    assert "long tool results clipped" in diff
+    past = refold("diff", *named, "--request", "1")
+    assert past.err == "" and past.out.splitlines()[1:] == diff.splitlines()[1:]
+    assert refold("revert", *named).out.endswith("no edits to take back\n")
 
 
 def test_one_line_is_no_lines(tmp_path) -> None:

@@ -88,7 +88,7 @@ def test_refold_shows_the_newest_with_what_they_cost(home) -> None:
     out = refold().out
     assert "(cannot be read" in out and "was not read" not in out, "it was looked into"
     assert set(refold("--json").json["found"][0]) == {
-        "client", "path", "id", "title", "cwd", "size_bytes", "modified"
+        "client", "path", "id", "title", "cwd", "size_bytes", "modified", "tokens", "cost"
     }  # fmt: skip
 
 
@@ -128,7 +128,6 @@ def test_a_session_is_named_by_the_beginning_of_its_id(home) -> None:
 
 
 READ = ("stats", "view", "diff", "history", "check", "recall", "unfold", "export")
-ONE = ("recall", "unfold", "export", "revert")
 WRITE = ("compact", "accept", "discard", "revert")
 
 
@@ -139,7 +138,7 @@ def test_every_command_is_told_in_the_same_ways_which_session(home, command: str
         ("--last", "--project", "/nowhere"): "no session of /nowhere is on this machine",
         ("feedbeef",): "no such file, and no session of this id on this machine",
         ("abcd",): "23 sessions on this machine begin with abcd: say more",
-        (): "Missing argument" if command in ONE else "no session is named",
+        (): "Missing argument" if command in ("recall", "unfold") else "no session is named",
     }
     for words, error in errors.items():
         done = refold(command, *words, *options)

@@ -32,6 +32,7 @@ from refold.cli.run import run as run_command
 from refold.cli.unroll import unroll as unroll_command
 from refold.errors import RefoldError
 from refold.session_files import FoundSession
+from refold.text.json_values import JsonObject
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -109,21 +110,29 @@ def refold(
     if context.invoked_subcommand is not None:
         return
     files, refused = _discover(since)
-    if as_json:
-        skipped = [{"path": path, "reason": why} for path, why in refused.items()]
-        documents = list(map(json_output.session_on_disk, files))
-        terminal.print_json({"found": documents, "skipped": skipped})
-        return
     is_whole = every or bool(since) or bool(by) or sort != "age"
-    chosen = files if is_whole else files[: sessions.NEWEST]
-    seconds = None if is_whole else sessions.READ_SECONDS
-    rows = list(sessions.read_listed(terminal.track(chosen, "reading"), seconds, find_store()))
+    if as_json and not is_whole:
+        rows = [sessions.Listed(file, title=file.title, is_read=False) for file in files]
+    else:
+        chosen = files if is_whole else files[: sessions.NEWEST]
+        seconds = None if is_whole else sessions.READ_SECONDS
+        rows = list(sessions.read_listed(terminal.track(chosen, "reading"), seconds, find_store()))
     rows.sort(key=sessions.ORDERS[sort])
     width = terminal.width()
-    if by:
+    if as_json:
+        skipped = [{"path": path, "reason": why} for path, why in refused.items()]
+        terminal.print_json({**_documents(rows, by), "skipped": skipped})
+    elif by:
         terminal.page(read_output.show_projects(rows, width))
     else:
         terminal.page(read_output.show_listed(rows, len(files), width))
+
+
+def _documents(rows: Sequence[sessions.Listed], by: str | None) -> JsonObject:
+    if by:
+        groups = sessions.group_projects(rows)
+        return {"projects": [json_output.project(cwd, group) for cwd, group in groups]}
+    return {"found": list(map(json_output.session_on_disk, rows))}
 
 
 @click.command()

@@ -331,7 +331,10 @@ def find_drafts(sessions: Sequence[EditedSession]) -> list[tuple[EditedSession, 
     ready = [(edited, *draft) for edited in sessions if (draft := find_draft(edited))]
     if not ready:
         name = sessions[0].name
-        raise EditError(f"there is no draft of {name}: refold compact {name} --preview makes one")
+        store = sessions[0].typed_store
+        place = f" --store {terminal.argument(store)}" if store else ""
+        compact = f"refold compact {name}{place} --preview"
+        raise EditError(f"there is no draft of {name}: {compact} makes one")
     return ready
 
 

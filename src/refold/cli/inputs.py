@@ -28,6 +28,7 @@ ENCODING = "o200k_base"
 """What `--exact` counts with."""
 SUFFIXES = (".jsonl", ".json", ".jsonl.zst", ".db")
 """The endings of session files; other files in a directory are left out."""
+NO_SESSION = "no session is named: give a file or an id, or --last or --project"
 Use = Literal["read", "try", "change", "create"]
 """How a command uses the store: `try` reads it if it exists, `change` wants one that exists."""
 
@@ -59,9 +60,11 @@ class Inputs:
             problem = (
                 "name sessions or choose them with --last or --project, not both"
                 if is_chosen
-                else "no session is named: give a file or an id, or --last or --project"
+                else NO_SESSION
             )
             raise click.UsageError(problem)
+        if "" in self.paths:  # else it would be this directory, with all that is below it
+            raise click.UsageError("an empty name is no session: give a file or an id")
         self.protect(self.store, [path for path in self.paths if path != "-"])
 
     @cached_property
@@ -99,10 +102,13 @@ class Inputs:
         """Yield the sessions of a target with their edits: out of *store* if there is one, else
         beside each."""
         if target.client == GATEWAY:
-            read_only = self.use in ("read", "try")
-            yield open_recorded(
-                self.gateway_store, target.id, self.count, read_only=read_only, request=self.request
+            edited = open_recorded(
+                *(self.gateway_store, target.id, self.count),
+                read_only=self.use in ("read", "try"),
+                request=self.request,
+                as_sent=self.use == "read",  # what is changed are the edits in the store
             )
+            yield replace(edited, typed_store=self.store or "")
             return
         place = file_path(self.store) if self.store is not None else None
         for session, data in self._read(target.path, target.id):
@@ -119,7 +125,8 @@ class Inputs:
                 save_first_sight(edited)
             if self.request is not None:
                 edited = show_request(edited, self.request)
-            yield replace(edited, typed="" if self.every else target.typed)
+            typed = "" if self.every else target.typed
+            yield replace(edited, typed=typed, typed_store=self.store or "")
 
     def single_session(self) -> EditedSession:
         """Return the only session. Raises `FormatError` if there are several."""

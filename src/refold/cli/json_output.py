@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
 from refold.cli.compaction import Acceptance, CompactedSession, summaries
+from refold.cli.sessions import Listed, sum_listed
 from refold.codecs.repair import RepairResult
 from refold.compactor.late_edits import list_settled
 from refold.core.view import View
@@ -13,9 +14,9 @@ from refold.gateway.ledger.accounting import read_bill
 from refold.messages import Message
 from refold.retrieval import Hit
 from refold.rules.rule import Violation
-from refold.session_files import FoundSession
 from refold.session_files.edited import EditedSession
 from refold.session_files.export import Exported
+from refold.session_files.source import short_id
 from refold.stores.store import LedgerRow
 from refold.text.json_values import JsonObject, Record
 
@@ -201,14 +202,23 @@ def _violation(violation: Violation) -> JsonObject:
     return {key: value for key, value in fields if key != "unmended" or value}
 
 
-def session_on_disk(session: FoundSession) -> JsonObject:
+def session_on_disk(listed: Listed) -> JsonObject:
     """Return a session on this machine."""
+    file = listed.file
     return {
-        "client": session.client,
-        "path": str(session.path),
-        "id": session.id,
-        "title": session.title,
-        "cwd": session.cwd,
-        "size_bytes": session.size_bytes,
-        "modified": session.modified.isoformat(),
+        "client": file.client,
+        "path": str(file.path),
+        "id": file.id or short_id(file),
+        "title": listed.title,
+        "cwd": file.cwd,
+        "size_bytes": file.size_bytes if file.size_bytes >= 0 else None,
+        "modified": file.modified.isoformat(),
+        "tokens": listed.tokens,
+        "cost": listed.dollars,
     }
+
+
+def project(cwd: str, rows: Sequence[Listed]) -> JsonObject:
+    """Return what the sessions of a project have together."""
+    count, cost = sum_listed(rows)
+    return {"project": cwd, "sessions": len(rows), "tokens": count, "cost": cost}

@@ -19,7 +19,7 @@ from click.shell_completion import CompletionItem
 
 from refold import models
 from refold.cli import terminal
-from refold.cli.inputs import Inputs, Use
+from refold.cli.inputs import NO_SESSION, Inputs, Use
 from refold.cli.places import PLACE, STORE, find_store
 from refold.cli.sessions import ids_on_machine
 from refold.codecs.detect import CODECS
@@ -202,7 +202,12 @@ class OfOneSession(click.Command):
         options = args[: args.index("--")] if "--" in args else args
         if any(option.partition("=")[0] in {"--last", "--project"} for option in options):
             args = ["", *args]
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.MissingParameter as error:
+            if error.param is not None and error.param.name == "paths":
+                raise click.UsageError(NO_SESSION) from error
+            raise
 
 
 EDIT = flag("--edit", "Open the summary in $VISUAL or $EDITOR first.")

@@ -10,7 +10,7 @@ from itertools import groupby, pairwise
 from rich.console import RenderableType
 
 from refold.cli import terminal
-from refold.cli.sessions import Listed
+from refold.cli.sessions import Listed, group_projects, sum_listed
 from refold.cli.terminal import (
     Line,
     Lines,
@@ -68,6 +68,16 @@ def argument_of(edited: EditedSession) -> str:
     return edited.typed or terminal.argument(edited.name)
 
 
+def arguments_of(edited: EditedSession) -> str:
+    """Return what one types after a command for it to find a session with its edits."""
+    return argument_of(edited) + store_of(edited)
+
+
+def store_of(edited: EditedSession) -> str:
+    """Return the option that names the store of a session's edits, if the user gave it."""
+    return f" --store {terminal.argument(edited.typed_store)}" if edited.typed_store else ""
+
+
 def title(edited: EditedSession) -> str:
     """Return path, client, title and length of a session."""
     session = edited.session
@@ -104,7 +114,7 @@ def show_views(
         elif diff and not view.edits and request is not None:
             yield Line("it was sent as it was said", "dim")
         elif diff and not view.edits:
-            compact = f"refold compact {argument_of(edited)}"
+            compact = f"refold compact {arguments_of(edited)}"
             yield Line(f"it is sent as it was said: {compact} makes it smaller", "dim")
         else:
             lines = diff_lines(view, only, **room) if diff else view_lines(view, most, only)
@@ -141,8 +151,9 @@ def show_hits(rows: Sequence[tuple[EditedSession, Sequence[Hit]]], limit: int, q
         if len(hits) > limit:
             yield Line(f"… and more (--limit {limit * 10:,} shows up to so many)", "dim")
         if hits:
-            name = argument_of(edited)
-            yield Line(f"refold unfold {name} {hits[0].edit}   shows all that it hides", "dim")
+            store = store_of(edited)
+            unfold = f"refold unfold {argument_of(edited)} {hits[0].edit}{store}"
+            yield Line(f"{unfold}   shows all that it hides", "dim")
         elif len(rows) == 1:
             hidden = "nothing that the edits hide says so"
             yield Line(hidden if edited.view.edits else "no edit hides anything")
@@ -436,7 +447,8 @@ def show_listed(rows: Sequence[Listed], count: int, width: int | None) -> Iterat
         return
     yield from session_table(rows, width)
     shown = f"{len(rows):,} of {plural(count, 'session')}"
-    yield Line(f"\n{shown}; refold --all shows all, refold pick lets you choose", "dim")
+    rest = "refold --all shows all, " if len(rows) < count else ""
+    yield Line(f"\n{shown}; {rest}refold pick lets you choose", "dim")
     if not all(row.is_read for row in rows):
         yield Line("what has no tokens here was not read: refold --all takes its time", "dim")
     example = short_id(rows[0].file) if rows else "ID"
@@ -472,20 +484,17 @@ def _age(moment: datetime) -> str:
 
 def show_projects(rows: Sequence[Listed], width: int | None) -> Lines:
     """Show what the sessions of each project cost, the most expensive first."""
-    ordered = sorted(rows, key=lambda row: row.file.cwd)
-    groups = [(cwd, list(group)) for cwd, group in groupby(ordered, lambda row: row.file.cwd)]
-    groups.sort(key=lambda item: -sum(row.dollars or 0 for row in item[1]))
-    lines = [_project_row(cwd, group) for cwd, group in groups]
+    lines = [_project_row(cwd, group) for cwd, group in group_projects(rows)]
     names = ("sessions>", "tokens>", "cost>", "project")
     yield from table(names, lines, _project_row("all", rows), width=width)
     yield Line("tokens: of the last request of each session", "dim")
 
 
 def _project_row(name: str, rows: Sequence[Listed]) -> Row:
-    priced = [row.dollars for row in rows if row.dollars is not None]
+    count, cost = sum_listed(rows)
     return (
         f"{len(rows):,}",
-        tokens(sum(row.tokens or 0 for row in rows)),
-        dollars(sum(priced)) if priced else "",
+        tokens(count),
+        "" if cost is None else dollars(cost),
         terminal.short_path(name) if name else "(none)",
     )

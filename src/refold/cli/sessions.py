@@ -15,9 +15,16 @@ from refold.cli.places import SESSIONS, data_directory
 from refold.cli.terminal import plural, short
 from refold.codecs.detect import rebuild_entries
 from refold.compactor.compactor import Compactor
+from refold.core.view import View
 from refold.errors import FormatError, RefoldError
 from refold.gateway.ledger.accounting import read_bill
-from refold.gateway.ledger.calls import CallLog, Filters, show_past_call
+from refold.gateway.ledger.calls import (
+    CallLog,
+    Filters,
+    PastCall,
+    remake_local_edits,
+    show_past_call,
+)
 from refold.gateway.ledger.sessions import Sessions
 from refold.gateway.ledger.writer import has_ledger, open_ledger_database, open_transcripts
 from refold.session_files import FoundSession, Session
@@ -30,6 +37,7 @@ from refold.session_files.source import (
     short_id,
 )
 from refold.stores import file_path, open_store
+from refold.stores.store import Store
 from refold.text.plain import split_path
 from refold.tokens.count import Counter, count_message
 
@@ -137,11 +145,17 @@ def list_readable(store: str) -> list[FoundSession]:
 
 
 def open_recorded(
-    store: str, name: str, count: Counter, *, read_only: bool, request: int | None = None
+    store: str,
+    name: str,
+    count: Counter,
+    *,
+    read_only: bool,
+    request: int | None = None,
+    as_sent: bool = False,
 ) -> EditedSession:
-    """Return a session of a gateway with the edits that its store has, or as it was sent in the
-    *request* of this number, from 1 on. Raises `FormatError` if that was not recorded,
-    `StoreError`."""
+    """Return a session of a gateway with the edits that its store has; *as_sent*, also with those
+    that the gateway makes anew for each call; or as it was sent in the *request* of this number,
+    from 1 on. Raises `FormatError` if that was not recorded, `StoreError`."""
     with closing(open_ledger_database(store)) as database:
         calls = CallLog(database)
         listed, times = calls.find(name), [call.at for call in calls.calls_of(name)]
@@ -152,6 +166,8 @@ def open_recorded(
             who = listed.tenant, listed.session
             if request is not None:
                 past = transcripts.past_calls.find_request(*who, times, request)
+            elif as_sent and times:
+                past = transcripts.past_calls.find(*who, times[-1])
             recorded = transcripts.load(*who)
     if listed is None or recorded is None or latest is None:
         raise FormatError(
@@ -174,14 +190,30 @@ def open_recorded(
     if tuple(view.transcript.messages) != recorded.messages:
         raise FormatError(f"{name}: its messages were not recorded word for word")
     if past is not None:
-        stored = {edit.id: edit for edit in edits.load(view.transcript.tips)}
-        if gone := sum(shown.id not in stored for shown in past.edits):
-            terminal.warn(f"not stored, {plural(gone, 'edit')} of it: shown is what is kept")
-        view = show_past_call(past, view, stored)
+        view = _show_sent(past, view, edits) if request is not None else _show_local(past, view)
     return EditedSession(
         *(name, session, session.payload, edits, view, count, file_path(store)),
         salt=latest.salt,
         tenant=listed.tenant,
+    )
+
+
+def _show_sent(past: PastCall, view: View, edits: Store) -> View:
+    """Return *view* as a call was sent it; say of how many edits only our own words are left."""
+    stored = {edit.id: edit for edit in edits.load(view.transcript.tips)}
+    stored |= {edit.id: edit for edit in remake_local_edits(past, view)}
+    if gone := sum(shown.id not in stored for shown in past.edits):
+        terminal.warn(f"not stored, {plural(gone, 'edit')} of it: shown is what is kept")
+    return show_past_call(past, view, stored)
+
+
+def _show_local(past: PastCall, view: View) -> View:
+    """Return *view* with the edits that a gateway made for the latest call, and would again."""
+    hidden = [range(placed.edit.start, placed.edit.stop) for placed in view.visible_edits]
+    return view.apply_valid(
+        edit
+        for edit in remake_local_edits(past, view)
+        if not any(edit.start in span for span in hidden)
     )
 
 
@@ -232,8 +264,23 @@ def _read_file(file: FoundSession) -> Listed:
 
 
 def _read_recorded(file: FoundSession, store: str) -> Listed:
-    edited = open_recorded(store, file.id, count_message, read_only=True)
+    edited = open_recorded(store, file.id, count_message, read_only=True, as_sent=True)
     return Listed(file, edited.view.tokens, None, opening_words(edited.session))
+
+
+def group_projects(rows: Iterable[Listed]) -> list[tuple[str, list[Listed]]]:
+    """Return the sessions of each folder, the most expensive first."""
+    groups: dict[str, list[Listed]] = {}
+    for row in sorted(rows, key=lambda row: row.file.cwd):
+        groups.setdefault(row.file.cwd, []).append(row)
+    return sorted(groups.items(), key=lambda item: -(sum_listed(item[1])[1] or 0))
+
+
+def sum_listed(rows: Iterable[Listed]) -> tuple[int, float | None]:
+    """Return the tokens of all, and what they cost; None if that is known of none."""
+    listed = list(rows)
+    priced = [row.dollars for row in listed if row.dollars is not None]
+    return sum(row.tokens or 0 for row in listed), sum(priced) if priced else None
 
 
 ORDERS: dict[str, Callable[[Listed], float]] = {

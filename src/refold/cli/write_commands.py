@@ -41,7 +41,7 @@ from refold.cli.options import (
     write_request,
 )
 from refold.cli.places import PLACE
-from refold.cli.read_output import argument_of, title
+from refold.cli.read_output import argument_of, arguments_of, title
 from refold.cli.terminal import Line, Lines, Row, bar, clean, dollars, plural, short, table, tokens
 from refold.compactor.by_hand import Preview
 from refold.compactor.late_edits import list_settled
@@ -333,7 +333,7 @@ def _compaction(compaction: CompactedSession) -> Lines:
     yield from (Line(line, "dim") for line in _next_steps(compaction))
     edited = compaction.edited
     if compaction.file and not compaction.exported and edited.session.client in CLIENTS:
-        name = argument_of(edited)
+        name = arguments_of(edited)
         yield Line(f"refold export {name}    writes a session that its client goes on with")
 
 
@@ -351,7 +351,7 @@ def show_export(exported: Exported) -> Lines:
 def _next_steps(compaction: CompactedSession) -> Iterator[str]:
     """Yield where the result is, and what one can do with it."""
     edited, output = compaction.edited, compaction.options.output
-    name = argument_of(edited)
+    name = arguments_of(edited)
     if output and output != "-":
         yield f"the compacted request is in {terminal.argument(output)}"
     if compaction.options.dry_run:

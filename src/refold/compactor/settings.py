@@ -110,8 +110,7 @@ class Settings:
     def is_first_sight(self, edit: Edit) -> bool:
         """Was *edit* made before the model saw what it hides? A compactor that only reads has no
         strategies, so local ones are known by their names, too."""
-        name, _, _ = edit.by.partition("(")
-        return edit.by == BY_HOOK or edit.by in self.local_names or name in _LOCAL_NAMES
+        return edit.by == BY_HOOK or edit.by in self.local_names or is_by_local(edit.by)
 
     def fit(self, view: View) -> "Settings":
         """Return these settings, with defaults that come down to what fits *view*."""
@@ -245,6 +244,13 @@ def summary_room(target: int | None) -> int:
 STRATEGIES: Mapping[str, Any] = {name: getattr(strategies, name) for name in strategies.__all__}
 """What can be named: every strategy that `refold.strategies` exports."""
 _LOCAL_NAMES = frozenset(name for name, maker in STRATEGIES.items() if is_local(maker))
+
+
+def is_by_local(by: str) -> bool:
+    """Was an edit with this `by` made by a local strategy of Refold?"""
+    return by.partition("(")[0] in _LOCAL_NAMES
+
+
 _SCORERS: Mapping[str, Any] = {name: getattr(scorers, name) for name in scorers.__all__}
 _SUMMARIZERS: Mapping[str, Any] = {"RuleSummary": RuleSummary, "ModelSummary": ModelSummary}
 _PICKS: Mapping[str, Any] = {"TaggedMemory": TaggedMemory, "Says": Says}

@@ -55,6 +55,8 @@ class EditedSession:
     """Whose session it is, if it is a gateway's."""
     typed: str = ""
     """What the user called it, if that is the beginning of its id."""
+    typed_store: str = ""
+    """The store that the user named for its edits."""
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -101,8 +103,7 @@ def open_edited(
 
 
 def _show_first_sight(edited: EditedSession) -> EditedSession:
-    """Return a session with edits that show what its model saw from the first, below the stored
-    ones. What was taken back stays so."""
+    """Show what its model saw first, below the stored edits; what was taken back stays so."""
     gone = {row.edit for row in ledger_rows(edited) if row.action == "revert"}
     edits = make_edits(edited.view, edited.session.first_sight, BY_HOOK)
     bare = edited.view.revert() if edited.view.edits else edited.view
@@ -127,8 +128,7 @@ def opening_words(session: Session) -> str:
 
 
 def make_edits(view: View, compactions: Iterable[Compaction], by: str) -> Iterator[Edit]:
-    """Yield what was recorded as shown instead as edits of *view*; what cannot be one is passed
-    over."""
+    """Yield what was recorded as shown instead, as far as it can be edits of *view*."""
     codec = view.source.codec if view.source is not None else None
     for shown in compactions:
         insert = open_payload(list(shown.insert), codec).decode()

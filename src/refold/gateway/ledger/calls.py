@@ -8,12 +8,15 @@ money. They stand beside the net ledger, which has the sums.
 import json
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from hashlib import blake2b
 from math import inf
 from typing import Any, NamedTuple
 
 from refold.compactor.conversations import put_latest
+from refold.compactor.loading import make_local_edits
+from refold.compactor.settings import is_by_local, parse_strategy
 from refold.core.edit_stack import VisibleEdit
 from refold.core.view import View
 from refold.edits import Edit
@@ -360,10 +363,22 @@ class PastCall(NamedTuple):
 
 def show_past_call(past: PastCall, view: View, stored: Mapping[str, Edit]) -> View:
     """Return *view*, of a session's whole history, as a call was sent it. Of an edit that is not
-    *stored* (by id), a local one or one that was taken back since, our own words are shown; left
-    out is one of a message with several results, of which it is not known which is meant."""
+    *stored* (by id), one that was taken back since, our own words are shown; left out is one of a
+    message with several results, of which it is not known which is meant."""
     then = view.before(past.length)
     return then.apply_valid(stored.get(shown.id) or _restore(shown, then) for shown in past.edits)
+
+
+def remake_local_edits(past: PastCall, view: View) -> list[Edit]:
+    """Return the edits of local strategies that a call was sent, as far as they come out word for
+    word the same when they are made for *view*, of the session's whole history. A gateway makes
+    them for each request anew, and stores few."""
+    ids = {shown.id for shown in past.edits}
+    edits = list[Edit]()
+    for by in dict.fromkeys(shown.by for shown in past.edits if is_by_local(shown.by)):
+        with suppress(ValueError):  # a strategy whose settings were others then
+            edits += make_local_edits(view, [parse_strategy(by)])
+    return [edit for edit in edits if edit.id in ids]
 
 
 def _restore(shown: ShownEdit, view: View) -> Edit:
