@@ -31,6 +31,9 @@ class ToolCall:
     name: str
     arguments: str
     """Canonical JSON (sorted keys, no spaces), or the text as sent if it is no JSON."""
+    caller: str = ""
+    """Id of the provider's call whose program makes this one, and reads its result; empty if the
+    model does."""
 
 
 @dataclass(frozen=True, slots=True)

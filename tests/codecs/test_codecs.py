@@ -751,3 +751,22 @@ def test_what_one_entry_cannot_hold_is_refused():
         )
     with pytest.raises(FormatError):
         openai_responses.merge({"type": "reasoning"}, {"type": "reasoning"})
+
+
+def test_a_search_that_the_api_runs_itself_is_a_pair_of_the_models_turn():
+    """Such a pair has no `call_id`, and the reasoning before it leads to what follows, too."""
+    search = {"type": "tool_search_call", "id": "s", "call_id": None, "execution": "server"}
+    loaded = {"type": "tool_search_output", "id": "o", "call_id": None, "tools": []}
+    items = [
+        {"role": "user", "content": "Go."},
+        {"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "e"},
+        search,
+        loaded,
+        {"type": "function_call", "id": "f", "call_id": "c", "name": "list", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": "done"},
+    ]
+    messages = open_payload({"input": items}).decode()
+    assert [m.role for m in messages[2:4]] == ["assistant", "assistant"]
+    assert openai_responses.rules({}).cuts(messages) == {0, 1, 6}
+    assert openai_responses.rules({}).cuts([messages[0], *messages[2:4]]) == {0, 1, 3}
+    assert openai_responses.rules({}).check(messages) == ()

@@ -159,7 +159,8 @@ def _read_known(block: JsonObject) -> Part | None:
             return Text(block["text"])
         case "tool_use":
             id, name = expect_name(block["id"]), expect_name(block["name"])
-            return ToolCall(id, name, canonicalize(block.get("input", {})))
+            arguments = canonicalize(block.get("input", {}))
+            return ToolCall(id, name, arguments, text_at(block, "caller", "tool_id"))
         case "tool_result":
             content: tuple[Content, ...] = read_content(block.get("content"), _read_inner)
             id = expect_name(block["tool_use_id"])

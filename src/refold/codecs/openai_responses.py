@@ -58,6 +58,10 @@ _KINDS = frozenset(
     {"reasoning", "item_reference", "compaction", "compaction_trigger", "additional_tools"}
 )
 _USERS = frozenset({"compaction_trigger", "mcp_approval_response"})
+_LINKS = {"mcp_approval_request": "id", "mcp_approval_response": "approval_request_id"}
+"""Where the link stands that is elsewhere in `call_id`."""
+_HOSTED = dict.fromkeys(("tool_search_call", "tool_search_output"), "hosted search")
+"""Links a search for tools to what it loads if the API itself runs it, without a `call_id`."""
 
 
 def rules(body: Body) -> Rules:  # noqa: ARG001 - the protocol's
@@ -158,7 +162,8 @@ def _read_reasoning(item: JsonObject) -> Thinking:
 
 def _read_call(item: JsonObject, name: Any, arguments: Any) -> Message:
     id = expect_name(item.get("call_id") or None)
-    call = ToolCall(id, expect_name(name), expect_text(arguments))
+    caller = text_at(item, "caller", "caller_id")
+    call = ToolCall(id, expect_name(name), expect_text(arguments), caller)
     return Message("assistant", (call,))
 
 
@@ -166,13 +171,13 @@ def _read_unknown(item: JsonObject) -> Message:
     """Carry any other item; a server's tools and approvals show what they open and close."""
     kind = str(item.get("type"))
     answers = kind.endswith(("_output", "_response"))
-    links = {"mcp_approval_request": "id", "mcp_approval_response": "approval_request_id"}
-    link = item.get(links.get(kind, "call_id"))
+    link = item.get(_LINKS.get(kind, "call_id")) or _HOSTED.get(kind)
     moved = () if kind in ("item_reference", "mcp_approval_request") else MOVED
     part = as_opaque(item, moved, opens="" if answers else link, closes=link if answers else "")
     if isinstance(item.get("role"), str) or "type" not in item or kind in _USERS:
         return Message(_role(item), (part,))
-    return Message("tool" if answers else "assistant", (part,))
+    is_hosted = kind == "program_output" or link in _HOSTED.values()
+    return Message("tool" if answers and not is_hosted else "assistant", (part,))
 
 
 def _read_known(block: JsonObject) -> Content | None:
@@ -261,11 +266,8 @@ def _write_fields(item: JsonObject, part: Part) -> JsonObject:
         case Thinking(text, signature):
             summary = [{"type": "summary_text", "text": text}] if text else []
             sealed = {"encrypted_content": signature} if signature else {}
-            return {
-                "summary": summary,
-                **sealed,
-                **({"content": None} if "content" in item else {}),
-            }
+            content = {"content": None} if "content" in item else {}
+            return {"summary": summary, **sealed, **content}
     return dict(write_part(None, part, "a Responses item"))
 
 

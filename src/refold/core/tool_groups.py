@@ -95,13 +95,15 @@ def clearable_calls(
 ) -> Iterator[PairedCall]:
     """Yield the calls whose results may be cleared: those of all but the newest *keep* groups.
 
-    Left out are groups with a call that is open or a result that the model has not read yet, and
-    the tools named in *protect*.
+    Left out are groups with a call that is open or a result that the model has not read yet, the
+    tools named in *protect*, and what a program reads in the model's place (`read_by_programs`).
     """
     candidates, seen = with_results(groups), first_unseen(messages)
     for group in candidates[: max(0, len(candidates) - keep)]:
         if all(pair.result_at is not None and pair.result_at < seen for pair in group):
-            yield from (pair for pair in group if pair.call.name not in protect)
+            yield from (
+                pair for pair in group if not (pair.call.name in protect or pair.call.caller)
+            )
 
 
 def find_call(messages: Sequence[Message], at: int, id: str, within: int) -> ToolCall | None:
@@ -114,6 +116,18 @@ def find_call(messages: Sequence[Message], at: int, id: str, within: int) -> Too
             if isinstance(part, ToolCall) and part.id == id:
                 return part
     return None
+
+
+NEAR = 200
+"""Messages before a result among which the program that called for it is looked for."""
+
+
+def read_by_programs(messages: Sequence[Message], at: int) -> frozenset[str]:
+    """Return the ids of the results at *at* that a program reads: a provider's sandbox runs it, and
+    it called the tools. What is changed in them changes what the program computes, and no model
+    reads them."""
+    calls = (find_call(messages, at, result.id, NEAR) for result in tool_results(messages[at]))
+    return frozenset(call.id for call in calls if call and call.caller)
 
 
 # --- messages that may be replaced one by one ---------------------------------------------------

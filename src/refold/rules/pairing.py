@@ -6,6 +6,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from refold.messages import Message, Opaque, Part, ToolCall, ToolResult
+from refold.text.json_values import object_at, parse_or_none, text_at
 
 
 class Spot(NamedTuple):
@@ -36,7 +37,8 @@ class Pairing:
     unanswered: tuple[Spot, ...]
     """Calls that nobody answered although the conversation went on."""
     pending: tuple[Spot, ...]
-    """Calls of the last assistant turn that nobody has answered yet."""
+    """Calls of the last assistant turn that nobody has answered yet, and those whose program made
+    one of that turn's calls: a program may run for many turns."""
     length: int
 
     @property
@@ -95,14 +97,24 @@ def pair_calls(messages: Sequence[Message], kind: Kind = any_ids, *, turns: bool
                 waiting.setdefault(call_id, []).append(spot)
     unpaired = sorted(chain.from_iterable(waiting.values()))
     open_turn = find_open_turn(messages, turns=turns) if unpaired else 0
+    running = set(map(caller_of, chain.from_iterable(m.parts for m in messages[open_turn:])))
+    is_pending = {spot: spot.at >= open_turn or spot.id in running for spot in unpaired}
     return Pairing(
         pairs=tuple(pairs),
         again=tuple(again),
         orphans=tuple(orphans),
-        unanswered=tuple(spot for spot in unpaired if spot.at < open_turn),
-        pending=tuple(spot for spot in unpaired if spot.at >= open_turn),
+        unanswered=tuple(spot for spot in unpaired if not is_pending[spot]),
+        pending=tuple(spot for spot in unpaired if is_pending[spot]),
         length=len(messages),
     )
+
+
+def caller_of(part: Part) -> str | None:
+    """Return the id of the call whose program made this call; None if the model did."""
+    if isinstance(part, Opaque) and part.opens and '"caller"' in part.json:
+        caller = object_at(parse_or_none(part.json), "caller")
+        return text_at(caller, "caller_id") or text_at(caller, "tool_id") or None
+    return (part.caller or None) if isinstance(part, ToolCall) else None
 
 
 _CALLS_AND_RESULTS = frozenset({ToolCall, ToolResult, Opaque})

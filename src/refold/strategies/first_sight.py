@@ -1,14 +1,20 @@
 """Strategies that decide on a tool result when it is first seen. A long result is shown in part,
 and one that the same call gave again is shown once."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, groupby
 from typing import ClassVar
 
 from refold.core.strategy import Edits
-from refold.core.tool_groups import find_call, map_parts, replace_if_smaller, slot_at
+from refold.core.tool_groups import (
+    find_call,
+    map_parts,
+    read_by_programs,
+    replace_if_smaller,
+    slot_at,
+)
 from refold.core.view import View
 from refold.errors import require_callable_or_none, require_int, require_number
 from refold.messages import Content, Media, Message, Part, Text, ToolCall, ToolResult
@@ -63,10 +69,10 @@ class ClipResults:
             ):
                 by = repr(self)
                 name = view.edit_name(at, at + 1, by)
-                clipped = map_parts(
-                    message,
-                    partial(clip_part, limit=self._limit(view, message), head=self.head, name=name),
+                clip = partial(
+                    clip_part, limit=self._limit(view, message), head=self.head, name=name
                 )
+                clipped = change_results(view, at, clip)
                 yield from replace_if_smaller(view, slot_at(view, at), clipped, by)
 
     def _limit(self, view: View, message: Message) -> int:
@@ -75,6 +81,16 @@ class ClipResults:
             if self.scorer
             else self.limit
         )
+
+
+def change_results(view: View, at: int, change: Callable[[Part], Part]) -> Message:
+    """Return the message at *at* with its parts changed, but for what a program reads."""
+    spared = read_by_programs(view.transcript.messages, at)
+
+    def change_unless_spared(part: Part) -> Part:
+        return part if isinstance(part, ToolResult) and part.id in spared else change(part)
+
+    return map_parts(view.transcript.messages[at], change_unless_spared)
 
 
 def clip_part(part: Part, limit: int, head: float, name: str) -> Part:
@@ -163,7 +179,7 @@ class OutlineResults:
             if max(map(_text_length, message.parts), default=0) > min(self.limit, self.rest):
                 by = repr(self)
                 name = view.edit_name(at, at + 1, by)
-                shown = map_parts(message, partial(self._show, view=view, at=at, name=name))
+                shown = change_results(view, at, partial(self._show, view=view, at=at, name=name))
                 yield from replace_if_smaller(view, slot_at(view, at), shown, by)
 
     def _show(self, part: Part, view: View, at: int, name: str) -> Part:
@@ -349,8 +365,9 @@ class Copies:
 
 
 def _keys(call: ToolCall | None) -> Iterator[CallKey]:
-    """Yield what makes two calls the same: tool and arguments, or tool and file."""
-    if call:
+    """Yield what makes two calls the same: tool and arguments, or tool and file. A call that a
+    program made is like no other: the model does not see its result."""
+    if call and not call.caller:
         yield ("arguments", call.name, call.arguments)
         if path := path_of(call):
             yield ("file", call.name, path)
