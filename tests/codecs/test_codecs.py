@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+import refold
 from refold.codecs import anthropic, gemini, openai_chat, openai_responses
 from refold.codecs.detect import CODECS, open_payload, still_fits
 from refold.errors import FormatError
@@ -323,6 +325,35 @@ def test_thinking_is_bound_unless_the_model_is_known_to_be_older(model: object, 
 )
 def test_reasoning_in_chats_stays_where_models_want_it_back(model: object, thinking: str):
     assert openai_chat.rules({"model": model}).thinking == thinking
+
+
+@pytest.mark.parametrize(
+    ("model", "alternate"),
+    [
+        ("devstral-small", True),
+        ("open-mixtral-8x22b", True),
+        ("google/gemma-3-27b-it", True),
+        ("sonar-pro", True),
+        ("deepseek-v4", False),
+        ("gpt-5.1", False),
+    ],
+)
+def test_no_two_messages_of_the_user_stand_in_a_row_where_templates_refuse_that(model, alternate):
+    """In a chat that alternates, a summary joins the request behind it."""
+    turns = [
+        entry
+        for n in range(12)
+        for entry in (
+            {"role": "user", "content": f"Part {n}: mend it."},
+            {"role": "assistant", "content": f"Mended {n}. " * 40},
+        )
+    ]
+    body = {"model": model, "messages": [*turns, {"role": "user", "content": "And now?"}]}
+    view = refold.compact(body, to=400)
+    roles = [entry["role"] for entry in view.payload["messages"]]
+    assert view.edits
+    assert all(first != second for first, second in pairwise(roles)) == alternate
+    assert view.revert().payload == body
 
 
 def test_each_format_has_its_rules_of_roles_and_thinking():

@@ -41,7 +41,7 @@ from refold.messages import (
     ToolResult,
 )
 from refold.rules.anthropic_continuity import thinking_kind
-from refold.rules.openai_chat import CONTINUITY, RULES, fixes_thinking
+from refold.rules.openai_chat import CONTINUITY, RULES, alternates_roles, fixes_thinking
 from refold.rules.pairing import without_ids
 from refold.rules.request import Body
 from refold.rules.rule import Rules
@@ -73,13 +73,13 @@ def rules(body: Body) -> Rules:
     """Return what Chat Completions refuses.
 
     Claude's thinking is as in its own API, whoever stands before it; that of other models may go,
-    unless they want it back (DS-1, GE-3) or no model is named.
+    unless they want it back (DS-1, GE-3) or no model is named. With some the roles alternate.
     """
     model = body.get("model")
     if not isinstance(model, str) or not model or "claude" in model.lower():
         return Rules(RULES, thinking=thinking_kind(model), continuity=CONTINUITY)
     thinking: Literal["fixed", "free"] = "fixed" if fixes_thinking(model) else "free"
-    return Rules(RULES, thinking=thinking, continuity=CONTINUITY)
+    return Rules(RULES, alternates_roles(model), thinking, CONTINUITY)
 
 
 def fits(body: Body, items: Sequence[Wire]) -> int:

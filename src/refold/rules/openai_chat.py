@@ -143,6 +143,17 @@ def fixes_thinking(model: str) -> bool:
     return any(name in model.lower() for name in FIXED_THINKING)
 
 
+ALTERNATING = ("stral", "xtral", "gemma", "sonar", "command-r", "llama-2")
+"""Models of which the API, or the chat template that comes with them, refuses two messages of the
+user's in a row (*Conversation roles must alternate*), by part of a name, November 2026: Mistral's
+with all their names, Gemma, Perplexity's, and older ones."""
+
+
+def alternates_roles(model: str) -> bool:
+    """Must the user and this model take turns?"""
+    return any(name in model.lower() for name in ALTERNATING)
+
+
 def find_lost_reasoning(before: Request, after: Request) -> Iterator[Fault]:
     """Report turns without the `reasoning_content` that they had, if thinking is on (DS-1).
 
