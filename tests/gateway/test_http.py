@@ -300,6 +300,20 @@ def test_a_compressed_request_that_is_edited_goes_out_plain() -> None:
         assert headers == {"edits": "1", "tokens-before": "9", "tokens-after": "3"}
 
 
+def test_an_edited_request_carries_no_digest_of_what_came() -> None:
+    pipeline = ScriptedPipeline(
+        lambda incoming: Outgoing(
+            incoming.body if b"same" in incoming.body else b"{}", ("e",), 9, 3, "edited"
+        )
+    )
+    names = ("content-md5", "content-digest", "repr-digest", "digest")
+    with ScriptedProvider() as upstream, serving(config(upstream), pipeline) as gateway:
+        for body, count in ((b'{"input":"same"}', 4), (b'{"input":"more"}', 0)):
+            headers = dict.fromkeys(names, "sha-256=:x:")
+            CLIENT.post(f"{gateway.url}/v1/responses", content=body, headers=headers)
+            assert sum(len(upstream.received[-1].all(name)) for name in names) == count
+
+
 @pytest.mark.parametrize(
     "packed",
     [b"not gzip", gzip.compress(b"x" * 2_000_000), gzip.compress(b"{}")[:-4]],

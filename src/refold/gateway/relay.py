@@ -61,7 +61,8 @@ from refold.tokens.usage import read_usage
 # What is sent, and what is done when it is refused: the request is changed and sent again, or the
 # error passed on in words that the client knows.
 
-_BODY_HEADERS = {b"content-encoding", b"content-md5"}
+_DIGESTS = {b"content-md5", b"content-digest", b"repr-digest", b"digest"}
+_BODY_HEADERS = {b"content-encoding", *_DIGESTS}
 """Headers that are true only of the body as it came."""
 MAX_RETRIES = {"context": 1, "binding": 2}
 """How often a request is changed and sent again, by what its upstream refused: its length, its
