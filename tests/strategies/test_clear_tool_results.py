@@ -252,3 +252,15 @@ def test_a_duplicate_is_cleared_with_what_it_refers_to_and_does_not_come_back() 
     )  # the briefer stub only where the other would not be smaller
     assert text.startswith("[read a.py: ")
     assert text.endswith(f"cleared (edit {edits[0].id[:8]})]")
+
+
+def test_a_result_that_loads_tools_stays() -> None:
+    """The model may call the tools that it refers to as long as it sees it."""
+    names = [f"mcp__crm__list_all_orders_of_a_customer_{n}" for n in range(40)]
+    references = tuple(
+        Opaque("tool_reference", f'{{"tool_name":"{name}","type":"tool_reference"}}')
+        for name in names
+    )
+    search = exchange(0, name="tool_search")
+    search[1] = Message("tool", (ToolResult("c0", references),))
+    assert list_cleared(session(search, exchange(1)), ClearToolResults(keep=0)) == [4]

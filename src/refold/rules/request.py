@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from refold.messages import Message, Part, Thinking
+from refold.messages import Message, Opaque, Part, Thinking
 from refold.rules.pairing import Pair, Pairing, client_ids, pair_calls, turn_ends
 from refold.text.json_values import Record
 
@@ -220,6 +220,27 @@ def is_signed(message: Message) -> bool:
     if Thinking not in map(type, message.parts):  # nearly always, and sooner known
         return False
     return any(isinstance(part, Thinking) and part.signature for part in message.parts)
+
+
+SEALED = frozenset(
+    {
+        "compaction",
+        "compaction_summary",
+        "context_compaction",
+        "additional_tools",
+        "compaction_trigger",
+    }
+)
+"""Kinds of entries that a provider reads and nobody else can: a summary of them would lose them
+(OA-7, OA-8)."""
+
+
+def is_sealed(message: Message) -> bool:
+    """Does a message hold what its provider alone can read, such as its own compaction of what came
+    before?"""
+    if Opaque not in map(type, message.parts):  # nearly always, and sooner known
+        return False
+    return any(isinstance(part, Opaque) and part.kind in SEALED for part in message.parts)
 
 
 def entry_fields(entry: Any) -> Record:

@@ -25,7 +25,17 @@ from refold.core.tool_groups import (
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import as_names, require_callable_or_none, require_int
-from refold.messages import Content, Media, Message, Part, Text, Thinking, ToolCall, ToolResult
+from refold.messages import (
+    Content,
+    Media,
+    Message,
+    Opaque,
+    Part,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
 from refold.rules.request import is_signed
 from refold.scorers.scorer import Scorer, order_least_first
 from refold.speakers import steering_texts
@@ -65,8 +75,8 @@ class ClearToolResults:
     Left alone are results that were fetched again after an edit had hidden them, the results of the
     newest *keep* tool groups (one step of the model with all its calls), the newest groups up to
     *keep_tokens* tokens of output, results the model has not seen yet, those of the
-    tools named in *protect* wherever they are, those under *min_tokens* tokens, and any whose stub
-    would not be smaller. Unless at least *at_least* tokens can be reclaimed, nothing is done.
+    tools named in *protect* and references to tools wherever they are, those under *min_tokens*
+    tokens, and any whose stub would not be smaller. Unless at least *at_least* tokens can be reclaimed, nothing is done.
     What is before a summary, or is cleared already, stays so. *media* says whether
     images and documents in a result go with its text.
 
@@ -159,7 +169,7 @@ class ClearToolResults:
         refers to is shown (`DropDuplicates`): it gets a briefer stub, or clearing the one would
         bring back the other.
         """
-        if not isinstance(shown, ToolResult) or shown.id not in calls:
+        if not isinstance(shown, ToolResult) or shown.id not in calls or _loads_tools(shown):
             return shown
         originals = {
             result.id: result for result in tool_results(view.transcript.messages[slot.at])
@@ -193,6 +203,14 @@ class ClearToolResults:
             text = self.stub(ClearedResult(call, original, name, failure))
         stub = ToolResult(shown.id, (Text(text), *media), shown.error, shown.name)
         return _with_steering(stub, original) if text else shown
+
+
+def _loads_tools(result: ToolResult) -> bool:
+    """Does a result refer to tools, which the model may call as long as it sees it (Anthropic's
+    search for tools)?"""
+    return any(
+        isinstance(part, Opaque) and part.kind == "tool_reference" for part in result.content
+    )
 
 
 def _with_steering(stub: ToolResult, original: ToolResult) -> ToolResult:

@@ -22,6 +22,7 @@ from refold.core.tool_groups import find_refetched
 from refold.core.view import View
 from refold.errors import require_callable, require_callable_or_none, require_int, require_number
 from refold.messages import Message
+from refold.rules.request import is_sealed
 from refold.scorers.scorer import Scorer, choose_important
 from refold.speakers import find_verbatim, view_dialogue_share
 from refold.summarizers.heuristic import RuleSummary
@@ -100,9 +101,11 @@ class Summarize:
 
     def _find_pinned(self, view: View, stop: int) -> Sequence[int]:
         """Return positions before *stop* that stay, each with what it cannot be parted from: what
-        *pin* accepts, and results that were fetched again after they had been hidden."""
+        *pin* accepts, what the provider alone can read, and results that were fetched again after
+        they had been hidden."""
         messages = view.transcript.messages
         chosen = {at for at in find_refetched(view) if at < stop}
+        chosen.update(at for at in range(stop) if is_sealed(messages[at]))
         for at in range(stop) if self.pin is not None else ():
             own = beside_summary(messages, at)
             if own.parts and self.pin is not None and self.pin(own):

@@ -17,7 +17,7 @@ from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import EditError
 from refold.messages import Message, Text, Thinking, user
-from refold.rules.request import is_signed
+from refold.rules.request import is_sealed, is_signed
 from refold.rules.rule import Rules
 from refold.speakers import Verbatim, find_verbatim, has_person, view_segments
 from refold.summarizers.tail import count_shown
@@ -94,14 +94,17 @@ def whole_groups(view: View, positions: Iterable[int]) -> list[int]:
 
 def find_kept(view: View, start: int, stop: int, memory: MessageFilter | None) -> list[int]:
     """Return the positions in `messages[start:stop]` that stay whole: system messages, the first
-    request and memory (the same memory once), each with its tool group."""
+    request, what the provider alone can read, and memory (the same memory once), each with its tool
+    group."""
     messages = view.transcript.messages
     chosen = {_find_first_request(view)} & set(range(start, stop))
     seen = set(messages[:start])
     for at in range(start, stop):
         own = beside_summary(messages, at)
         if own.parts and (
-            own.role == "system" or (memory is not None and memory(own) and own not in seen)
+            own.role == "system"
+            or is_sealed(own)
+            or (memory is not None and memory(own) and own not in seen)
         ):
             chosen.add(at)
         seen.add(messages[at])
@@ -193,7 +196,8 @@ def keep_behind(
 ) -> Surroundings:
     """Surround a summary of `messages[:stop]` as *placement* says. Behind it stay, word for word,
     the messages at the positions *pinned* and what *stays*: the current request if the fold would
-    hide it, every order, the newest context of each kind (C1-9, C4-11; conformance 8).
+    hide it, every order, the newest context of each kind (C1-9, C4-11; conformance 8). What the
+    provider alone can read stands before the summary: it leaves out what is before its own.
 
     Never ends on the assistant when it is the model's turn (C4-11).
     """
@@ -210,6 +214,10 @@ def keep_behind(
     asks_first = placement.before == "first" and first >= 0
     beside = dict(stays.messages) | {at: _for_another_place(messages[at], rules) for at in pinned}
     dialogue = [message for at, message in stays.dialogue if at not in beside]
+    sealed = whole_groups(view, [at for at in pinned if is_sealed(messages[at])])
+    opening = [message for at in sealed if (message := beside.pop(at)).parts]
+    if opening and rules.alternate and opening[0].role != "user":
+        opening.insert(0, user(QUESTION))
     if asks_first:
         head = [messages[first]]
         beside.pop(first, None)
@@ -219,7 +227,7 @@ def keep_behind(
     next_speaker = after[0].role if after else _next_speaker(view, stop)
     bridge = _bridge(placement, next_speaker)
     return Surroundings(
-        0, stop, (*dialogue, *head), (*bridge, *after), placement.role, stays.omitted
+        0, stop, (*opening, *dialogue, *head), (*bridge, *after), placement.role, stays.omitted
     )
 
 

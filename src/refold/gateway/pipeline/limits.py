@@ -20,7 +20,6 @@ from refold.gateway.exchange import Incoming
 from refold.gateway.pipeline.request_kind import read_cap
 from refold.gateway.pipeline.upstream_errors import ErrorFigures
 from refold.gateway.settings import Settings
-from refold.messages import Message, Opaque
 from refold.rules.request import is_signed
 from refold.strategies import (
     ClearThinking,
@@ -34,17 +33,6 @@ from refold.strategies import (
 from refold.summarizers.model import ModelSummary
 from refold.tokens.model_table import Window, find_window
 
-PINNED = frozenset(
-    {
-        "compaction",
-        "compaction_summary",
-        "context_compaction",
-        "additional_tools",
-        "compaction_trigger",
-    }
-)
-"""Kinds of entries that a provider reads and nobody else can: a summary of them would lose them
-(OA-7, OA-8)."""
 NEVER = 10**15
 ModelKey = tuple[str, str, str]
 """An upstream, a caller's credential, and a model."""
@@ -231,10 +219,10 @@ def default_strategies(target: int, *, asks: bool) -> tuple[Strategy, ...]:
     last = (
         ClearToolResults(keep=3),
         ClearToolInputs(keep=3),
-        Summarize(keep=8, max_tokens=room, pin=is_pinned),
-        Summarize(keep=2, max_tokens=room, pin=is_pinned),
+        Summarize(keep=8, max_tokens=room),
+        Summarize(keep=2, max_tokens=room),
     )
-    summarize = SummarizeTo(max(1, target), pin=is_pinned)
+    summarize = SummarizeTo(max(1, target))
     return *first, replace(summarize, summarizer=ModelSummary()) if asks else summarize, *last
 
 
@@ -249,11 +237,6 @@ def rule_strategies(settings: Settings, target: int) -> tuple[Strategy, ...]:
         if is_local(strategy)
         or isinstance(strategy, ClearThinking | ClearToolResults | ClearToolInputs)
     )
-
-
-def is_pinned(message: Message) -> bool:
-    """Must this entry stay as it is?"""
-    return any(isinstance(part, Opaque) and part.kind in PINNED for part in message.parts)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

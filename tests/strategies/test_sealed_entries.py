@@ -1,0 +1,55 @@
+"""What a provider alone can read, such as its own compaction, is in no summary: it stays."""
+
+import json
+from typing import Any
+
+import pytest
+
+import refold
+from refold import Budget, Compactor
+from refold.strategies import Summarize, SummarizeTo, WholeHistory
+
+SEALED = {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAA" * 50}
+
+
+def anthropic() -> dict[str, Any]:
+    """Return a request whose API has compacted it on the way."""
+    messages = [{"role": "user", "content": "Mend the build."}]
+    for n in range(20):
+        call = {"type": "tool_use", "id": f"t{n}", "name": "read", "input": {"path": f"a{n}.py"}}
+        content = [{"type": "compaction", "content": "It was so."}, call] if n == 8 else [call]
+        result = {"type": "tool_result", "tool_use_id": f"t{n}", "content": "line\n" * 200}
+        messages += [
+            {"role": "assistant", "content": content},
+            {"role": "user", "content": [result]},
+        ]
+    return {"model": "claude-opus-5-5", "messages": messages}
+
+
+def responses() -> dict[str, Any]:
+    """Return a request that begins with what `/responses/compact` gave."""
+    items: list[dict[str, Any]] = [{"role": "user", "content": "Mend the build."}, SEALED]
+    for n in range(20):
+        call = {"type": "function_call", "call_id": f"c{n}", "name": "read", "arguments": "{}"}
+        output = {"type": "function_call_output", "call_id": f"c{n}", "output": "line\n" * 200}
+        items += [call, output]
+    return {"model": "gpt-6-sol", "input": items}
+
+
+@pytest.mark.parametrize("request_of", [anthropic, responses])
+@pytest.mark.parametrize(
+    "strategies", [None, [Summarize(keep=4)], [SummarizeTo(600)], [WholeHistory()]]
+)
+def test_a_providers_compaction_stays_before_our_summary(request_of, strategies) -> None:
+    """Before: Anthropic's API leaves out everything that stands before its own block."""
+    body = request_of()
+    view = Compactor(strategies, Budget(trigger=1_000, target=600))(body)
+    entries = [
+        json.dumps(entry) for entry in view.payload.get("messages", view.payload.get("input"))
+    ]
+    sealed = next(at for at, entry in enumerate(entries) if '"compaction"' in entry)
+    summary = next(at for at, entry in enumerate(entries) if "earlier-conversation" in entry)
+    assert view.tokens < view.tokens_unedited / 2
+    assert sealed <= summary
+    assert refold.check(view.payload) == ()
+    assert view.revert().payload == body
