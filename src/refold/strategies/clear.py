@@ -74,11 +74,11 @@ class ClearToolResults:
 
     Left alone are results that were fetched again after an edit had hidden them, the results of the
     newest *keep* tool groups (one step of the model with all its calls), the newest groups up to
-    *keep_tokens* tokens of output, results the model has not seen yet, those of the
-    tools named in *protect* and references to tools wherever they are, those under *min_tokens*
-    tokens, and any whose stub would not be smaller. Unless at least *at_least* tokens can be reclaimed, nothing is done.
-    What is before a summary, or is cleared already, stays so. *media* says whether
-    images and documents in a result go with its text.
+    *keep_tokens* tokens of output, results the model has not seen yet, those of the tools named in
+    *protect* and references to tools wherever they are, those under *min_tokens* tokens, and any
+    whose stub would not be smaller. Unless at least *at_least* tokens can be reclaimed, nothing is
+    done. What is before a summary, or is cleared already, stays so. *media* says whether images and
+    documents in a result go with its text.
 
     Oldest first, or with a *scorer* least important first (docs/strategies.md); but what refers to
     an older result before that. With *stub* the text of each stub is yours. Raises ValueError for
