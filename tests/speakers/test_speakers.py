@@ -150,6 +150,14 @@ def test_d2_reminders_behind_a_prompt_are_not_the_request() -> None:
     assert [is_request(message) for message in messages] == [True, False, False]
 
 
+def test_a_client_that_says_in_which_mode_it_is_asks_nothing() -> None:
+    """Gemini CLI says so in a message of the user's."""
+    mode = (
+        "User has manually exited Plan Mode. Switching to Default mode (edits will be confirmed)."
+    )
+    assert list_asked([user("Do it."), user(mode)]) == ["Do it."]
+
+
 def test_d1_what_is_typed_while_the_agent_works_adds_to_the_request() -> None:
     """Three requests of one turn, in a prompt, a system message and at the end of a result, are all open."""
     late = reminder(STEER.format("Third."))

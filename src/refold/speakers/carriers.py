@@ -168,6 +168,7 @@ TEXT_PREFIXES = (
         "I switched to a new code base. Please don't consider",
     ),
     *_all(STARTUP, "This is the Gemini CLI. We are setting up the context for our chat."),
+    *_all(MODE, "User has manually exited Plan Mode."),  # Gemini CLI
     *_all(Carrier("context", "editor", is_whole=True), "Here is the user's editor context"),
     *_all(EDITOR, "Here is a summary of changes in the user's editor"),
     *_all(

@@ -286,8 +286,9 @@ def _error_lines(text: str) -> list[str]:
 
 
 def _is_hint(row: str) -> bool:
-    """Does this line say what to do about an error, where it arose, or what a script would say?"""
-    places = ("hint:", "help:", "note:", "提示：", "提示:", "at ", 'file "')
+    """Does this line warn, or say what to do about an error, where it arose, or what a script would
+    say?"""
+    places = ("hint:", "help:", "note:", "warn", "npm warn", "提示：", "提示:", "at ", 'file "')
     return row.lstrip().lower().startswith(places) or "echo " in row
 
 

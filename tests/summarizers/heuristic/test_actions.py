@@ -286,6 +286,13 @@ def test_of_lines_that_differ_in_digits_alone_the_first_and_the_last_stand():
     assert "(… 117 more such lines …)" in text
 
 
+def test_of_what_was_downloaded_and_compiled_three_lines_say_enough():
+    steps = [f"   Compiling {name}-core v1.{n}.0" for n, name in enumerate("abcdefghijkl" * 2)]
+    text = summarize(user("Go."), call("bash", "\n".join(steps), command="cargo run --bin app"))
+    assert "Compiling a-core v1.0.0 (… 21 more such lines …)" in text
+    assert text.count("Compiling") == 3
+
+
 def test_each_part_of_a_json_answer_says_what_it_belongs_to():
     bookings = [
         {

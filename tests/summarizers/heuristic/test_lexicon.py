@@ -393,6 +393,7 @@ RangeError: it fails. The size must be a number. at fill (http://a.b/pool.js?v=1
 [error] workers must be at least 2.
 src/pool.ts:12:5 - error TS1: a pool must be closed.
 TypeError: no pool|The pool must be open here.|    at fill (/app/pool.js:3:9)
+File <frozen codecs>:322, in BufferedIncrementalDecoder.decode(self, input, final)
   File "pool.py", line 3, in fill|    must_fill(only=pool)|ValueError: it must be even.
       "content": "You must go on. 请继续，不要放弃。",""".splitlines(),
 )

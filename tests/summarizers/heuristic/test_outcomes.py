@@ -206,3 +206,14 @@ def test_a_commit_whose_push_fails_says_why():
     text = f"Exit code 1\n[main 1234abc] All\n{refused}"
     done = run("git commit -am All && git push", text, is_error=True).actions.done
     assert [act.outcome for act in done.values()] == ["exit 1: error: failed to push some refs"]
+
+
+@pytest.mark.parametrize("warning", [
+    "npm warn exec The following package was not found and will be installed: create-vite@9",
+    "WARNING: The script f2py is not on PATH: not found.",
+])  # fmt: skip
+def test_a_warning_is_no_failure(warning):
+    state = run(
+        "npm create vite@latest app && cd app", f"{warning}\n\nScaffolding project in app\nDone.\n"
+    )
+    assert not (state.error or state.actions.failed)

@@ -166,3 +166,10 @@ def test_a_document_that_the_first_request_names_is_the_task():
     assert text == f"/home/me/work/doc.md\n{asks}"
     readme = call("Read", asks, path="README.md")
     assert read_task(user("Please read README.md and correct it."), *readme, *later) == ""
+
+
+def test_short_lines_of_code_in_a_plan_stay_in_their_place():
+    code = "```python\ndef reflow(server):\n    if repair:\n        apply_hierarchy(server)\n```\n"
+    shown = call("ExitPlanMode", APPROVED, plan=f"{PLAN}\n{code}")
+    text = read_task(user("Plan it."), *shown, *WORK)
+    assert "def reflow(server):\n    if repair:\n        apply_hierarchy(server)" in text

@@ -253,11 +253,7 @@ def find_outcome_line(text: str, *, failed: bool, printed: bool) -> str:
     if failed:
         return find_error_line(read_words(text))
     lines = (row.strip() for row in (text[-2_000:] if printed else text[:2_000]).splitlines())
-    rows = [
-        row
-        for row in lines
-        if any(map(str.isalnum, row)) and not (is_markup(row) or is_markup(row))
-    ] or [""]
+    rows = [row for row in lines if any(map(str.isalnum, row)) and not is_markup(row)] or [""]
     if printed:
         return "… " * (len(rows) > 1) + rows[-1]
     return next((r for r in rows if r[-1:] not in (":", "：")), rows[0])

@@ -157,6 +157,8 @@ MAX_JSON = 400_000
 """Characters of a tool's answer that are parsed."""
 MOST_ALIKE = 50
 """Lines of an output that may differ in digits alone; of more, a log's, few are shown."""
+MOST_STEPS = 8
+"""Lines of two or three words that may begin with the same word."""
 LOGS = (".output", ".log")
 """How files end that hold what a command printed."""
 LEAST_WORDS = 3
@@ -467,35 +469,44 @@ def _iter_clauses(text: str, is_parted: bool) -> Iterator[str]:
         yield from _CLAUSE.split(sentence) if is_parted else (sentence,)
 
 
-def iter_lines(text: str, *, is_prose: bool = False) -> Iterator[Line]:
-    """Yield the lines that say something, without the numbers that tools print before them; those
-    of prose with the lines above that turn them."""
+def iter_lines(text: str, *, is_prose: bool = False, least: int = LEAST_WORDS) -> Iterator[Line]:
+    """Yield the lines of *least* words or more, without the numbers that tools print before them;
+    those of prose with the lines above that turn them."""
     rows = [_split_number(row) for row in _HANDLES.sub("", text).split("\n")]
     leads = find_leads([line for _, line in rows]) if is_prose else {}
     last_sure = text.partition(_CLIPPED)[0].count("\n")
     for at, (number, line) in enumerate(rows):
         pieces = _cut_line(line) if len(line) > LONGEST_LINE else (line.rstrip(),)
         for piece in pieces:
-            if _count_words(piece) >= LEAST_WORDS:
+            if _count_words(piece) >= least:
                 yield Line(piece, number if at <= last_sure else 0, leads.get(at, ""))
 
 
 def _fold_alike(lines: Sequence[Line]) -> Iterator[Line]:
-    """Yield lines; of more than `MOST_ALIKE` that differ in digits alone the first, which says how
-    many there are, and the last two."""
-    if len(lines) <= MOST_ALIKE:
+    """Yield lines; of more than `MOST_ALIKE` that differ in digits alone, or than `MOST_STEPS` that
+    name a step and what it is done to, the first, which says how many there are, and the last
+    two."""
+    if len(lines) <= MOST_STEPS:
         yield from lines
         return
-    shapes = [_DIGITS.sub("#", line.words) for line in lines]
-    places = defaultdict[str, list[int]](list)
+    places = defaultdict[tuple[str, int], list[int]](list)
+    shapes = [_shape(line.words) for line in lines]
     for at, shape in enumerate(shapes):
         places[shape].append(at)
     for at, (line, shape) in enumerate(zip(lines, shapes, strict=True)):
         alike = places[shape]
-        if len(alike) <= MOST_ALIKE or at in alike[-2:]:
+        if len(alike) <= shape[1] or at in alike[-2:]:
             yield line
         elif at == alike[0]:
             yield line._replace(text=f"{line.text} (… {len(alike) - 3} more such lines …)")
+
+
+def _shape(line: str) -> tuple[str, int]:
+    """Return what is the same in lines that are alike, and how many of them there may be."""
+    words = line.split(maxsplit=4)
+    if len(words) in (2, 3) and words[0].isalpha():  # `Compiling serde v1.0.228`
+        return f"{words[0]} {len(words)}", MOST_STEPS
+    return _DIGITS.sub("#", line), MOST_ALIKE
 
 
 def _parse_json(text: str) -> Any:

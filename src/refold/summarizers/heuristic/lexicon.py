@@ -73,7 +73,7 @@ ENGLISH = Wording(
         "must", "make sure", "from now on", "at all costs", "under no circumstances", r"(?<!\()mandatory"),
     binds=("mustn't", r"(?:don['’]?t|do not)(?! (?:(?:even|really|actually|quite) )?(?:think|understand|know|see|get|like|believe|remember|have|need|really|care|mind|work)\b)", "shall not",
         "should(?:n['’]?t| not| always| never)", r"only(?! (?:happen\w*|see|saw|had|has|have|was|is|got|one|two|a|an|the)\b| .{0,150}\b(?:is|are) left\b)", "don['’]?ts", "(?:(?<!method )not allowed|not to do)", "avoid", "forbidden", r"require(?:d(?! (?!to|for|by|in|on|at|as|that|when|if|before|and|or)\w))?", "ensure", "at all times",
-        "prefer", "without", "off[- ]limits", "hands off", "frozen", r"leave (?:it|them|that|this|the \w+|\S+[/.]\S+) (?:alone|as)", "unchanged", "stick to",
+        "prefer", "without", "off[- ]limits", "hands off", r"(?:is|are|be|stays?|remains?|keep \S+) frozen", r"leave (?:it|them|that|this|the \w+|\S+[/.]\S+) (?:alone|as)", "unchanged", "stick to",
         r"(?<!i )(?<!we )(?<!you )(?<!they )(?<!to )(?<!t )remember(?=:| that\b| to\b)"),
     stresses=("important(?:ly)?", "remember", "do not forget", "don['’]?t forget", "keep in mind", "note that", "critical", "crucial", "essential"),
     prefers=(r"(?:I|we)(?:['’]d| would| really| also| still| always| usually){0,3} (?:like|love|prefer|hate|dislike|enjoy|favou?r|rather)",

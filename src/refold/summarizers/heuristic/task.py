@@ -142,13 +142,13 @@ def read_task(work: Work, files: Mapping[str, CurrentFile], wanted: Wanted, name
         pieces[work.blocks[at].path].append(lines)
     ranked = list[tuple[tuple[int, bool, bool, int], Task]]()
     if any(name in names_now for name, _ in iter_identifiers(plan)):
-        lines = [*iter_lines(plan, is_prose=True)]
+        lines = [*iter_lines(plan, is_prose=True, least=1)]  # code without `else:` says else
         ranked.append(((-1, True, True, len(work.blocks)), Task(PLAN, lines)))
     for source, at in newest.items():
         block = work.blocks[at]
         lines = max(pieces[block.path], key=len) if block.path else lines_at[at]
         if (file := files.get(block.path)) and len(file.numbers) > len(lines) and not file.is_stale:
-            lines = [*iter_lines(file.text, is_prose=True)]
+            lines = [*iter_lines(file.text, is_prose=True, least=1)]
         is_over = not (block.path or wanted.closed.isdisjoint(_WORD.findall(block.heading)))
         ticked = [_TICKED.match(line.text) for line in lines if _BOX.match(line.text)]
         is_over |= bool(ticked) and all(ticked)
