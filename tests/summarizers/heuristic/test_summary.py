@@ -1217,7 +1217,9 @@ def test_lines_about_what_the_work_is_on_are_quoted_first():
 
 
 def test_in_work_names_with_digits_give_way_to_others():
-    rows = [row for word in WORDS for row in (f"it built {word}7x there", f"it uses load_{word} there")]
+    rows = [
+        row for word in WORDS for row in (f"it built {word}7x there", f"it uses load_{word} there")
+    ]
     messages = [
         user("Go."),
         *call("bash", result="\n".join(rows), command="list builds"),
