@@ -193,12 +193,9 @@ def iter_json_lines(value: Any) -> Iterator[JsonLine]:
             yield from (JsonLine(lead, row) for row in rows if row.strip())
             continue
         short, long = _split_fields(item)
-        if is_entry and isinstance(item, dict):
-            flat, rest = _split_fields(_flatten(item))
-            if is_row := len(flat) > 1 and sum(len(text) for _, text in flat) <= LONGEST_FIELD:
-                short, long = flat, rest
-        else:
-            is_row = False
+        flat = _split_fields(_flatten(item)) if is_entry and isinstance(item, dict) else ([], [])
+        if is_row := len(flat[0]) > 1 and sum(len(text) for _, text in flat[0]) <= LONGEST_FIELD:
+            short, long = flat
         fields = [f"{key}: {text}" if key else text for key, text in short]
         name = f"{fields[0]} › " if short and isinstance(item, dict) else ""
         if is_row:
