@@ -53,3 +53,12 @@ def test_a_providers_compaction_stays_before_our_summary(request_of, strategies)
     assert sealed <= summary
     assert refold.check(view.payload) == ()
     assert view.revert().payload == body
+
+
+@pytest.mark.parametrize("kind", ["compaction", "compaction_summary", "context_compaction"])
+def test_a_compaction_stays_under_each_name_that_the_api_gives_it(kind) -> None:
+    body = responses()
+    body["input"][1] = {**SEALED, "type": kind}
+    view = Compactor([SummarizeTo(600)], Budget(trigger=1_000, target=600))(body)
+    assert body["input"][1] in view.payload["input"]
+    assert view.tokens < view.tokens_unedited / 2

@@ -1,5 +1,6 @@
 """What stands in a list is not quoted without the words above the list that turn it."""
 
+import json
 import re
 
 import pytest
@@ -422,3 +423,21 @@ def test_code_in_an_answer_is_nothing_that_the_model_says():
     text = summarize(work_that_ends_in(PARTNERS), 2_000)
     assert "`get_rate` writes it already" in text
     assert "results_v1" not in text and "results_v2" not in text
+
+
+def test_of_an_item_that_is_long_the_sentences_that_find_room_are_quoted():
+    reasons = " ".join(f"Box {n} has `part_{n}`, which is of use to `team_{n}`." for n in range(60))
+    text = summarize(work_that_ends_in(f"I found:\n\n- **Rain** is best. {reasons}\n"), 500)
+    assert 0 < text.count("has `part_") < 60
+
+
+def test_below_keys_that_stand_once_a_row_costs_its_values_alone():
+    names = [a + b for a in "abcdef" for b in "uvwxyz"]
+    orders = [
+        {"order_number": f"HB-{name}", "destination_name": f"{name}land", "passenger_count": 3}
+        for name in names
+    ]
+    shown = call("list_orders", json.dumps({"orders": orders}))
+    text = summarize([user("List them."), *shown, user("Go on. " * 900), assistant("Done.")], 300)
+    assert text.count("passenger_count") == 1
+    assert text.count("land | 3") > 24  # with its keys counted each time 20 find room
