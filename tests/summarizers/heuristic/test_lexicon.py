@@ -37,6 +37,7 @@ BINDS = {
         "From now on, use pnpm.", "Always answer in English.", "I prefer zoneinfo.", "Never push to main.", "You must run the tests first.", "Don't touch vendor/.",
         "Make sure that the build passes.", "Leave src/a.py alone.", "Only use the standard library.", "Under no circumstances delete data.",
         "Debug output is not allowed.", "The list of what not to do is long.", "Read the dos and don'ts.",
+        "Keep the fallback note as it is.", "ok, keep it short.", "Leave the names of all columns as they are.", "The API has to stay compatible.", "no, the block should stay.", "Ask before you install anything.",
     ],
     "ja": [
         "必ずテストを実行してください。", "main には絶対にプッシュしないでください。", "ファイルを削除しないで。", "今後は pnpm を使ってください。", "日本語で答えてください。", "テストを変更してはいけません。",
@@ -116,6 +117,7 @@ BINDS_NOT = {
         "Read https://x.dev/i-still-prefer-mcp/ please.", "The folder is read-only.", "Fatal error: replace_child() must be public in pool.php",
         "It says TypeError: only numbers are allowed",
         "Only the last phase of the plan is left.",
+        "Keep going.", "I keep the notes here.", "Leave a comment as soon as it works.", "It needs to push the update.", "Tell me how you made this mistake.",
     ],
     "ja": [
         "必ずしもそうではない。", "絶対パスを教えてください。", "ログを見てください。", "昨日から動かない。", "テストが失敗しました。", "こんにちは。", "少ないですね。", "危ないでしょうか。", "常にエラーになる。", "以前は動いていた。",

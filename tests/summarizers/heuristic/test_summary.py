@@ -1440,7 +1440,7 @@ def test_in_a_chat_what_the_model_noted_does_not_stand_among_its_answers():
 
 def test_sentences_are_read_back_as_they_were():
     rows = "- The pool holds 8.\n  … It is full.\n- user: Go on.\n[the Adlon] It costs 240 EUR."
-    title = "Excerpts from the conversation (single sentences, with gaps between them)"
+    title = "Excerpts from the conversation (single sentences; later ones may replace earlier ones)"
     blocks = read_given([f"## {title}\n{rows}"]).blocks
     assert [(block.kind, block.heading, block.text) for block in blocks] == [
         ("said", "", "The pool holds 8."),

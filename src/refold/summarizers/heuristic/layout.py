@@ -70,7 +70,9 @@ MARKS = {"pending": " ", "active": "~", "done": "x"}
 NOT_TESTED = "not tested since"
 QUOTING = ("Current text", "Task", "Excerpts")
 """How titles of sections begin that hold nothing but what messages say."""
-CONVERSATION = "Excerpts from the conversation (single sentences, with gaps between them)"
+CONVERSATION = (
+    "Excerpts from the conversation (single sentences; later ones may replace earlier ones)"
+)
 """The title of what people and the model say to each other."""
 ANNOUNCED = "announced last: "
 STARTED = "still running when last seen: "
