@@ -1,4 +1,5 @@
-"""What a provider alone can read, such as its own compaction, is in no summary: it stays."""
+"""What a provider alone can read, such as its own compaction, and what loads tools is in no summary:
+it stays."""
 
 import json
 from typing import Any
@@ -62,3 +63,29 @@ def test_a_compaction_stays_under_each_name_that_the_api_gives_it(kind) -> None:
     view = Compactor([SummarizeTo(600)], Budget(trigger=1_000, target=600))(body)
     assert body["input"][1] in view.payload["input"]
     assert view.tokens < view.tokens_unedited / 2
+
+
+def search(name: str, number: int) -> list[dict[str, Any]]:
+    """Return a search for tools that found one."""
+    call = {"type": "tool_use", "id": f"s{number}", "name": "ToolSearch", "input": {"query": name}}
+    references = [{"type": "tool_reference", "tool_name": name}]
+    result = {"type": "tool_result", "tool_use_id": f"s{number}", "content": references}
+    return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+
+
+@pytest.mark.parametrize("strategies", [None, [Summarize(keep=4)], [SummarizeTo(600)]])
+def test_tools_that_a_search_loaded_stay_loaded(strategies) -> None:
+    """Before: the model knew them no longer, and searched again. What was loaded twice stays once."""
+    body = anthropic()
+    messages = [m for m in body["messages"] if '"compaction"' not in json.dumps(m)]
+    del messages[17]  # the result beside the compaction
+    body["messages"] = [
+        *messages[:3], *search("mail", 1), *messages[3:7], *search("mail", 2),
+        *messages[7:9], *search("crm", 3), *messages[9:],
+    ]  # fmt: skip
+    view = Compactor(strategies, Budget(trigger=1_000, target=600))(body)
+    sent = json.dumps(view.payload)
+    assert view.tokens < view.tokens_unedited / 2
+    assert [sent.count(f'"tool_name": "{name}"') for name in ("mail", "crm")] == [1, 1]
+    assert refold.check(view.payload) == ()
+    assert view.revert().payload == body

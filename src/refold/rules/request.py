@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from refold.messages import Message, Opaque, Part, Thinking
+from refold.messages import Message, Opaque, Part, Thinking, ToolResult
 from refold.rules.pairing import Pair, Pairing, client_ids, pair_calls, turn_ends
 from refold.text.json_values import Record
 
@@ -241,6 +241,18 @@ def is_sealed(message: Message) -> bool:
     if Opaque not in map(type, message.parts):  # nearly always, and sooner known
         return False
     return any(isinstance(part, Opaque) and part.kind in SEALED for part in message.parts)
+
+
+LOADING = frozenset({"tool_reference", "tool_search_tool_result", "tool_search_output"})
+"""What a search for tools gives. The model may call what it names as long as it sees it."""
+
+
+def loads_of(part: Part) -> frozenset[str]:
+    """Return what of a part loads tools."""
+    pieces = part.content if isinstance(part, ToolResult) else (part,)
+    return frozenset(
+        piece.json for piece in pieces if isinstance(piece, Opaque) and piece.kind in LOADING
+    )
 
 
 def entry_fields(entry: Any) -> Record:

@@ -29,14 +29,13 @@ from refold.messages import (
     Content,
     Media,
     Message,
-    Opaque,
     Part,
     Text,
     Thinking,
     ToolCall,
     ToolResult,
 )
-from refold.rules.request import is_signed
+from refold.rules.request import is_signed, loads_of
 from refold.scorers.scorer import Scorer, order_least_first
 from refold.speakers import steering_texts
 from refold.text.clip import head
@@ -169,7 +168,7 @@ class ClearToolResults:
         refers to is shown (`DropDuplicates`): it gets a briefer stub, or clearing the one would
         bring back the other.
         """
-        if not isinstance(shown, ToolResult) or shown.id not in calls or _loads_tools(shown):
+        if not isinstance(shown, ToolResult) or shown.id not in calls or loads_of(shown):
             return shown
         originals = {
             result.id: result for result in tool_results(view.transcript.messages[slot.at])
@@ -203,14 +202,6 @@ class ClearToolResults:
             text = self.stub(ClearedResult(call, original, name, failure))
         stub = ToolResult(shown.id, (Text(text), *media), shown.error, shown.name)
         return _with_steering(stub, original) if text else shown
-
-
-def _loads_tools(result: ToolResult) -> bool:
-    """Does a result refer to tools, which the model may call as long as it sees it (Anthropic's
-    search for tools)?"""
-    return any(
-        isinstance(part, Opaque) and part.kind == "tool_reference" for part in result.content
-    )
 
 
 def _with_steering(stub: ToolResult, original: ToolResult) -> ToolResult:

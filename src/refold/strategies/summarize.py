@@ -3,8 +3,9 @@ so much that a request comes down to a number of tokens; what matters may stand 
 it."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from refold.core.strategy import (
@@ -22,7 +23,7 @@ from refold.core.tool_groups import find_refetched
 from refold.core.view import View
 from refold.errors import require_callable, require_callable_or_none, require_int, require_number
 from refold.messages import Message
-from refold.rules.request import is_sealed
+from refold.rules.request import is_sealed, loads_of
 from refold.scorers.scorer import Scorer, choose_important
 from refold.speakers import find_verbatim, view_dialogue_share
 from refold.summarizers.heuristic import RuleSummary
@@ -101,16 +102,27 @@ class Summarize:
 
     def _find_pinned(self, view: View, stop: int) -> Sequence[int]:
         """Return positions before *stop* that stay, each with what it cannot be parted from: what
-        *pin* accepts, what the provider alone can read, and results that were fetched again after
-        they had been hidden."""
+        *pin* accepts, what the provider alone can read, what loads tools, and results that were
+        fetched again after they had been hidden."""
         messages = view.transcript.messages
         chosen = {at for at in find_refetched(view) if at < stop}
+        chosen.update(at for at in _find_loads(messages) if at < stop)
         chosen.update(at for at in range(stop) if is_sealed(messages[at]))
         for at in range(stop) if self.pin is not None else ():
             own = beside_summary(messages, at)
             if own.parts and self.pin is not None and self.pin(own):
                 chosen.add(at)
         return whole_groups(view, chosen)
+
+
+def _find_loads(messages: Sequence[Message]) -> Iterator[int]:
+    """Yield where tools are loaded that nothing loads again later."""
+    later = frozenset[str]()
+    for at in range(len(messages) - 1, -1, -1):
+        loads = frozenset(chain.from_iterable(map(loads_of, messages[at].parts)))
+        if loads - later:
+            yield at
+        later |= loads
 
 
 # --- down to a number of tokens -----------------------------------------------------------------
