@@ -13,6 +13,7 @@ from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.models.driver import drive
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.heuristic.blocks import Block
+from refold.summarizers.heuristic.earlier import read_given
 from refold.summarizers.heuristic.layout import render_state
 from refold.summarizers.heuristic.lexicon import find_conclusions, find_constraints, find_leads
 from refold.summarizers.heuristic.state import State
@@ -85,7 +86,11 @@ RULES = {
     ),
     "nested": (
         "- Please avoid:\n  - in the parser:\n    - recursion\n  - global state\n- Keep `make lint` green",
-        ["Please avoid: in the parser: recursion", "Please avoid: global state"],
+        [
+            "Please avoid: in the parser: recursion",
+            "Please avoid: global state",
+            "Keep `make lint` green",
+        ],
     ),
     "bullets below numbers": (
         "1. Never:\n- push to main\n- test only half of it\n2. Make only small commits",
@@ -203,6 +208,35 @@ GUIDE_ZH = "\n".join(
 )
 
 
+LINES = st.text(st.sampled_from("ab: ：.-、x\t"), max_size=12).filter(str.strip)
+ROWS = st.one_of(
+    LINES, st.builds("{}{}".format, st.sampled_from(["No: ", "No:", "禁止：", "a: b: "]), LINES)
+)
+
+
+@given(st.lists(ROWS.map(str.strip), unique=True))
+def test_rules_that_one_line_introduces_stand_under_it_and_are_read_back(rules):
+    """Before: the words that introduce a list stood before each of its items."""
+    text = render_state(State(constraints=dict.fromkeys(rules)), 9_000)
+    assert list(read_given([text]).state.constraints) == rules
+
+
+def test_the_words_that_introduce_a_list_of_rules_stand_once():
+    rules = [
+        "Ask first.",
+        "Never: push",
+        "Never: merge",
+        "禁止：推送",
+        "禁止：合并",
+        "Note: it is at 10:30",
+    ]
+    text = render_state(State(constraints=dict.fromkeys(rules)), 500)
+    assert text == (
+        "## Rules\n- Ask first.\n- Never:\n  - push\n  - merge\n- 禁止：\n  - 推送\n  - 合并\n"
+        "- Note: it is at 10:30"
+    )
+
+
 @pytest.mark.parametrize("kind", ["given", "task", "docs", "read"])
 @pytest.mark.parametrize(("guide", "led"), [
     (GUIDE, [
@@ -227,7 +261,8 @@ def test_a_summary_quotes_a_document_with_the_heads_of_its_lists(guide, lead, is
     text = summarize([*start, assistant("Read."), user("Go on. " * 500), assistant("Done.")], 1_800)
     quoted = re.findall(r"(.*)call `drop_partition`|(.*)没有备份就调用 `drop_partition`", text)
     before = [line.rpartition("…] ")[2].strip(" -") for line in map("".join, quoted)]
-    assert before and all(words == lead.strip() for words in before)
+    rules = f"\n- {lead.strip()}\n  - "
+    assert before and all(words == lead.strip() for words in before if words or rules not in text)
 
 
 def test_the_title_of_a_document_turns_its_lines_only_if_it_denies():
@@ -362,7 +397,8 @@ WORK = [
 )
 def test_no_item_is_quoted_without_the_heads_that_turn_it(parts, style, tokens, before):
     """Where a summary shows an item, its line holds the heads that turn it; in a request, which is
-    shown in its own lines, they stand above it, behind the mark of what is left out."""
+    shown in its own lines, they stand above it, behind the mark of what is left out, and above a
+    list of rules."""
     numbers = iter(range(10_000))
     rows = [row for part in parts for row in (*write_outline(part, style, numbers), ("", None))]
     asked = before + "\n".join(line for line, _ in rows)
@@ -373,7 +409,8 @@ def test_no_item_is_quoted_without_the_heads_that_turn_it(parts, style, tokens, 
         for match in re.finditer(rf"{name}\b", text):
             above = text[: match.start()].rpartition("\n## ")[2]
             is_request = re.match(r"(?:## )?[A-Z]\w+ requests?\n", above)
-            shown = above.rpartition(" characters …] " if is_request else "\n")[2]
+            begins = "\n- " if above.startswith(("Rules\n", "## Rules\n")) else "\n"
+            shown = above.rpartition(" characters …] " if is_request else begins)[2]
             assert all(re.search(rf"{head}\b", shown) for head in heads), (match, heads, text)
 
 

@@ -24,6 +24,7 @@ from refold.summarizers.heuristic.layout import (
     STARTED,
     split_count,
     split_request,
+    split_rules,
 )
 from refold.summarizers.heuristic.lexicon import find_constraints
 from refold.summarizers.heuristic.source import RUNNING
@@ -36,6 +37,8 @@ LISTS = (*REQUESTS, "Rules", "Decisions", "Checks", "Done", "Failed", "Notes", "
 """Sections that hold what a `State` does."""
 LONG = 24
 """Characters of a request that is not made twice by chance."""
+_ITEM = re.compile(r"^- (.*(?:\n++  .*)*)", re.MULTILINE)
+_INDENT = re.compile(r"(?<!\n)\n++  ")
 _TODO = re.compile(r"\[([ ~x])\] (?:#([\w-]{1,40}) )?(.+)", re.DOTALL)
 _ERROR = re.compile(r"last error: (.*) \(([^()]*)\)", re.DOTALL)
 _PLANNED = re.compile(rf"{PLANNED}(\d{{1,3}})")
@@ -78,21 +81,11 @@ def _split_sections(text: str) -> Iterator[Section]:
     yield Section(title, "\n".join(lines))
 
 
-def iter_items(body: str) -> Iterator[str]:
+def iter_items(section: Section) -> Iterator[str]:
     """Yield list items with their indented lines, as they were before they were indented."""
-    item: list[str] | None = None
-    for line in body.split("\n"):
-        if line.startswith("- "):
-            if item is not None:
-                yield "\n".join(item)
-            item = [line[2:]]
-        elif item is not None and line.startswith("  "):
-            item.append(line[2:])
-        elif line.strip() and item is not None:
-            yield "\n".join(item)
-            item = None
-    if item is not None:
-        yield "\n".join(item)
+    for match in _ITEM.finditer(section.body):
+        item = _INDENT.sub("\n", match[1])
+        yield from split_rules(item) if section.title == "Rules" else [item]
 
 
 # --- summaries whose messages are not here ------------------------------------------------------
@@ -111,7 +104,7 @@ def read_given(texts: Iterable[str]) -> Earlier:
 
 
 def _take_section(earlier: Earlier, section: Section) -> None:
-    items = [item for item in iter_items(section.body) if not item.endswith(OMITTED)]
+    items = [item for item in iter_items(section) if not item.endswith(OMITTED)]
     state = earlier.state
     match section.title:
         case title if title in REQUESTS:
@@ -284,7 +277,7 @@ def read_amendments(text: str, state: State) -> list[str]:
         if section.title == "Files" or section.title.startswith(QUOTING):
             continue
         if section.title in LISTS:
-            items = (split_request(item)[0] for item in iter_items(section.body))
+            items = (split_request(item)[0] for item in iter_items(section))
             amendments += (item for item in items if item not in own and not _is_ours(item))
         else:
             amendments.append(section.body)

@@ -81,6 +81,8 @@ LAST_TIME = "last: "
 """What stands before the outcome of a call that was made more than once."""
 REPEATED = " lines as in a later request …]"
 OMITTED = " earlier requests left out …]"
+_LED = re.compile(r"\A- ([^:：\n]{1,100}(?:：|:(?= ))) ?(.+)\Z")
+"""A rule with the words that introduce it, and without them."""
 _TIMES = re.compile(r" \(×([1-9]\d{0,8})\)\Z")
 _MEDIA = re.compile(r"\A(?>(?:\[(?:image|audio|video|document)\] )+)")
 """What stands before the words of a request with media."""
@@ -130,7 +132,7 @@ def render_state(state: State, room: int, work: float = 1.0) -> str:
     rules = list(_rules(state, room - 4, in_sight))
     least = int(room * EARLIER_SHARE * work)
     if rules:
-        room -= min(estimate("## Rules\n" + "\n".join(rules)), room // 2)
+        room -= min(estimate(_write_rules(rules)), room // 2)
     answers = [list_item(text) for text in state.decisions if text.startswith(ASKED)]
     of_answers = min(estimate("\n".join(answers)) + 2 * 4, int(room * ANSWER_SHARE))
     room -= of_answers if answers else 0
@@ -167,9 +169,27 @@ def render_state(state: State, room: int, work: float = 1.0) -> str:
     words = (_MEDIA.sub("", _text_of(item), count=1) for item in asked)
     shown = set(_iter_rules(split_request(text)[0] for text in words))
     if other_rules := [rule for rule in rules if rule[2:] not in shown]:
-        parts["Rules"] = "## Rules\n" + "\n".join(other_rules)
+        parts["Rules"] = _write_rules(other_rules)
     facts = ("Files", "Done", "Failed", "Checks", "Open", "Decisions", "Notes")
     return "\n".join(parts[title] for title in (earlier, latest, "Rules", *facts) if title in parts)
+
+
+def _write_rules(rules: Iterable[str]) -> str:
+    """Write rules as a list; those in a row that the same words introduce as a list under these."""
+    items = list[str]()
+    for lead, group in groupby(rules, key=lambda rule: _LED.sub(r"\1", rule)):
+        led = list(group)
+        items += (
+            led if len(led) == 1 else [f"- {lead}", *(_LED.sub(r"  - \2", rule) for rule in led)]
+        )
+    return "\n".join(("## Rules", *items))
+
+
+def split_rules(item: str) -> Iterator[str]:
+    """Yield the rules of an item of what `_write_rules` makes of them."""
+    lead, *led = item.split("\n- ")
+    space = " " if lead.endswith(":") else ""
+    yield from (f"{lead}{space}{rule}" for rule in led) if led else [item]
 
 
 def _iter_rows(texts: Iterable[str]) -> Iterator[str]:
