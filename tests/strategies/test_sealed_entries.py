@@ -68,9 +68,10 @@ def test_a_compaction_stays_under_each_name_that_the_api_gives_it(kind) -> None:
 def search(name: str, number: int) -> list[dict[str, Any]]:
     """Return a search for tools that found one."""
     call = {"type": "tool_use", "id": f"s{number}", "name": "ToolSearch", "input": {"query": name}}
+    calls = [{"type": "text", "text": "I look for it. " * 99}, call]
     references = [{"type": "tool_reference", "tool_name": name}]
     result = {"type": "tool_result", "tool_use_id": f"s{number}", "content": references}
-    return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+    return [{"role": "assistant", "content": calls}, {"role": "user", "content": [result]}]
 
 
 @pytest.mark.parametrize("strategies", [None, [Summarize(keep=4)], [SummarizeTo(600)]])
@@ -87,5 +88,6 @@ def test_tools_that_a_search_loaded_stay_loaded(strategies) -> None:
     sent = json.dumps(view.payload)
     assert view.tokens < view.tokens_unedited / 2
     assert [sent.count(f'"tool_name": "{name}"') for name in ("mail", "crm")] == [1, 1]
+    assert sent.count("I look for it. " * 99) == 0
     assert refold.check(view.payload) == ()
     assert view.revert().payload == body

@@ -5,7 +5,6 @@ it."""
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Any
 
 from refold.core.strategy import (
@@ -23,6 +22,7 @@ from refold.core.tool_groups import find_refetched
 from refold.core.view import View
 from refold.errors import require_callable, require_callable_or_none, require_int, require_number
 from refold.messages import Message
+from refold.rules.pairing import any_ids
 from refold.rules.request import is_sealed, loads_of
 from refold.scorers.scorer import Scorer, choose_important
 from refold.speakers import find_verbatim, view_dialogue_share
@@ -98,15 +98,19 @@ class Summarize:
         *room* tokens, with the answer that the current request follows."""
         placement = PLACEMENTS[self.place] if isinstance(self.place, str) else self.place
         stays = find_verbatim(view, stop, room, with_answer=room is not None)
+        beside = dict(stays.messages)
+        for at, message in _keep_loads(view, stop):
+            also = beside[at].parts if at in beside else ()
+            beside[at] = replace(message, parts=(*message.parts, *also))
+        stays = stays._replace(messages=tuple(sorted(beside.items())))
         return keep_behind(view, stop, placement, self._find_pinned(view, stop), stays)
 
     def _find_pinned(self, view: View, stop: int) -> Sequence[int]:
         """Return positions before *stop* that stay, each with what it cannot be parted from: what
-        *pin* accepts, what the provider alone can read, what loads tools, and results that were
-        fetched again after they had been hidden."""
+        *pin* accepts, what the provider alone can read, and results that were fetched again after
+        they had been hidden."""
         messages = view.transcript.messages
         chosen = {at for at in find_refetched(view) if at < stop}
-        chosen.update(at for at in _find_loads(messages) if at < stop)
         chosen.update(at for at in range(stop) if is_sealed(messages[at]))
         for at in range(stop) if self.pin is not None else ():
             own = beside_summary(messages, at)
@@ -115,14 +119,23 @@ class Summarize:
         return whole_groups(view, chosen)
 
 
-def _find_loads(messages: Sequence[Message]) -> Iterator[int]:
-    """Yield where tools are loaded that nothing loads again later."""
-    later = frozenset[str]()
+def _keep_loads(view: View, stop: int) -> Iterator[tuple[int, Message]]:
+    """Yield what loads tools before *stop* that nothing loads again later, each with its call, by
+    the position of its message; all that it belongs to if thinking must stay with calls."""
+    messages, later = view.transcript.messages, set[str]()
+    ids, positions = set[str](), set[int]()
     for at in range(len(messages) - 1, -1, -1):
-        loads = frozenset(chain.from_iterable(map(loads_of, messages[at].parts)))
-        if loads - later:
-            yield at
-        later |= loads
+        for part in messages[at].parts:
+            loads = loads_of(part)
+            if at < stop and not loads <= later:
+                ids.update(filter(None, any_ids(part)))
+                positions.add(at)
+            later |= loads
+    is_whole = view.profile.rules.thinking in ("fixed", "loop")
+    for at in whole_groups(view, positions):
+        parts = [p for p in messages[at].parts if is_whole or not ids.isdisjoint(any_ids(p))]
+        if parts:
+            yield at, replace(messages[at], parts=tuple(parts))
 
 
 # --- down to a number of tokens -----------------------------------------------------------------

@@ -32,7 +32,12 @@ _IMAGES = st.lists(
 _THOUGHTS = st.lists(st.builds(Thinking, TEXTS), max_size=1)
 _SIGNED_THOUGHTS = st.builds(Thinking, TEXTS, st.text("0123456789abcdef", min_size=8, max_size=8))
 _BESIDE: st.SearchStrategy[tuple[Media | Opaque, ...]] = st.sampled_from(
-    [(), (Media("image", "image/png", "blake2b:00", 640, 480),), (Opaque("future", "{}"),)]
+    [
+        (),
+        (Media("image", "image/png", "blake2b:00", 640, 480),),
+        (Opaque("future", "{}"),),
+        (Opaque("tool_reference", '{"tool_name":"mail","type":"tool_reference"}'),),
+    ]
 )
 _BEYOND = st.text("xyz", max_size=20)
 
