@@ -584,14 +584,42 @@ def test_recall_finds_what_edits_hide_for_who_has_the_history(at: ApiGateway) ->
     )
 
 
-def test_images_are_not_remembered_word_for_word(at: ApiGateway) -> None:
-    url = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
-    body = chat_request(3)
-    body["messages"][1]["content"] = [{"type": "text", "text": "Look."}, url]
-    at.say(body)
-    refused = at.post("preview", session=at.session(), to=10)
-    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "history_needed")
-    assert at.post("preview", session=at.session(), request=body, to=10).status_code == 200
+PIXELS = "iVBORw0KGgo="
+IMAGES = {
+    "openai_chat": {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXELS}"}},
+    "anthropic": {
+        "type": "image",
+        "source": {"type": "base64", "media_type": "image/png", "data": PIXELS},
+    },
+    "openai_responses": {
+        "type": "input_image",
+        "image_url": f"data:image/png;base64,{PIXELS}",
+    },
+    "gemini": {"inlineData": {"mimeType": "image/png", "data": PIXELS}},
+}
+
+
+@pytest.mark.parametrize("api", FIELDS)
+def test_a_session_with_images_is_compacted_and_edits_are_taken_back(api: str) -> None:
+    """The bytes of images are not kept: operations asked for the request, which a page has not."""
+    path, body = bodies()[api]
+    parts = "parts" if api == "gemini" else "content"
+    for at_end in (False, True):
+        entry = {"role": "user", parts: [IMAGES[api]]}
+        body[FIELDS[api]].insert(len(body[FIELDS[api]]) if at_end else 0, entry)
+    with serve_api(record="1d") as at:
+        at.say(body, path)
+        session = at.session()
+        preview = at.post("preview", session=session, to=600).json()
+        accepted = at.post("accept", preview=preview["preview"]).json()
+        at.say(body, path)
+        sent = at.upstream.received[-1].body
+        assert len(json.loads(sent)[FIELDS[api]]) < len(body[FIELDS[api]])
+        assert sent.count(PIXELS.encode()) == 2, "what a user shows stays, hidden or not"
+        assert at.post("restore", session=session, message=1).status_code == 200
+        assert at.post("revert", session=session, edits=accepted["edits"]).status_code == 200
+        at.say(body, path)
+        assert at.upstream.received[-1].body.count(PIXELS.encode()) == 2
 
 
 # --- who may, and what is refused -------------------------------------------------------------

@@ -1,10 +1,11 @@
-"""What the operations work with: the gateway's pipeline, previews that wait, and the answers to
-what goes wrong."""
+"""What the operations work with: the gateway's pipeline, previews that wait, histories that are
+remembered, and the answers to what goes wrong."""
 
+import json
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from secrets import token_hex
 from threading import Lock
@@ -12,6 +13,9 @@ from typing import NamedTuple, TypeVar
 
 from msgspec import UNSET
 
+from refold.codecs.blocks import as_opaque
+from refold.codecs.codec import Codec, Payload
+from refold.codecs.detect import CODECS, open_payload
 from refold.compactor.by_hand import Preview
 from refold.compactor.conversations import put_latest
 from refold.core.view import View
@@ -29,12 +33,14 @@ from refold.gateway.ledger.transcripts import Transcripts
 from refold.gateway.ledger.writer import LedgerWriter
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.memory import MemorySink
+from refold.messages import Content, Media, Message, Part, ToolResult
 from refold.presets.in_place import Conversations
 from refold.presets.soft_hard import SoftHardCompactor
 from refold.presets.soft_hard_commands import Dispatcher
 from refold.session_files.edited import EditedSession
 
 T = TypeVar("T")
+P = TypeVar("P", Content, Part)
 PENDING_PREVIEWS = 16
 """Previews that wait to be accepted; of more the oldest is forgotten. Each holds a conversation."""
 
@@ -185,6 +191,45 @@ class ApiContext:
     def transcripts(self) -> Transcripts:
         """The transcripts that are kept: an administrator may read them."""
         return self.ledger_writer.transcripts
+
+
+@dataclass(frozen=True, slots=True)
+class RememberedPayload(Payload):
+    """A payload of *messages*: its entries tell images apart, but do not hold them."""
+
+    messages: Sequence[Message] = ()
+
+    def read_by(self, codec: Codec, head: int, *, is_named: bool = False) -> "RememberedPayload":
+        """Return this payload as one of *codec*'s."""
+        return replace(self, codec=codec, head=head, is_named=is_named)
+
+    def decode(self, start: int = 0, prior: Sequence[Message] = ()) -> list[Message]:  # noqa: ARG002
+        """Return the messages from position *start* on: an edit is true for exactly one history."""
+        return list(self.messages[start:])
+
+
+def make_payload(messages: Sequence[Message], api: str, model: str) -> Payload:
+    """Return a payload of *messages* in *api*'s format that nobody is sent."""
+    codec = next(codec for codec in CODECS if api == codec.NAME)
+    entries = [codec.encode(_name_media(message)) for message in messages]
+    opened = open_payload(json.dumps({"model": model, codec.FIELD: entries}), codec)
+    fields = opened.field, opened.body, opened.raw_entries, opened.rebuild
+    return RememberedPayload(*fields, opened.codec, messages=messages)
+
+
+def _name_media(message: Message) -> Message:
+    """Return *message* with the names of its media in the place of their bytes."""
+    parts = [
+        replace(part, content=tuple(map(_name_medium, part.content)))
+        if isinstance(part, ToolResult)
+        else _name_medium(part)
+        for part in message.parts
+    ]
+    return replace(message, parts=tuple(parts))
+
+
+def _name_medium(part: P) -> P:
+    return as_opaque({"type": part.kind, **asdict(part)}) if isinstance(part, Media) else part
 
 
 class Problem(Exception):  # noqa: N818 - it is an answer, not an error

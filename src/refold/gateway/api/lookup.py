@@ -9,18 +9,18 @@ from typing import Any, NamedTuple
 from msgspec import UNSET, UnsetType
 
 from refold.codecs.codec import Payload
-from refold.codecs.detect import CODECS, open_payload
+from refold.codecs.detect import open_payload
 from refold.compactor.by_hand import Preview
 from refold.core.view import View
 from refold.edits import Edit
-from refold.errors import EditError, FormatError
+from refold.errors import EditError
 from refold.gateway.api.api_types import (
     PART,
     ConversationArguments,
     RequestArguments,
     SessionEdit,
 )
-from refold.gateway.api.context import ApiContext, PendingPreview, Problem
+from refold.gateway.api.context import ApiContext, PendingPreview, Problem, make_payload
 from refold.gateway.conversations.conversations import Conversation, LatestRequest, compute_ratio
 from refold.gateway.exchange import Incoming, RequestHead
 from refold.gateway.ledger.calls import PastCall
@@ -83,7 +83,7 @@ def locate(context: ApiContext, arguments: ConversationArguments) -> LocatedSess
         turn, unseen_tokens = _make_turn(context, row, incoming, payload), 0
         row = row or context.sessions.find(turn.conversation.name)
     else:
-        turn = _make_turn(context, row, *_encode_latest(context, row))
+        turn = _make_turn(context, row, *_open_latest(context, row))
         unseen_tokens = row.fixed_tokens
     with turn.conversation.hold(context.pipeline.settings.decide_timeout_seconds / 2):
         view = turn.show()
@@ -226,25 +226,10 @@ def read_request(
     return incoming, with_model(payload, incoming.path)
 
 
-def _encode_latest(context: ApiContext, row: SessionRow) -> tuple[Incoming, Payload]:
-    """Return the session's latest history, encoded for its API. Raises `Problem` 409 if decoding
-    gives other messages: an edit is true for exactly one history."""
-    messages = _latest_messages(context, row)
-    codec = next(codec for codec in CODECS if row.api == codec.NAME)
-    try:
-        entries = [codec.encode(message) for message in messages]
-        body = json.dumps({"model": row.model, codec.FIELD: entries}).encode()
-        payload = open_payload(body, codec)
-        is_same = not payload.head and payload.decode() == list(messages)
-    except FormatError:
-        is_same = False
-    if not is_same:
-        raise Problem(
-            409,
-            "history_needed",
-            "The history is not remembered word for word: send it as `request`.",
-        )
-    return Incoming(codec.NAME, row.upstream, "/", (), body), payload
+def _open_latest(context: ApiContext, row: SessionRow) -> tuple[Incoming, Payload]:
+    """Return the session's latest history, as a payload of its API. Raises `Problem` 409."""
+    payload = make_payload(_latest_messages(context, row), row.api, row.model)
+    return Incoming(row.api, row.upstream, "/", (), b""), payload
 
 
 def _latest_messages(context: ApiContext, row: SessionRow) -> Sequence[Message]:

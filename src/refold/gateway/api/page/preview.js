@@ -61,7 +61,7 @@ export async function showPreview(root, route) {
       take(await post("preview", { ...form.order(), ...(request ? { request } : {}) }, question.signal));
     } catch (error) {
       if (error.name !== "AbortError") put(effect);
-      if (!["history_needed", "history_elsewhere"].includes(error.code)) throw error;
+      if (error.code !== "history_elsewhere") throw error;
       put(effect, historyField(error));
     } finally {
       clearInterval(wait);
@@ -86,7 +86,7 @@ export async function showPreview(root, route) {
       }
       run();
     };
-    return create("div", { class: "pad" }, create("h2", {}, "The history is needed"), create("p", { class: "quiet" }, `${error.message} Images and the like are not remembered. Paste the request as the client sends it.`),
+    return create("div", { class: "pad" }, create("h2", {}, "The history is needed"), create("p", { class: "quiet" }, `${error.message} Paste the request as the client sends it.`),
       area, problem, create("div", { class: "row" }, button("Preview this", read, { class: "main" })));
   }
 
