@@ -306,6 +306,18 @@ def test_f17_figures_on_one_screen_are_of_one_counter(
         assert consistent(at, session)["session"]["tokens_after"] == preview["tokens_before"]
 
 
+def test_a_failure_before_its_session_is_known_is_counted_too() -> None:
+    """The page had none while /metrics had some: those that came too late to find their session."""
+    with serve_api(decide_timeout_seconds=0.01) as at:
+        assert at.say(chat_request(4_000)).status_code == 200
+        assert eventually(lambda: at.get("overview").json()["totals"]["calls"] == 1)
+        totals = at.get("overview").json()["totals"]
+        assert (totals["faults"], totals["unlisted"]) == (1, 1)
+        metrics = at.client.get("/metrics", headers=ADMIN).text
+        assert 'outcome="failed",reason="deadline"} 1' in metrics
+        assert at.get("events").json()["changes"] == []
+
+
 def test_b12_api_and_page_count_as_the_headers_do() -> None:
     """They had 39,273 tokens for a model of 20,000, by our own count; the headers 27,995."""
 

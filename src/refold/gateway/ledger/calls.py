@@ -143,7 +143,7 @@ _NAMED = (
 )
 _CHANGED = (
     "SELECT session, latest, 'call' FROM refold_listed WHERE latest > ? UNION ALL "
-    "SELECT session, at, kind FROM refold_events WHERE at > ?"
+    "SELECT session, at, kind FROM refold_events WHERE session <> '' AND at > ?"
 )
 
 

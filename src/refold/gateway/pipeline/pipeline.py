@@ -167,7 +167,7 @@ class Pipeline:
                     room=limits.usable_tokens(incoming, outgoing.model),
                 )
             writer.book(call)
-            if outgoing.outcome == "failed" and call.session:
+            if outgoing.outcome == "failed":
                 writer.book(SessionEvent(call.session, tenant, now, "fault"))
         elif writer is not None and isinstance(ticket, Ticket):
             owner = ticket.conversation
