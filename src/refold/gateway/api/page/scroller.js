@@ -36,9 +36,8 @@ export function makeScroller(box, tag, height, draw, moved) {
 
   const listTop = () => above.getBoundingClientRect().top;
 
-  const paint = () => keepFocus(box, paintRows);
-  function paintRows() {
-    const anchor = topRow();
+  const paint = () => keepFocus(box, () => paintRows(topRow()));
+  function paintRows(anchor) {
     for (let pass = 0; pass < 3; pass += 1) {
       const y = -listTop();
       const [first, last] = [placeOf(y - MARGIN), Math.min(items.length, placeOf(y + innerHeight + MARGIN) + 1)];
@@ -72,18 +71,14 @@ export function makeScroller(box, tag, height, draw, moved) {
     moved();
   }
 
+  /** The row that stays where it is: the one with the focus if it is on the screen, else the first there. */
   function topRow() {
-    for (const [key, row] of drawn) {
-      const { top, bottom } = row.getBoundingClientRect();
-      if (bottom > 60 && top < innerHeight) return row.contains(document.activeElement) ? { key, top } : firstOnScreen();
-    }
-    return null;
-  }
-  function firstOnScreen() {
     let best = null;
     for (const [key, row] of drawn) {
       const { top, bottom } = row.getBoundingClientRect();
-      if (bottom > 60 && (!best || top < best.top)) best = { key, top };
+      if (bottom <= 60 || top >= innerHeight) continue;
+      if (row.contains(document.activeElement)) return { key, top };
+      if (!best || top < best.top) best = { key, top };
     }
     return best;
   }
@@ -98,15 +93,17 @@ export function makeScroller(box, tag, height, draw, moved) {
   return {
     /** The rows are *next*; those that *isOld*(item, row) are drawn again. */
     set(next, isOld = () => false) {
+      const anchor = topRow();
       keepFocus(box, () => {
         items = next;
         const byKey = new Map(items.map((item) => [item.key, item]));
         for (const [key, row] of drawn) {
           const item = byKey.get(key);
-          if (!item || isOld(item, row)) { row.remove(); drawn.delete(key); }
+          if (!item) { row.remove(); drawn.delete(key); }
+          else if (isOld(item, row)) { drawn.set(key, draw(item)); row.replaceWith(drawn.get(key)); } // in its place: a page that is shorter for a moment scrolls
         }
         measureAll();
-        paintRows();
+        paintRows(anchor);
       });
     },
     row: (key) => drawn.get(key) ?? null,
