@@ -456,6 +456,7 @@ def test_a_compaction_is_previewed_amended_accepted_in_part_and_undone(
     browser.wait(".amend", "line yours")
     browser.click("#accept")
     accepted = browser.wait(".accept", "Accepted")
+    assert browser.text(".about") in accepted, "it said that nothing had changed"
     here.say(request, **as_client("pi"))
     sent = here.upstream.received[-1].body
     assert b"Small commits." in sent and len(sent) < len(json.dumps(request))

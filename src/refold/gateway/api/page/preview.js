@@ -37,9 +37,10 @@ export async function showPreview(root, route) {
   const middle = create("div", { class: "stack" }, outdated, effect, list);
   const losses = create("section", { class: "panel pad losses", "aria-label": "What the model would no longer see" });
   const bar = create("div", { class: "accept", role: "region", "aria-label": "Accept" });
+  const state = create("p", { class: "about" }, `Nothing has changed yet. ${file ? "It has" : "The next call still sends"} ${number(session.sent ?? 0)} tokens.`);
   root.replaceChildren(
     create("p", { class: "crumbs" }, create("a", { href: "#/" }, "Sessions"), " › ", create("a", { href: address(`s/${id}`) }, cut(nameOf(session.row), 60)), " › Preview"),
-    create("h1", {}, "Preview of a compaction"), create("p", { class: "about" }, `Nothing has changed yet. ${file ? "It has" : "The next call still sends"} ${number(session.sent ?? 0)} tokens.`),
+    create("h1", {}, "Preview of a compaction"), state,
     create("div", { class: "offer" }, form.form, middle, losses), bar);
 
   function stale(isStale) {
@@ -238,6 +239,7 @@ export async function showPreview(root, route) {
       go(address(`s/${id}`));
     }, bar));
     const outcome = file ? `With its edits it has ${number(done.tokens_after)} tokens.${file.resumes ? ` refold export ${session.row.file} lets its client go on from there.` : ""}` : `The next call sends ${number(done.tokens_after)} tokens.`;
+    put(state, `Accepted. ${outcome}`);
     put(bar, create("p", {}, create("b", {}, "✓ Accepted. "), outcome), undo, button("Show the session", () => go(address(`s/${id}`, { edit: done.edits[0] })), { class: "main" }));
     say(`Accepted. ${outcome}`);
     undo.focus();
