@@ -400,15 +400,25 @@ def test_hidden_text_is_found_an_edit_undone_and_a_call_shown_as_it_was_sent(
     after = here.get("session", session=id).json()
     assert f"{after['sent']:,}" in answer and edit["id"] not in [e["id"] for e in after["edits"]]
     take_picture(browser, "undone")
+    browser.wait(".side .undone", "on this page ·")
     visit(browser, here, f"#/s/{id}/call/1")
     assert f"sent {before['sent']:,} tokens" in browser.wait(".past", "As sent in call 1 of 1")
     browser.find(fold)
+    assert browser.run(LONG_LINE), "a compaction of many kinds hid its own figure"
     assert browser.all(f"{fold} .line > button:last-child:not(.open-fold)") == []
     take_picture(browser, "as-sent")
     browser.click("#now")
     browser.find(".rows article")
     assert wait_for_script(browser, "!document.querySelector('.past')")
     assert complaints(browser) == []
+
+
+LONG_LINE = """
+const name = document.querySelector('.side .line button');
+name.textContent = 'Old tool results cleared, '.repeat(3);
+return name.closest('.panel').getBoundingClientRect().right <= name.closest('.side').getBoundingClientRect().right;
+"""
+"""Does a long name in the list of edits leave room for what it took off?"""
 
 
 HOLD = """

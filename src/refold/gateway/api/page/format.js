@@ -69,6 +69,7 @@ export const strategy = (by) => {
   return STRATEGIES.find(([pattern]) => pattern.test(maker))?.[1] ?? (maker.split("(")[0].trim() || "Edit");
 };
 export const whichMessages = ({ start, stop }) => (stop > start + 1 ? `messages ${start}–${stop - 1}` : `message ${start}`);
+export const byWhom = (actor) => (actor.startsWith("auto") ? "automatic" : actor === "page" ? "on this page" : actor && `by ${actor}`);
 /** What an edit is, in one line. */
 export const editTitle = (edit) => `${strategy(edit.by)}${edit.stop > edit.start + 1 ? " of" : " ·"} ${whichMessages(edit)}`;
 export const isSummary = (by) => strategy(by) === "Summary";

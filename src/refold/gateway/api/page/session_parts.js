@@ -1,7 +1,7 @@
 // What stands around a session's conversation: its figures, which call is shown, edits and pins.
 import { address, go } from "./app.js";
 import { bar, button, copyButton, create, figures, key } from "./dom.js";
-import { clock, cut, day, money, number, plural, share, shortId, signed, strategy, whichMessages } from "./format.js";
+import { byWhom, clock, cut, day, money, number, plural, share, shortId, signed, strategy, whichMessages } from "./format.js";
 import { nameOf, tokensOf } from "./sessions.js";
 import { SPEAKER_NAMES } from "./timeline.js";
 
@@ -74,15 +74,15 @@ function editList(page) {
   const local = session.edits.filter((edit) => !edit.number);
   const undone = session.log.filter((row) => row.action === "revert");
   const items = [...session.runs.toReversed().map((run) => runItem(run, page)),
-    local.length ? create("li", {}, line(button(`${plural(local.length, "edit")} as messages came`, () => page.showKey(`e${local[0].id}`), { class: "link" }), sum(local.map((edit) => edit.tokens_after - edit.tokens_before)))) : null,
-    ...undone.map((row) => create("li", { class: "undone" }, `${strategy(row.by)}, undone`, create("p", { class: "quiet" }, `by ${row.actor} · ${clock(row.when)}`)))].filter(Boolean);
+    local.length ? create("li", {}, line(button(`${plural(local.length, "edit")} when messages came`, () => page.showKey(`e${local[0].id}`), { class: "link" }), sum(local.map((edit) => edit.tokens_after - edit.tokens_before)))) : null,
+    ...undone.map((row) => create("li", { class: "undone" }, `${strategy(row.by)}, undone`, create("p", { class: "quiet" }, `${byWhom(row.actor)} · ${clock(row.when)}`)))].filter(Boolean);
   return create("section", { class: "panel pad" }, create("h2", {}, "Edits", create("span", { class: "quiet" }, `${number(session.edits.length)} in effect`)),
     create("ul", {}, items, session.original === null || !session.edits.length ? null : create("li", {}, line(create("b", {}, "Together"), session.sent - session.original),
       create("p", { class: "quiet" }, `${number(session.original)} → ${number(session.sent)}. ${counted(file)}. Each edit above counts what it took off what was sent then.`))),
     items.length ? null : create("p", { class: "quiet" }, file ? "None." : "None: it is sent as it came."));
 }
 
-const counted = (file) => (file ? "Counted by Refold" : "Counted as the provider is expected to");
+const counted = (file) => (file ? "Counted by Refold" : "Counted as the provider is expected to count");
 const sum = (numbers) => numbers.reduce((all, value) => all + value, 0);
 const line = (what, tokens) => create("div", { class: "line" }, what, create("b", { class: "teal" }, signed(tokens)));
 
@@ -96,7 +96,7 @@ function runItem(run, page) {
   const where = more.length ? plural(more.length + 1, "edit") : first ? whichMessages(first)
     : isPast && run.call > chosenCall ? "made later" : "inside a later one";
   return create("li", {}, line([create("span", { class: "round" }, String(run.number)), first ? button(kinds, () => page.showKey(`e${first.id}`), { class: "link" }) : create("b", {}, kinds)], run.rows.at(-1).after - row.before),
-    create("p", { class: "quiet" }, `${where} · ${row.actor.startsWith("auto") ? "automatic" : `by ${row.actor}`} · ${clock(row.when)}`),
+    create("p", { class: "quiet" }, `${where} · ${byWhom(row.actor)} · ${clock(row.when)}`),
     first && session.runs.length > 1 && !isPast ? button("Undo all since…", (event) => page.askSince(run, event.target.closest("li")), { class: "link" }) : null);
 }
 

@@ -2,7 +2,7 @@
 import { get } from "./api.js";
 import { address, go, guard } from "./app.js";
 import { bar, button, copyButton, create, put } from "./dom.js";
-import { clock, editTitle, isSummary, money, number, plural } from "./format.js";
+import { byWhom, clock, editTitle, isSummary, money, number, plural } from "./format.js";
 
 const WINDOW = 100; // messages asked for at a time
 const ORIGINALS = 50; // hidden messages that a fold shows at a time
@@ -165,7 +165,7 @@ export const callSince = (calls, when) => calls.findIndex((call) => call.time >=
 
 function editAbout(edit, session) {
   const { actor } = edit;
-  const who = !edit.when ? "as it came" : actor.startsWith("auto") ? "automatic" : actor ? `by ${actor}` : "";
+  const who = edit.when ? byWhom(actor) : "when it came";
   const call = edit.when ? callSince(session.calls, edit.when) : 0;
   const parts = [isSummary(edit.by) ? (edit.model || "by rules") : "", edit.cost ? money(edit.cost, true) : "", who,
     edit.when ? `${call ? `call ${call}, ` : ""}${clock(edit.when)}` : "", edit.contains ? `contains ${edit.contains}` : ""];
