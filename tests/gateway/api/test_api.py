@@ -14,6 +14,7 @@ from refold.core.strategy import Answer
 from refold.errors import StoreError
 from refold.gateway.api import OPERATIONS
 from refold.gateway.api.app import MAX_CONCURRENT
+from refold.gateway.api.context import STORE_FAILED
 from refold.gateway.serve import create_gateway
 from refold.gateway.settings import Limits
 from refold.models import Fallback
@@ -805,7 +806,7 @@ def test_a_failing_store_is_503_and_tells_nothing(at: ApiGateway, name: str, cap
     at.served.gateway.pipeline.store.close()
     answer = (at.get if name == "history" else at.post)(name, **arguments[name])
     assert read_refusal(answer) == (503, "store_failed") and answer.headers["retry-after"] == "1"
-    assert answer.json()["error"]["message"] == "The store failed."
+    assert answer.json()["error"]["message"] == STORE_FAILED
 
 
 def test_an_unforeseen_error_is_reported_without_its_text(at: ApiGateway, caplog) -> None:

@@ -1305,6 +1305,7 @@ def test_sessions_in_shadow_and_in_files_are_shown_as_what_they_are(
             )
             files = browser.wait("tr.file", "File only")
             assert "Mend the 购物 cart." in files and "pi · shop" in files
+            assert "1 session through the gateway · $" in browser.text("tr.day"), "of two rows"
             take_picture(browser, "shadow-and-files")
             visit(browser, at, "#/?sort=tokens")
             browser.wait(".sessions", "Session files, the latest first")

@@ -41,6 +41,7 @@ from refold.session_files.edited import EditedSession
 
 T = TypeVar("T")
 P = TypeVar("P", Content, Part)
+STORE_FAILED = "The gateway's store cannot be read or written: its log says why."
 PENDING_PREVIEWS = 16
 """Previews that wait to be accepted; of more the oldest is forgotten. Each holds a conversation."""
 
@@ -252,7 +253,7 @@ def as_problem(error: Exception) -> Problem | None:
         case FormatError():
             return Problem(422, "unreadable", str(error))
         case StoreError():
-            return Problem(503, "store_failed", "The store failed.")
+            return Problem(503, "store_failed", STORE_FAILED)
         case DeadlineExceeded():
             return Problem(503, "late", "It took too long.")
         case ConversationBusy():

@@ -205,7 +205,7 @@ function makeList(state, answer) {
     if (state.sort !== "latest") return at === total - files ? headRow("Session files, the latest first", "not sorted: each is read when it is seen") : null;
     const begin = midnight(rows.get(at).latest);
     const isFirst = at === 0 || (rows.has(at - 1) && midnight(rows.get(at - 1).latest) !== begin);
-    return isFirst ? dayRow(begin, now, answer.days) : null;
+    return isFirst ? dayRow(begin, now, answer) : null;
   }
 
   async function fetchPage(page) {
@@ -293,9 +293,9 @@ function heading(state, name, text, kind, column) {
     button(`${text}${isSorted ? (isUp ? " ↑" : " ↓") : ""}`, () => go(inAddress({ ...state, sort: name, up: isSorted && !isUp ? "1" : "" })), { data: { keep: `sort-${name}` } }));
 }
 
-function dayRow(begin, now, days) {
+function dayRow(begin, now, { days, files }) {
   const sums = days.find(([at]) => Math.abs(at - begin) < 7200);
-  const text = sums ? `${plural(sums[3], "session")} · ${money(sums[1])} spent · ${money(sums[2])} saved` : "";
+  const text = sums ? `${plural(sums[3], "session")}${files ? " through the gateway" : ""} · ${money(sums[1])} spent · ${money(sums[2])} saved` : "";
   return headRow(dayName(begin, now), text);
 }
 
