@@ -410,7 +410,11 @@ def test_hidden_text_is_found_an_edit_undone_and_a_call_shown_as_it_was_sent(
     browser.click("#now")
     browser.find(".rows article")
     assert wait_for_script(browser, "!document.querySelector('.past')")
+    assert browser.accessible_name(".charts.single svg").startswith("Tokens of 1 call. ")
     assert complaints(browser) == []
+    visit(browser, here, f"#/s/{id[:8]}")
+    browser.wait("main", "This address is not complete")
+    assert "400 (Bad Request)" in complaints(browser)[0]
 
 
 LONG_LINE = """

@@ -76,7 +76,8 @@ export async function guard(act, place = null, again = () => guard(act, place)) 
 /** Say in *place* why something was not done, and offer to try again. */
 function refuse(place, error, again) {
   place.querySelector(":scope > .refused")?.remove();
-  const box = create("div", { class: "asking refused", role: "alert" }, create("p", {}, error.message),
+  const why = again === route && error.status === 400 ? `This address is not complete or not right. ${error.message}` : error.message;
+  const box = create("div", { class: "asking refused", role: "alert" }, create("p", {}, why),
     button("Try again", () => { box.remove(); again(); }));
   place.append(box);
 }

@@ -1,6 +1,6 @@
 // Charts, drawn to the width that they have. Each is a picture with a sentence, and a table behind it.
 import { create, draw } from "./dom.js";
-import { brief, clock, day, money, number } from "./format.js";
+import { brief, clock, day, money, number, plural } from "./format.js";
 
 const LEFT = 46;
 const RIGHT = 14;
@@ -103,7 +103,7 @@ function thin(calls, width) {
 
 /** Tokens of calls in their order: {time, original, sent, session}; a gap stands between two sessions. */
 export function callsChart(calls, open) {
-  return chart("Tokens by call", `today, ${number(calls.length)} call${calls.length === 1 ? "" : "s"}`, [["grey", "Original"], ["", "Sent"]],
+  return chart("Tokens by call", `today, ${plural(calls.length, "call")}`, [["grey", "Original"], ["", "Sent"]],
     calls.length ? `Tokens of today's ${calls.length} calls, from ${clock(calls[0].time)} to ${clock(calls.at(-1).time)}.` : "No call today.",
     () => [["Time", "Original", "Sent"], ...calls.map((call) => [clock(call.time), number(call.original), number(call.sent)])],
     (svg, width) => {
@@ -139,7 +139,7 @@ export function callsChart(calls, open) {
 export function sessionChart({ calls, levels, runs }, chosen, open) {
   const last = calls.at(-1);
   const panel = chart("Tokens of each call", "", [["grey", "Original"], ["", "Sent"]],
-    last ? `Tokens of ${calls.length} calls. The last: original ${number(last.original)}, sent ${number(last.sent)}. ${runs.length} compactions.` : "No call is recorded.",
+    last ? `Tokens of ${plural(calls.length, "call")}. The last: original ${number(last.original)}, sent ${number(last.sent)}. ${plural(runs.length, "compaction")}.` : "No call is recorded.",
     () => [["Call", "Time", "Original", "Sent", "Paid", "Without Refold"],
       ...calls.map((call, at) => [String(at + 1), clock(call.time), number(call.original), number(call.sent), money(call.cost, true), money(call.without, true)])],
     (svg, width, panel) => {
