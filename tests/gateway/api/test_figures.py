@@ -180,6 +180,7 @@ def test_f16_a_session_of_before_the_restart_is_listed_with_all_its_figures(
         ):
             refused = fleet.at(1).post(name, session=session, **arguments)
             assert refused.json()["error"]["code"] == "history_elsewhere", "it was in memory alone"
+            assert "wait for the session's next call" in refused.json()["error"]["message"]
             sent = fleet.at(1).post(name, session=session, request=chat_request(40), **arguments)
             assert sent.status_code == 200 and sent.json()["session"] == session
         assert fleet.at(1).get("history", session=session).json()["edits"] == []

@@ -382,6 +382,7 @@ def test_hidden_text_is_found_an_edit_undone_and_a_call_shown_as_it_was_sent(
     fold = f"[data-edit='{edit['id']}']"
     visit(browser, here, f"#/s/{id}")
     browser.find(fold)
+    assert "after summaries and lookups" in browser.text(".figures"), "as the list calls them"
     browser.run("document.activeElement.blur()")
     browser.press("f")
     browser.type("#find", f"{SECRET} 5\ue007")

@@ -246,7 +246,8 @@ def _latest_messages(context: ApiContext, row: SessionRow) -> Sequence[Message]:
             409,
             "history_elsewhere",
             "Another process of the gateway has the latest history of this session, or one that "
-            "has ended had it: send it as `request`, or try again, since another may answer.",
+            "has ended had it: try again, since another may answer, wait for the session's next "
+            "call, or send the history as `request`.",
         )
     return recorded.messages
 
