@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
@@ -265,6 +266,12 @@ def test_a_newcomer_gives_the_token_sets_an_agent_up_and_sees_its_first_call(
         browser.open("about:blank")
 
 
+NEWEST_DAY = (
+    "return [...document.querySelectorAll('.charts .chart:first-child text')].at(-1).textContent"
+)
+"""The last word below the chart of money."""
+
+
 def test_sessions_are_listed_filtered_sorted_and_searched(
     browser: Browser, here: ApiGateway
 ) -> None:
@@ -277,6 +284,7 @@ def test_sessions_are_listed_filtered_sorted_and_searched(
     for name in ("spent", "saved", "calls"):
         sums = sum(row[name] or 0 for row in answer["sessions"])
         assert sums == pytest.approx(totals[name]), "F16: rows and totals agree"
+    assert browser.run(NEWEST_DAY) == f"{datetime.now(UTC).astimezone():%-d %b}"
     take_picture(browser, "sessions")
     browser.run(
         "const s = [...document.querySelectorAll('.filters select')][0];"

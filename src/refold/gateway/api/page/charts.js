@@ -76,7 +76,7 @@ export function moneyChart(days, today, since, open) {
           draw("rect", { class: "bar-spent", x, width: wide, y: y(item.spent), height: y(0) - y(item.spent) }),
           draw("rect", { class: "hit", x: x - 1, width: step, y: TOP, height: HEIGHT - TOP - BOTTOM, fill: "transparent", onclick: () => open(item.begin) }));
         svg.append(both);
-        if (at % Math.ceil(70 / step) === 0 && x < width - 50) svg.append(draw("text", { x, y: HEIGHT - 6 }, day(item.begin)));
+        if ((list.length - 1 - at) % Math.ceil(70 / step) === 0) svg.append(draw("text", { x: x + wide / 2, y: HEIGHT - 6, "text-anchor": "middle" }, day(item.begin)));
       });
     });
 }
