@@ -266,6 +266,9 @@ def test_a_newcomer_gives_the_token_sets_an_agent_up_and_sees_its_first_call(
         browser.open("about:blank")
 
 
+SAVED_WIDTH = (
+    "return document.querySelector('.sessions .k-money .unseen').getBoundingClientRect().width"
+)
 NEWEST_DAY = (
     "return [...document.querySelectorAll('.charts .chart:first-child text')].at(-1).textContent"
 )
@@ -284,6 +287,9 @@ def test_sessions_are_listed_filtered_sorted_and_searched(
     for name in ("spent", "saved", "calls"):
         sums = sum(row[name] or 0 for row in answer["sessions"])
         assert sums == pytest.approx(totals[name]), "F16: rows and totals agree"
+    browser.resize(390)
+    assert browser.run(SAVED_WIDTH) > 20, "two amounts stood side by side without a word"
+    browser.resize(1_280, 900)
     assert browser.run(NEWEST_DAY) == f"{datetime.now(UTC).astimezone():%-d %b}"
     take_picture(browser, "sessions")
     browser.run(

@@ -313,7 +313,7 @@ function callCells(row, now, largest) {
   const tokens = row.would_send !== null && sent < row.original
     ? [number(row.original), create("span", { class: "quiet" }, " would be "), create("b", {}, number(sent))] : tokensOf(row);
   const isSaving = row.saved > 0;
-  const saved = isSaving ? create("span", { class: row.is_shadow ? "would" : "unseen" }, row.is_shadow ? "would save " : "saved ") : null;
+  const saved = row.saved !== null && create("span", { class: row.is_shadow && isSaving ? "would" : "unseen" }, row.is_shadow ? "would save " : "saved ");
   return [cell("k-calls right", number(row.calls)), cell("k-tokens", create("span", {}, tokens), bar(row.original, sent, largest)), cell("k-money right", money(row.spent)),
     cell("k-money right", create(isSaving ? "b" : "span", { class: isSaving ? "teal" : "quiet" }, saved, money(row.saved))),
     cell("k-state", create("span", { class: `state ${kind}` }, state))];
