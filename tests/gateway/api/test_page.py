@@ -289,7 +289,11 @@ def test_sessions_are_listed_filtered_sorted_and_searched(
         assert sums == pytest.approx(totals[name]), "F16: rows and totals agree"
     browser.resize(390)
     assert browser.run(SAVED_WIDTH) > 20, "two amounts stood side by side without a word"
+    browser.resize(800, 900)
+    assert browser.run("return document.getElementById('to-setup').offsetHeight") < 40, "a line"
     browser.resize(1_280, 900)
+    charts = browser.run("return document.querySelector('.charts').innerHTML")
+    assert "1 call from" in charts and not re.search(r"\b1 calls", charts)
     assert browser.run(NEWEST_DAY) == f"{datetime.now(UTC).astimezone():%-d %b}"
     take_picture(browser, "sessions")
     browser.run(

@@ -104,7 +104,7 @@ function thin(calls, width) {
 /** Tokens of calls in their order: {time, original, sent, session}; a gap stands between two sessions. */
 export function callsChart(calls, open) {
   return chart("Tokens by call", `today, ${plural(calls.length, "call")}`, [["grey", "Original"], ["", "Sent"]],
-    calls.length ? `Tokens of today's ${calls.length} calls, from ${clock(calls[0].time)} to ${clock(calls.at(-1).time)}.` : "No call today.",
+    calls.length ? `Tokens of ${plural(calls.length, "call")} today, from ${clock(calls[0].time)} to ${clock(calls.at(-1).time)}.` : "No call today.",
     () => [["Time", "Original", "Sent"], ...calls.map((call) => [clock(call.time), number(call.original), number(call.sent)])],
     (svg, width) => {
       const most = Math.max(1000, ...calls.map((call) => call.original));
@@ -122,8 +122,8 @@ export function callsChart(calls, open) {
       for (const group of groups) {
         const [begin, points] = [at, thin(group, group.length * wide)];
         const x = (number) => begin + (number * group.length * wide) / points.length;
-        svg.append(draw("g", { onclick: () => open(group[0].session), class: "hit", role: "button", "aria-label": `${group.length} calls from ${clock(group[0].time)}` },
-          draw("title", {}, `${group.length} calls from ${clock(group[0].time)} to ${clock(group.at(-1).time)}`),
+        svg.append(draw("g", { onclick: () => open(group[0].session), class: "hit", role: "button", "aria-label": `${plural(group.length, "call")} from ${clock(group[0].time)}` },
+          draw("title", {}, `${plural(group.length, "call")} from ${clock(group[0].time)} to ${clock(group.at(-1).time)}`),
           draw("path", { class: "area-original", d: area(points.map((call) => call.original), x, y) }),
           draw("path", { class: "area-sent", d: area(points.map((call) => call.sent), x, y) })));
         if (begin - labelled > 60 && begin < width - 40) {
