@@ -26,6 +26,7 @@ from refold.gateway.conversations.persistence import DECIDED
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.session_files import demo_session
 from refold.strategies import ClearToolResults, Summarize
+from refold.summarizers.model import ModelSummary
 from refold.testing import transcripts
 
 
@@ -86,7 +87,7 @@ def test_the_report_adds_up(view):
 
 def test_strategies_have_words():
     assert describe_strategy("ClearThinking(keep=2)") == "old thinking cleared"
-    assert describe_strategy("Summarize(keep=8, summarizer=ModelSummary())") == "summary by a model"
+    assert describe_strategy(repr(Summarize(summarizer=ModelSummary()))) == "summary by a model"
     assert describe_strategy("Mine(x=1)") == "Mine"
     assert describe_strategy("") == "edited by hand"
 

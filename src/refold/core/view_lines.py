@@ -2,6 +2,7 @@
 are."""
 
 import json
+import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -58,6 +59,7 @@ WORDS = {
 }
 """What edits do that are no summary, by the name of what made them."""
 SUMMARIZERS = {"RuleSummary": "rules", "ModelSummary": "a model", "FactSummary": "facts"}
+SUMMARIZER = re.compile("|".join(SUMMARIZERS))
 
 
 class ViewLine(NamedTuple):
@@ -73,8 +75,9 @@ def describe_strategy(by: str) -> str:
     name = by.partition("(")[0].strip()
     if name in WORDS:
         return WORDS[name]
-    writer = next((words for kind, words in SUMMARIZERS.items() if kind in by), "")
-    return f"summary by {writer}" if writer else name or "edited by hand"
+    if writers := SUMMARIZER.findall(by):  # the first: another one behind it is its fallback
+        return f"summary by {SUMMARIZERS[writers[0]]}"
+    return name or "edited by hand"
 
 
 def span_text(start: int, stop: int) -> str:

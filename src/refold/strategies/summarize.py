@@ -192,20 +192,20 @@ class SummarizeTo:
             return None
         around, room = divided
         cap = self._cap(view, goal, around) or least
-        text = self._write_without_model(view, around, cap)
-        spare = cap - view.profile.count(wrap_summary(text)) if text else 0
+        written = self._write_without_model(view, around, cap)
+        spare = cap - view.profile.count(wrap_summary(written.text)) if written.text else 0
         if spare > cap // 4:  # there is too little to say: the tail, or what stays, takes the rest
             longer = tail_within(view, count_shown(view, around.stop) + spare - cap // 8)
             is_longer = 0 < longer < around.stop
             if is_longer or around.omitted:
                 stop, extra = (longer, 0) if is_longer else (around.stop, spare)
-                around, text = self._surround(view, stop, room // 2 + extra), ""
+                around, written = self._surround(view, stop, room // 2 + extra), Summary("")
                 cap = self._cap(view, goal, around)
 
         def summarize_once(view: View, start: int, stop: int, max_tokens: int) -> Asking[Summary]:
-            """Return the text that is there, if it fits."""
-            if text and view.profile.count(wrap_summary(text)) <= max_tokens:
-                return Summary(text)
+            """Return the summary that is there, if it fits."""
+            if written.text and view.profile.count(wrap_summary(written.text)) <= max_tokens:
+                return written
             write = tell_beside(self.summarizer, around)
             return (yield from write(view, start, stop, max_tokens))
 
@@ -247,12 +247,12 @@ class SummarizeTo:
         share = self.share + (IN_CHATS - self.share) * dialogue
         return int(min(share * goal, self.most + dialogue * goal))
 
-    def _write_without_model(self, view: View, around: Surroundings, cap: int) -> str:
+    def _write_without_model(self, view: View, around: Surroundings, cap: int) -> Summary:
         """Return the summary of what *around* surrounds; empty if a model has to write it."""
         run = tell_beside(self.summarizer, around)(view, 0, around.stop, cap)
         step = advance(run)
         run.close()
-        return step.value.text if isinstance(step, End) else ""
+        return step.value if isinstance(step, End) else Summary("")
 
     def _estimate(self, view: View) -> int:
         """Return `tokens` as the view's counter estimates them: what a provider reported may differ

@@ -10,9 +10,9 @@ from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
-from refold.core.strategy import Answer, Ask, Ending, Summarizer
+from refold.core.strategy import Answer, Ask, Asking, Ending, Summarizer, Summary
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import EditError
@@ -314,11 +314,23 @@ class SpanResult(NamedTuple):
 
 
 def tell_beside(summarizer: Summarizer, surroundings: Surroundings) -> Summarizer:
-    """Return *summarizer* with what stays around its summary, if it has a setting `beside`."""
+    """Return *summarizer* with what stays around its summary, if it has a setting `beside`. It
+    raises TypeError if what it returns is no `Summary`."""
     write: Any = summarizer
     if hasattr(write, "beside"):
         write = replace(write, beside=(*surroundings.before, *surroundings.after))
-    return cast("Summarizer", write)
+
+    def write_checked(view: View, start: int, stop: int, max_tokens: int) -> Asking[Summary]:
+        run = write(view, start, stop, max_tokens)
+        summary = (yield from run) if isinstance(run, Generator) else run
+        if not isinstance(summary, Summary):
+            kind = type(summary).__name__
+            raise TypeError(
+                f"a summarizer is a generator that returns a Summary, not {kind}: {write!r}"
+            )
+        return summary
+
+    return write_checked
 
 
 def summarize_span(

@@ -1,0 +1,47 @@
+"""What a summarizer returns to the strategies that call it."""
+
+import pytest
+
+from refold.budget.budget import Budget
+from refold.compactor.run import compact_if_due
+from refold.core.strategy import Summary
+from refold.core.view import View
+from refold.messages import Message, Text, user
+from refold.models.driver import drive
+from refold.strategies import Summarize, SummarizeTo
+from refold.summarizers.model import ModelSummary
+from refold.testing import ScriptedModel
+
+TALK = View.of(
+    [
+        message
+        for number in range(20)
+        for message in (
+            user(f"Never touch module_{number}.py when you change the others. " * 20),
+            Message("assistant", (Text(f"I decided to keep module_{number}.py. " * 20),)),
+        )
+    ]
+)
+
+
+@pytest.mark.parametrize("strategy", [Summarize, SummarizeTo])
+@pytest.mark.parametrize("value", ["a text", None, Summary])
+def test_a_summarizer_that_returns_no_summary_hears_what_to_return(strategy, value):
+    """It raised "too many values to unpack" and "'str' object has no attribute 'send'"."""
+
+    def summarize(view, start, stop, max_tokens):
+        yield from ()
+        return value
+
+    for summarizer in (summarize, lambda *_: value):
+        with pytest.raises(TypeError, match=r"returns a Summary, not (str|NoneType|type):"):
+            list(strategy(summarizer=summarizer)(TALK))
+
+
+@pytest.mark.parametrize("strategy", [Summarize, SummarizeTo])
+def test_a_window_too_small_to_ask_in_is_why_rules_summarise(strategy):
+    """`SummarizeTo` did not say that the model was not asked, nor why."""
+    strategies = [strategy(summarizer=ModelSummary(window=500))]
+    run = compact_if_due(TALK, strategies, Budget(2_000, 1_500))
+    (attempt,) = drive(run, ScriptedModel(["never asked"])).attempts
+    assert attempt.outcome == "degraded" and "a window of 500 tokens" in attempt.reason
