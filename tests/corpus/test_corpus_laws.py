@@ -254,6 +254,6 @@ def test_a_record_in_its_own_format_is_opened_by_it():
     assert (row["format"], row["train_from"]) == ("gemini", 1)
     with pytest.raises(FormatError, match="no format is called"):
         corpus.unroll(record, format="latin")
-    with pytest.raises(FormatError, match="the record is none"):
+    with pytest.raises(FormatError, match="no conversation in the form 'adp': adp"):
         corpus.unroll(record, format="adp")
     assert open_payload(corpus.compact(record)["messages"]).codec.NAME == "gemini"

@@ -398,6 +398,32 @@ def test_rows_that_an_earlier_run_left_are_swept(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.jsonl", "out.jsonl"]
 
 
+def test_lines_of_a_session_that_are_no_json_are_bad_rows(tmp_path):
+    """They were passed over without a word, and bytes that are no UTF-8 replaced."""
+    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    asked, answered = (
+        {"type": role, "sessionId": "s", "uuid": role, "message": {"role": role, "content": "hi"}}
+        for role in ("user", "assistant")
+    )
+    source.write_bytes(lines([asked]) + b'{"type":"assistant","mess\n' + lines([answered]))
+    unroll(source, out)
+    assert len(out.read_text().splitlines()) == 1
+    ((line, reason),) = bad_rows(out)
+    assert line == 0 and reason.startswith("line 2: no JSON")
+    source.write_bytes(b'{"messages":[{"role":"assistant","content":"f\xfcr"}]}')
+    unroll(source, out, overwrite=True)
+    assert bad_rows(out) == [(0, "bytes that are no UTF-8, at byte 45; replaced")]
+
+
+def test_a_record_over_many_lines_is_called_as_it_calls_itself(tmp_path):
+    """It was called by a hash, whatever its `id`."""
+    source, out = tmp_path / "in.json", tmp_path / "out.jsonl"
+    record = {"id": "a", "messages": [{"role": "assistant", "content": "hi"}]}
+    source.write_text(json.dumps(record, indent=2))
+    unroll(source, out)
+    assert json.loads(out.read_text())["session"] == "a"
+
+
 # --- the command ---------------------------------------------------------------------------------
 
 

@@ -48,6 +48,8 @@ class Conversation:
     body: Mapping[str, Any]
     """The rest of the request: model, system prompt, tools; and what else stands in the record."""
     messages: Sequence[Any]
+    problems: Sequence[str] = ()
+    """What of a file that is one session could not be read."""
 
     @property
     def field(self) -> str:
@@ -131,15 +133,16 @@ def convert(session: Session, record: Any = None) -> Conversation:
     no messages."""
     if not session.messages:
         raise FormatError("the conversation has no messages")
-    name = session.id or record_id(record) or _hash_json(record or session.messages)
-    return Conversation(name, session.format, session.body, session.messages)
+    named = session.id or record_id(record or session.body)
+    name = named or _hash_json(record or session.messages)
+    problems = () if record else tuple(map(str, session.problems))
+    return Conversation(name, session.format, session.body, session.messages, problems)
 
 
 def _describe(value: Any, error: FormatError, format: str) -> str:
     if format:
-        return (
-            str(error).replace("no session file that Refold knows", "none").partition(" Tried")[0]
-        )
+        reasons = str(error).partition(" Tried: ")[2]
+        return f"no conversation in the form {format!r}: {reasons}" if reasons else str(error)
     if not isinstance(value, dict):
         return f"no conversation in {type(value).__name__}"
     names = ", ".join(map(repr, list(value)[:8])) or "none"

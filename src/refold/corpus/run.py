@@ -154,14 +154,16 @@ def _unroll_records(
 
 
 def _unroll_each(load: Load, settings: UnrollSettings) -> Iterator[Segment | str | None]:
-    """Yield the segments of each conversation of a record, then None, or why nothing of it counts:
-    the others go on."""
+    """Yield the segments of each conversation of a record, then None and what of it could not be
+    read, or why nothing of it counts: the others go on."""
     conversations: Iterator[Conversation] | None = None
     while True:
         try:
             conversations = conversations or iter(load())
-            yield from iter_segments(next(conversations), settings)
+            conversation = next(conversations)
+            yield from iter_segments(conversation, settings)
             yield None
+            yield from conversation.problems
         except StopIteration:
             return
         except (FormatError, OSError) as error:
