@@ -13,7 +13,7 @@ import pytest
 from refold.edits import Edit
 from refold.errors import StoreError
 from refold.messages import user
-from refold.stores import SQLiteStore, open_store
+from refold.stores import SidecarStore, SQLiteStore, open_store
 from refold.stores.schema import SQLITE_MIGRATIONS
 from refold.stores.store import LedgerRow
 
@@ -214,3 +214,11 @@ def test_a_file_with_writes_that_cannot_be_recovered_is_reported(read_only_file)
     (read_only_file.parent / "edits.db-shm").unlink()
     (read_only_file.parent / "edits.db-wal").chmod(0o444)
     assert "its last writes are in its -wal file still" in read_as_nobody(read_only_file)
+
+
+def test_every_store_that_an_address_names_can_be_closed(tmp_path):
+    """A text file was no context manager: `with open_store("a.refold")` raised TypeError."""
+    for name, store_class in (("a.refold", SidecarStore), ("a.db", SQLiteStore)):
+        with open_store(str(tmp_path / name)) as store:
+            assert isinstance(store, store_class)
+        store.close()

@@ -7,20 +7,23 @@ from typing import cast
 
 from refold.errors import StoreError
 from refold.stores.sidecar import SUFFIX, SidecarStore
+from refold.stores.sql import SQLStore
 from refold.stores.sqlite import MEMORY, SQLiteStore
-from refold.stores.store import MemoryStore, Store
+from refold.stores.store import MemoryStore
 
 __all__ = ["MemoryStore", "SQLiteStore", "SidecarStore", "open_store"]
 
 
-def open_store(address: str, *, connect: bool = True, read_only: bool = False) -> Store:
+def open_store(
+    address: str, *, connect: bool = True, read_only: bool = False
+) -> SidecarStore | SQLStore:
     """Open the store at *address*: `postgresql://...`, a text file `NAME.refold`, or any other file
     for SQLite, of which `:memory:` is none. Without *connect* a server is asked for by the first
     call only. With *read_only* a file must be there, and an SQLite file and its directory are not
     written to. Raises `StoreError`, and ImportError where the extra `postgresql` is missing."""
     if is_server(address):
         store_class = import_module("refold.stores.postgresql").PostgreSQLStore
-        return cast("Store", store_class(address, connect=connect))
+        return cast("SQLStore", store_class(address, connect=connect))
     if read_only:
         require_file(address)
     if address.endswith(SUFFIX):

@@ -64,6 +64,15 @@ class SidecarStore:
         """Return the store of a session file: `session.jsonl.refold` beside `session.jsonl`."""
         return cls(os.fsdecode(session) + SUFFIX)
 
+    def close(self) -> None:
+        """Do nothing: no file stays open between two calls."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing, as `close`."""
+
     @property
     def problems(self) -> tuple[str, ...]:
         """The lines that were passed over, each with its number and what is wrong. Raises
