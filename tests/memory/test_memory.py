@@ -339,6 +339,7 @@ def test_what_the_conversation_says_cannot_close_the_record_and_secrets_do_not_g
         (Answer("", "error", "no route"), "no route"),
         (Answer("Sure, I will."), "no JSON array"),
         (Answer("[}]"), "no JSON array"),
+        (Answer('["The user lives in Oslo.", null]'), "no item of the model's answer has a text"),
     ],
 )
 def test_without_a_usable_answer_rules_extract_and_the_reason_is_given(

@@ -168,4 +168,6 @@ def _items(answer: Answer | None) -> tuple[list[Any], str]:
         items = json.loads(text[text.index("[") : text.rindex("]") + 1])
     except (ValueError, RecursionError):
         return [], "the model's answer is no JSON array"
-    return (items, "") if isinstance(items, list) else ([], "the model's answer is no JSON array")
+    if items and not any(text_at(item, "text") for item in items):
+        return [], "no item of the model's answer has a text"
+    return items, ""
