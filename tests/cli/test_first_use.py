@@ -161,6 +161,7 @@ def test_commands_show_a_gateways_session_as_it_was_sent(tmp_path) -> None:
     named = [session.id, "--store", store]
     (stats,) = refold("stats", *named, "--json").json["sessions"]
     assert stats["tokens"]["sent"] < stats["tokens"]["unedited"] / 2
+    assert f"\nbilled: refold report --by session --store {store}\n" in refold("stats", *named).out
     shown = refold("view", *named, "--payload").json["messages"]
     assert shown == sent
     diff = refold("diff", *named).out
@@ -180,3 +181,12 @@ def test_one_line_is_no_lines(tmp_path) -> None:
 def test_a_reserve_that_leaves_no_room_is_named(file) -> None:
     done = refold("unroll", file, "-o", file.parent / "out.jsonl", "--reserve", "64k")
     assert done.code == 2 and "the reserve for an answer (64,000) leaves 0" in done.err
+
+
+def test_where_no_tool_ran_no_tokens_are_of_tools(tmp_path) -> None:
+    """What frames messages counted as results of tools."""
+    file = tmp_path / "a.json"
+    chat = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Hello."}]
+    file.write_text(json.dumps(chat))
+    (stats,) = refold("stats", file, "--json").json["sessions"]
+    assert {row["name"] for row in stats["by_speaker"]} == {"people", "agent"}

@@ -315,7 +315,8 @@ def _count_speakers(view: View, shares: Breakdown) -> dict[str, int]:
     fixed = (("system prompt", "system"), ("definitions of tools", "tools"), ("agent", "assistant"))
     for name, role in fixed:
         counts[name] = shares.roles.get(role, 0)
-    counts["tools"] += max(0, shares.total - counts.total())
+    rest = "tools" if counts["tools"] else "people"  # what is no text, and what frames messages
+    counts[rest] += max(0, shares.total - counts.total())
     return {name: count for name, count in counts.most_common() if count}
 
 
@@ -340,7 +341,7 @@ def _session_stats(edited: EditedSession, shares: Record, effective: int | None)
         yield Line(about)
     yield Line()
     yield from table(("tokens>", "", ""), _size_rows(edited, effective), width=width)
-    yield from _bill_lines(edited.session)
+    yield from _bill_lines(edited)
     for heading in ("speaker", "tool", "part"):
         if rows := shares[f"by_{heading}"]:
             yield Line()
@@ -387,11 +388,14 @@ def _size_rows(edited: EditedSession, effective: int | None) -> Iterator[Row]:
         yield "?", "system prompt and tools", "not in the file, so in no estimate"
 
 
-def _bill_lines(session: Session) -> Lines:
+def _bill_lines(edited: EditedSession) -> Lines:
     """Show what the provider billed, by the file."""
-    bill, model = read_bill(session), str(session.body.get("model", ""))
+    bill, model = read_bill(edited.session), str(edited.session.body.get("model", ""))
     if not bill.calls:
-        yield Line("the file does not say what the provider counted", "dim")
+        why = "the file does not say what the provider counted"
+        if edited.tenant is not None:
+            why = f"billed: refold report --by session{store_of(edited)}"
+        yield Line(why, "dim")
         return
     counts = bill.tokens
     pieces = (
