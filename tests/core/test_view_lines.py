@@ -153,6 +153,7 @@ def test_a_notebook_shows_a_fold_for_each_edit_and_says_what_it_cuts(view):
     assert "more characters" in html_of(view, 200)
     long = refold.View.of([user(f"word {n} " * 50) for n in range(99)])
     assert "more messages" in html_of(long, 100)
+    assert refold.View.of([user("half \ud83d")])._repr_html_().encode()
     whole = _Tags()
     whole.feed(html_page(view, "<b>"))
     assert not any("more characters" in text for text in whole.texts)

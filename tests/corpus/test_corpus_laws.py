@@ -238,12 +238,24 @@ def test_a_bad_row_of_a_batch_is_a_row_that_says_why():
 
 @pytest.mark.parametrize(
     "settings",
-    [{"to": 0}, {"to": 100, "target": 200}, {"reserve": -1}, {"strategies": ["Nothing()"]}],
+    [
+        {"to": 0},
+        {"to": "4k"},
+        {"to": 100, "target": 200},
+        {"reserve": -1},
+        {"strategies": ["Nothing()"]},
+    ],
     ids=str,
 )
 def test_settings_that_make_no_sense_are_refused(settings):
     with pytest.raises(ValueError, match=r"must|strategy"):
         corpus.unroll({"messages": [{"role": "assistant", "content": "yes"}]}, **settings)
+
+
+def test_a_single_strategy_may_stand_for_a_list_of_them():
+    """Its name was read letter by letter: "no strategy is called 'C'"."""
+    record = {"messages": [{"role": "assistant", "content": "yes"}]}
+    assert corpus.unroll(record, strategies="ClearToolResults(keep=3)") == corpus.unroll(record)
 
 
 def test_a_record_in_its_own_format_is_opened_by_it():

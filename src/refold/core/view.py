@@ -85,7 +85,8 @@ class View:
 
     def _repr_html_(self) -> str:
         """Return the messages and a fold for each edit, for notebooks; what is cut is said."""
-        return str(import_module("refold.core.view_lines").html_of(self))
+        html: str = import_module("refold.core.view_lines").html_of(self)
+        return html.encode("utf-8", "replace").decode()  # a kernel sends no half of a character
 
     def before(self, at: int) -> "View":
         """Return what was said before the message *at*, without edits."""

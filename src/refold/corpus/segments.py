@@ -48,13 +48,14 @@ class UnrollSettings:
     @property
     def goal(self) -> int:
         """Tokens that a request is compacted to."""
+        require_int(1, to=self.to)
         return self.to // 2 if self.target is None else self.target
 
     @property
     def budget(self) -> Budget:
         """When a request is compacted, and how far."""
+        require_int(1, target=self.goal)
         reserve = self.to // 8 if self.reserve is None else self.reserve
-        require_int(1, to=self.to, target=self.goal)
         require_int(0, reserve=reserve)
         room = max(0, self.to - reserve)
         if self.goal > room:
@@ -137,6 +138,8 @@ def read_strategies(
     """Return strategies given as values or by name; by default those that come down to *target*."""
     if strategies is None:
         return default_strategies(target)
+    if isinstance(strategies, str):  # else each character is a name
+        strategies = [strategies]
     return tuple(parse_strategy(each) if isinstance(each, str) else each for each in strategies)
 
 
