@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from refold import Budget, Compactor, MemoryStore
 from refold.compactor.run import MAX_ASKING_ROUNDS, MAX_ROUNDS
 from refold.compactor.settings import default_strategies
-from refold.core.strategy import Answer, Ask
+from refold.core.strategy import Answer, Ask, Summary
 from refold.core.view import View
 from refold.messages import Message, Text
 from refold.strategies import Summarize
@@ -65,7 +65,7 @@ def test_c14_a_model_is_asked_until_the_request_fits_and_not_by_the_next_process
 
     def summarize(view: View, start: int, stop: int, cap: int) -> Any:
         answer = yield Ask("Summarise.")
-        return (answer.text if answer else ""), None
+        return Summary(answer.text if answer else "")
 
     def compact() -> View:
         strategies = [Summarize(keep=12, summarizer=summarize)]
