@@ -3,7 +3,7 @@ so much that a request comes down to a number of tokens; what matters may stand 
 it."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,8 +22,7 @@ from refold.core.tool_groups import find_refetched
 from refold.core.view import View
 from refold.errors import require_callable, require_callable_or_none, require_int, require_number
 from refold.messages import Message
-from refold.rules.pairing import any_ids
-from refold.rules.request import is_sealed, loads_of
+from refold.rules.request import is_sealed
 from refold.scorers.scorer import Scorer, choose_important
 from refold.speakers import find_verbatim, view_dialogue_share
 from refold.summarizers.heuristic import RuleSummary
@@ -32,6 +31,7 @@ from refold.summarizers.placement import (
     Placement,
     Surroundings,
     keep_behind,
+    keep_loads,
     summarize_span,
     tell_beside,
     whole_groups,
@@ -99,7 +99,7 @@ class Summarize:
         placement = PLACEMENTS[self.place] if isinstance(self.place, str) else self.place
         stays = find_verbatim(view, stop, room, with_answer=room is not None)
         beside = dict(stays.messages)
-        for at, message in _keep_loads(view, stop):
+        for at, message in keep_loads(view, stop):
             also = beside[at].parts if at in beside else ()
             beside[at] = replace(message, parts=(*message.parts, *also))
         stays = stays._replace(messages=tuple(sorted(beside.items())))
@@ -117,25 +117,6 @@ class Summarize:
             if own.parts and self.pin is not None and self.pin(own):
                 chosen.add(at)
         return whole_groups(view, chosen)
-
-
-def _keep_loads(view: View, stop: int) -> Iterator[tuple[int, Message]]:
-    """Yield what loads tools before *stop* that nothing loads again later, each with its call, by
-    the position of its message; all that it belongs to if thinking must stay with calls."""
-    messages, later = view.transcript.messages, set[str]()
-    ids, positions = set[str](), set[int]()
-    for at in range(len(messages) - 1, -1, -1):
-        for part in messages[at].parts:
-            loads = loads_of(part)
-            if at < stop and not loads <= later:
-                ids.update(filter(None, any_ids(part)))
-                positions.add(at)
-            later |= loads
-    is_whole = view.profile.rules.thinking in ("fixed", "loop")
-    for at in whole_groups(view, positions):
-        parts = [p for p in messages[at].parts if is_whole or not ids.isdisjoint(any_ids(p))]
-        if parts:
-            yield at, replace(messages[at], parts=tuple(parts))
 
 
 # --- down to a number of tokens -----------------------------------------------------------------

@@ -7,7 +7,7 @@ plain one.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -17,7 +17,8 @@ from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import EditError
 from refold.messages import Message, Text, Thinking, user
-from refold.rules.request import is_sealed, is_signed
+from refold.rules.pairing import any_ids
+from refold.rules.request import is_sealed, is_signed, loads_of
 from refold.rules.rule import Rules
 from refold.speakers import Verbatim, find_verbatim, has_person, view_segments
 from refold.summarizers.tail import count_shown
@@ -109,6 +110,25 @@ def find_kept(view: View, start: int, stop: int, memory: MessageFilter | None) -
             chosen.add(at)
         seen.add(messages[at])
     return whole_groups(view, chosen)
+
+
+def keep_loads(view: View, stop: int) -> Iterator[tuple[int, Message]]:
+    """Yield what loads tools before *stop* that nothing loads again later, each with its call, by
+    the position of its message; all that it belongs to if thinking must stay with calls."""
+    messages, later = view.transcript.messages, set[str]()
+    ids, positions = set[str](), set[int]()
+    for at in range(len(messages) - 1, -1, -1):
+        for part in messages[at].parts:
+            loads = loads_of(part)
+            if at < stop and not loads <= later:
+                ids.update(filter(None, any_ids(part)))
+                positions.add(at)
+            later |= loads
+    is_whole = view.profile.rules.thinking in ("fixed", "loop")
+    for at in whole_groups(view, positions):
+        parts = [p for p in messages[at].parts if is_whole or not ids.isdisjoint(any_ids(p))]
+        if parts:
+            yield at, replace(messages[at], parts=tuple(parts))
 
 
 def _find_first_request(view: View) -> int:
