@@ -112,7 +112,7 @@ function totals({ totals: sums, unwritten }) {
   const parts = [
     ["Spent", money(sums.spent), `${money(sums.spent + sums.saved)} without Refold${missing}`, "Provider's usage of each call times its price, and what summaries cost."],
     ["Saved", [create("span", { class: sums.saved > 0 ? "teal" : "" }, money(sums.saved)), " ", create("small", {}, share(sums.saved, sums.spent + sums.saved))],
-      sums.shadow_calls ? `would be ${money(sums.would_save)} more without shadow` : `after ${money(sums.summaries)} for summaries`, "What the original would have cost under the same cache, less what was spent."],
+      sums.shadow_calls ? `would be ${money(sums.would_save)} more without shadow` : `after ${money(sums.summaries)} for summaries`, "What the original would have cost under the same cache, without what was fetched again because it was hidden, less what was spent. `refold report` has the parts."],
     ["Tokens sent", [brief(sums.sent), " ", create("small", {}, `of ${brief(sums.original)}`)], bar(sums.original, sums.sent, sums.original), "Sums over calls, as the provider counted them."],
     ["Calls", number(sums.calls), `${number(sums.edited)} of them shortened${sums.shadow_calls ? `, ${number(sums.shadow_calls)} in shadow` : ""}${sums.unlisted ? `, ${number(sums.unlisted)} of no session` : ""}${unwritten ? ` · ${unwrittenCalls(unwritten)}` : ""}`,
       "Of no session are titles and the like, and what is left of sessions that were deleted; charts and lists leave them out."],
