@@ -84,15 +84,17 @@ def test_a_compactor_for_another_format_is_refused():
 
 
 def test_a_framework_that_is_missing_or_of_another_release_is_named_in_one_line():
-    missing, outdated = (
-        explain_missing("no-such-package", "google-adk"),
-        explain_missing("pytest", "x"),
+    with pytest.raises(ImportError) as missing, explain_missing("no-such-package", "google-adk"):
+        importlib.import_module("no_such_package")
+    with pytest.raises(ImportError) as outdated, explain_missing("pytest", "x"):
+        importlib.import_module("pytest.no_such_module")
+    assert str(missing.value).startswith(
+        "this adapter needs no-such-package: install Refold with its extra"
     )
-    assert missing.startswith("this adapter needs no-such-package: install Refold with its extra")
-    assert outdated.startswith(
+    assert str(outdated.value).startswith(
         f"pytest {pytest.__version__} has another interface than this adapter"
     )
-    assert "\n" not in missing + outdated
+    assert "\n" not in f"{missing.value}{outdated.value}"
 
 
 # --- LiteLLM --------------------------------------------------------------------------------------

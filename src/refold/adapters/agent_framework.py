@@ -37,11 +37,9 @@ from refold.rules.request import Body
 from refold.text.json_values import canonicalize, canonicalize_text
 from refold.tokens.usage import Usage
 
-try:
+with explain_missing("agent-framework-core", "agent-framework"):
     import agent_framework as maf
     from agent_framework import EXCLUDE_REASON_KEY, EXCLUDED_KEY, ChatContext, ChatMiddleware
-except ImportError as error:
-    raise ImportError(explain_missing("agent-framework-core", "agent-framework")) from error
 
 NAME = "agent_framework"
 FIELD = "messages"

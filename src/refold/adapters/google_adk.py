@@ -17,14 +17,12 @@ from refold.adapters.hook import (
 from refold.compactor.compactor import Compactor
 from refold.tokens.usage import Usage
 
-try:
+with explain_missing("google-adk", "google-adk"):
     from google.adk.agents.callback_context import CallbackContext
     from google.adk.models.llm_request import LlmRequest
     from google.adk.models.llm_response import LlmResponse
     from google.adk.plugins.base_plugin import BasePlugin
     from google.genai.types import Content
-except ImportError as error:
-    raise ImportError(explain_missing("google-adk", "google-adk")) from error
 
 FORMAT = "gemini"
 

@@ -28,14 +28,12 @@ from refold.messages import Message, Opaque, Part, Text, Thinking, ToolCall, Too
 from refold.stores.sqlite import SQLiteStore
 from refold.text.json_values import canonicalize
 
-try:
+with explain_missing("haystack-ai", "haystack"):
     from haystack import component, default_from_dict, default_to_dict
     from haystack import dataclasses as hs
     from haystack.core.serialization import component_to_dict
     from haystack.tools import flatten_tools_or_toolsets
     from haystack.utils import deserialize_component_inplace
-except ImportError as error:
-    raise ImportError(explain_missing("haystack-ai", "haystack")) from error
 
 NAME = "haystack"
 FIELD = "messages"

@@ -3,6 +3,7 @@ it came, and what the formats of several frameworks answer alike."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -75,13 +76,18 @@ def require_format(compactor: Compactor | None, format: Any) -> Compactor:
     return compactor
 
 
-def explain_missing(package: str, extra: str) -> str:
-    """Say why an import of *package* fails: it is not there, or of a release that is not known."""
+@contextmanager
+def explain_missing(package: str, extra: str) -> Iterator[None]:
+    """Say why imports of *package* fail in this block: it is not there, or of a release that is not
+    known. Raises ImportError."""
     try:
-        state = f"{package} {version(package)} has another interface than this adapter knows"
-    except PackageNotFoundError:
-        state = f"this adapter needs {package}"
-    return f"{state}: {install_hint(extra)}"
+        yield
+    except ImportError as error:
+        try:
+            state = f"{package} {version(package)} has another interface than this adapter knows"
+        except PackageNotFoundError:
+            state = f"this adapter needs {package}"
+        raise ImportError(f"{state}: {install_hint(extra)}") from error
 
 
 # --- what the formats of several frameworks answer alike -----------------------------------------

@@ -51,7 +51,7 @@ from refold.text.json_values import (
 from refold.text.summary_wrapper import summary_in
 from refold.tokens.usage import Usage
 
-try:
+with explain_missing("langchain-core", "langchain"):
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import (
         AIMessage,
@@ -67,8 +67,6 @@ try:
     from langchain_core.runnables import RunnableConfig
     from langchain_core.runnables.config import merge_configs
     from langchain_core.utils.function_calling import convert_to_openai_tool
-except ImportError as error:
-    raise ImportError(explain_missing("langchain-core", "langchain")) from error
 
 # --- the codec ------------------------------------------------------------------------------------
 

@@ -25,13 +25,11 @@ from refold.models.driver import Asker, adrive, drive
 from refold.summarizers.heuristic import RuleSummary
 from refold.text.summary_wrapper import OPEN, wrap_summary
 
-try:
+with explain_missing("langchain", "langchain-agents"):
     from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
     from langchain_core.exceptions import ContextOverflowError
     from langchain_core.messages import AIMessage, BaseMessage
     from langchain_core.runnables import Runnable, RunnableLambda
-except ImportError as error:
-    raise ImportError(explain_missing("langchain", "langchain-agents")) from error
 
 SUMMARY_TOKENS = 4_000
 """Tokens of a summary at most."""

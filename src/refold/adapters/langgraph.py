@@ -10,12 +10,10 @@ from refold.compactor.compactor import Compactor
 from refold.core.view import View
 from refold.errors import FormatError
 
-try:
+with explain_missing("langgraph", "langchain"):
     from langchain_core.messages import BaseMessage, RemoveMessage
     from langchain_core.runnables import Runnable, RunnableLambda
     from langgraph.graph.message import REMOVE_ALL_MESSAGES, MessagesState
-except ImportError as error:
-    raise ImportError(explain_missing("langgraph", "langchain")) from error
 
 MESSAGES = "messages"
 """Where a state keeps its messages."""

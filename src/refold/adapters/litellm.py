@@ -14,13 +14,12 @@ from refold.compactor.compactor import Compactor
 from refold.compactor.conversations import put_latest
 from refold.core.view import View
 
-try:
+with explain_missing("litellm", "litellm"):
     from litellm.integrations.custom_logger import CustomLogger
     from litellm.types.utils import CallTypes
-except ImportError as error:
-    raise ImportError(explain_missing("litellm", "litellm")) from error
-if not hasattr(CustomLogger, "async_pre_call_deployment_hook"):  # an older one would never call it
-    raise ImportError(explain_missing("litellm", "litellm"))
+
+    if not hasattr(CustomLogger, "async_pre_call_deployment_hook"):
+        raise ImportError  # an older one would never call it
 
 FORMATS = {
     "completion": "openai_chat",

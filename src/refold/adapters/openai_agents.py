@@ -10,14 +10,12 @@ from refold.adapters.hook import acompact_or_pass, explain_missing, latest_view,
 from refold.compactor.compactor import Compactor
 from refold.tokens.usage import Usage
 
-try:
+with explain_missing("openai-agents", "openai-agents"):
     from agents import Agent, FunctionTool, ModelResponse, RunHooks
     from agents.items import TResponseInputItem
     from agents.memory import Session, SessionSettings
     from agents.run import CallModelData, ModelInputData
     from agents.run_context import RunContextWrapper
-except ImportError as error:
-    raise ImportError(explain_missing("openai-agents", "openai-agents")) from error
 
 FORMAT = "openai_responses"
 

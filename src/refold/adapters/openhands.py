@@ -19,14 +19,12 @@ from refold.stores.sqlite import SQLiteStore
 from refold.strategies.summarize import SummarizeTo
 from refold.tokens.usage import Usage
 
-try:
+with explain_missing("openhands-sdk", "openhands"):
     from openhands.sdk import LLM
     from openhands.sdk.context.condenser import CondenserBase
     from openhands.sdk.context.view import View
     from openhands.sdk.event import Condensation, LLMConvertibleEvent
     from pydantic import PrivateAttr
-except ImportError as error:
-    raise ImportError(explain_missing("openhands-sdk", "openhands")) from error
 
 CUTS = "cuts"
 """The field of a body that holds where the view may be cut, as OpenHands says."""

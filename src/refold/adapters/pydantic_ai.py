@@ -15,13 +15,11 @@ from refold.compactor.compactor import Compactor
 from refold.core.view import View
 from refold.tokens.usage import Usage
 
-try:
+with explain_missing("pydantic-ai-slim", "pydantic-ai"):
     from pydantic_ai import RunContext
     from pydantic_ai.capabilities import AbstractCapability, WrapModelRequestHandler
     from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse
     from pydantic_ai.models import ModelRequestContext
-except ImportError as error:
-    raise ImportError(explain_missing("pydantic-ai-slim", "pydantic-ai")) from error
 
 
 class RefoldCapability(AbstractCapability[Any]):

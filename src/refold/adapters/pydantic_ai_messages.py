@@ -27,7 +27,7 @@ from refold.rules.request import Body, Request
 from refold.rules.rule import Rule, Rules
 from refold.text.json_values import canonicalize, canonicalize_text
 
-try:
+with explain_missing("pydantic-ai-slim", "pydantic-ai"):
     from pydantic_ai.messages import (
         ERROR_OUTCOMES,
         BinaryContent,
@@ -43,8 +43,6 @@ try:
         UserPromptPart,
     )
     from pydantic_core import to_jsonable_python
-except ImportError as error:
-    raise ImportError(explain_missing("pydantic-ai-slim", "pydantic-ai")) from error
 
 NAME = "pydantic_ai"
 FIELD = "messages"

@@ -11,13 +11,11 @@ from typing import Any
 from refold.adapters.hook import acompact_or_pass, explain_missing, require_format
 from refold.compactor.compactor import Compactor
 
-try:
+with explain_missing("strands-agents", "strands"):
     from strands import Agent
     from strands.agent import NullConversationManager
     from strands.middleware import InvokeModelContext, InvokeModelStage, ModelStopReason
     from strands.plugins import Plugin
-except ImportError as error:
-    raise ImportError(explain_missing("strands-agents", "strands")) from error
 
 FORMAT = "bedrock"
 
