@@ -26,7 +26,6 @@ from refold.session_files.reader import (
     Session,
     SessionBuilder,
     StoredSession,
-    single,
 )
 from refold.session_files.source import (
     FoundSession,
@@ -392,6 +391,11 @@ def read_file(source: Source) -> Session:
     return build_session(session, row, in_order)
 
 
+def file_sessions(source: Source) -> Sequence[StoredSession]:
+    """Return the only session of a file."""
+    return [StoredSession(_session_id(source), partial(read_file, source))]
+
+
 def _is_session(value: Any) -> bool:
     return (
         text_at(value, "id").startswith("ses")
@@ -496,4 +500,4 @@ def _modification_time(path: Path) -> datetime:
 
 
 DATABASE_READER = Reader(CLIENT, database_mismatch, database_sessions, find)
-FILE_READER = Reader(CLIENT, file_mismatch, single(read_file, _session_id))
+FILE_READER = Reader(CLIENT, file_mismatch, file_sessions)

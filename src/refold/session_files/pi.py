@@ -14,7 +14,7 @@ from typing import Any
 from refold.errors import FormatError
 from refold.session_files.claude_code import as_blocks, result_block, text_block
 from refold.session_files.reader import Compaction, Entry, SessionBuilder, file_reader
-from refold.session_files.source import ClientFiles, Source, Tree, cwd_under
+from refold.session_files.source import ClientFiles, Source, Tree, cwd_under, folder_name
 from refold.text.json_values import (
     JsonObject,
     Record,
@@ -238,7 +238,7 @@ COPILOT_FILES = ClientFiles(
     ("session-state/*/events.jsonl",),
     cwd_under("data", "context", "cwd"),
     "COPILOT_HOME",
-    lambda path: path.absolute().parent.name,
+    folder_name,
 )
 UNREAD = frozenset({"session.context_cleared", "session.truncation", "tool.user_requested"})
 """Events that change what the model is shown, but do not say how."""

@@ -31,9 +31,8 @@ from refold.session_files.reader import (
     StoredSession,
     file_reader,
     respell,
-    single,
 )
-from refold.session_files.source import ClientFiles, Problem, Source
+from refold.session_files.source import ClientFiles, Problem, Source, folder_name
 from refold.text.json_values import (
     Record,
     list_at,
@@ -175,12 +174,8 @@ def _find_folder(path: Path) -> str:
     return ""
 
 
-def _kimi_id(path: Path) -> str:
-    return path.absolute().parent.name
-
-
 KIMI_FILES = ClientFiles(
-    KIMI, (".kimi",), ("sessions/*/*/context.jsonl",), _find_folder, find_id=_kimi_id
+    KIMI, (".kimi",), ("sessions/*/*/context.jsonl",), _find_folder, find_id=folder_name
 )
 
 
@@ -194,9 +189,9 @@ def kimi_mismatch(source: Source) -> str:
     return "no line has a role of " + ", ".join(sorted(_NOTES))
 
 
-def read_kimi(source: Source) -> Session:
+def read_kimi(session: SessionBuilder) -> None:
     """Read a context. Thoughts go back to the model in a field of their own."""
-    session = SessionBuilder(source, KIMI, "openai_chat", _kimi_id(source.path))
+    session.id = KIMI_FILES.find_id(session.source.path)
     for _, record in session.records():
         role, content = text_at(record, "role"), record.get("content")
         if role == "_system_prompt":
@@ -210,11 +205,9 @@ def read_kimi(source: Source) -> Session:
             session.add({**record, "content": words, **thinking})
         elif role not in _NOTES:
             session.add(record)
-    return session.build()
 
 
-_KIMI_SESSIONS = single(read_kimi, lambda source: _kimi_id(source.path))
-KIMI_READER = Reader(KIMI, kimi_mismatch, _KIMI_SESSIONS, KIMI_FILES.find)
+KIMI_READER = file_reader(KIMI, "openai_chat", kimi_mismatch, read_kimi, KIMI_FILES)
 
 
 # --- Continue ---------------------------------------------------------------------------------

@@ -158,14 +158,6 @@ class Reader:
     """None if the files are wherever their user puts them."""
 
 
-def single(
-    read: Callable[[Source], Session], find_id: Callable[[Source], str] = lambda _: ""
-) -> Callable[[Source], Sequence[StoredSession]]:
-    """Return the sessions of a file that always holds one, which *read* reads. *find_id* returns
-    its id, if that can be asked for."""
-    return lambda source: [StoredSession(find_id(source), partial(read, source))]
-
-
 @dataclass(slots=True)
 class SessionBuilder:
     """A session while it is read."""
@@ -335,10 +327,10 @@ def file_reader(
         read(session)
         return session.build()
 
-    if files is None:
-        return Reader(client, mismatch, single(load))
-    find_id = files.find_id
-    return Reader(client, mismatch, single(load, lambda source: find_id(source.path)), files.find)
+    def list_sessions(source: Source) -> list[StoredSession]:
+        return [StoredSession(files.find_id(source.path) if files else "", partial(load, source))]
+
+    return Reader(client, mismatch, list_sessions, files.find if files else None)
 
 
 # --- calls and results in a form that no API takes ------------------------------------------------

@@ -368,6 +368,11 @@ def look_at(
     return []
 
 
+def folder_name(path: Path) -> str:
+    """Return the name of the folder that a file is in."""
+    return path.absolute().parent.name
+
+
 def cwd_under(*keys: str) -> Callable[[Path], str]:
     """Return a function that reads the first working directory under *keys* of a line."""
 

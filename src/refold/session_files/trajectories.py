@@ -23,7 +23,6 @@ from refold.session_files.reader import (
     StoredSession,
     file_reader,
     join_content,
-    single,
     write_call,
 )
 from refold.session_files.source import Source
@@ -67,13 +66,13 @@ def trajectory_mismatch(source: Source) -> str:
     return "no trajectory_format mini-swe-agent, and no history of messages"
 
 
-def read_trajectory(source: Source) -> Session:
+def read_trajectory(session: SessionBuilder) -> None:
     """Read a trajectory, whose format only mini-swe-agent names."""
-    document, client, field = source.document, MINI_SWE, "messages"
-    name = text_at(document, "instance_id")
+    document, field = session.source.document, "messages"
+    session.id = text_at(document, "instance_id")
     if "history" in document and "trajectory_format" not in document:
-        client, field, name = "swe_agent", "history", source.path.name.removesuffix(".traj")
-    session = SessionBuilder(source, client, "openai_chat", name)
+        session.client, field = "swe_agent", "history"
+        session.id = session.source.path.name.removesuffix(".traj")
     session.model = text_at(document, "info", "config", "model", "model_name")
     session.cwd = text_at(document, "info", "config", "environment", "cwd")
     for at, message in enumerate(objects_at(document, field), 1):
@@ -84,10 +83,9 @@ def read_trajectory(source: Source) -> Session:
                 session.note_time(created)
             if int_at(response, "usage", "prompt_tokens") >= 0:
                 session.add_usage(object_at(response, "usage"))
-        elif role != "exit" and client == MINI_SWE:
+        elif role != "exit" and session.client == MINI_SWE:
             # version 2 ends with an exit, and may hold Responses objects
             session.note(f"message {at} has no role that is sent")
-    return session.build()
 
 
 def _strip_bookkeeping(message: Record) -> Entry:
@@ -103,7 +101,7 @@ def _strip_bookkeeping(message: Record) -> Entry:
     return wire
 
 
-MINI_SWE_READER = Reader(MINI_SWE, trajectory_mismatch, single(read_trajectory))
+MINI_SWE_READER = file_reader(MINI_SWE, "openai_chat", trajectory_mismatch, read_trajectory)
 
 
 # --- tau-bench and tau2-bench ---------------------------------------------------------------------
