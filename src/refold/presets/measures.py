@@ -110,7 +110,6 @@ class Unanswered:
 
 IDEOGRAPHS = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]+")
 """The blocks that the seeds call CJK: unified ideographs and their extension A."""
-PUNCTUATION = re.compile("[\u3000-\u303f]+")
 BLANKS = re.compile("[ \n\t\r]+")
 EMOJI = re.compile("[\U0001f000-\U0001faff]+")
 WIDE = re.compile(
@@ -127,34 +126,31 @@ def quarter(text: str) -> int:
 
 def two_ratios(text: str) -> int:
     """1.5 Chinese characters a token, 4 others (S1-14, S1-15)."""
-    chinese, wide, emoji, rest = _kinds(text)
-    return math.ceil((chinese + wide) / 1.5 + 2 * emoji + rest + _ascii(text) / 4)
+    chinese, wide, emoji, rest, plain = _kinds(text)
+    return math.ceil((chinese + wide) / 1.5 + 2 * emoji + rest + plain / 4)
 
 
 def rather_over(text: str) -> int:
     """1.5 tokens an ideograph, 1 its punctuation, 0.25 a blank, 0.3 any other character of ASCII:
     meant to be over rather than under (S2-24, S2-25)."""
-    chinese, wide_count, emoji, rest = _kinds(text)
-    marks, blanks = _count(PUNCTUATION, text), _count(BLANKS, text)
-    wide = 1.5 * (chinese + wide_count) + marks + 2 * emoji + (rest - marks)
-    return math.ceil(round(wide + 0.25 * blanks + 0.3 * (_ascii(text) - blanks), 6))
+    chinese, wide, emoji, rest, plain = _kinds(text)
+    blanks = _count(BLANKS, text)
+    beyond_ascii = 1.5 * (chinese + wide) + 2 * emoji + rest
+    return math.ceil(round(beyond_ascii + 0.25 * blanks + 0.3 * (plain - blanks), 6))
 
 
 def chinese_and_ascii(text: str) -> int:
     """1.5 tokens a Chinese character, a quarter of one for ASCII (S4-17)."""
-    chinese, wide, emoji, rest = _kinds(text)
-    return math.ceil(1.5 * (chinese + wide) + 2 * emoji + rest + _ascii(text) / 4)
+    chinese, wide, emoji, rest, plain = _kinds(text)
+    return math.ceil(1.5 * (chinese + wide) + 2 * emoji + rest + plain / 4)
 
 
-def _kinds(text: str) -> tuple[int, int, int, int]:
-    """Return how many ideographs, other wide characters, emoji, and anything else that is not
-    ASCII."""
+def _kinds(text: str) -> tuple[int, int, int, int, int]:
+    """Return how many ideographs, other wide characters, emoji, further characters that are not
+    ASCII, and characters of ASCII."""
     chinese, wide, emoji = (_count(kind, text) for kind in (IDEOGRAPHS, WIDE, EMOJI))
-    return chinese, wide, emoji, len(text) - _ascii(text) - chinese - wide - emoji
-
-
-def _ascii(text: str) -> int:
-    return len(text) - _count(BEYOND_ASCII, text)
+    beyond = _count(BEYOND_ASCII, text)
+    return chinese, wide, emoji, beyond - chinese - wide - emoji, len(text) - beyond
 
 
 def _count(kind: re.Pattern[str], text: str) -> int:
