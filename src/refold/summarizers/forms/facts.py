@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from refold.core.strategy import Answer, Ask, Ending, Summary
 from refold.core.view import View
@@ -232,14 +232,6 @@ STATUS_TITLE = "Current status"
 """Title of the note that follows the facts; no concept's keyword has a space in it."""
 
 
-class _FactsAnswer(NamedTuple):
-    """The facts in one part of the record, or why there are none."""
-
-    facts: Sections | None
-    outcome: Literal["failed", "rejected"] = "failed"
-    reason: str = ""
-
-
 @dataclass(frozen=True, slots=True)
 class FactSummary:
     """Summarises by facts: one question for all concepts, the history in it as data.
@@ -280,9 +272,9 @@ class FactSummary:
             return Summary("", Ending("failed", reason))
         for part in parts:
             answer = yield from self._ask_part(form, part)
-            if answer.facts is None:
-                return Summary("", Ending(answer.outcome, answer.reason))
-            facts = form.merge(facts, answer.facts)
+            if isinstance(answer, Ending):
+                return Summary("", answer)
+            facts = form.merge(facts, answer)
         if earlier_facts is not None:
             facts = form.merge(earlier_facts, facts)
         if not facts.entries:
@@ -293,9 +285,9 @@ class FactSummary:
 
     def _ask_part(
         self, form: FactsForm, part: Sequence[Element]
-    ) -> Generator[Ask, Answer | None, _FactsAnswer]:
-        """Return the facts in one part: one question, and one more where the answer is off
-        template."""
+    ) -> Generator[Ask, Answer | None, Sections | Ending]:
+        """Return the facts in one part, or why there are none: one question, and one more where the
+        answer is off template."""
         system = as_prompt(self.prompt)
         prompt = PROMPT.format(
             record="\n".join(element.render() for element in part), template=form.template
@@ -305,10 +297,10 @@ class FactSummary:
             judged = judge_answer((yield ask))
             if judged.kind != "good":
                 is_rejected = judged.kind in ("rejected", "cut off")
-                return _FactsAnswer(None, "rejected" if is_rejected else "failed", judged.text)
+                return Ending("rejected" if is_rejected else "failed", judged.text)
             if (facts := form.parse(judged.text)) is not None:
-                return _FactsAnswer(facts)
-        return _FactsAnswer(None, "rejected", "the answer is not of the shape asked for")
+                return facts
+        return Ending("rejected", "the answer is not of the shape asked for")
 
 
 def _read_span(

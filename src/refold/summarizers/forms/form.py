@@ -4,6 +4,7 @@ what models answer."""
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from html import escape
 from typing import Any, Protocol, TypeVar
 
 Value = TypeVar("Value")
@@ -117,15 +118,10 @@ _SCRATCHPAD = re.compile(
 )
 
 
-def escape(text: str) -> str:
-    """Return *text* with nothing in it that could open or close a tag."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
 def unescape(text: str) -> str:
     """Return the text that was escaped; CDATA sections are taken as they are, unknown entities
     stay."""
-    plain = _CDATA.sub(lambda match: escape(match[1]), text)
+    plain = _CDATA.sub(lambda match: escape(match[1], quote=False), text)
     return _ENTITY.sub(_character, plain)
 
 

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from html import escape
 from operator import attrgetter
 from typing import Literal, NamedTuple
 
@@ -169,7 +170,7 @@ def write_snapshot(value: Snapshot) -> str:
             sections.bullet_list(f"[{s.status.upper()}] {s.text}" for s in value.current_plan),
         ),
     )
-    lines = ((name, f"{form.escape(text)}\n" if text else "") for name, text in rows)
+    lines = ((name, f"{escape(text, quote=False)}\n" if text else "") for name, text in rows)
     body = "".join(f"<{name}>\n{line}</{name}>\n" for name, line in lines)
     return f"<{ROOT}>\n{body}</{ROOT}>"
 
