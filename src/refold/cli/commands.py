@@ -26,8 +26,8 @@ from refold.cli import (
 from refold.cli.gateway_commands import report as report_command
 from refold.cli.inputs import reason
 from refold.cli.mcp_server import mcp as mcp_command
-from refold.cli.options import JSON, flag, option, start_of
-from refold.cli.places import find_store
+from refold.cli.options import JSON, start_of
+from refold.cli.places import find_store, flag, option
 from refold.cli.run import run as run_command
 from refold.cli.unroll import unroll as unroll_command
 from refold.errors import RefoldError

@@ -13,7 +13,8 @@ from rich.rule import Rule
 
 from refold.budget.budget import Budget
 from refold.cli import terminal
-from refold.cli.options import JSON, option
+from refold.cli.options import JSON
+from refold.cli.places import option
 from refold.cli.terminal import Line, clean, short, style_lines, tokens
 from refold.cli.write_commands import strategy_table
 from refold.codecs.repair import check

@@ -16,8 +16,8 @@ from click.core import ParameterSource
 
 from refold import gateway
 from refold.cli import terminal
-from refold.cli.options import GATEWAY_STORE, JSON, flag, option, start_of
-from refold.cli.places import PLACE, STORE, data_directory, find_store
+from refold.cli.options import GATEWAY_STORE, JSON, start_of
+from refold.cli.places import PLACE, STORE, data_directory, find_store, flag, option
 from refold.cli.terminal import Line, Lines, Row, clean, plural, table, tokens
 from refold.gateway.ledger.entry import (
     DOLLAR,

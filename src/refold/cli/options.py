@@ -20,7 +20,7 @@ from click.shell_completion import CompletionItem
 from refold import models
 from refold.cli import terminal
 from refold.cli.inputs import NO_SESSION, Inputs, Use
-from refold.cli.places import PLACE, STORE, find_store
+from refold.cli.places import PLACE, STORE, Command, Option, find_store, flag, option
 from refold.cli.sessions import ids_on_machine
 from refold.codecs.detect import CODECS
 from refold.codecs.json_text import dump
@@ -154,21 +154,6 @@ def write_output(output: str, data: bytes) -> None:
 
 # --- options and arguments ------------------------------------------------------------------------
 
-Command = Callable[..., int | None]
-Option = Callable[[Command], Command]
-
-
-def option(names: str, metavar: str, help: str, **settings: Any) -> Option:
-    """Return an option: its *names* and perhaps that of its parameter, what its value is called,
-    and what it does."""
-    return click.option(*names.split(), metavar=metavar, help=help, **settings)
-
-
-def flag(names: str, help: str) -> Option:
-    """Return an option without a value."""
-    return click.option(*names.split(), is_flag=True, help=help)
-
-
 GATEWAY_STORE = option(
     "--store",
     "PLACE",
@@ -239,8 +224,8 @@ _SESSION_OPTIONS = (
 
 
 def group_options(
-    name: str, record: type[Any], options: Iterable[Callable[[Command], Command]], **settings: Any
-) -> Callable[[Command], Command]:
+    name: str, record: type[Any], options: Iterable[Option], **settings: Any
+) -> Option:
     """Give a command *options* as one value under *name*: a *record* of them and *settings*."""
     names = {field.name for field in fields(record)}
 
@@ -251,8 +236,8 @@ def group_options(
             return command(**{name: record(**own, **settings)}, **values)
 
         grouped: Command = run
-        for option in options:
-            grouped = option(grouped)
+        for add in options:
+            grouped = add(grouped)
         return grouped
 
     return decorate

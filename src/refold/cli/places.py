@@ -1,9 +1,11 @@
-"""Where the user's own data of Refold is. Nothing is imported here that takes time."""
+"""Where the user's own data of Refold is, and how options are declared. Nothing is imported here
+that takes time."""
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -39,3 +41,20 @@ def find_store(environment: Mapping[str, str] = os.environ) -> str:
     here = "refold.db"
     is_used = not environment.get(STORE) and Path(f"{here}.ledger").exists()
     return here if is_used else user_store(environment)
+
+
+# --- options --------------------------------------------------------------------------------------
+
+Command = Callable[..., int | None]
+Option = Callable[[Command], Command]
+
+
+def option(names: str, metavar: str, help: str, **settings: Any) -> Option:
+    """Return an option: its *names* and perhaps that of its parameter, what its value is called,
+    and what it does."""
+    return click.option(*names.split(), metavar=metavar, help=help, **settings)
+
+
+def flag(names: str, help: str) -> Option:
+    """Return an option without a value."""
+    return click.option(*names.split(), is_flag=True, help=help)

@@ -12,13 +12,11 @@ from refold.cli.compaction import protect_edits
 from refold.cli.inputs import Inputs
 from refold.cli.options import (
     check_output,
-    flag,
-    option,
     sessions_command,
     write_output,
     write_request,
 )
-from refold.cli.places import PLACE
+from refold.cli.places import PLACE, flag, option
 from refold.cli.terminal import Line, short_path
 from refold.codecs.repair import check as find_violations
 from refold.codecs.repair import repair as repair_payload

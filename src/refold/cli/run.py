@@ -36,7 +36,7 @@ from refold.cli.agents import (
     prepare_by_variables,
     read_json,
 )
-from refold.cli.places import PLACE, data_directory, user_store
+from refold.cli.places import PLACE, data_directory, flag, option, user_store
 from refold.errors import StoreError, install_hint
 
 # --- the gateway of a command ---------------------------------------------------------------------
@@ -232,16 +232,12 @@ _LEFT_TO_CLIENT = [getattr(signal, name) for name in ("SIGINT", "SIGQUIT") if ha
     shell_complete=lambda _, __, typed: [a.name for a in AGENTS if a.name.startswith(typed)],
 )
 @click.argument("arguments", nargs=-1, metavar="[ARGS]...", type=click.UNPROCESSED)
-@click.option("--shadow", is_flag=True, help="Change nothing: only note what would have been done.")
-@click.option(
-    "--print", "only_print", is_flag=True, help="Only show what the client would be given."
-)
-@click.option("--gateway", "url", metavar="URL", help="Use this gateway, which runs already.")
-@click.option("--port", type=click.IntRange(0, 65_535), default=0, metavar="N", help="Listen here.")
-@click.option(
-    "--store", type=PLACE, metavar="PLACE", help="Keep edits here, not in your own data directory."
-)
-@click.option("--config", type=PLACE, metavar="FILE", help="Settings of the gateway (refold.toml).")
+@flag("--shadow", "Change nothing: only note what would have been done.")
+@flag("--print only_print", "Only show what the client would be given.")
+@option("--gateway url", "URL", "Use this gateway, which runs already.")
+@option("--port", "N", "Listen here.", type=click.IntRange(0, 65_535), default=0)
+@option("--store", "PLACE", "Keep edits here, not in your own data directory.", type=PLACE)
+@option("--config", "FILE", "Settings of the gateway (refold.toml).", type=PLACE)
 def run(command: str, arguments: tuple[str, ...], **options: Any) -> int:
     """Run a coding agent with its model calls through a gateway.
 

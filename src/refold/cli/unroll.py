@@ -12,7 +12,8 @@ import click
 from rich import progress
 
 from refold.cli import terminal
-from refold.cli.options import JSON, flag, option, token_count
+from refold.cli.options import JSON, token_count
+from refold.cli.places import flag, option
 from refold.cli.terminal import Line, Lines, plural, short_path, table
 from refold.corpus.inputs import list_inputs
 from refold.corpus.output import Output, lock

@@ -32,15 +32,13 @@ from refold.cli.options import (
     ModelOptions,
     check_output,
     dollars_per_million,
-    flag,
     model_options,
-    option,
     sessions_command,
     strategy_named,
     token_count,
     write_request,
 )
-from refold.cli.places import PLACE
+from refold.cli.places import PLACE, flag, option
 from refold.cli.read_output import argument_of, arguments_of, title
 from refold.cli.terminal import Line, Lines, Row, bar, clean, dollars, plural, short, table, tokens
 from refold.compactor.by_hand import Preview
