@@ -8,9 +8,8 @@ parts, and with which figures (docs/presets/two-layer.md).
 import json
 import logging
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -28,6 +27,7 @@ from refold.core.tool_groups import (
     with_results,
 )
 from refold.core.view import View
+from refold.errors import as_names
 from refold.messages import Part, Text, user
 from refold.models.driver import Asker, AsyncAsker
 from refold.presets.in_place import EVERY_ROUND, CompactedLists
@@ -98,11 +98,7 @@ class ContextPolicy:
     (S1-38)."""
 
     def __post_init__(self) -> None:
-        names = (
-            (self.protected_tools,)
-            if isinstance(self.protected_tools, str)
-            else self.protected_tools
-        )
+        names = as_names("protected_tools", self.protected_tools)
         object.__setattr__(self, "protected_tools", BUILTIN_PROTECTED_TOOLS.union(names))
         figures = (
             self.token_threshold,
@@ -308,17 +304,6 @@ FEW = 2
 """Messages, system prompt included, that are never summarised; what is too long in them is still
 clipped (C1-11)."""
 _log = logging.getLogger("refold")
-_question: ContextVar[str] = ContextVar("current_question", default="")
-"""The question of the call that runs."""
-
-
-@contextmanager
-def _asking(question: str) -> Iterator[None]:
-    reset = _question.set(question)
-    try:
-        yield
-    finally:
-        _question.reset(reset)
 
 
 def micro_compact(policy: ContextPolicy) -> list[Strategy]:
@@ -403,7 +388,6 @@ class ContextCompactor:
             ask=model,
             count=count,
             format=format,
-            before=self._before,
         )
         self._lists = CompactedLists(format)
 
@@ -428,8 +412,7 @@ class ContextCompactor:
         originals, seen = self._lists.full_history(messages), len(messages)
         view = await self._first.acompact(originals)
         if not _is_short(view):
-            with _asking(current_question):
-                view = await self._second.acompact(originals, model)
+            view = await self._asking(current_question).acompact(originals, model)
         # While a model was asked, the list may have grown.
         self._lists.show(messages, originals, view.payload, seen)
         return view
@@ -438,10 +421,7 @@ class ContextCompactor:
         """Return what to send of a whole *history*, which is left alone: the form for who keeps it
         (X-5)."""
         view = self._first(history)
-        if _is_short(view):
-            return view
-        with _asking(current_question):
-            return self._second(history)
+        return view if _is_short(view) else self._asking(current_question)(history)
 
     def originals(self, messages: Sequence[Any]) -> list[Any]:
         """Return everything that a list compacted here ever said, word for word (C1-10)."""
@@ -452,14 +432,17 @@ class ContextCompactor:
         first layer did comes back with the next round. Raises `EditError`."""
         return self._lists.rewrite(messages, lambda history: self._second.revert(history, *ids))
 
-    def _before(self, view: View, started: CompactionStarted) -> Instructions | None:
+    def _asking(self, question: str) -> Compactor:
+        """Return the second layer for a call whose summary is to serve *question*."""
+        return self._second.with_settings(before=partial(self._before, question.strip()))
+
+    def _before(self, question: str, view: View, started: CompactionStarted) -> Instructions | None:
         assert self.policy is not None  # noqa: S101 - without one nothing runs
         _log.info(
             "Context auto_compact triggered: estimated tokens=%s > threshold=%s",
             started.tokens,
             self.policy.token_threshold,
         )
-        question = _question.get().strip()
         latest = (view.transcript.messages[at] for at in find_requests(view)[-1:])
         if not question or question in (without_summary(m).text.strip() for m in latest):
             return None
