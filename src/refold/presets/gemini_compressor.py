@@ -10,7 +10,6 @@ from typing import Any
 from refold.adapters import langchain
 from refold.adapters.langchain import SOURCE, ChatModel
 from refold.budget.triggers import Predicate
-from refold.core.strategy import Answer, Ask
 from refold.core.view import View
 from refold.edits import Outcome
 from refold.errors import install_hint
@@ -117,8 +116,6 @@ class GoogleStyleCompressor(Compressor):
         )
 
     def _asker(self, config: RunnableConfig | Settings | None) -> Any:
-        if self.model is None:
-            return _nobody
         if isinstance(self.model, BaseChatModel):
             return ChatModel(self.model, None if isinstance(config, Settings) else config)
         return self.model
@@ -133,10 +130,6 @@ class GoogleStyleCompressor(Compressor):
             return "applied", "by an earlier compression"
         check = self.compactor.check(valid)
         return "noop", check.hold_reason or check.reason
-
-
-async def _nobody(_: Ask) -> Answer | None:
-    return None
 
 
 def get_compressor(
