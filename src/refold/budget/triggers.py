@@ -11,6 +11,7 @@ from itertools import chain
 from math import ceil
 from typing import NamedTuple
 
+from refold.core.tool_groups import find_answers
 from refold.core.view import View
 from refold.speakers import has_person, segment_messages
 from refold.tokens.model_table import Window
@@ -192,12 +193,7 @@ class EveryN(Trigger):
 
     def __call__(self, moment: Moment) -> TriggerResult:
         """Has the model taken so many steps since?"""
-        messages = moment.view.transcript.messages
-        since = range(moment.last.length, len(messages))
-        steps = sum(
-            messages[at].role == "assistant" and (at == 0 or messages[at - 1].role != "assistant")
-            for at in since
-        )
+        steps = len(find_answers(moment.view.transcript.messages, moment.last.length))
         return _compare(steps, self.steps, "steps since the last compaction", is_periodic=True)
 
 

@@ -69,6 +69,16 @@ def tool_results(message: Message) -> list[ToolResult]:
     return [part for part in message.parts if isinstance(part, ToolResult)]
 
 
+def find_answers(messages: Sequence[Message], start: int = 0) -> list[int]:
+    """Return where the model's answers begin, from *start* on. Messages of the model that follow
+    one another are one answer."""
+    return [
+        at
+        for at in range(start, len(messages))
+        if messages[at].role == "assistant" and (not at or messages[at - 1].role != "assistant")
+    ]
+
+
 def first_unseen(messages: Sequence[Message], end: int | None = None) -> int:
     """Return the first position of `messages[:end]` that the model has not seen.
 

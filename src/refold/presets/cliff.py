@@ -15,6 +15,7 @@ from refold.core.strategy import (
     Summary,
     full_repr,
 )
+from refold.core.tool_groups import find_answers
 from refold.core.view import View
 from refold.errors import require_int
 from refold.messages import Message, Text, Thinking, ToolCall, ToolResult, user
@@ -142,13 +143,7 @@ class Cliff:
     def __call__(self, view: View) -> Steps:
         """Propose one edit, or none while there are no older answers."""
         messages = view.transcript.messages
-        answers = [
-            at
-            for at in sorted(view.cuts)
-            if at < len(messages)
-            and messages[at].role == "assistant"
-            and (not at or messages[at - 1].role != "assistant")
-        ]
+        answers = [at for at in find_answers(messages) if at in view.cuts]
         if len(answers) <= self.config.keep_recent:
             return Ending("noop", f"no more than {self.config.keep_recent} answers")
         keep = len(messages) - answers[-self.config.keep_recent]

@@ -10,6 +10,7 @@ from typing import Any
 from refold.adapters import langchain
 from refold.adapters.langchain import SOURCE, ChatModel
 from refold.budget.triggers import Predicate
+from refold.core.tool_groups import find_answers
 from refold.core.view import View
 from refold.edits import Outcome
 from refold.errors import install_hint
@@ -157,21 +158,13 @@ def _snapshot(view: View) -> Snapshot | None:
 # --- snapshots at intervals -----------------------------------------------------------------------
 
 
-def _steps(view: View, since: int) -> int:
-    """Return how many steps the model made from position *since* on."""
-    messages = view.transcript.messages
-    return sum(
-        messages[at].role == "assistant" and (at == since or messages[at - 1].role != "assistant")
-        for at in range(since, len(messages))
-    )
-
-
 def _with_note(message: BaseMessage, view: View) -> BaseMessage:
     """Return a snapshot with a note of how much stood behind it, for when the list comes back as
     history."""
     if message.additional_kwargs.get("lc_source") != SOURCE or KEPT in message.additional_kwargs:
         return message
-    steps = _steps(view, max(edit.stop for edit in view.edits))
+    behind = max(edit.stop for edit in view.edits)
+    steps = len(find_answers(view.transcript.messages[behind:]))
     return message.model_copy(
         update={"additional_kwargs": {**message.additional_kwargs, KEPT: steps}}
     )
@@ -180,10 +173,10 @@ def _with_note(message: BaseMessage, view: View) -> BaseMessage:
 def _has_enough_steps(view: View, every: int) -> bool:
     """Has the model made *every* steps since the snapshot that the history begins with, if it
     begins with one?"""
-    behind = opening_length(view.transcript.messages)
+    messages = view.transcript.messages
+    behind = opening_length(messages)
     if not behind or view.source is None:
         return True
     notes = (view.source.entry(at).additional_kwargs.get(KEPT) for at in range(behind))
-    return (
-        _steps(view, behind) - next((note for note in notes if isinstance(note, int)), 0) >= every
-    )
+    noted = next((note for note in notes if isinstance(note, int)), 0)
+    return len(find_answers(messages[behind:])) >= noted + every

@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from refold.compactor.compactor import Compactor
 from refold.compactor.hooks import build_manual_rows
 from refold.compactor.settings import BY_HOOK
 from refold.core.strategy import Strategy
+from refold.core.tool_groups import find_answers
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import EditError, FormatError
@@ -262,10 +262,7 @@ def show_request(edited: EditedSession, number: int) -> EditedSession:
     what its client, or a hook, hid by then, and the edits that were saved by then, as the ledger
     has it. Raises `FormatError` if it has no such answer."""
     view, session = edited.view, edited.session
-    roles = [message.role for message in view.transcript.messages]
-    answers = [
-        at for at, (before, role) in enumerate(pairwise(roles), 1) if before != role == "assistant"
-    ]
+    answers = [at for at in find_answers(view.transcript.messages) if at]
     if not 0 < number <= len(answers):
         raise FormatError(f"there is no request {number}: {len(answers):,} were answered")
     length = answers[number - 1]
