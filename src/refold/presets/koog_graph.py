@@ -50,12 +50,7 @@ def history_is_too_long(
 
     By tokens: `lambda session: session.reached(Fraction(0.7), window=200_000)`.
     """
-
-    async def ask(state: Any) -> bool:
-        async with LLM(messages_of(state, key), codec=langchain).read_session() as session:
-            return when(session)
-
-    return lambda state: _run(ask(state))
+    return lambda state: when(LLM(messages_of(state, key), codec=langchain).look())
 
 
 def node_llm_compress_history(

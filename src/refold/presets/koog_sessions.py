@@ -214,20 +214,21 @@ class LLM:
     @asynccontextmanager
     async def read_session(self) -> AsyncIterator[ReadSession]:
         """Look at the history: as it is now, whatever a write session is doing to it."""
-        yield self._read()
+        yield self.look()
 
     @asynccontextmanager
     async def write_session(self) -> AsyncIterator[WriteSession]:
         """Change the history. Another write session waits until this one has ended; a session
         inside a session of the same task would wait for ever."""
         async with self._writing:
-            before = self._read()
+            before = self.look()
             session = WriteSession(**vars(before), original=before.prompt)
             yield session
             self.history = self._entries(before.prompt, session.prompt)
             self._mark = session.mark
 
-    def _read(self) -> ReadSession:
+    def look(self) -> ReadSession:
+        """Return what a read session is, for code that does not wait."""
         return ReadSession(self._prompt(), self.model, mark=self._mark, **self._settings)
 
     def _prompt(self) -> Prompt:
