@@ -37,6 +37,7 @@ from refold.session_files.edited import (
 )
 from refold.session_files.export import Exported
 from refold.stores.edit_json import FORMAT, dump, edit_fields, load, read_edit
+from refold.stores.sidecar import open_private
 from refold.stores.store import Action
 from refold.strategies import Summarize, SummarizeTo
 from refold.tokens.model_table import find_window
@@ -435,8 +436,7 @@ def _write_drafts(path: Path, drafts: Sequence[Draft]) -> None:
 
 def write_private(path: Path, data: bytes) -> None:
     """Write a file that nobody else may read, since sessions are private. Raises `OSError`."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
+    with open(path, "wb", opener=open_private) as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

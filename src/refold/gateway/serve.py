@@ -39,6 +39,7 @@ from refold.gateway.pipeline.pipeline import Pipeline
 from refold.gateway.settings import parse_duration
 from refold.memory import SQLiteMemories
 from refold.stores import file_path, is_server, open_store
+from refold.stores.sidecar import write_new
 from refold.stores.sql import DatabaseClient
 from refold.stores.sqlite import MEMORY
 from refold.stores.store import Store
@@ -414,27 +415,13 @@ def _create_salt_file(path: Path, link: Callable[[Path, Path], None], salt: byte
     """Write *salt* at *path*, unless another process was faster. It appears with its content, where
     there are hard links."""
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
-    _write_new(draft, salt)
+    write_new(draft, salt)
     try:
         link(draft, path)
     except FileExistsError:
         pass
     except OSError:  # a file system without them, as those of memory cards
-        _write_new(path, salt)
+        with suppress(FileExistsError):
+            write_new(path, salt)
     finally:
         draft.unlink()
-
-
-def _write_new(path: Path, salt: bytes) -> None:
-    """Write *salt* to a new file; do nothing if there is one."""
-    try:
-        file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
-    except FileExistsError:
-        return
-    try:
-        with file:
-            file.write(salt)
-    except OSError as error:
-        path.unlink()
-        # A full disk does not say where.
-        raise OSError(error.errno, error.strerror, str(path)) from error

@@ -23,6 +23,7 @@ from refold.session_files.claude_code import as_blocks, result_block, text_block
 from refold.session_files.opencode import MESSAGES, query
 from refold.session_files.reader import Entry, Session
 from refold.session_files.source import NAMES, ClientFiles, Problem, open_path
+from refold.stores.sidecar import write_new
 from refold.text.json_values import (
     JsonObject,
     Record,
@@ -78,7 +79,8 @@ def export_session(
         json.dumps(line, ensure_ascii=False)
         for line in form.lines(id, records, session, entries, now)
     ]
-    _write_new(path, "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass"))
+    # Whole or not at all: its client would list a part of a session, too.
+    write_new(path, "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass"))
     command, move_to = form.command.format(id=id, path=shlex.quote(str(path))), None
     if form.files is not None:
         folder, roots = Path(form.folder(session, now)), form.files.list_roots(home, os.environ)
@@ -86,18 +88,6 @@ def export_session(
         if not any(map(path.is_relative_to, tops)):  # it is not among the client's sessions
             move_to = roots[0] / folder
     return Exported(path, id, command, move_to)
-
-
-def _write_new(path: Path, data: bytes) -> None:
-    """Write a file that was not there: whole, or not at all, since its client would list a part of
-    a session, too. Raises OSError that names it."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-    except OSError as error:  # a full disk names no file
-        path.unlink()
-        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def _read_records(session: Session) -> list[Record]:

@@ -236,11 +236,29 @@ def _items(document: JsonObject, kind: str) -> list[Any]:
 # --- writing ---------------------------------------------------------------------------------
 
 
+def open_private(path: str | Path, flags: int) -> int:
+    """Open a file, for its owner alone if it is new: what was said in a session is nobody else's.
+    An `opener` for `open`."""
+    return os.open(path, flags, 0o600)
+
+
+def write_new(path: Path, data: bytes) -> None:
+    """Write a private file that was not there: whole, or not at all. Raises OSError that names
+    it."""
+    file = open(path, "xb", opener=open_private)  # noqa: SIM115 - its closing may fail, too
+    try:
+        with file:
+            file.write(data)
+    except OSError as error:  # a full disk names no file
+        path.unlink()
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
 def append(path: Path, line: bytes, write: Callable[[int, bytes], int] = os.write) -> None:
     """Put *line* at the end of the file, on its own, and on disk. Raises `OSError`,
     `StoreError`."""
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
-    descriptor = os.open(path, flags, 0o600)  # what was said in a session is nobody else's
+    descriptor = open_private(path, flags)
     try:
         is_new = not os.fstat(descriptor).st_size
         refuse_foreign(_read(descriptor, 0, len(START + TORN)))
