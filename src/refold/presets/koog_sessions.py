@@ -167,16 +167,15 @@ class WriteSession(ReadSession):
         """Compress the history by *strategy*, `WholeHistory()` without one, asking *model* if one
         is given. Afterwards the session has its model again, and if the strategy raised, its
         history too (S3-12, S3-13, S3-24)."""
-        model_before, prompt_before, tried = self.model, self.prompt, len(self.attempts)
-        self.model, self.original = model_before if model is None else model, self.prompt
+        before, tried = self.prompt, len(self.attempts)
+        self.original = before
         memory = self.memory_messages() if preserve_memory else ()
-        try:
-            await (strategy or WholeHistory()).compress(self, preserve_memory, memory)
-        except BaseException:
-            self.prompt = prompt_before
-            raise
-        finally:
-            self.model = model_before
+        with self.using(self.model if model is None else model):
+            try:
+                await (strategy or WholeHistory()).compress(self, preserve_memory, memory)
+            except BaseException:
+                self.prompt = before
+                raise
         self.mark = LastAttempt(len(self.view.transcript), self.clock(), self.view.tokens)
         return self.attempts[tried:]
 
