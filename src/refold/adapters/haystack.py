@@ -251,18 +251,18 @@ def _write(content: Any, part: Part) -> Any:
             if content:
                 return replace(content, arguments=arguments)
             return hs.ToolCall(name, arguments, id)
-        case ToolResult(id, parts, is_error, name):
+        case ToolResult(id, _, is_error, name):
             old = content or hs.ToolCallResult("", hs.ToolCall(name or "tool", {}, id), is_error)
-            return replace(old, result=_write_result(old.result, parts))
+            return replace(old, result=_write_result(old.result, part))
         case Thinking(text) if not part.signature:
             return hs.ReasoningContent(text)
     raise FormatError(f"a message of Haystack cannot hold this {type(part).__name__}")
 
 
-def _write_result(old: Any, parts: Sequence[Part]) -> Any:
-    if all(isinstance(part, Text) for part in parts):
-        return "\n".join(part.text for part in parts if isinstance(part, Text))
-    return write_blocks(old, list(_read_result(old)), parts, _write)
+def _write_result(old: Any, new: ToolResult) -> Any:
+    if all(isinstance(part, Text) for part in new.content):
+        return new.text
+    return write_blocks(old, list(_read_result(old)), new.content, _write)
 
 
 def merge(first: Wire, second: Wire) -> Wire:

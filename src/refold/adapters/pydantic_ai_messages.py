@@ -205,10 +205,9 @@ def _rewrite(part: Any, run: Sequence[tuple[Any, Part, Part]]) -> Any:
         case ToolCall() as call:
             is_text = isinstance(part.args, str)
             return replace(part, args=call.arguments if is_text else parse_arguments(call))
-        case ToolResult(_, content):
-            text = "\n".join(inner.text for inner in content if isinstance(inner, Text))
+        case ToolResult(_, content) as result:
             files = [file for file in getattr(part, "files", ()) if _read_item(file) in content]
-            return replace(part, content=[text, *files] if files else text)
+            return replace(part, content=[result.text, *files] if files else result.text)
         case Text(text):
             return replace(part, content=text)
     raise FormatError(f"a {part.part_kind} of pydantic-ai cannot be edited")

@@ -15,10 +15,10 @@ from refold.core.strategy import (
     Summary,
     full_repr,
 )
-from refold.core.tool_groups import find_answers
+from refold.core.tool_groups import find_answers, tool_results
 from refold.core.view import View
 from refold.errors import require_int
-from refold.messages import Message, Text, Thinking, ToolCall, ToolResult, user
+from refold.messages import Message, Text, Thinking, ToolCall, user
 from refold.speakers import own_words, view_segments
 from refold.strategies import Summarize
 from refold.text.clip import head
@@ -101,8 +101,8 @@ class MechanicalSummary:
             yield "\n".join(lines)
 
     def _spell_results(self, message: Message) -> Iterator[str]:
-        for part in message.parts:
-            text = part.text.strip() if isinstance(part, ToolResult) else ""
+        for result in tool_results(message):
+            text = result.text.strip()
             if text and len(text) <= self.config.result_max_chars:
                 yield f"result: {text}"
 
