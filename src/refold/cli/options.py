@@ -32,7 +32,10 @@ from refold.models.model import Price
 from refold.session_files.source import LEAST_ID
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.model import ModelSummary
-from refold.text.json_values import JsonObject
+from refold.text.json_values import (
+    JsonObject,
+    without_empty,
+)
 
 # --- values ---------------------------------------------------------------------------------------
 
@@ -319,8 +322,7 @@ class ModelOptions:
             return models.HTTPModel(self.url, model=self.name, key=self.key, price=self.prices)
         name = self.name.partition(":")[2]
         # An SDK takes what is not set from environment variables.
-        options = {"api_key": self.key, "base_url": self.url}
-        settings: JsonObject = {option: value for option, value in options.items() if value}
+        settings = without_empty({"api_key": self.key, "base_url": self.url})
         if self.sdk == "litellm":
             return models.LiteLLMModel(model=name, options=settings, price=self.prices)
         kind = models.OpenAIModel if self.sdk == "openai" else models.AnthropicModel

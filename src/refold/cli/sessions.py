@@ -38,6 +38,7 @@ from refold.session_files.source import (
 )
 from refold.stores import file_path, open_store
 from refold.stores.store import Store
+from refold.text.json_values import without_empty
 from refold.text.plain import split_path
 from refold.tokens.count import Counter, count_message
 
@@ -180,7 +181,7 @@ def open_recorded(
         format=listed.api,  # type: ignore[arg-type]  # of the same names
         id=name,
         messages=entries,
-        body={"model": listed.model} if listed.model else {},
+        body=without_empty({"model": listed.model}),
         cwd=listed.project,
         started=datetime.fromtimestamp(listed.began, UTC),
         updated=datetime.fromtimestamp(listed.latest, UTC),

@@ -257,7 +257,7 @@ class PruneAndCompact:
 def _unread(view: View) -> int:
     """Return estimated tokens of what follows the model's latest message."""
     messages = view.transcript.messages
-    return sum(map(view.profile.count, messages[first_unseen(messages) :]))
+    return view.base.tokens(first_unseen(messages), len(messages))
 
 
 def _fields(usage: Any) -> Any:

@@ -346,7 +346,7 @@ def _add_answer(session: SessionBuilder, nodes: Iterable[Node], results: Results
     for node in nodes:
         session.index[node.id] = session.position
         session.model = text_at(node.record, "message", "model") or session.model
-    session.add({"role": "assistant", "content": blocks})
+    session.say("assistant", blocks)
     if usage := object_at(nodes[-1].record, "message", "usage"):
         session.add_usage(usage)
     calls = [text_at(block, "id") for block in blocks if text_at(block, "type") == "tool_use"]
@@ -379,7 +379,7 @@ def _add_results(session: SessionBuilder, results: Sequence[tuple[Node, Entry]])
         if node.id not in session.index:
             session.index[node.id] = session.position
             blocks += [block for block in _content(node) if block.get("type") != "tool_result"]
-    session.add({"role": "user", "content": blocks})
+    session.say("user", blocks)
 
 
 def _content(node: Node) -> list[JsonObject]:
@@ -403,7 +403,7 @@ def _add_user(session: SessionBuilder, node: Node, results: Results) -> None:
         ]
     if content and (isinstance(content, list) or (isinstance(content, str) and content.strip())):
         session.index.setdefault(node.id, session.position)
-        session.add({"role": "user", "content": content})
+        session.say("user", content)
 
 
 # --- compactions ----------------------------------------------------------------------------------

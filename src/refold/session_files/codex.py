@@ -18,6 +18,7 @@ from refold.text.json_values import (
     objects_at,
     parse_time,
     text_at,
+    without_empty,
     without_keys,
 )
 
@@ -111,7 +112,7 @@ def read(session: SessionBuilder) -> None:
     session.model = text_at(log.turn, "model")
     session.cwd = text_at(log.turn, "cwd") or text_at(log.meta, "cwd")
     base = text_at(log.meta, "base_instructions", "text") or text_at(log.meta, "instructions")
-    session.body = {"instructions": base} if base else {}
+    session.body = without_empty({"instructions": base})
     header_time = parse_time(log.meta.get("timestamp"))
     session.started = header_time or session.started
     session.updated = session.updated or header_time

@@ -28,6 +28,7 @@ from refold.text.json_values import (
     objects_at,
     parse_time,
     text_at,
+    without_empty,
 )
 
 CLIENT = "gemini_cli"
@@ -167,8 +168,7 @@ def _parts(content: Any) -> Iterator[Entry]:
 
 def _name(call: Record) -> dict[str, str]:
     """Return what identifies a call."""
-    id = {"id": text_at(call, "id")} if text_at(call, "id") else {}
-    return {**id, "name": text_at(call, "name")}
+    return {**without_empty({"id": text_at(call, "id")}), "name": text_at(call, "name")}
 
 
 def _result(call: Record) -> Iterable[Entry]:
@@ -249,7 +249,7 @@ def _merge(record: Record, later: Record) -> Record:
         **record,
         **latest,
         "message": {**role, "parts": parts},
-        **({"model": model} if model else {}),
+        **without_empty({"model": model}),
     }
 
 

@@ -150,7 +150,7 @@ def _add_message(session: SessionBuilder, message: StoredMessage) -> None:
     session.index[message.id] = session.position
     if text_at(message.data, "role") == "user":
         if blocks := list(_blocks(message.parts)):
-            session.add({"role": "user", "content": blocks})
+            session.say("user", blocks)
     elif text_at(message.data, "role") == "assistant" and not _is_failed(message):
         _add_answer(session, message)
 
@@ -169,7 +169,7 @@ def _add_answer(session: SessionBuilder, message: StoredMessage) -> None:
     at = session.position
     for step in _steps(message.parts):
         if blocks := list(_blocks(step)):
-            session.add({"role": "assistant", "content": blocks})
+            session.say("assistant", blocks)
             at = session.position
         _add_results(session, [part for part in step if part.get("type") == "tool"])
     if int_at(message.data, "tokens", "input") >= 0 and at > session.index[message.id]:

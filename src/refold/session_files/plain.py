@@ -41,6 +41,7 @@ from refold.text.json_values import (
     objects_in,
     parse_or_none,
     text_at,
+    without_empty,
     without_keys,
 )
 
@@ -195,13 +196,13 @@ def read_kimi(session: SessionBuilder) -> None:
     for _, record in session.records():
         role, content = text_at(record, "role"), record.get("content")
         if role == "_system_prompt":
-            session.add({"role": "system", "content": content})
+            session.say("system", content)
         elif role == "assistant" and isinstance(content, list):
             words, thought = (
                 "".join(text_at(part, key) for part in objects_at(record, "content"))
                 for key in ("text", "think")
             )
-            thinking = {"reasoning_content": thought} if thought else {}
+            thinking = without_empty({"reasoning_content": thought})
             session.add({**record, "content": words, **thinking})
         elif role not in _NOTES:
             session.add(record)
@@ -263,8 +264,8 @@ def _item_entries(item: Record, message: Record) -> Iterator[Entry]:
         shown = [text_at(context, "content") for context in objects_at(item, "contextItems")]
         yield {"role": role, "content": "\n\n".join((*filter(None, shown), content))}
     elif role == "assistant":
-        calls = list(objects_at(message, "toolCalls"))
-        yield {"role": role, "content": content, **({"tool_calls": calls} if calls else {})}
+        calls = without_empty({"tool_calls": list(objects_at(message, "toolCalls"))})
+        yield {"role": role, "content": content, **calls}
         for state in objects_at(item, "toolCallStates"):
             if "output" in state:
                 text = "\n\n".join(text_at(part, "content") for part in objects_at(state, "output"))

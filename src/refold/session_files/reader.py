@@ -32,6 +32,7 @@ from refold.text.json_values import (
     objects_in,
     parse_time,
     text_at,
+    without_empty,
 )
 
 # --- a session: the whole conversation, and its client's compactions ---------------------------
@@ -214,8 +215,7 @@ class SessionBuilder:
 
     def say(self, role: str, content: Any, **fields: Any) -> None:
         """Add a message."""
-        present = {key: value for key, value in fields.items() if value}
-        self.add({"role": role, "content": content, **present})
+        self.add({"role": role, "content": content, **without_empty(fields)})
 
     def call(
         self, content: Any, calls: Iterable[tuple[str, str, Any]], reasoning: str = ""
@@ -293,7 +293,7 @@ class SessionBuilder:
             format=self.format,
             id=self.id,
             messages=self.messages,
-            body={**({"model": self.model} if self.model else {}), **self.body},
+            body={**without_empty({"model": self.model}), **self.body},
             compactions=tuple(self.compactions),
             first_sight=tuple(self.first_sight),
             usage=tuple(self.usage),

@@ -35,6 +35,7 @@ from refold.text.json_values import (
     objects_in,
     parse_or_none,
     text_at,
+    without_empty,
     without_keys,
 )
 
@@ -151,28 +152,30 @@ def _read_tau2(source: Source, run: Record) -> Session:
     session.note_time(run.get("start_time"))
     session.note_time(run.get("end_time"))
     if policy := text_at(info, "environment_info", "policy"):
-        session.add({"role": "system", "content": policy})
+        session.say("system", policy)
     for message in objects_at(run, "messages"):
         parts = objects_at(message, "tool_messages") if "tool_messages" in message else [message]
         for part in parts:
-            session.messages += _entries(part)
+            _add_message(session, part)
         if message.get("role") == "assistant" and int_at(message, "usage", "prompt_tokens") >= 0:
             session.add_usage(object_at(message, "usage"))
     return session.build()
 
 
-def _entries(message: Record) -> list[Entry]:
-    """Return a message as the agent's provider takes it; none for the user's own tools."""
+def _add_message(session: SessionBuilder, message: Record) -> None:
+    """Add a message as the agent's provider takes it; none of the user's own tools."""
     content, role = message.get("content"), text_at(message, "role")
     if role == "tool" and message.get("requestor") != "user":
-        return [{"role": "tool", "tool_call_id": text_at(message, "id"), "content": content or ""}]
-    if role == "assistant":
+        id = text_at(message, "id")
+        session.add({"role": role, "tool_call_id": id, "content": content or ""})
+    elif role == "assistant":
         calls = [
             write_call(text_at(call, "id"), text_at(call, "name"), call.get("arguments") or {})
             for call in objects_at(message, "tool_calls")
         ]
-        return [{"role": role, "content": content, **({"tool_calls": calls} if calls else {})}]
-    return [{"role": role, "content": content}] if role in {"user", "system"} and content else []
+        session.say(role, content, tool_calls=calls)
+    elif role in {"user", "system"} and content:
+        session.say(role, content)
 
 
 TAU_READER = Reader(TAU, tau_mismatch, tau_sessions)
@@ -340,8 +343,8 @@ def _read_atif(source: Source, id: str) -> Session:
         for result in objects_at(step, "observation", "results"):
             session.answer(_atif_text(result.get("content")), text_at(result, "source_call_id"))
     agent = object_at(document, "agent")
-    body = {"model": text_at(agent, "model_name"), "tools": list_at(agent, "tool_definitions")}
-    session.body = {key: value for key, value in body.items() if value}
+    model, tools = text_at(agent, "model_name"), list_at(agent, "tool_definitions")
+    session.body = without_empty({"model": model, "tools": tools})
     return session.build()
 
 

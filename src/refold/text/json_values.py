@@ -146,6 +146,11 @@ def without_keys(value: Record, *keys: str) -> JsonObject:
     return {key: item for key, item in value.items() if key not in keys}
 
 
+def without_empty(value: Record) -> JsonObject:
+    """Return a copy without what says nothing: null, zero, and empty texts, lists and objects."""
+    return {key: item for key, item in value.items() if item}
+
+
 def parse_time(value: Any) -> datetime | None:
     """Return a time from ISO 8601, Unix seconds or Unix milliseconds; None for anything else."""
     with suppress(ValueError, OverflowError, OSError):

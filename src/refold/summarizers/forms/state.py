@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from refold.summarizers.forms.form import find_objects
 from refold.summarizers.forms.sections import comparison_key, has_content
+from refold.text.json_values import without_empty
 
 Kind = Literal["topic", "entity", "action", "constraint", "decision", "file", "open"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -216,13 +217,13 @@ def _dump_text(value: Any) -> str:
 
 
 def _lists_json(entries: tuple[Entry, ...]) -> dict[str, Any]:
-    lists = {KEYS[kind]: [_entry_json(e) for e in entries if e.kind == kind] for kind in KINDS}
-    return {key: items for key, items in lists.items() if items}
+    return without_empty(
+        {KEYS[kind]: [_entry_json(e) for e in entries if e.kind == kind] for kind in KINDS}
+    )
 
 
 def _entry_json(entry: Entry) -> dict[str, str]:
-    fields = {"id": entry.id, "text": entry.text, "status": entry.status}
-    return {key: value for key, value in fields.items() if value}
+    return without_empty({"id": entry.id, "text": entry.text, "status": entry.status})
 
 
 def _change_json(change: Change) -> dict[str, Any]:
