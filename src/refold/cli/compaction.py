@@ -17,6 +17,7 @@ import click
 
 from refold.cli import terminal
 from refold.cli.options import ModelOptions
+from refold.cli.read_output import store_of
 from refold.compactor.by_hand import Preview
 from refold.compactor.loading import make_local_edits
 from refold.compactor.pins import pin_messages
@@ -332,9 +333,7 @@ def find_drafts(sessions: Sequence[EditedSession]) -> list[tuple[EditedSession, 
     ready = [(edited, *draft) for edited in sessions if (draft := find_draft(edited))]
     if not ready:
         name = sessions[0].name
-        store = sessions[0].typed_store
-        place = f" --store {terminal.argument(store)}" if store else ""
-        compact = f"refold compact {name}{place} --preview"
+        compact = f"refold compact {name}{store_of(sessions[0])} --preview"
         raise EditError(f"there is no draft of {name}: {compact} makes one")
     return ready
 

@@ -33,6 +33,7 @@ from refold.text.json_values import (
     parse_or_none,
     parse_or_text,
     text_at,
+    without_empty,
 )
 
 
@@ -246,7 +247,7 @@ def _pi_messages(entry: Entry, facts: Mapping[str, str], names: dict[str, str]) 
 def _pi_part(block: Record) -> Record:
     match block["type"]:
         case "thinking":
-            signature = {"thinkingSignature": block["signature"]} if block.get("signature") else {}
+            signature = without_empty({"thinkingSignature": block.get("signature")})
             return {"type": "thinking", "thinking": block["thinking"], **signature}
         case "redacted_thinking":
             return {
@@ -414,9 +415,8 @@ def _opencode_state(call: Record, result: Record | None, time: Record) -> Record
     if result.get("is_error"):
         return {"status": "error", "input": call["input"], "error": text, "time": time}
     files = [_opencode_file(block) for block in blocks if block["type"] in {"image", "document"}]
-    attached = {"attachments": files} if files else {}
     state = {"status": "completed", "input": call["input"], "output": text, "title": call["name"]}
-    return {**state, "metadata": {}, "time": time, **attached}
+    return {**state, "metadata": {}, "time": time, **without_empty({"attachments": files})}
 
 
 def _opencode_file(block: Record) -> Record:
