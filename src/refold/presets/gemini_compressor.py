@@ -8,24 +8,22 @@ from functools import partial
 from typing import Any
 
 from refold.adapters import langchain
+from refold.adapters.hook import explain_missing
 from refold.adapters.langchain import SOURCE, ChatModel
 from refold.budget.triggers import Predicate
 from refold.core.tool_groups import find_answers
 from refold.core.view import View
 from refold.edits import Outcome
-from refold.errors import install_hint
 from refold.models import HTTPModel
 from refold.presets.gemini import Settings, clean_history, compactor
 from refold.stores.store import Store
 from refold.summarizers.forms import Snapshot, read_snapshot
 from refold.text.summary_wrapper import opening_length, summary_in
 
-try:
+with explain_missing("langchain-core", "langchain"):
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
     from langchain_core.runnables import RunnableConfig
-except ImportError as error:
-    raise ImportError(f"these compressors need LangChain: {install_hint('langchain')}") from error
 
 CONFIGURABLE = "compression"
 KEPT = "refold_steps_kept"

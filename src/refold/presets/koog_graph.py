@@ -8,22 +8,20 @@ from contextvars import copy_context
 from typing import Annotated, Any, TypedDict, TypeVar
 
 from refold.adapters import langchain
+from refold.adapters.hook import explain_missing
 from refold.adapters.langchain import ChatModel
 from refold.adapters.langgraph import MESSAGES, messages_of, replace_messages
-from refold.errors import install_hint
 from refold.presets.koog import HistoryCompressionStrategy
 from refold.presets.koog_sessions import LLM, ReadSession
 from refold.summarizers.placement import MessageFilter
 
-try:
+with explain_missing("langgraph", "langchain"):
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
     from langchain_core.runnables import Runnable, RunnableLambda
     from langchain_core.tools import BaseTool
     from langgraph.graph import END, START, StateGraph, add_messages
     from langgraph.graph.state import CompiledStateGraph
-except ImportError as error:
-    raise ImportError(f"these nodes need LangGraph: {install_hint('langchain')}") from error
 
 T = TypeVar("T")
 TooLong = Callable[[ReadSession], bool]
