@@ -14,6 +14,7 @@ from refold.codecs import anthropic
 from refold.codecs.blocks import (
     as_list,
     as_opaque,
+    is_link,
     match_results,
     pair_with_old,
     parse_arguments,
@@ -415,7 +416,7 @@ def _write(block: Any, part: Part) -> Any:
             return {"type": "thinking", "thinking": text, "signature": signature}
         case Thinking(text):
             return {"type": "reasoning", "reasoning": text}
-        case Media(kind, _, ref) if ref.startswith(("http://", "https://")):
+        case Media(kind, _, ref) if is_link(part):
             return {"type": kind, "url": ref}
         case Opaque():
             return parse_or_text(part.json)
