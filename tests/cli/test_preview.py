@@ -167,6 +167,11 @@ def test_a_draft_over_other_edits_is_refused_in_one_line(file) -> None:
     )
 
 
+def test_the_command_that_makes_a_draft_can_be_typed(file, tmp_path) -> None:
+    spaced = file.rename(tmp_path / "a b.json")
+    assert f"refold compact '{spaced}' --preview makes one" in refold("accept", spaced).err
+
+
 def test_without_a_draft_there_is_nothing_to_accept(file) -> None:
     done = refold("accept", file)
     assert done.code == 2

@@ -17,7 +17,7 @@ import click
 
 from refold.cli import terminal
 from refold.cli.options import ModelOptions
-from refold.cli.read_output import store_of
+from refold.cli.read_output import arguments_of
 from refold.compactor.by_hand import Preview
 from refold.compactor.loading import make_local_edits
 from refold.compactor.pins import pin_messages
@@ -332,9 +332,8 @@ def find_drafts(sessions: Sequence[EditedSession]) -> list[tuple[EditedSession, 
     """
     ready = [(edited, *draft) for edited in sessions if (draft := find_draft(edited))]
     if not ready:
-        name = sessions[0].name
-        compact = f"refold compact {name}{store_of(sessions[0])} --preview"
-        raise EditError(f"there is no draft of {name}: {compact} makes one")
+        compact = f"refold compact {arguments_of(sessions[0])} --preview"
+        raise EditError(f"there is no draft of {sessions[0].name}: {compact} makes one")
     return ready
 
 

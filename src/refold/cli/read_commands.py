@@ -22,7 +22,7 @@ from refold.codecs.repair import check as find_violations
 from refold.codecs.repair import repair as repair_payload
 from refold.core.view_lines import html_page
 from refold.errors import FormatError
-from refold.retrieval.search import Hit, relevant_hits
+from refold.retrieval.search import Hit, find_hidden, relevant_hits
 from refold.retrieval.search import recall as search
 from refold.session_files.edited import (
     EditedSession,
@@ -187,11 +187,7 @@ def find_hits(edited: EditedSession, query: str, limit: int) -> tuple[EditedSess
     """Return the session with its client's compactions, and what of *query* is hidden: by Refold's
     edit if there is one, which can be taken back, else by one of those."""
     whole = with_client_compactions(edited)
-    own = {
-        at: edit.id[:8]
-        for edit, _ in edited.view.visible_edits
-        for at in range(edit.start, edit.stop)
-    }
+    own = find_hidden(edited.view)
     hits = relevant_hits(search(whole.view, query, limit))
     return whole, [hit._replace(edit=own.get(hit.position, hit.edit)) for hit in hits]
 

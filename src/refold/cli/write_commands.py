@@ -256,7 +256,7 @@ def first_of_last(edited: EditedSession) -> str:
     that of the last edit; empty if there is no edit."""
     ids = [edit.id for edit in edited.view.edits]
     rows = [row for row in ledger_rows(edited) if row.edit in ids and row.action != "preview"]
-    newest = {row.edit for row in rows if row.when == rows[-1].when}
+    newest = {row.edit for row in rows if (row.when, row.run) == (rows[-1].when, rows[-1].run)}
     return next((id for id in ids if id in newest), ids[-1] if ids else "")
 
 

@@ -35,8 +35,7 @@ SUFFIX = ".refold"
 """Not `.jsonl`: agents take every `*.jsonl` in their folders for a session."""
 
 TORN = b" <torn>\n"
-"""What the next writer puts behind a line that was cut off: so it can never be read as a whole
-one."""
+"""What the next writer puts behind a line that was cut off, so that nobody reads it as whole."""
 
 START = b'{"refold":'
 
@@ -55,8 +54,7 @@ class SidecarStore:
         self._read_version: int | None = None
         self._file_state: tuple[int, int] | None = None
         self.replacements = 0
-        """How often another file, or none, was found in the place of the one that was there
-        before."""
+        """How often another file, or none, was found in the place of the one before."""
         self._content = SidecarContent()
 
     @classmethod
@@ -90,8 +88,7 @@ class SidecarStore:
         self._append("save", [edit_fields(edit) for edit in edits])
 
     def remove(self, ids: Iterable[str]) -> None:
-        """Forget the edits with these full ids; unknown ids are passed over. Raises
-        `StoreError`."""
+        """Forget the edits with these full ids, passing over unknown ones. Raises `StoreError`."""
         self._append("remove", list(ids))
 
     def version(self) -> int:
