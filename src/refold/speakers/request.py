@@ -31,6 +31,7 @@ from refold.speakers.carriers import (
 from refold.speakers.segments import (
     LIFTED,
     Segment,
+    Spoken,
     is_steering,
     own_words,
     segments,
@@ -42,8 +43,10 @@ from refold.text.plain import count_columns
 from refold.text.summary_wrapper import CONTINUE, QUESTION, belongs_to_summary, without_summary
 from refold.tokens.count import Counter as TokenCounter
 
-Segmented = Sequence[tuple[Segment, ...]]
+Segmented = Sequence[Spoken]
 """The segments of each message."""
+SpokenAt = dict[int, Spoken]
+"""Segments by the positions of their messages."""
 SegmentFilter = Callable[[Segment], bool]
 CARRIERS = frozenset({QUESTION, CONTINUE})
 """What the user is made to say beside a summary."""
@@ -75,7 +78,7 @@ def segment_messages(messages: Sequence[Message]) -> Segmented:
 class LabeledSegments(NamedTuple):
     """The segments of a message that was looked at by itself."""
 
-    spoken: tuple[Segment, ...]
+    spoken: Spoken
     labels: tuple[str, ...]
     """First lines of persons' texts that may be a client's."""
 
@@ -114,7 +117,7 @@ def _apply_labels(messages: Sequence[Message], labeled: Sequence[LabeledSegments
     return segmented
 
 
-def _mark_outputs(messages: Sequence[Message], segmented: list[tuple[Segment, ...]]) -> None:
+def _mark_outputs(messages: Sequence[Message], segmented: list[Spoken]) -> None:
     """Mark what stands under the label of a call right before it, made or written as an element."""
     for at, (before, message) in enumerate(pairwise(messages), 1):
         is_under, marked = False, list[Segment]()
@@ -128,7 +131,7 @@ def _mark_outputs(messages: Sequence[Message], segmented: list[tuple[Segment, ..
         segmented[at] = tuple(marked) or segmented[at]
 
 
-def _mark_templates(messages: Sequence[Message], segmented: list[tuple[Segment, ...]]) -> None:
+def _mark_templates(messages: Sequence[Message], segmented: list[Spoken]) -> None:
     """Mark the texts that stand for commands: what a person seems to say right behind one."""
     is_expanded = False
     for at, message in enumerate(messages):
@@ -239,9 +242,7 @@ def _share_dialogue(base: CountedTranscript) -> float:
 # --- the current request --------------------------------------------------------------------------
 
 
-def current_request(
-    messages: Sequence[Message], spoken: Segmented
-) -> dict[int, tuple[Segment, ...]]:
+def current_request(messages: Sequence[Message], spoken: Segmented) -> SpokenAt:
     """Return what a person has said since the model last ended a turn before it, by position.
 
     If no text is surely a person's, it is the newest text that may be; that one is added if a turn
@@ -263,8 +264,8 @@ def current_request(
 
 def _open_request(
     messages: Sequence[Message], spoken: Segmented, is_own: SegmentFilter
-) -> dict[int, tuple[Segment, ...]]:
-    request, seen = dict[int, tuple[Segment, ...]](), set[str]()
+) -> SpokenAt:
+    request, seen = SpokenAt(), set[str]()
     for at in reversed(range(len(messages))):
         if messages[at].role == "assistant":
             if request and _ends_turn(messages, at):
@@ -282,7 +283,7 @@ def _open_request(
 
 def _newest_text(
     messages: Sequence[Message], spoken: Segmented, picks: Sequence[SegmentFilter], first: int = 0
-) -> dict[int, tuple[Segment, ...]]:
+) -> SpokenAt:
     """Find the newest text in the user's role from *first* on that one of *picks* takes.
 
     What is in the same part comes with it.

@@ -116,7 +116,11 @@ class Segment(NamedTuple):
     """False if a person's text may as well be a client's, such as one about summaries."""
 
 
-def segments(message: Message) -> tuple[Segment, ...]:
+Spoken = tuple[Segment, ...]
+"""Those of one message, in order."""
+
+
+def segments(message: Message) -> Spoken:
     """Split *message* into segments, in order.
 
     The model's words, results of tools and Refold's summaries have none.

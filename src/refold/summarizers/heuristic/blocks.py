@@ -266,7 +266,6 @@ class FileHistory:
     removed: dict[str, int] = field(default_factory=dict)
     """Keys of lines that an edit replaced, with the position of the edit."""
     changed_at: int = -1
-    touched_at: int = -1
     replaced_at: int = -1
     """When the file was deleted or written as a whole: what it held before is gone."""
     changed_from: int = -1
@@ -382,7 +381,6 @@ def _read_changes(work: Work, step: Step) -> None:
     changed = [path for path, state in effect.files if state in {"created", "modified"}]
     for path, state in effect.files:
         history = work.files.setdefault(path, FileHistory())
-        history.touched_at = at
         if state == "restored":
             if history.changed_from >= 0:
                 history.undone += (history.changed_from, at)

@@ -19,7 +19,9 @@ from refold.summarizers.heuristic.shell_words import (
     PATCH_BEGINS,
     PATCH_ENDS,
     SESSION,
+    FileEffect,
     Place,
+    Words,
     find_place,
     is_interpreter,
     is_path,
@@ -115,17 +117,21 @@ class Todo(NamedTuple):
     """What calls that change this item alone name it by."""
 
 
+Todos = tuple[Todo, ...]
+"""The items of a plan, in order."""
+
+
 class CallEffect(NamedTuple):
     """What one call does if it succeeds."""
 
     tool: str
-    files: tuple[tuple[str, str], ...] = ()
-    """(path, state), in order."""
+    files: tuple[FileEffect, ...] = ()
+    """In order."""
     command: str = ""
-    todos: tuple[Todo, ...] | None = None
+    todos: Todos | None = None
     place: Place = SESSION
     """Where it is done."""
-    changed_todos: tuple[Todo, ...] | None = None
+    changed_todos: Todos | None = None
     """What it adds to a plan, without an id, and what it changes in it; None for another call."""
     action: str = ""
     """What a tool of several is to do: `list` of `cron`."""
@@ -206,7 +212,7 @@ def _command(arguments: Any) -> str:
     return ""
 
 
-def _join_words(words: list[str]) -> str:
+def _join_words(words: Words) -> str:
     """Return a command that is given in words as a shell reads it."""
     if len(words) > 2 and INNER_FOLLOWS.fullmatch(words[-2]):
         return words[-1]
@@ -220,7 +226,7 @@ def _is_editor_verb(value: str, arguments: Mapping[str, Any]) -> bool:
     return "path" in arguments and value.isidentifier()
 
 
-def _files_by_name(name: str, arguments: Any) -> Iterator[tuple[str, str]]:
+def _files_by_name(name: str, arguments: Any) -> Iterator[FileEffect]:
     if not isinstance(arguments, Mapping):
         return
     verb = _text_at(arguments, ("command",))
@@ -249,7 +255,7 @@ def _state_by_name(name: str) -> str:
     return next((_VERBS[word] for word in words if word in _VERBS), "")
 
 
-def _files_in_patch(text: str, command: str, place: Place) -> Iterator[tuple[str, str]]:
+def _files_in_patch(text: str, command: str, place: Place) -> Iterator[FileEffect]:
     """Yield the files of a Codex patch, which a *command* at *place* may apply, each with its
     state."""
     if "*** " not in text:
@@ -263,7 +269,7 @@ def _files_in_patch(text: str, command: str, place: Place) -> Iterator[tuple[str
             last = path
 
 
-def _files_of_scripts(command: str, place: Place) -> Iterator[tuple[str, str]]:
+def _files_of_scripts(command: str, place: Place) -> Iterator[FileEffect]:
     """Yield the files that scripts in a command write, in Python or JavaScript: `modified` or
     `created` if it runs them and names the file, else any file that they name may be changed."""
     for script, here, is_run in _find_scripts(command[:MAX_COMMAND], place):
@@ -302,7 +308,7 @@ def _find_scripts(command: str, place: Place) -> Iterator[tuple[str, Place, bool
             yield "\n".join(body), here, is_run
 
 
-def read_boxes(text: str) -> tuple[Todo, ...]:
+def read_boxes(text: str) -> Todos:
     """Return the items of a plan that is written as a list of boxes; with questions in it, it is a
     list to check work by."""
     boxes = [(mark, task.strip()) for mark, task in _BOX.findall(text)]
@@ -310,7 +316,7 @@ def read_boxes(text: str) -> tuple[Todo, ...]:
     return tuple(Todo(task, _BOXES.get(mark, "active")) for mark, task in boxes if is_plan)
 
 
-def _todos(arguments: Any) -> tuple[Todo, ...] | None:
+def _todos(arguments: Any) -> Todos | None:
     """Return the items of a plan, as TodoWrite, update_plan and write_todos take; None for another
     call."""
     if not isinstance(arguments, Mapping):
@@ -332,7 +338,7 @@ def _status_of(status: object) -> str:
     return _STATUS.get(str(status).lower(), "pending")
 
 
-def _find_changed(arguments: Any) -> tuple[Todo, ...]:
+def _find_changed(arguments: Any) -> Todos:
     rows = arguments.get("tasks") if isinstance(arguments, Mapping) else None
     changed = list[Todo]()
     for row in rows if isinstance(rows, list) else [arguments]:
@@ -343,7 +349,7 @@ def _find_changed(arguments: Any) -> tuple[Todo, ...]:
     return tuple(todo for todo in changed if todo.text or todo.id)
 
 
-def change_todos(todos: tuple[Todo, ...], effect: CallEffect, text: str) -> tuple[Todo, ...]:
+def change_todos(todos: Todos, effect: CallEffect, text: str) -> Todos:
     """Return the items of a plan after a call that adds or changes some, which was answered by
     *text*: it says by which id what is added is known, or shows all items."""
     if rows := _TASK_ROW.findall(text):  # what blocks an item is done before long
@@ -360,7 +366,7 @@ def change_todos(todos: tuple[Todo, ...], effect: CallEffect, text: str) -> tupl
     return todos
 
 
-def join_todos(old: tuple[Todo, ...], new: tuple[Todo, ...]) -> tuple[Todo, ...]:
+def join_todos(old: Todos, new: Todos) -> Todos:
     """Return a plan after some of its items, known by their ids, were changed; one without ids
     stands for all that was planned before."""
     if not all(todo.id for todo in new):

@@ -104,6 +104,10 @@ _AROUND = re.compile(rf"\A(?:(?:\.\.|~|{UNKNOWN})/)+")
 _WORD = re.compile(r"[^\W_]{3,}")
 
 
+Numbered = tuple[int, str]
+"""A known line of a file, behind its number."""
+
+
 @dataclass(slots=True)
 class CurrentFile:
     """What is known of one file's text now."""
@@ -123,12 +127,12 @@ class CurrentFile:
     """Did a command change it in a way that is not known?"""
 
     @property
-    def lines(self) -> list[tuple[int, str]]:
+    def lines(self) -> list[Numbered]:
         """Number and text of the known lines, in order."""
         return list(zip(self.numbers, self.text.split("\n"), strict=False))
 
     @lines.setter
-    def lines(self, lines: Sequence[tuple[int, str]]) -> None:
+    def lines(self, lines: Sequence[Numbered]) -> None:
         self.numbers = array("q", [number for number, _ in lines])
         self.text = "\n".join([text for _, text in lines])
 
@@ -273,16 +277,14 @@ def _add_read(file: CurrentFile, step: Step) -> None:
     file.lines = laid
 
 
-def _without_blanks(lines: list[tuple[int, str]], text: str) -> list[tuple[int, str]]:
+def _without_blanks(lines: list[Numbered], text: str) -> list[Numbered]:
     """Return the numbered lines of a *text* without the blank that a tool puts behind each number
     and mark (`7: x`, `7| x`)."""
     is_tools = not _TIGHT.match(text) and all(row[:1] in ("", " ") for _, row in lines)
     return [(number, row[1:]) for number, row in lines] if is_tools else lines
 
 
-def _lay_over(
-    lines: Sequence[tuple[int, str]], read: list[tuple[int, str]]
-) -> list[tuple[int, str]]:
+def _lay_over(lines: Sequence[Numbered], read: list[Numbered]) -> list[Numbered]:
     """Return the known *lines* of a file with the newer ones that were *read* in their place. If
     these show that what nobody saw changed the file, the lines behind are numbered anew, or no
     older line is kept."""
@@ -468,7 +470,7 @@ Block = range
 """Of known lines, by their positions in the list of these."""
 
 
-def _find_hidden(lines: Sequence[tuple[int, str]], shown: set[str]) -> list[Block]:
+def _find_hidden(lines: Sequence[Numbered], shown: set[str]) -> list[Block]:
     """Return the blocks of known *lines* of which one is not *shown*."""
     return [
         block
@@ -478,7 +480,7 @@ def _find_hidden(lines: Sequence[tuple[int, str]], shown: set[str]) -> list[Bloc
 
 
 def _render_blocks(
-    lines: Sequence[tuple[int, str]], blocks: Iterable[Block], leads: Mapping[int, str]
+    lines: Sequence[Numbered], blocks: Iterable[Block], leads: Mapping[int, str]
 ) -> Iterator[str]:
     """Yield the lines of blocks in order; a number stands where they do not go on from the block
     before, blank lines aside, with the lines above that turn the first of them."""
@@ -495,7 +497,7 @@ def _render_blocks(
         stop = block.stop
 
 
-def _read_leads(lines: Sequence[tuple[int, str]]) -> dict[int, str]:
+def _read_leads(lines: Sequence[Numbered]) -> dict[int, str]:
     """Return what turns known lines of a document, by their positions, of those above that no gap
     parts from them."""
     leads = dict[int, str]()
@@ -522,7 +524,7 @@ def _weigh_lines(
     return (1 / (1 + min(edited)) if edited else 0.1) + RELATED * recent
 
 
-def _cut(lines: Sequence[tuple[int, str]]) -> Iterator[Block]:
+def _cut(lines: Sequence[Numbered]) -> Iterator[Block]:
     """Cut known lines at gaps, blank lines and definitions, into blocks of at most `MOST_LINES`."""
     start = 0
     for at, (number, text) in enumerate(lines):

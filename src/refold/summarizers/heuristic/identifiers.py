@@ -115,27 +115,7 @@ _STOPS = rf"[^{_DENSE}]+(?<![_-])(?=[{_DENSE}])"
 _JOINT = rf"(?<=[{_DENSE}])(?={_LETTER})|(?<=[^\W_{_DENSE}])(?=[{_DENSE}])"
 """Patterns of wide ranges of letters, from `_WIDE` on, take milliseconds to compile: only text in
 such letters pays."""
-_PARTICLES = frozenset(
-    (
-        "里",
-        "裡",
-        "中",
-        "内",
-        "內",
-        "下",
-        "上",
-        "的",
-        "の",
-        "に",
-        "を",
-        "で",
-        "は",
-        "에",
-        "을",
-        "를",
-        "의",
-    )
-)
+_PARTICLES = frozenset("里裡中内內下上的のにをでは에을를의")
 """What is said of a folder right behind its `/`: in, under, of."""
 _OPENS, _CLOSES = frozenset("`\"'“‘「『《"), frozenset("`\"'”’」』》")
 

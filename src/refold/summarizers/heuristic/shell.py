@@ -15,7 +15,9 @@ from refold.summarizers.heuristic.shell_words import (
     SESSION,
     TRIMMED,
     WORD,
+    FileEffect,
     Place,
+    Words,
     cut_commands,
     drop_texts,
     find_far,
@@ -152,7 +154,7 @@ ALL = "*"
 """The path that stands for all files."""
 
 
-def file_effects(command: str, place: Place = SESSION) -> Iterator[tuple[str, str]]:
+def file_effects(command: str, place: Place = SESSION) -> Iterator[FileEffect]:
     """Yield what a command at *place* does to files, as (path, state), in order. Beside `read` and
     `CHANGES` a file may be `restored` to what was committed, `stashed`, `unstashed`, or `changed`
     in a way that nobody knows; then the path may be a folder or `ALL`."""
@@ -216,7 +218,7 @@ def _name_many(path: str, here: Place) -> str:
     return ALL if name == "." else name
 
 
-def _may_make(words: list[str]) -> bool:
+def _may_make(words: Words) -> bool:
     """May a command make files that it does not name? Tests and what looks around do not."""
     words = list(dropwhile(BEFORE_RUN.fullmatch, words[:MAX_WORDS]))
     if words[:1] == ["git"]:
@@ -266,7 +268,7 @@ def find_deeds(command: str) -> Deeds:
     return Deeds(deeds, rank, is_last, is_last or not is_hidden)
 
 
-def _rank(words: list[str]) -> int:
+def _rank(words: Words) -> int:
     """Return how much of a deed a simple command is: 2, 1 or 0, as `Deeds.rank`."""
     words = find_program(words)
     if not words:
@@ -290,7 +292,7 @@ def _rank(words: list[str]) -> int:
     return 1 if program in _PREPARES else 2
 
 
-def _is_told(words: list[str]) -> bool:
+def _is_told(words: Words) -> bool:
     """Do the states of files tell what a simple command does?"""
     effects, operands = list(_effects_of_program(words)), _find_operands(words)
     changes = [path for path, state in effects if state in CHANGES]
@@ -301,7 +303,7 @@ def _is_told(words: list[str]) -> bool:
     return bool(changes) and not (may_do_more and not all(map(is_path, operands)))
 
 
-def _is_look(program: str, rest: list[str]) -> bool:
+def _is_look(program: str, rest: Words) -> bool:
     verb, dash, _ = program.partition("-")
     if program in _GETTERS and (program != "gh" or "api" in rest[:1]):
         return only_gets(program, rest)
@@ -318,7 +320,7 @@ def _is_look(program: str, rest: list[str]) -> bool:
     )
 
 
-def _only_lists(rest: list[str]) -> bool:
+def _only_lists(rest: Words) -> bool:
     """Does git only look?"""
     verb, options = "".join(rest[:1]), rest[1:]
     if verb not in _GIT_DOES or options[:1] in (["list"], ["show"]):
@@ -341,7 +343,7 @@ def find_checks(command: str) -> str:
     return checks if "(" in checks else checks.rstrip(")")
 
 
-def _find_rewritten(words: list[str]) -> Iterator[str]:
+def _find_rewritten(words: Words) -> Iterator[str]:
     """Yield what a formatter changes, or a program that is told to write back what it reads: files,
     folders and patterns, `.` if it names none."""
     editor = list(dropwhile(lambda word: word.rpartition("/")[2] not in _EDITORS, words))
@@ -363,7 +365,7 @@ def _find_rewritten(words: list[str]) -> Iterator[str]:
     yield from paths or ["."]
 
 
-def _effects_of_git(words: list[str]) -> Iterator[tuple[str, str]]:
+def _effects_of_git(words: Words) -> Iterator[FileEffect]:
     """Yield what git does to files on its own."""
     if words[:1] != ["git"] or len(words) < 2:
         return
@@ -437,7 +439,7 @@ def git_steps(command: str, place: Place = SESSION) -> Iterator[tuple[str, Seque
                 pass
 
 
-def _is_check(words: list[str]) -> bool:
+def _is_check(words: Words) -> bool:
     """Is this simple command a test, a build, a linter or a type checker?"""
     words = list(dropwhile(BEFORE_RUN.fullmatch, words))
     if not words or words[0].rpartition("/")[2] in _NO_CHECKS or words[-1] in _ASKS_PROGRAM:
@@ -447,7 +449,7 @@ def _is_check(words: list[str]) -> bool:
     )
 
 
-def _has_task(words: list[str], names: re.Pattern[str]) -> bool:
+def _has_task(words: Words, names: re.Pattern[str]) -> bool:
     """Is a program, or the task that it is given, one of these?"""
     words = list(dropwhile(BEFORE_RUN.fullmatch, words))
     if not words:
@@ -482,7 +484,7 @@ def _has_part(name: str, names: re.Pattern[str]) -> bool:
     return any(map(names.fullmatch, (name, *parts)))
 
 
-def _effects_of_program(words: list[str]) -> Iterator[tuple[str, str]]:
+def _effects_of_program(words: Words) -> Iterator[FileEffect]:
     if not words:
         return
     program, rest = _spell_program(words[0]), words[1:]
@@ -513,7 +515,7 @@ def _spell_program(word: str) -> str:
     return _OF_WINDOWS.get(word.lower(), word.rpartition("/")[2])
 
 
-def _find_operands(words: list[str]) -> list[str]:
+def _find_operands(words: Words) -> Words:
     """Return the words behind a program that are no options, and no scripts for it."""
     operands = [word for word in words[1:] if not word.startswith("-")]
     if words[0].rpartition("/")[2] not in _SCRIPT_FIRST:
@@ -522,7 +524,7 @@ def _find_operands(words: list[str]) -> list[str]:
     return [word for word in operands if word not in scripts]
 
 
-def _find_windows_paths(words: list[str]) -> list[str]:
+def _find_windows_paths(words: Words) -> Words:
     """Return the paths that a command of PowerShell or of `cmd` is given, by the options before
     them."""
     paths = [

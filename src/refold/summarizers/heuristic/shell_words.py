@@ -105,6 +105,12 @@ _LITERAL = re.compile(
 _LITERAL_KEY = re.compile(r"\b(?:(cmd|command)|workdir|cwd)[\"']?\s{0,9}:\s{0,9}\Z")
 _LITERAL_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _UNESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\n": ""}
+Words = list[str]
+"""The words of a simple command, and marks, as a program gets them."""
+Token = re.Match[str]
+"""One of them where it stands (`WORD`)."""
+FileEffect = tuple[str, str]
+"""The path of a file, and what is done to it."""
 BREAKS = frozenset({"&&", "&", "||", "|", ";", "\n"})
 _REDIRECTING = frozenset("<>")
 BEFORE_COMMAND = frozenset({"do", "then", "else", "elif", "if", "while", "until", "{", "!"})
@@ -137,7 +143,7 @@ def find_place(command: str, place: Place, program: str) -> Place:
     return next((here for words, here in placed if words[:1] == [program]), place)
 
 
-def place_commands(command: str, places: list[Place]) -> Iterator[tuple[list[str], Place]]:
+def place_commands(command: str, places: list[Place]) -> Iterator[tuple[Words, Place]]:
     """Yield each simple command with where it runs. The last of *places* is where the shell is, the
     others where it is again behind parentheses; in the end they are those behind the command."""
     for words in cut_commands(command.replace("\\\n", "  ")):
@@ -162,18 +168,18 @@ def place_commands(command: str, places: list[Place]) -> Iterator[tuple[list[str
         del places[len(places) - closed :]
 
 
-def _find_target(words: list[str]) -> str:
+def _find_target(words: Words) -> str:
     """Return where `cd` leads; `-` if its words do not say."""
     program, *targets = [word for word in words if word == "-" or not word.startswith("-")]
     return "-" if program == "popd" or len(targets) > 1 else "".join(targets)
 
 
-def spell_words(words: Sequence[re.Match[str]]) -> list[str]:
+def spell_words(words: Sequence[Token]) -> Words:
     """Return words as a program gets them, and marks."""
     return [w[1] or w[2] or w[3] or _BARE_ESCAPED.sub(r"\1", w[4] or "") for w in words]
 
 
-def drop_texts(words: Sequence[re.Match[str]]) -> Sequence[re.Match[str]]:
+def drop_texts(words: Sequence[Token]) -> Sequence[Token]:
     """Return words without a text in quotes that stands alone, which PowerShell prints."""
     begins = [at for at, word in enumerate(words) if word[0].endswith("{")]
     first = begins[-1] + 1 if begins else 0
@@ -219,13 +225,13 @@ def split_heredocs(command: str) -> Iterator[tuple[str, list[str]]]:
         yield line, body
 
 
-def simple_commands(command: str) -> Iterator[list[str]]:
+def simple_commands(command: str) -> Iterator[Words]:
     """Yield the words of each simple command, marks of redirections included."""
     for words in cut_commands(command):
         yield spell_words(words)
 
 
-def cut_commands(command: str) -> Iterator[list[re.Match[str]]]:
+def cut_commands(command: str) -> Iterator[list[Token]]:
     """Yield the words of each simple command where they stand, without comments, and without the
     branches of `if` and `case`: nobody knows which of them ran."""
     depth = branch = 0
@@ -242,8 +248,8 @@ def cut_commands(command: str) -> Iterator[list[re.Match[str]]]:
         depth -= first in ("fi", "esac") and depth > 0
 
 
-def _cut_all(command: str) -> Iterator[list[re.Match[str]]]:
-    words = list[re.Match[str]]()
+def _cut_all(command: str) -> Iterator[list[Token]]:
+    words = list[Token]()
     for word in WORD.finditer(command):
         if word[3] in BREAKS:
             yield words
@@ -253,19 +259,19 @@ def _cut_all(command: str) -> Iterator[list[re.Match[str]]]:
     yield words
 
 
-def iter_redirects(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+def iter_redirects(words: Words) -> Iterator[FileEffect]:
     """Yield the files that a simple command writes its output to, each with its state."""
     for mark, path in pairwise(words):
         if mark.lstrip("1") in {">", ">>"} and is_path(path):
             yield path, "created" if mark.endswith(">") and not mark.endswith(">>") else "modified"
 
 
-def program_words(words: list[str]) -> list[str]:
+def program_words(words: Words) -> Words:
     """Return the words that are neither redirections nor their targets nor variables in front."""
     return list(dropwhile(_BEFORE_PROGRAM.fullmatch, _find_value(without_redirects(words))))
 
 
-def _find_value(words: list[str]) -> list[str]:
+def _find_value(words: Words) -> Words:
     """Return what gives a variable of PowerShell its value: `Get-Item a` of `$c = Get-Item a`."""
     match words:
         case [name, "=" | "+=", *value] if _ASSIGNS.match(name):
@@ -276,7 +282,7 @@ def _find_value(words: list[str]) -> list[str]:
             return words
 
 
-def without_redirects(words: list[str]) -> list[str]:
+def without_redirects(words: Words) -> Words:
     """Return the words that are neither redirections nor their targets."""
     out, skip = list[str](), False
     for word in words:
@@ -412,7 +418,7 @@ _METHODS = frozenset({"-X", "--request", "--method", "-method"})
 _NOTHING = frozenset({"-", "/dev/null", "$null", "NUL"})
 
 
-def find_program(words: list[str]) -> list[str]:
+def find_program(words: Words) -> Words:
     """Return the words of a simple command from its program on, without redirections, variables
     and what shells put before it."""
     opened = max(
@@ -432,7 +438,7 @@ def find_program(words: list[str]) -> list[str]:
     return words if is_program and not any(map(_COMPARES.fullmatch, words[1:2])) else []
 
 
-def find_far(program: str, rest: list[str]) -> list[str] | None:
+def find_far(program: str, rest: Words) -> Words | None:
     """Return the command that a program runs on another machine or in a container, none for a
     visit; None if it does no such thing."""
     if program in _HAS_EXEC and "exec" in rest[:3]:
@@ -446,7 +452,7 @@ def find_far(program: str, rest: list[str]) -> list[str] | None:
     return rest[at + 1 :]
 
 
-def only_gets(program: str, rest: list[str]) -> bool:
+def only_gets(program: str, rest: Words) -> bool:
     """Does a program that gets pages send nothing and write no file?"""
     if program == "wget":
         return any(word.endswith(("O-", "--spider")) or word == "-" for word in rest)
@@ -481,7 +487,7 @@ def find_first_line(command: str) -> int:
     return first
 
 
-def _find_start(words: list[str]) -> int:
+def _find_start(words: Words) -> int:
     """Return the first line that one program passes on; 0 if it changes lines or leaves out some
     between them."""
     match words:

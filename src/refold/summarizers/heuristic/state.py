@@ -31,7 +31,7 @@ from refold.summarizers.heuristic.answers import (
     read_answers,
 )
 from refold.summarizers.heuristic.calls import (
-    Todo,
+    Todos,
     change_todos,
     find_committed,
     is_ignored,
@@ -151,7 +151,7 @@ class State:
     checks: dict[str, str] = field(default_factory=dict)
     """The outcome of each test, build or commit, the last run last."""
     actions: Actions = field(default_factory=Actions)
-    todos: tuple[Todo, ...] = ()
+    todos: Todos = ()
     plan_age: int = 0
     """How often a turn has ended, and something else was asked, since this plan was changed."""
     error: str = ""
@@ -181,7 +181,7 @@ class State:
     """Files and checks that others were compared with."""
 
 
-def read_state(steps: Iterable[Step], todos: tuple[Todo, ...] = ()) -> State:
+def read_state(steps: Iterable[Step], todos: Todos = ()) -> State:
     """Read where the work stands after *steps*, in one pass; *todos* is the plan before them."""
     state, announcing, is_done, worked, answers = State(todos=todos), "", False, False, 0
     for step in steps:
