@@ -187,7 +187,7 @@ def test_a_script_that_fails_has_failed_and_one_that_runs_is_waited_for():
     "rustc --version", "cargo build --help", "tsc -V", ".specify/scripts/check-prerequisites.sh --json", "python3 check_doc.py",
 ])  # fmt: skip
 def test_what_says_something_of_a_program_or_a_page_is_no_check(command):
-    assert find_checks(command) == ""
+    assert find_checks(command).text == ""
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_what_says_something_of_a_program_or_a_page_is_no_check(command):
     ["pytest -v", "go test ./... -v", "./check.sh", "npm run check-types", "node verify_login.js"],
 )
 def test_commands_that_check_are_checks(command):
-    assert find_checks(command) == command
+    assert find_checks(command).text == command
 
 
 def test_a_list_of_texts_and_a_table_do_nothing():
@@ -204,8 +204,10 @@ def test_a_list_of_texts_and_a_table_do_nothing():
 
 
 def test_a_check_in_a_substitution_is_whole():
-    assert find_checks("cd a && (make test)") == "make test"
-    assert find_checks("t=$(make test >/dev/null && echo 1 || echo 0)") == "make test >/dev/null"
+    assert find_checks("cd a && (make test)").text == "make test"
+    assert (
+        find_checks("t=$(make test >/dev/null && echo 1 || echo 0)").text == "make test >/dev/null"
+    )
 
 
 def test_a_patch_that_a_call_has_as_a_word_is_no_text_of_a_shell():

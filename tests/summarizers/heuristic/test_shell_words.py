@@ -4,7 +4,6 @@ is missed."""
 import pytest
 
 from refold.summarizers.heuristic import shell
-from refold.summarizers.heuristic.actions import is_code_of_check
 from refold.summarizers.heuristic.calls import effect_of_command
 from refold.summarizers.heuristic.current_files import read_files
 from refold.summarizers.heuristic.shell_words import SESSION, has_more, name_command
@@ -89,9 +88,10 @@ def test_a_heredoc_is_written_where_its_command_writes():
     ("bash -c '' && sh -c \"", "", []),
 ])  # fmt: skip
 def test_commands_that_are_given_to_a_shell_as_one_word_are_read(command, checks, effects):
-    assert shell.find_checks(command) == checks
+    assert shell.find_checks(command).text == checks
     assert list(shell.file_effects(command)) == effects
-    assert not checks or is_code_of_check(f"bash -c '{checks} 2>&1' | tail -5")
+    trimmed = shell.find_checks(f"bash -c '{checks} 2>&1' | tail -5")
+    assert not checks or trimmed.has_code()
 
 
 def test_a_commit_and_a_check_that_a_shell_makes_are_noted():

@@ -13,7 +13,6 @@ from refold.summarizers.heuristic.identifiers import find_names
 from refold.summarizers.heuristic.shell_words import (
     BREAKS,
     MAX_COMMAND,
-    TRIMMED,
     WORD,
     name_command,
     name_program,
@@ -131,59 +130,36 @@ def read_outcome(step: Step, check: str) -> str:
         return outcome if step.is_error or step.is_running else "ok"
     if check and not step.is_running and find_nothing_ran(text, check):
         return RAN_NOTHING
-    has_own_code = not check or is_code_of_check(effect.command, step.exit_code or 0)
+    checks = shell.find_checks(effect.command)
+    has_own_code = not check or checks.has_code(step.exit_code or 0)
     is_known = step.exit_code is not None and has_own_code
     telling = f"{text}\n{find_figures(text)}" if check else text
     is_work = bool(check) or shell.is_work(effect.command)
     if is_work and outcome == "ok" and not is_known and says_failed(step, telling):
         return "failed"
     is_none = step.exit_code == 1 and read_words(text).strip() in _NONE
-    return "ok" if check and is_none and seeks_errors(effect.command) else outcome
+    return "ok" if check and is_none and seeks_errors(checks.rest) else outcome
 
 
 def read_check(step: Step, outcome: str) -> str | None:
     """Return the *outcome* of the check in a command, empty if it printed figures and the exit code
     is another's; None if nobody knows, because what failed may stand behind it."""
-    command = step.effect.command
     if not outcome.startswith("exit") or looks_failed(read_words(step.text)):
         return outcome
-    figures = find_figures(step.text)
-    if is_code_of_check(command, step.exit_code or 0):
-        return "" if figures and not ends_with_check(command) else outcome
+    figures, checks = find_figures(step.text), shell.find_checks(step.effect.command)
+    if checks.has_code(step.exit_code or 0):
+        return "" if figures and not checks.is_last else outcome
     return "" if figures else None
 
 
-def is_code_of_check(command: str, code: int = 1) -> bool:
-    """Is this the exit code of a command's checks? Behind a pipe, `;` or `&` it is another's; but
-    what only trims an output hardly ever fails."""
-    rest = _after_checks(command)
-    if code and TRIMMED.fullmatch(rest):
-        return True
-    marks = {word[3] for word in WORD.finditer(rest) if word[3]}
-    return not marks & (BREAKS - {"&&"})
-
-
-def ends_with_check(command: str) -> bool:
-    """Does nothing follow a command's last check, but for what trims its output?"""
-    return bool(TRIMMED.fullmatch(_after_checks(command)))
-
-
-def seeks_errors(command: str) -> bool:
-    """Is what a command's checks print searched for errors, so that it says that there are none by
-    finding nothing?"""
-    rest = _after_checks(command)
+def seeks_errors(rest: str) -> bool:
+    """Is what checks print searched for errors by the *rest* of their command, so that it says that
+    there are none by finding nothing?"""
     marks = [word[3] for word in WORD.finditer(rest) if word[3] in BREAKS]
     *_, words = simple_commands(rest)
     is_search = marks == ["|"] and name_program(words[0] if words else "") in _SEARCHES
     is_turned = any(word[:1] == "-" and "v" in word for word in words)
     return is_search and not is_turned and any(map(_ERROR_WORDS.search, words))
-
-
-def _after_checks(command: str) -> str:
-    """Return what of a command follows its last check; all of it if it has none."""
-    check = shell.find_checks(command)
-    rest = read_inner(command).rstrip(" \n;")
-    return rest.rpartition(check)[2].lstrip(" \n)") if check else rest
 
 
 def find_sure(command: str) -> str:
@@ -390,11 +366,11 @@ class Actions:
             name = effect.tool if name.startswith("$") else name
             self.looks[name] = self.looks.get(name, 0) + 1
             return
-        has_code = deeds.has_code or outcome in (RUNNING, "failed")
+        has_code = deeds.has_code() or outcome in (RUNNING, "failed")
         if not has_code:
             outcome = RAN if outcome == "ok" else f"{RAN}, then {outcome}"
         call = name_command(deeds.text) or _write_call(step)
-        is_own = has_code and outcome != RUNNING and (deeds.is_last or not deeds.text)
+        is_own = has_code and outcome != RUNNING and deeds.is_last
         says_own = is_own and bool(effect.command)  # though its code may say nothing
         is_wrong = (says_own or not has_code) and says_failed(step, step.text)
         is_wrong |= is_own and has_failed(outcome)
@@ -425,7 +401,7 @@ def _find_failure(step: Step, outcome: str) -> str:
     line = one_line(_find_line(step, failed=True), LONGEST_REASON)
     if has_worked:
         return line if _NAMES_ERROR.match(line) and is_failure(line) else ""
-    is_own = not command or shell.find_deeds(command).has_code
+    is_own = not command or shell.find_deeds(command).has_code()
     *_, last = simple_commands(command[:MAX_COMMAND])
     if _LOOKED.match(line) and last[:1] == [line.partition(":")[0]]:  # all before it was done
         return ""

@@ -1,7 +1,7 @@
 """What a shell command does to files."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import dropwhile, pairwise
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from refold.summarizers.heuristic.shell_words import (
     WORD,
     FileEffect,
     Place,
+    Token,
     Words,
     cut_commands,
     drop_texts,
@@ -120,6 +121,8 @@ _WRITES_BACK = re.compile(r"--(?:write|fix|in-?place)(?:=.*)?")
 _LOOKS_ONLY = re.compile(r"--?check.*|--(?:diff|dry|list|ver).*|-l|\w.*[:_-]check")
 _TAKES = re.compile(r"\b\w{1,40}=\$\(")
 """What gives a variable the output of a command: `n=$(make test)`."""
+_CLOSES = re.compile(r"\A[\s)]*\)")
+"""What closes the parentheses in which a command stands."""
 _ALL = re.compile(r"-[b-z]*a[a-z]*|--all")
 MAX_PRINTED = 20_000
 """Characters of an output in which programs complain."""
@@ -236,40 +239,53 @@ def is_work(command: str) -> bool:
     return any(not _is_look(name_program(words[0]), words[1:]) for words in programs if words)
 
 
-class Deeds(NamedTuple):
-    """What a command does that no state of a file, no check and no commit tells."""
+class Part(NamedTuple):
+    """What of a command does something of one kind, from the first that does to the last."""
 
     text: str = ""
-    """From the first to the last; empty if all of it looks, or is told by these."""
+    rest: str = ""
+    """What follows it."""
     rank: int = 0
-    """2; 1 for what only prepares work, and for a script of a few lines that says what it read."""
-    is_last: bool = False
-    """Does nothing follow it but what trims its output?"""
-    has_code: bool = True
-    """Does the exit code of all tell of it: what follows runs only if it succeeds?"""
+    """Of deeds: 2; 1 for what only prepares work, and for a script of a few lines that says what it
+    read."""
+
+    @property
+    def is_last(self) -> bool:
+        """Does nothing follow it but what trims its output?"""
+        return bool(TRIMMED.fullmatch(self.rest))
+
+    def has_code(self, code: int = 1) -> bool:
+        """Is this the exit code of it? Behind a pipe, `;` or `&` it is another's; but what only
+        trims an output hardly ever fails."""
+        marks = {word[3] for word in WORD.finditer(self.rest)}
+        return bool(code and self.is_last) or marks.isdisjoint(BREAKS - {"&&"})
 
 
-def find_deeds(command: str) -> Deeds:
-    """Find what of a command changes anything, as far as the names of programs, of their commands
-    and options say; of what prepares work only if there is nothing else."""
-    text = read_inner(command.partition(PATCH_BEGINS)[0])
+def find_deeds(command: str) -> Part:
+    """Find what of a command changes anything that no state of a file, no check and no commit
+    tells, as far as the names of programs, of their commands and options say; of what prepares work
+    only if there is nothing else."""
+    own = command.partition(PATCH_BEGINS)[0]
+    return _find_part(own, lambda words: _rank(spell_words(drop_texts(words))))
+
+
+def _find_part(command: str, rank: Callable[[Sequence[Token]], int]) -> Part:
+    """Find what of a command has the highest rank, if that is above 0."""
+    text = read_inner(command)
     taken = _TAKES.sub(lambda match: " " * len(match[0]), text)
-    ranked = [(_rank(spell_words(drop_texts(w[:MAX_WORDS]))), w) for w in cut_commands(taken) if w]
-    rank = max((rank for rank, _ in ranked), default=0)
-    if not rank:
-        return Deeds()
-    spans = [words for of, words in ranked if of == rank]
+    ranked = [(rank(words[:MAX_WORDS]), words) for words in cut_commands(taken) if words]
+    highest = max((own for own, _ in ranked), default=0)
+    if not highest:
+        return Part()
+    spans = [words for own, words in ranked if own == highest]
     start, stop = spans[0][0].start(), spans[-1][-1].end()
-    deeds = text[start:stop].lstrip("({ \n").rstrip("} \n")
-    deeds = deeds if "(" in deeds else deeds.rstrip(")")
-    rest = text[stop:].rstrip(" \n;)}")
-    is_last = bool(TRIMMED.fullmatch(rest))
-    is_hidden = any(word[3] in BREAKS - {"&&"} for word in WORD.finditer(rest))
-    return Deeds(deeds, rank, is_last, is_last or not is_hidden)
+    part = text[start:stop].lstrip("({ \n").rstrip("} \n")
+    rest = _CLOSES.sub("", text[stop:]).rstrip(" \n;)}")
+    return Part(part if "(" in part else part.rstrip(")"), rest, highest)
 
 
 def _rank(words: Words) -> int:
-    """Return how much of a deed a simple command is: 2, 1 or 0, as `Deeds.rank`."""
+    """Return how much of a deed a simple command is: 2, 1 or 0, as `Part.rank`."""
     words = find_program(words)
     if not words:
         return 0
@@ -330,17 +346,10 @@ def _only_lists(rest: Words) -> bool:
     return verb in _GIT_LISTS and lists
 
 
-def find_checks(command: str) -> str:
-    """Return what of a command runs tests, a build, a linter or a type checker, from the first of
-    these to the last; empty if nothing does. A file that is named so is none: `rm test.json`."""
-    command = _TAKES.sub(lambda taken: " " * len(taken[0]), read_inner(command))
-    spans = [
-        (words[0].start(), words[-1].end())
-        for words in cut_commands(command)
-        if _is_check(find_program(spell_words(words[:MAX_WORDS])))
-    ]
-    checks = command[spans[0][0] : spans[-1][1]].lstrip("(") if spans else ""
-    return checks if "(" in checks else checks.rstrip(")")
+def find_checks(command: str) -> Part:
+    """Find what of a command runs tests, a build, a linter or a type checker. A file that is named
+    so is none: `rm test.json`."""
+    return _find_part(command, lambda words: _is_check(find_program(spell_words(words))))
 
 
 def _find_rewritten(words: Words) -> Iterator[str]:

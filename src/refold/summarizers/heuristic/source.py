@@ -381,7 +381,7 @@ class Step(NamedTuple):
         if PATCH_BEGINS in self.effect.command or PATCH_BEGINS in self.arguments:
             return not (self.is_error or self.exit_code or _NOT_APPLIED.search(self.text[:1_000]))
         if command := self.effect.command:
-            return not self.is_error or bool(self.exit_code and shell.find_checks(command))
+            return not self.is_error or bool(self.exit_code and shell.find_checks(command).text)
         is_edit = any(state != "read" for _, state in self.effect.files)
         is_refused = is_failure(self.text) or _NO_PLACE.search(self.text[:200].partition("\n")[0])
         return not (self.is_error or (is_edit and is_refused))

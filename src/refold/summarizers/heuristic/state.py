@@ -356,7 +356,7 @@ def _drop_decisions(state: State, sentences: Iterable[str]) -> None:
 def _note_result(state: State, step: Step) -> None:
     effect, text = step.effect, step.text
     command = name_command(effect.command) if effect.command else ""
-    check = name_command(shell.find_checks(effect.command))
+    check = name_command(shell.find_checks(effect.command).text)
     outcome = read_outcome(step, check)
     _note_files(state, take_sure(step, state.files))
     if effect.command or effect.todos is None:
