@@ -425,8 +425,7 @@ def _only_looks(step: Step) -> bool:
     effect = step.effect
     if not effect.command:
         return is_look(effect)
-    is_read = all(now == "read" for _, now in effect.files)
-    return is_read and not shell.find_deeds(effect.command).rank
+    return not (effect.changed or shell.find_deeds(effect.command).rank)
 
 
 def _find_line(step: Step, *, failed: bool) -> str:
@@ -441,7 +440,7 @@ def _name_program(step: Step, words: int = 2) -> str:
 def _name_failed(step: Step) -> str:
     """Name a call such that it has the same name when it is tried again."""
     effect = step.effect
-    paths = " ".join(path for path, _ in effect.files)
+    paths = " ".join(effect.paths)
     name = _SAYS.sub("", name_command(effect.command)) or (
         f"{effect.tool} {paths}" if paths else _write_call(step)
     )

@@ -23,7 +23,7 @@ from refold.summarizers.heuristic.lexicon import (
     iter_statements,
 )
 from refold.summarizers.heuristic.source import Step
-from refold.text.clip import clip_scanned, one_line, without_mark
+from refold.text.clip import clip_scanned, count_bytes, is_question, one_line, without_mark
 from refold.text.json_values import parse_or_none, text_at
 from refold.text.plain import count_columns
 
@@ -200,7 +200,7 @@ def find_question(text: str, reply: str) -> str:
     spoken = [s for s in iter_statements(text) if s.kind != "code" and PIECE.search(s.text)]
     ends = [at for at, statement in enumerate(spoken) if statement.kind == "text"]
     first = ends[-LAST_WORDS] if len(ends) >= LAST_WORDS else 0  # lists stand behind it
-    asking = [n for n, s in enumerate(spoken) if s.text.rstrip("*_ ").endswith(("?", "？"))]
+    asking = [n for n, s in enumerate(spoken) if is_question(s.text)]
     if asking and asking[-1] >= first and (width < AGREEMENT or _YES.match(reply)):
         before, words = spoken[max(0, asking[-1] - 1)], spoken[asking[-1]].text
         is_bare = count_columns(words, REPLY) < LEAST_PROSE and not any(iter_identifiers(words))
@@ -208,7 +208,7 @@ def find_question(text: str, reply: str) -> str:
             words = f"{one_line(before.text, LONGEST_QUESTION // 2)} {words}"
         return _quote_question(words)
     end = spoken[-1].text if spoken and width < NOD else ""
-    return _quote_question(end) if len(end.encode("utf-8", "replace")) >= LEAST_PROSE else ""
+    return _quote_question(end) if count_bytes(end) >= LEAST_PROSE else ""
 
 
 def _find_way(ways: Sequence[re.Match[str]], label: str, place: int) -> str:
@@ -243,7 +243,7 @@ def find_corrections(text: str) -> Iterator[str]:
     place, typed = split_place(text)
     opening = list(islice(iter_sentences(read_typed(typed)), 2))
     if opening and CORRECTING.is_in(opening[0][: 2 * MAX_SENTENCE]):
-        own = (sentence for sentence in opening if not sentence.endswith(("?", "？")))
+        own = (sentence for sentence in opening if not is_question(sentence))
         yield from (one_line(place + sentence, MAX_SENTENCE) for sentence in own)
 
 

@@ -31,7 +31,7 @@ from refold.summarizers.heuristic.shell_words import (
     split_files,
 )
 from refold.summarizers.heuristic.source import Step, is_stub
-from refold.text.clip import clip_scanned, sentences, without_mark
+from refold.text.clip import clip_scanned, count_bytes, sentences, without_mark
 from refold.text.json_values import iter_json_lines, parse_or_none
 from refold.text.plain import Span, iter_spans
 
@@ -88,7 +88,7 @@ class Rarity:
         nobody says it twice, as they do courtesies, and it has no figures, as what is said of
         things has; empty if there is none. Names that only one side uses stand there."""
         for clause in clauses:
-            is_long = SHORTEST <= len(clause.encode("utf-8", "replace")) <= LONGEST
+            is_long = SHORTEST <= count_bytes(clause) <= LONGEST
             if is_long and self.clauses[clause] == 1 and not any(map(str.isdigit, clause)):
                 return clause.rstrip("。！？；，.!?;,")
         return ""
@@ -136,7 +136,7 @@ def _iter_stretches(spans: Sequence[Span]) -> Iterator[tuple[int, str]]:
 
 def _cut_label(text: str) -> str:
     """Return *text*, or of a longer one the words at its beginning."""
-    if len(text.encode("utf-8", "replace")) <= LONGEST:
+    if count_bytes(text) <= LONGEST:
         return text
     cut = text.encode("utf-8", "replace")[:LONGEST].decode("utf-8", "ignore")
     return cut.rpartition(" ")[0] or cut
@@ -410,11 +410,10 @@ def _read_result(step: Step) -> Iterator[Block]:
     if is_stub(step.text) or step.text.startswith(NOT_RUN):
         return
     effect, name = step.effect, step.effect.tool
-    paths = [path for path, _ in effect.files]
-    is_change = len(paths) == 1 and effect.files[0][1] != "read"
+    paths, is_change = effect.paths, bool(effect.changed)
     if len(paths) == 1 and not (effect.command or step.has_effect):
         return
-    command = name_command(effect.command) if effect.command else ""
+    command = name_command(effect.command)
     # What a command prints that changes a file, or looks at more than one, is no text of the file.
     is_text = step.outcome == "ok" and not (command and (is_change or has_more(effect.command)))
     path = paths[0] if len(paths) == 1 and is_text else ""

@@ -30,6 +30,7 @@ from refold.summarizers.heuristic.shell_words import (
     spell_code,
     split_heredocs,
 )
+from refold.text.clip import is_question
 from refold.text.json_values import list_at, object_at, parse_or_none, parse_or_text
 from refold.text.plain import PATHS, folders_of, has_extension, is_absolute, iter_ends, with_slashes
 
@@ -135,6 +136,16 @@ class CallEffect(NamedTuple):
     """What it adds to a plan, without an id, and what it changes in it; None for another call."""
     action: str = ""
     """What a tool of several is to do: `list` of `cron`."""
+
+    @property
+    def paths(self) -> list[str]:
+        """The files that it reads or changes."""
+        return [path for path, _ in self.files]
+
+    @property
+    def changed(self) -> list[str]:
+        """Those that it does not only read."""
+        return [path for path, state in self.files if state != "read"]
 
     @property
     def is_plan(self) -> bool:
@@ -312,7 +323,7 @@ def read_boxes(text: str) -> Todos:
     """Return the items of a plan that is written as a list of boxes; with questions in it, it is a
     list to check work by."""
     boxes = [(mark, task.strip()) for mark, task in _BOX.findall(text)]
-    is_plan = not any(task.endswith(("?", "？")) for _, task in boxes)
+    is_plan = not any(is_question(task) for _, task in boxes)
     return tuple(Todo(task, _BOXES.get(mark, "active")) for mark, task in boxes if is_plan)
 
 

@@ -194,7 +194,7 @@ def _take_failed(step: Step) -> Step:
     found them changed."""
     is_patch = PATCH_BEGINS in step.effect.command  # one that does not fit is not applied
     is_change = (step.exit_code and not is_patch) or _FOUND_CHANGED.search(step.text[:300])
-    changed = [path for path, state in step.effect.files if state != "read"]
+    changed = step.effect.changed
     sure = find_sure(step.effect.command) if is_change and changed else ""
     gone = {
         path for path, state in shell.file_effects(sure, step.effect.place) if state == "deleted"

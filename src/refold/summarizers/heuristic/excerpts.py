@@ -18,7 +18,7 @@ from refold.summarizers.heuristic.lexicon import (
     iter_sentences,
     weigh_conclusion,
 )
-from refold.text.clip import one_line
+from refold.text.clip import has_colon, is_question, one_line
 from refold.text.plain import find_opening, terms
 from refold.tokens.count import estimate
 
@@ -235,9 +235,8 @@ def _misleads(block: Block, line: Line, context: Context) -> bool:
         return line.text.lstrip().startswith("#")
     if context.is_chat or block.kind not in OWN_WORDS:
         return False
-    is_question = line.text.rstrip("*_ ").endswith(("?", "？"))
-    is_open = is_question or _ANNOUNCED.match(line.text) or _HANDS_OVER.search(line.text)
-    return bool(is_open or _REFERS.match(line.text))
+    patterns = (_ANNOUNCED.match, _REFERS.match, _HANDS_OVER.search)
+    return is_question(line.text) or any(find(line.text) for find in patterns)
 
 
 def _weigh_work(block: Block, line: Line, words: frozenset[str]) -> float:
@@ -433,7 +432,7 @@ def _write_sentences(excerpts: Iterable[Excerpt], work: Work) -> Iterator[str]:
                 runs[-1].append(line)
             else:
                 runs.append([line])
-        runs = [run[:-1] if _is_head(run[-1]) else run for run in runs]
+        runs = [run[:-1] if has_colon(run[-1].text) else run for run in runs]
         for at, run in enumerate(filter(None, runs)):
             words = _SPACED.sub(r"\1", _join_clauses(run))
             yield (GAP if at else "- ") + _attribute(words, work.blocks[position])
@@ -453,11 +452,6 @@ def _iter_turns(blocks: Sequence[Block]) -> Iterator[int]:
 def _write_head(request: Block) -> str:
     text = find_opening(request.text) if request.heading == COMMAND else request.text
     return one_line(text, HEAD)
-
-
-def _is_head(line: Line) -> bool:
-    """Does a line end with a colon, so that it heads what comes behind it?"""
-    return line.text.rstrip("*_ ").endswith((":", "："))
 
 
 def _exchange(label: str, excerpts: Sequence[Excerpt], work: Work) -> str:

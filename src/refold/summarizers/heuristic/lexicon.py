@@ -16,7 +16,18 @@ from typing import NamedTuple
 from unicodedata import east_asian_width
 
 from refold.speakers.segments import read_typed, split_place
-from refold.text.clip import TOP, Row, RowKind, clip_scanned, iter_rows, one_line, split_line
+from refold.text.clip import (
+    TOP,
+    Row,
+    RowKind,
+    clip_scanned,
+    count_bytes,
+    has_colon,
+    is_question,
+    iter_rows,
+    one_line,
+    split_line,
+)
 
 
 class Wording(NamedTuple):
@@ -443,14 +454,14 @@ def find_constraints(text: str) -> Iterator[str]:
             words = "" if statement.kind == "code" else statement.text
             listed.setdefault(statement.above[-1].at, []).append(words)
     for statement in compress(statements, rules):
-        is_open = statement.text.rstrip("*_ ").endswith((":", "："))
+        is_open = has_colon(statement.text)
         if statement.at in listed or statement.is_led or not is_open:
             items = "; ".join(filter(None, listed.get(statement.at, ()))) if is_open else ""
             yield one_line(f"{place}{statement.words} {items}".replace("： ", "："), MAX_SENTENCE)
 
 
 def _is_rule(statement: Statement) -> bool:
-    own, size = statement.text, len(statement.words.encode("utf-8", "replace"))
+    own, size = statement.text, count_bytes(statement.words)
     if statement.is_head or statement.kind in ("code", "columns") or _DATA.match(statement.line):
         return False
     is_binding_itself = not _NO_RULE.search(own) and is_binding(own)
@@ -476,8 +487,8 @@ def find_conclusions(text: str, *, final: bool, worked: bool = True) -> Iterator
     a turn in which the model *worked*. What is said to be agreed weighs `SETTLED` more."""
     for statement in _iter_prose(text):
         sentence = statement.words
-        is_open = sentence.rstrip("*_ ").endswith(("?", "？", ":", "："))
-        if len(sentence.encode("utf-8", "replace")) >= 12 and not is_open:
+        is_open = is_question(sentence) or has_colon(sentence)
+        if count_bytes(sentence) >= 12 and not is_open:
             is_settled = _is_settled(statement)
             weight = weigh_conclusion(statement.text, lead=statement.lead, worked=worked and final)
             points = max(0.0, weight) + is_settled * SETTLED
@@ -501,7 +512,7 @@ def _settles(head: Row) -> bool:
     text = _STRESS.sub("", head.text).rstrip(":：。. ")
     cells = [cell.strip() for cell in _CODE.sub("", text).split("|")]
     ends = any(SETTLING.is_opening(cell) or SETTLING.is_closing(cell) for cell in cells)
-    return ends and not text.endswith(("?", "？"))
+    return ends and not is_question(text)
 
 
 def _is_offer(statement: Statement) -> bool:
@@ -515,7 +526,7 @@ def _is_offer(statement: Statement) -> bool:
         or OFFERING.is_in(statement.text)
         or bool(_ASKED.search(statement.text))
         or (statement.text.endswith(("!", "！")) and not _ENTITY.search(statement.text))
-        or any(head.endswith(("?", "？")) or LISTING.is_in(head) for head in heads)
+        or any(is_question(head) or LISTING.is_in(head) for head in heads)
     )
 
 
@@ -523,11 +534,11 @@ def find_notes(text: str) -> Iterator[str]:
     """Yield the sentences of an assistant's text that tell something, neither ask nor announce."""
     for statement in _iter_prose(text):
         sentence = statement.words
-        if sentence.endswith(("?", "？", ":", "：")) or _PLAN.match(sentence):
+        if is_question(sentence) or has_colon(sentence) or _PLAN.match(sentence):
             continue
         words = _ENTITY.sub("", sentence)
         is_about_name = words != sentence and any(map(str.isalpha, words))
-        if is_about_name or len(sentence.encode("utf-8", "replace")) >= LEAST_PROSE:
+        if is_about_name or count_bytes(sentence) >= LEAST_PROSE:
             yield one_line(sentence, MAX_SENTENCE)
 
 

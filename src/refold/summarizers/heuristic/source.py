@@ -382,9 +382,8 @@ class Step(NamedTuple):
             return not (self.is_error or self.exit_code or _NOT_APPLIED.search(self.text[:1_000]))
         if command := self.effect.command:
             return not self.is_error or bool(self.exit_code and shell.find_checks(command).text)
-        is_edit = any(state != "read" for _, state in self.effect.files)
         is_refused = is_failure(self.text) or _NO_PLACE.search(self.text[:200].partition("\n")[0])
-        return not (self.is_error or (is_edit and is_refused))
+        return not (self.is_error or (self.effect.changed and is_refused))
 
 
 _IS_ERROR = re.compile(r'\{\s{0,9}"status": ?"error"')
@@ -398,7 +397,7 @@ _NO_PLACE = re.compile(r"(?i)\b(?:not found|no (?:match|replacement|occurrence)|
 def name_step(step: Step) -> str:
     """Return what a result is of: the command, else the tool."""
     effect = step.effect
-    return (name_command(effect.command) if effect.command else "") or effect.tool
+    return name_command(effect.command) or effect.tool
 
 
 @dataclass(slots=True)

@@ -64,7 +64,7 @@ from refold.summarizers.heuristic.source import (
     is_stub,
     name_step,
 )
-from refold.text.clip import one_line
+from refold.text.clip import count_bytes, one_line
 from refold.text.failures import (
     find_error_line,
     find_figures,
@@ -306,7 +306,7 @@ def _end_turn(state: State, request: str) -> None:
         for rule in state.lent:
             del state.constraints[rule]
         state.lent = {}
-    is_short = len(request.encode("utf-8", "replace")) < AGREEMENT
+    is_short = count_bytes(request) < AGREEMENT
     if state.answer and not (is_short or find_question(state.answer, request)):
         state.plan_age += 1
         state.actions.end_turn()
@@ -355,7 +355,7 @@ def _drop_decisions(state: State, sentences: Iterable[str]) -> None:
 
 def _note_result(state: State, step: Step) -> None:
     effect, text = step.effect, step.text
-    command = name_command(effect.command) if effect.command else ""
+    command = name_command(effect.command)
     check = name_command(shell.find_checks(effect.command).text)
     outcome = read_outcome(step, check)
     _note_files(state, take_sure(step, state.files))
@@ -389,9 +389,9 @@ def _note_result(state: State, step: Step) -> None:
             name_step(step),
             read_words(text),
         )  # its line is looked for if it stays
-        state.since_failed, state.failed_files = 0, frozenset(path for path, _ in effect.files)
+        state.since_failed, state.failed_files = 0, frozenset(effect.paths)
     elif outcome == "ok" and state.failed:
-        state.since_failed += is_work or any(now != "read" for _, now in effect.files)
+        state.since_failed += is_work or bool(effect.changed)
         if _is_about_failure(state, step) or state.since_failed > LONGEST_FAILURE:
             if state.since_failed <= 1:  # it works though nothing was mended
                 _drop_decisions(state, state.faults.pop(state.failed, ()))

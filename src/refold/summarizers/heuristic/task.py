@@ -15,7 +15,7 @@ from refold.summarizers.heuristic.identifiers import iter_identifiers
 from refold.summarizers.heuristic.layout import list_item
 from refold.summarizers.heuristic.shell_words import MAX_COMMAND
 from refold.summarizers.heuristic.source import Step
-from refold.text.clip import without_mark
+from refold.text.clip import count_bytes, without_mark
 from refold.text.failures import END_CHARS
 from refold.text.json_values import parse_or_none, text_at
 from refold.text.plain import split_path
@@ -106,11 +106,7 @@ def read_wanted(
             closed |= {id for text in texts for ids in _CLOSES.findall(text) for id in ids if id}
         if approved:
             plan, asked = approved, []
-    new = [
-        text
-        for text in asked
-        if len(text.encode("utf-8", "replace")) >= AGREEMENT and not _GOES_ON.search(text)
-    ]
+    new = [text for text in asked if count_bytes(text) >= AGREEMENT and not _GOES_ON.search(text)]
     asked = asked if plan else [*earlier, *asked]
     is_over = len(new) >= MOST_ASKED or any(plan in text for text in shown)
     return Wanted("" if is_over else plan, tuple(asked), first, frozenset(closed))
