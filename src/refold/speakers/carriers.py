@@ -95,15 +95,18 @@ NOTES = tuple(f"<{tag}>" for tag, carrier in TAGS.items() if carrier is NOTE)
 """How elements begin in which a client speaks of what is beside them."""
 
 INSIDE_PREFIXES = (
-    *_all(STATE, "# Environment", "You are powered by the model", "gitStatus:"),
     *_all(
         Carrier("context", "project memory", is_whole=True),
         "As you answer the user's questions, you can",
     ),
-    *_all(STATE, "Attribution for git commits"),
     *_all(DATE, "Today's date is", "The date has changed", "The current date is"),
     *_all(
         STATE,
+        "# Environment",
+        "You are powered by the model",
+        "gitStatus:",
+        "Attribution for git commits",
+        "[This command modified",
         "The following skills are available",
         "Available agent types",
         "The following tools are reachable",
@@ -116,7 +119,6 @@ INSIDE_PREFIXES = (
         "We are setting up the context",
     ),
     *_all(MODE, "Auto permission mode is", "Plan mode is"),
-    *_all(STATE, "[This command modified"),
     *_all(SUMMARY, "Earlier context was compacted."),
     *_all(
         TOOL,

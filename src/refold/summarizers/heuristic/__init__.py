@@ -92,8 +92,6 @@ class Material:
     work: Work
     files: dict[str, CurrentFile]
     task: Task
-    dialogue: float
-    """The share of the model's turns that a person answers: 1 in a chat, near 0 in work."""
     shown: Sequence[str]
     """The texts of the messages that stay."""
     shown_names: frozenset[str]
@@ -146,7 +144,6 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
         work,
         files,
         task,
-        dialogue,
         texts,
         frozenset(name for text in texts for name in names_in(text)),
         context,
@@ -226,9 +223,10 @@ def _join(standing: str, current: str, talk: str = "", excerpts: str = "") -> st
 def _write_fixed(material: Material, room: int) -> tuple[str, str]:
     """Write where the work stands with the task, and the current text of files, of which each has
     its share of *room* tokens."""
-    share = FIXED + (FIXED_IN_CHATS - FIXED) * material.dialogue
-    own = max(int(share * room), min(room, int(LEAST_FIXED * (1 - material.dialogue**2))))
-    state = render_state(material.state, own, 1 - material.dialogue)
+    dialogue = material.context.dialogue
+    share = FIXED + (FIXED_IN_CHATS - FIXED) * dialogue
+    own = max(int(share * room), min(room, int(LEAST_FIXED * (1 - dialogue**2))))
+    state = render_state(material.state, own, 1 - dialogue)
     task = render_task(material.task, int(TASK * room))
     current = render_current(
         material.files,

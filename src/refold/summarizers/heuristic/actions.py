@@ -440,7 +440,7 @@ def _name_program(step: Step, words: int = 2) -> str:
 def _name_failed(step: Step) -> str:
     """Name a call such that it has the same name when it is tried again."""
     effect = step.effect
-    paths = " ".join(effect.paths)
+    paths = " ".join(path for path, _ in effect.files)
     name = _SAYS.sub("", name_command(effect.command)) or (
         f"{effect.tool} {paths}" if paths else _write_call(step)
     )

@@ -138,13 +138,8 @@ class CallEffect(NamedTuple):
     """What a tool of several is to do: `list` of `cron`."""
 
     @property
-    def paths(self) -> list[str]:
-        """The files that it reads or changes."""
-        return [path for path, _ in self.files]
-
-    @property
     def changed(self) -> list[str]:
-        """Those that it does not only read."""
+        """The files that it does not only read."""
         return [path for path, state in self.files if state != "read"]
 
     @property
@@ -171,9 +166,7 @@ def effect_of_call(call: ToolCall, folder: str = "") -> CallEffect:
     place = Place(folder).enter(directory) if command else Place(folder)
     files = (
         *dict.fromkeys((place.name(p), state) for p, state in _files_by_name(call.name, arguments)),
-        *_files_in_patch("\n".join(_texts_in(arguments)), command, place),
-        *shell.file_effects(command, place),
-        *_files_of_scripts(command, place),
+        *_files_of_command(command, place, "\n".join(_texts_in(arguments))),
     )
     changed = _find_changed(arguments) if _TASK_TOOL.fullmatch(call.name) else None
     todos = _todos(arguments) if changed is None else None
@@ -199,12 +192,15 @@ def state_after(before: str | None, now: str) -> str:
 def effect_of_command(command: str, folder: str = "", directory: str = ".") -> CallEffect:
     """Understand a command that an assistant wrote as text (mini-swe-agent), or in a script."""
     place = Place(folder).enter(directory)
-    files = (
-        *_files_in_patch(command, command, place),
-        *shell.file_effects(command, place),
-        *_files_of_scripts(command, place),
-    )
+    files = tuple(_files_of_command(command, place, command))
     return CallEffect("shell", files, command, place=place)
+
+
+def _files_of_command(command: str, place: Place, text: str) -> Iterator[FileEffect]:
+    """Yield what a command at *place*, and a patch in a *text*, do to files."""
+    yield from _files_in_patch(text, command, place)
+    yield from shell.file_effects(command, place)
+    yield from _files_of_scripts(command, place)
 
 
 def _arguments(text: str) -> Any:

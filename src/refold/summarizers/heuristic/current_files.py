@@ -244,7 +244,8 @@ def _apply(files: dict[str, CurrentFile], step: Step, marks: Marks) -> None:
         elif path in written and path not in done:
             _write_whole(file, written[path], step.at)
         elif not command and (changes := list(iter_changes(step.arguments))):
-            _add_changes(file, changes, step.at)
+            for old, new in changes:
+                _replace(file, old, new, step.at)
         else:  # in a form that is not known
             file.is_stale = True
             file.edits += 1
@@ -319,14 +320,6 @@ def _find_start(step: Step) -> int:
     return next((int(place[1] or 1) for place in places if place), 1)
 
 
-def _add_changes(file: CurrentFile, changes: Iterable[tuple[str | None, str]], at: int) -> None:
-    for old, new in changes:
-        if old is None:
-            _write_whole(file, new, at)
-        else:
-            _replace(file, old, new, at)
-
-
 def _write_whole(file: CurrentFile, text: str, at: int) -> None:
     lines = [line.rstrip() for line in text.split("\n")]
     _note_edit(file, lines, at)
@@ -335,12 +328,15 @@ def _write_whole(file: CurrentFile, text: str, at: int) -> None:
 
 def _note_edit(file: CurrentFile, lines: Iterable[str], at: int) -> None:
     file.edits += 1
-    file.edited.update((line, at) for line in lines if line.strip())
+    file.edited.update((line.rstrip(), at) for line in lines if line.strip())
 
 
-def _replace(file: CurrentFile, old: str, new: str, at: int) -> None:
-    """Put *new* in the place of *old*, often a part of a line, in the known lines, if they hold it;
-    forget the lines of a large file that is edited without end."""
+def _replace(file: CurrentFile, old: str | None, new: str, at: int) -> None:
+    """Put *new* in the place of *old*, often a part of a line, in the known lines, if they hold it,
+    or of all if *old* is None; forget the lines of a large file that is edited without end."""
+    if old is None:
+        _write_whole(file, new, at)
+        return
     if _is_too_much(file, file.text):
         file.lines = []
     whole = file.text  # by lines it would take n * m steps where all are alike
@@ -356,7 +352,7 @@ def _replace(file: CurrentFile, old: str, new: str, at: int) -> None:
         _put_rows(file, whole.count("\n", 0, place), old.count("\n") + 1, rows)
     else:
         _forget_part(file, old.split("\n"), rows)
-    _note_edit(file, (row.rstrip() for row in rows), at)
+    _note_edit(file, rows, at)
 
 
 def _forget_part(file: CurrentFile, old: Sequence[str], new: Sequence[str]) -> None:
@@ -415,7 +411,7 @@ def _apply_hunks(file: CurrentFile, hunks: Iterable[Hunk], at: int) -> None:
         elif file.numbers:
             _forget_part(file, hunk.old or ("",), hunk.new)
             file.is_stale = True
-        _note_edit(file, (row.rstrip() for row in hunk.new), at)
+        _note_edit(file, hunk.new, at)
 
 
 # --- which blocks are shown ---------------------------------------------------------------------

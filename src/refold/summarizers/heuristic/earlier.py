@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from refold.summarizers.heuristic.actions import Action, Actions
 from refold.summarizers.heuristic.blocks import Block
@@ -54,13 +53,6 @@ _LABEL = re.compile(r"\[([^\]\n]{1,96})\] ")
 """What an exchange is about."""
 
 
-class Section(NamedTuple):
-    """One section of a summary."""
-
-    title: str
-    body: str
-
-
 @dataclass(slots=True)
 class Earlier:
     """What summaries say of messages that are not here."""
@@ -69,23 +61,23 @@ class Earlier:
     blocks: list[Block] = field(default_factory=list)
 
 
-def _split_sections(text: str) -> Iterator[Section]:
-    """Yield the sections of *text*; what comes before the first heading has none."""
+def _split_sections(text: str) -> Iterator[tuple[str, str]]:
+    """Yield title and text of each section; what comes before the first heading has no title."""
     title, lines = "", list[str]()
     for line in text.split("\n"):
         if line.startswith("## "):
-            yield Section(title, "\n".join(lines))
+            yield title, "\n".join(lines)
             title, lines = line[3:].strip(), []
         else:
             lines.append(line)
-    yield Section(title, "\n".join(lines))
+    yield title, "\n".join(lines)
 
 
-def iter_items(section: Section) -> Iterator[str]:
+def iter_items(title: str, body: str) -> Iterator[str]:
     """Yield list items with their indented lines, as they were before they were indented."""
-    for match in _ITEM.finditer(section.body):
+    for match in _ITEM.finditer(body):
         item = _INDENT.sub("\n", match[1])
-        yield from split_rules(item) if section.title == "Rules" else [item]
+        yield from split_rules(item) if title == "Rules" else [item]
 
 
 # --- summaries whose messages are not here ------------------------------------------------------
@@ -98,44 +90,43 @@ def read_given(texts: Iterable[str]) -> Earlier:
     for text in texts:
         words, record = split_record(text) or ("", text)
         earlier.state.notes += filter(None, [words])
-        for section in _split_sections(record):
-            _take_section(earlier, section)
+        for title, body in _split_sections(record):
+            _take_section(earlier, title, body)
     return earlier
 
 
-def _take_section(earlier: Earlier, section: Section) -> None:
-    items = [item for item in iter_items(section) if not item.endswith(OMITTED)]
+def _take_section(earlier: Earlier, title: str, body: str) -> None:
+    items = [item for item in iter_items(title, body) if not item.endswith(OMITTED)]
     state = earlier.state
-    match section.title:
-        case title if title in REQUESTS:
+    match title:
+        case _ if title in REQUESTS:
             for words, times, questions in map(split_request, items):
                 state.questions.update({words: questions} if questions else {})
                 state.requests[words] = state.requests.pop(words, 0) + times
                 if _CUT not in words:
                     state.constraints |= dict.fromkeys(find_constraints(words))
         case "Rules":
-            state.constraints.update(dict.fromkeys(items))
+            state.constraints |= dict.fromkeys(items)
         case "Decisions":
-            state.decisions.update(dict.fromkeys(items, 3.0))
+            state.decisions |= dict.fromkeys(items, 3.0)
         case "Checks":
             rows = (item.partition(" -> ") for item in items)
-            state.checks.update({command: outcome for command, arrow, outcome in rows if arrow})
+            state.checks |= {command: outcome for command, arrow, outcome in rows if arrow}
         case "Done":
             state.actions.done |= _read_actions(items)
         case "Failed":
             state.actions.failed |= _read_actions(items)
         case "Files":
-            state.files.update(_read_files(section.body))
+            state.files |= _read_files(body)
         case "Open":
             _take_open(state, items)
         case "Notes":
             state.notes += items
-        case title if title.startswith(QUOTING):
-            is_talk = section.title == CONVERSATION
-            read = _read_conversation if is_talk else _read_excerpts
-            earlier.blocks += read(section.body.split("\n"))
-        case title if body := section.body.strip():
-            state.notes.append(f"{title}\n{body}" if title else body)
+        case _ if title.startswith(QUOTING):
+            read = _read_conversation if title == CONVERSATION else _read_excerpts
+            earlier.blocks += read(body.split("\n"))
+        case _ if words := body.strip():
+            state.notes.append(f"{title}\n{words}" if title else words)
 
 
 def _read_actions(items: Iterable[str]) -> Iterator[tuple[str, Action]]:
@@ -271,16 +262,16 @@ def read_amendments(text: str, state: State) -> list[str]:
     requests = {state.media.get(words, "") + words for words in state.requests}
     own = {*requests, *state.constraints, *state.ended, *state.decisions, *state.notes}
     amendments = [words]
-    for section in _split_sections(record):
-        if section.title.startswith("Excerpts") or section.title in LISTS:
-            amendments.append(section.body.partition("\n\n")[2])
-        if section.title == "Files" or section.title.startswith(QUOTING):
+    for title, body in _split_sections(record):
+        if title.startswith("Excerpts") or title in LISTS:
+            amendments.append(body.partition("\n\n")[2])
+        if title == "Files" or title.startswith(QUOTING):
             continue
-        if section.title in LISTS:
-            items = (split_request(item)[0] for item in iter_items(section))
+        if title in LISTS:
+            items = (split_request(item)[0] for item in iter_items(title, body))
             amendments += (item for item in items if item not in own and not _is_ours(item))
         else:
-            amendments.append(section.body)
+            amendments.append(body)
     return [text.strip() for text in amendments if text.strip()]
 
 

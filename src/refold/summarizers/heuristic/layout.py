@@ -325,6 +325,12 @@ def _fitting(lines: Iterable[str], room: int) -> list[str]:
     return chosen
 
 
+def _choose(lines: Iterable[str], ranked: Iterable[str], room: int) -> Iterator[str]:
+    """Return those of *lines* that fit if they are taken as they are *ranked*, in order."""
+    chosen = set(_fitting(ranked, room))
+    return (line for line in lines if line in chosen)
+
+
 def _rules(state: State, room: int, in_sight: Collection[str]) -> Iterator[str]:
     newest = (list_item(rule) for rule in reversed(state.constraints) if rule not in in_sight)
     return reversed(_fitting(newest, room))
@@ -425,24 +431,22 @@ def _write_todo(todo: Todo, longest: int) -> str:
 def _checks(state: State, room: int) -> Iterator[str]:
     """Yield the last checks, the last run last; the last one, the last commit and those of some
     time that fail are the first to stay."""
-    newest = list(state.checks)[::-1]
+    lines = {name: f"- {name} -> {outcome}" for name, outcome in state.checks.items()}
+    newest = [*lines][::-1]
     failing = (name for name in newest[:FAILING_CHECKS] if has_failed(state.checks[name]))
-    commit = (name for name in newest if COMMIT.search(name))
+    commit = filter(COMMIT.search, newest)
     ranked = dict.fromkeys((*newest[:1], *commit, *failing, *newest[:MOST_CHECKS]))
-    lines = {f"- {name} -> {state.checks[name]}": name for name in ranked}
-    shown = [lines[line] for line in _fitting(lines, room)]
-    return (f"- {name} -> {state.checks[name]}" for name in newest[::-1] if name in shown)
+    return _choose(lines.values(), map(lines.__getitem__, ranked), room)
 
 
 def _actions(state: State, room: int) -> Iterator[str]:
     """Yield what calls did that have ended, deeds before what prepares them and of these the last
     ones first to stay, and how often others looked."""
     done = state.actions.done.items()
-    lines = {_write_action(call, act): act for call, act in done if not act.is_running}
+    lines = {_write_action(call, act): act.rank for call, act in done if not act.is_running}
     newest = [*lines][::-1]
-    ranked = sorted(newest, key=lambda line: -lines[line].rank)[:MOST_ACTIONS]
-    shown = set(_fitting(ranked, room))
-    yield from (line for line in lines if line in shown)
+    ranked = sorted(newest, key=lambda line: -lines[line])
+    yield from _choose(lines, ranked[:MOST_ACTIONS], room)
     looks = ", ".join(f"{name} ×{times}" for name, times in state.actions.looks.items())
     if looks and not state.files:
         yield f"- looked: {one_line(looks, 200)}"
@@ -456,14 +460,14 @@ def _write_action(call: str, action: Action) -> str:
 def _failures(state: State, room: int) -> Iterator[str]:
     """Yield the calls that failed but for the last error, which is open: of those that failed alike
     the newest; what was to do something before what only looked, of both the newest to stay."""
-    newest = dict[str, tuple[int, str]]()
+    newest = dict[str, tuple[str, int]]()
     for call, act in reversed(state.actions.failed.items()):
         if not (state.error and state.error[:MOST_ALIKE] in act.outcome):
             reason = call if act.outcome == WAS_REFUSED else act.outcome
-            newest.setdefault(reason, (act.rank, _write_action(call, act)))
-    ranked = sorted(newest.values(), key=lambda row: -row[0])[:MOST_FAILED]
-    shown = set(_fitting((line for _, line in ranked), room))
-    return (line for _, line in reversed(newest.values()) if line in shown)
+            newest.setdefault(reason, (_write_action(call, act), act.rank))
+    ranks = dict(newest.values())
+    ranked = sorted(ranks, key=lambda line: -ranks[line])[:MOST_FAILED]
+    return _choose([*ranks][::-1], ranked, room)
 
 
 def _decisions(state: State, room: int) -> Iterator[str]:

@@ -321,8 +321,6 @@ _VOID = re.compile(
 )
 """What is ticked off, or would be if something else was; and how things stand, which the next run
 says anew."""
-
-
 _ASKED = re.compile(r"[?？][*_\s]")
 """A question before what answers it: `**Shall we?** I would.`"""
 

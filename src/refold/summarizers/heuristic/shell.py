@@ -379,9 +379,7 @@ def _effects_of_git(words: Words) -> Iterator[FileEffect]:
     if words[:1] != ["git"] or len(words) < 2:
         return
     _, verb, *rest = words
-    mark = rest.index("--") if "--" in rest else len(rest)
-    options = {word for word in rest[:mark] if word.startswith("-") and word != "-"}
-    names, paths = [word for word in rest[:mark] if word not in options], rest[mark + 1 :]
+    options, names, paths = _split_options(rest)
     match verb:
         case "checkout" | "switch" if options & _NEW_BRANCH:
             names = names[1:]  # it begins where the files stand if no other place is named
@@ -413,6 +411,13 @@ def _effects_of_git(words: Words) -> Iterator[FileEffect]:
     yield from ((ALL, "changed") for _ in names[:1] if not paths)
 
 
+def _split_options(words: Words) -> tuple[set[str], Words, Words]:
+    """Return the options of a command of git, its other words before `--`, and those behind it."""
+    mark = words.index("--") if "--" in words else len(words)
+    options = {word for word in words[:mark] if word.startswith("-") and word != "-"}
+    return options, [word for word in words[:mark] if word not in options], words[mark + 1 :]
+
+
 def git_steps(command: str, place: Place = SESSION) -> Iterator[tuple[str, Sequence[str]]]:
     """Yield what a command at *place* does to git's index, as (step, paths), none for all: `add`,
     `update` (what git knows already), `unstage`, `commit`, and `amend` for a commit that may have
@@ -421,10 +426,9 @@ def git_steps(command: str, place: Place = SESSION) -> Iterator[tuple[str, Seque
         bare = without_redirects(words)
         if bare[:1] != ["git"] or len(bare) < 2:
             continue
-        verb, rest = bare[1], bare[2:]
-        mark = rest.index("--") if "--" in rest else len(rest)
-        options = {word for word in rest[:mark] if word.startswith("-")}
-        paths = [word for word in rest[:mark] if word not in options] + rest[mark + 1 :]
+        verb = bare[1]
+        options, before, behind = _split_options(bare[2:])
+        paths = before + behind
         names = [here.name(path).rstrip("/") for path in paths]
         names = [] if "." in names or (paths == ["."] and is_absolute(here.here)) else names
         match verb:
@@ -443,7 +447,7 @@ def git_steps(command: str, place: Place = SESSION) -> Iterator[tuple[str, Seque
                     yield "update", ()
                 is_made_of_none = not options.isdisjoint({"--amend", "--allow-empty"})
                 step = "amend" if is_made_of_none else "commit"
-                yield step, [here.name(path) for path in rest[mark + 1 :]]
+                yield step, [here.name(path) for path in behind]
             case _:
                 pass
 
@@ -506,11 +510,10 @@ def _effects_of_program(words: Words) -> Iterator[FileEffect]:
     if program in {"mv", "cp"} and len(paths) >= 2:
         *sources, target = paths
         yield from ((path, "deleted" if program == "mv" else "read") for path in sources)
-        is_folder = target.endswith("/") or len(sources) > 1
-        names = [split_path(path.rstrip("/"))[1] for path in sources] if is_folder else [""]
-        yield from (
-            (f"{target.rstrip('/')}/{name}" if name else target, "created") for name in names
-        )
+        names, folder = [target], f"{target.rstrip('/')}/"
+        if target.endswith("/") or len(sources) > 1:
+            names = [folder + split_path(path.rstrip("/"))[1] for path in sources]
+        yield from ((name, "created") for name in names)
     elif program in _WRITES and "--cached" not in rest:
         yield from ((path, _WRITES[program]) for path in paths)
     elif program in _EDITORS and _is_in_place(rest):

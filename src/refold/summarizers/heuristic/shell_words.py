@@ -112,7 +112,7 @@ Token = re.Match[str]
 FileEffect = tuple[str, str]
 """The path of a file, and what is done to it."""
 BREAKS = frozenset({"&&", "&", "||", "|", ";", "\n"})
-_REDIRECTING = frozenset("<>")
+_REDIRECT = re.compile(r"[12&<>-]*[<>][12&<>-]*")
 BEFORE_COMMAND = frozenset({"do", "then", "else", "elif", "if", "while", "until", "{", "!"})
 """Words of a shell that a simple command follows."""
 _BEFORE_PROGRAM = re.compile(r"[A-Z_]+=.*|sudo|time|git")
@@ -284,15 +284,8 @@ def _find_value(words: Words) -> Words:
 
 def without_redirects(words: Words) -> Words:
     """Return the words that are neither redirections nor their targets."""
-    out, skip = list[str](), False
-    for word in words:
-        if word.strip("12&<>-") == "" and not _REDIRECTING.isdisjoint(word):
-            skip = True
-        elif not skip:
-            out.append(word)
-        else:
-            skip = False
-    return out
+    marks = [bool(_REDIRECT.fullmatch(word)) for word in ("", *words)]
+    return [word for word, pair in zip(words, pairwise(marks), strict=True) if not any(pair)]
 
 
 def is_path(word: str) -> bool:

@@ -30,13 +30,7 @@ from refold.summarizers.heuristic.calls import (
     read_boxes,
     split_edits,
 )
-from refold.summarizers.heuristic.shell_words import (
-    PATCH_BEGINS,
-    SESSION,
-    FileEffect,
-    Place,
-    name_command,
-)
+from refold.summarizers.heuristic.shell_words import PATCH_BEGINS, SESSION, Place, name_command
 from refold.text.clip import clip_scanned
 from refold.text.failures import is_failure, read_exit_code
 from refold.text.json_values import dig, join_texts, parse_or_none
@@ -424,7 +418,7 @@ def read_steps(messages: Sequence[Message]) -> list[Step]:
 
 
 def read_spans(
-    source: Source, spoken: Segmented, given: Iterable[FileEffect]
+    source: Source, spoken: Segmented, given: Iterable[tuple[str, str]]
 ) -> tuple[list[Step], list[Step], list[Step], dict[str, str]]:
     """Return the steps of what *source* hides, without and with texts, and of what stands behind
     it, of both of which *spoken* are the segments; and other names that files have in these and
@@ -458,7 +452,7 @@ def _iter_steps(messages: Sequence[Message], spoken: Segmented, folder: str) -> 
             yield from _read_answer(message, waiting, at, spoken[at + 1 : at + 2])
 
 
-def _find_spellings(files: Iterable[FileEffect]) -> dict[str, str]:
+def _find_spellings(files: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return the absolute paths, by the relative ones that stand for them, of files with states;
     temporary ones only if there are no others."""
     states = defaultdict[str, set[str]](set)

@@ -389,7 +389,7 @@ def _note_result(state: State, step: Step) -> None:
             name_step(step),
             read_words(text),
         )  # its line is looked for if it stays
-        state.since_failed, state.failed_files = 0, frozenset(effect.paths)
+        state.since_failed, state.failed_files = 0, frozenset(dict(effect.files))
     elif outcome == "ok" and state.failed:
         state.since_failed += is_work or bool(effect.changed)
         if _is_about_failure(state, step) or state.since_failed > LONGEST_FAILURE:
