@@ -271,7 +271,7 @@ def _read_row(at: int, line: str) -> Row | None:
     match = _INDENT.match(line)
     start = match.end() if match else 0
     text = line[start:].rstrip()
-    is_open = has_colon(text)
+    is_open = text.rstrip("*_ ").endswith((":", "："))
     if not text:
         return None
     if title := _TITLE.match(text):
@@ -281,21 +281,6 @@ def _read_row(at: int, line: str) -> Row | None:
         return Row(at, "item", depth + (1 if number else 2), text[mark.end() :], is_open)
     is_bold = ">" not in line[:start] and bool(_BOLD.fullmatch(text))
     return Row(at, "heading" if is_bold else "text", depth, text, is_bold or is_open)
-
-
-def is_question(text: str) -> bool:
-    """Does a text end with a question mark, in bold or not?"""
-    return text.rstrip("*_ ").endswith(("?", "？"))
-
-
-def has_colon(text: str) -> bool:
-    """Does it end with a colon?"""
-    return text.rstrip("*_ ").endswith((":", "："))
-
-
-def count_bytes(text: str) -> int:
-    """Count the bytes of a text, of which a letter of Chinese has three: it says as much more."""
-    return len(text.encode("utf-8", "replace"))
 
 
 def without_mark(line: str) -> str:

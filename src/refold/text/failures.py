@@ -95,11 +95,7 @@ def is_failure(text: str) -> bool:
         int(match[1]) for match in EXIT.finditer(ends)
     ):
         return True
-    return (
-        bool(OPENING.match(start))
-        or start.startswith(TRACE)
-        or text.find(f"\n{TRACE}", -20_000) >= 0
-    )
+    return bool(OPENING.match(start)) or text.find(f"\n{TRACE}", -20_000) >= 0
 
 
 def _codes(text: str) -> Sequence[str]:

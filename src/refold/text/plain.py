@@ -416,6 +416,21 @@ def _terms(run: Run) -> list[str]:
     return [*map("".join, pairwise(run.text)), run.text[-1]] if run.dense else [run.text]
 
 
+def is_question(text: str) -> bool:
+    """Does a text end with a question mark, in bold or not?"""
+    return text.rstrip("*_ ").endswith(("?", "？"))
+
+
+def has_colon(text: str) -> bool:
+    """Does it end with a colon?"""
+    return text.rstrip("*_ ").endswith((":", "："))
+
+
+def count_bytes(text: str) -> int:
+    """Count the bytes of a text, of which a letter of Chinese has three: it says as much more."""
+    return len(text.encode("utf-8", "replace"))
+
+
 def find_opening(text: str) -> str:
     """Return the first line that is no heading, fence or mark in brackets, else the first."""
     rows = [row for line in text.split("\n") if (row := line.strip())]

@@ -8,12 +8,7 @@ from refold.core.strategy import Answer, Ask, Summary
 from refold.core.view import View
 from refold.messages import Message
 from refold.speakers import current_request, dialogue_share, segment_messages
-from refold.summarizers.heuristic.blocks import (
-    Work,
-    iter_lines,
-    label_exchanges,
-    read_work,
-)
+from refold.summarizers.heuristic.blocks import Work, iter_lines, label_exchanges, read_work
 from refold.summarizers.heuristic.current_files import CurrentFile, read_files, render_current
 from refold.summarizers.heuristic.earlier import join_states, read_amendments, read_given
 from refold.summarizers.heuristic.excerpts import (

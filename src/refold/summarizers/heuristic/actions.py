@@ -2,7 +2,7 @@
 was only looked at, and what failed."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -30,7 +30,7 @@ from refold.text.failures import (
     looks_failed,
 )
 from refold.text.json_values import iter_json_lines, parse_or_none
-from refold.text.plain import iter_ends
+from refold.text.plain import folders_of, iter_ends, with_slashes
 
 LONGEST_COMMAND = 110
 """Characters of a command."""
@@ -43,6 +43,8 @@ LONGEST_REASON = 160
 IDLE = frozenset({UNKNOWN, "report_intent", "Skill", "skill"})
 """Tools that do nothing: one that nobody names, one that says what comes (Copilot CLI), and those
 that only give the model a skill's text."""
+MAX_OUTPUT = 100_000
+"""Characters of what git prints of a commit that are read."""
 RAN = "ran"
 """The outcome of a command whose exit code is that of another behind it; if that failed, it
 says so."""
@@ -56,6 +58,9 @@ COMMITTED = re.compile(r"^(\[[^\]\n]{1,100}\s[0-9a-f]{6,40}\])\s(.*)$", re.MULTI
 """What git says of a commit: its branch and hash, and its subject."""
 _MESSAGE = re.compile(r"\s-[a-z]{0,5}m\s{0,9}(['\"])((?!\$\()[^\n]*?)\1")
 """A commit's message in its command."""
+_COUNTED = re.compile(r"^ (\d{1,6}) files? changed\b", re.MULTILINE)
+_NAMED = re.compile(r"^ (?:create|delete) mode \d{6} (\S.{0,400})$", re.MULTILINE)
+_MOVED = re.compile(r"^ (?:rename|copy) ", re.MULTILINE)
 _PUSHED = re.compile(
     r"^ {1,3}[ +*] ?(?:[0-9a-f]{6,40}\.{2,3}[0-9a-f]{6,40}|\[new \w{1,10}\]) {1,9}\S{1,200} {1,9}-> \S",
     re.MULTILINE,
@@ -138,7 +143,7 @@ def read_outcome(step: Step, check: str) -> str:
     if is_work and outcome == "ok" and not is_known and says_failed(step, telling):
         return "failed"
     is_none = step.exit_code == 1 and read_words(text).strip() in _NONE
-    return "ok" if check and is_none and seeks_errors(checks.rest) else outcome
+    return "ok" if is_none and seeks_errors(checks.rest) else outcome
 
 
 def read_check(step: Step, outcome: str) -> str | None:
@@ -188,7 +193,7 @@ def take_sure(step: Step, paths: Iterable[str]) -> Step:
 def _find_reported(text: str, paths: Iterable[str]) -> Iterator[str]:
     rows = [row for row in text.splitlines() if _CHANGED.search(row) and not _DENIES.search(row)]
     names = {name for name in find_names("\n".join(rows)) if "/" in name}
-    yield from (path for path in paths if names and not names.isdisjoint(iter_ends(path)))
+    yield from (path for path in paths if not names.isdisjoint(iter_ends(path)))
 
 
 def says_works(request: str) -> bool:
@@ -217,7 +222,7 @@ def says_failed(step: Step, text: str) -> bool:
     done = [match.end() for pattern in (COMMITTED, _PUSHED) for match in pattern.finditer(text)]
     text = read_words(text[max(done, default=0) :])
     line = find_error_line(text) if looks_failed(text) else ""
-    return bool(line) and line not in step.effect.command
+    return line not in step.effect.command
 
 
 def find_outcome_line(text: str, *, failed: bool, printed: bool) -> str:
@@ -255,6 +260,26 @@ def write_outcome(command: str, text: str, outcome: str, subject: str = "") -> s
     elif outcome != "ok" and not (figures and (looks_failed(figures) or not has_failed(outcome))):
         reason = find_error_line(read_words(text))  # the figures do not say what is wrong
     return ": ".join(filter(None, (outcome, "; ".join(filter(None, (figures, reason))))))
+
+
+def find_committed(staged: Mapping[str, bool], text: str) -> Iterator[str]:
+    """Yield those of the *staged* files that a commit has by what it prints: it names each that is
+    new or deleted, for which *staged* has True, and counts all. If it has fewer than that, nobody
+    knows which but those that it names."""
+    text = text[:MAX_OUTPUT]
+    counts, names = _COUNTED.findall(text), _NAMED.findall(text)
+    if len(counts) != 1:
+        yield from staged
+        return
+    named = {part for name in names for part in (name, *folders_of(name))}
+    ends = {end for name in names for end in iter_ends(name)}
+    bare = ((path, with_slashes(path).rstrip("/")) for path in staged)
+    ours = (path for path, name in bare if name in ends or not named.isdisjoint(iter_ends(name)))
+    sure, has_moved = dict.fromkeys(ours), bool(_MOVED.search(text))  # that has names of its own
+    unlisted = [path for path, is_listed in staged.items() if has_moved or not is_listed]
+    likely = [path for path in unlisted if path not in sure]
+    yield from sure
+    yield from likely if len(sure) + len(likely) <= int(counts[0]) else ()
 
 
 # --- what is noted of calls ------------------------------------------------------------------------
@@ -370,7 +395,7 @@ class Actions:
         if not has_code:
             outcome = RAN if outcome == "ok" else f"{RAN}, then {outcome}"
         call = name_command(deeds.text) or _write_call(step)
-        is_own = has_code and outcome != RUNNING and deeds.is_last
+        is_own = outcome != RUNNING and deeds.is_last
         says_own = is_own and bool(effect.command)  # though its code may say nothing
         is_wrong = (says_own or not has_code) and says_failed(step, step.text)
         is_wrong |= is_own and has_failed(outcome)
@@ -401,7 +426,7 @@ def _find_failure(step: Step, outcome: str) -> str:
     line = one_line(_find_line(step, failed=True), LONGEST_REASON)
     if has_worked:
         return line if _NAMES_ERROR.match(line) and is_failure(line) else ""
-    is_own = not command or shell.find_deeds(command).has_code()
+    is_own = shell.find_deeds(command).has_code()
     *_, last = simple_commands(command[:MAX_COMMAND])
     if _LOOKED.match(line) and last[:1] == [line.partition(":")[0]]:  # all before it was done
         return ""
@@ -414,7 +439,7 @@ def _hides_failure(step: Step) -> bool:
     """Does a command fail whose exit code does not say so: that of the last one behind a pipe, or
     of a client to which a server answers with an error?"""
     command, text = step.effect.command, step.text
-    if not command or not shell.find_deeds(command).rank:
+    if not shell.find_deeds(command).rank:
         return False
     is_piped = any(word[3] == "|" for word in WORD.finditer(command[:MAX_COMMAND]))
     return (is_piped and says_failed(step, text)) or (text.startswith("{") and is_failure(text))

@@ -23,9 +23,9 @@ from refold.summarizers.heuristic.lexicon import (
     iter_statements,
 )
 from refold.summarizers.heuristic.source import Step
-from refold.text.clip import clip_scanned, count_bytes, is_question, one_line, without_mark
-from refold.text.json_values import parse_or_none, text_at
-from refold.text.plain import count_columns
+from refold.text.clip import clip_scanned, one_line, without_mark
+from refold.text.json_values import list_at, object_at, parse_or_none, text_at
+from refold.text.plain import count_bytes, count_columns, is_question
 
 LONGEST_QUESTION = 160
 """Characters of a question."""
@@ -118,9 +118,7 @@ def read_answers(step: Step) -> list[PersonAnswer]:
     )
     if not questions or not step.text.strip():
         return []
-    text = step.text.strip()
-    if text.startswith(_TAGS[0]) and text.endswith(_TAGS[1]):
-        text = text.removeprefix(_TAGS[0]).removesuffix(_TAGS[1]).strip()
+    text = step.text.strip().removeprefix(_TAGS[0]).removesuffix(_TAGS[1]).strip()
     answers = (
         _read_pairs(text) or _read_fields(text, questions) or _read_lines(text, questions.values())
     )
@@ -129,8 +127,7 @@ def read_answers(step: Step) -> list[PersonAnswer]:
 
 def _iter_questions(arguments: Any, *, is_sure: bool) -> Iterator[tuple[str, str]]:
     """Yield the ids of questions to a person, or their places, with the questions."""
-    listed = arguments.get("questions") if isinstance(arguments, dict) else None
-    for at, row in enumerate(listed if isinstance(listed, list) else [arguments]):
+    for at, row in enumerate(list_at(arguments, "questions") or [arguments]):
         question = text_at(row, "question")
         if question and (is_sure or any(name in row for name in _OFFERS)):
             yield text_at(row, "id") or str(at), question
@@ -149,10 +146,8 @@ def _read_pairs(text: str) -> list[PersonAnswer]:
 
 def _read_fields(text: str, questions: Mapping[str, str]) -> list[PersonAnswer]:
     """Read `{"answers": {"id": {"answers": ["A", "B"]}}}` (Codex), or texts in their place."""
-    value = parse_or_none(text) if text.startswith("{") else None
-    fields = value.get("answers") if isinstance(value, dict) else None
     answers = list[PersonAnswer]()
-    for id, field in fields.items() if isinstance(fields, dict) else ():
+    for id, field in object_at(parse_or_none(text), "answers").items():
         words = field.get("answers") if isinstance(field, dict) else field
         texts = words if isinstance(words, list) else [words]
         answers.append(PersonAnswer(questions.get(id, id), ", ".join(map(str, texts))))

@@ -12,11 +12,7 @@ from typing import Any, NamedTuple
 
 from refold.speakers.carriers import NOT_RUN
 from refold.speakers.segments import IN_RESULT, is_fragment
-from refold.summarizers.heuristic.calls import (
-    is_agent,
-    iter_changes,
-    iter_patch,
-)
+from refold.summarizers.heuristic.calls import is_agent, iter_changes, iter_patch
 from refold.summarizers.heuristic.lexicon import (
     MAX_SENTENCE,
     find_leads,
@@ -31,9 +27,9 @@ from refold.summarizers.heuristic.shell_words import (
     split_files,
 )
 from refold.summarizers.heuristic.source import Step, is_stub
-from refold.text.clip import clip_scanned, count_bytes, sentences, without_mark
+from refold.text.clip import clip_scanned, sentences, without_mark
 from refold.text.json_values import iter_json_lines, parse_or_none
-from refold.text.plain import Span, iter_spans
+from refold.text.plain import Span, count_bytes, iter_spans
 
 # --- topics of exchanges --------------------------------------------------------------------------
 # What an exchange in a conversation is about, told by which words are rare in it.
@@ -99,7 +95,7 @@ class Rarity:
         limit = RARE * log(len(self.counts) + 1)
         best, total, begin, first = (0.0, 0, 0, 0), 0.0, 0, 0
         for at, span in enumerate(spans):
-            if at and _SENTENCE_ENDS.search(text, spans[at - 1].stop, span.start):
+            if _SENTENCE_ENDS.search(text, spans[at - 1].stop, span.start):
                 total, first = 0.0, span.start
             if at not in counting:
                 total, first = 0.0, span.stop
@@ -124,7 +120,7 @@ def _iter_stretches(spans: Sequence[Span]) -> Iterator[tuple[int, str]]:
     letter before it, and with the letter behind."""
     last = len(spans) - 1
     for at, span in enumerate(spans):
-        has_before = at > 0 and span.start == spans[at - 1].start + 1
+        has_before = span.start == spans[at - 1].start + 1
         has_behind = at < last and spans[at + 1].start == span.start + 1
         if has_before:
             yield at, spans[at - 1].term + span.term[-1]

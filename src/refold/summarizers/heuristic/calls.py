@@ -30,14 +30,18 @@ from refold.summarizers.heuristic.shell_words import (
     spell_code,
     split_heredocs,
 )
-from refold.text.clip import is_question
-from refold.text.json_values import list_at, object_at, parse_or_none, parse_or_text
-from refold.text.plain import PATHS, folders_of, has_extension, is_absolute, iter_ends, with_slashes
+from refold.text.json_values import list_at, object_at, objects_in, parse_or_none, parse_or_text
+from refold.text.plain import (
+    PATHS,
+    folders_of,
+    has_extension,
+    is_absolute,
+    is_question,
+    with_slashes,
+)
 
 MAX_ARGUMENTS = 400_000
 """Characters of a call's arguments that are parsed."""
-MAX_OUTPUT = 100_000
-"""Characters of what git prints of a commit that are read."""
 
 _LIST_KEYS = ("files", "paths")
 _OLD = ("old_string", "oldString", "oldText", "old_str", "old_text", "old")
@@ -55,9 +59,6 @@ _IGNORED = re.compile(
     r"|\.env(?:\.local)?|\.DS_Store|[^/\\]*\.(?:log|pyc))(?:[/\\]|$)"
 )
 """Files that repositories hardly ever have."""
-_COUNTED = re.compile(r"^ (\d{1,6}) files? changed\b", re.MULTILINE)
-_NAMED = re.compile(r"^ (?:create|delete) mode \d{6} (\S.{0,400})$", re.MULTILINE)
-_MOVED = re.compile(r"^ (?:rename|copy) ", re.MULTILINE)
 _AGENT = re.compile(
     r"(?:task|agent|subagent|dispatch)(?!_?(?:create|get|list|output|stop|update))", re.IGNORECASE
 )
@@ -93,6 +94,8 @@ _WRITES = re.compile(
 )
 """Where a script writes a file, with what it calls that."""
 _READS = re.compile(r"read|load|\bopen\([^,()\n]{1,300}\)|['\"]r['\"]")
+_OPENS = re.compile(r"\b(?:open|read\w{0,12})\(\s{0,9}['\"]([^'\"\n]{1,300})['\"]\s{0,9}\)")
+"""Where a script reads a file."""
 _QUOTED = re.compile(r"(['\"`])([^'\"`\n]{1,300})\1")
 _STATUS = {
     "completed": "done", "done": "done", "complete": "done", "finished": "done", "cancelled": "done",
@@ -257,8 +260,6 @@ def _text_at(arguments: Any, keys: Sequence[str]) -> str:
 
 def _state_by_name(name: str) -> str:
     words = [word.lower() for word in _WORD.findall(name[:200])]
-    if "str" in words or "edit" in words:
-        words = [word for word in words if word not in {"create", "view"}] or words
     return next((_VERBS[word] for word in words if word in _VERBS), "")
 
 
@@ -315,6 +316,11 @@ def _find_scripts(command: str, place: Place) -> Iterator[tuple[str, Place, bool
             yield "\n".join(body), here, is_run
 
 
+def find_opened(command: str, place: Place) -> Iterator[str]:
+    """Yield the files that scripts in a command at *place* open to read them."""
+    yield from map(place.name, _OPENS.findall(command[:MAX_COMMAND]))
+
+
 def read_boxes(text: str) -> Todos:
     """Return the items of a plan that is written as a list of boxes; with questions in it, it is a
     list to check work by."""
@@ -346,13 +352,11 @@ def _status_of(status: object) -> str:
 
 
 def _find_changed(arguments: Any) -> Todos:
-    rows = arguments.get("tasks") if isinstance(arguments, Mapping) else None
     changed = list[Todo]()
-    for row in rows if isinstance(rows, list) else [arguments]:
-        if isinstance(row, Mapping) and row:
-            id = str(row.get("taskId") or row.get("id") or "").lstrip("#")
-            status = _status_of(row["status"]) if "status" in row else ""
-            changed.append(Todo(_text_of(row), status, id if _TASK_ID.fullmatch(f"#{id}") else ""))
+    for row in objects_in(list_at(arguments, "tasks") or [arguments]):
+        id = str(row.get("taskId") or row.get("id") or "").lstrip("#")
+        status = _status_of(row["status"]) if "status" in row else ""
+        changed.append(Todo(_text_of(row), status, id if _TASK_ID.fullmatch(f"#{id}") else ""))
     return tuple(todo for todo in changed if todo.text or todo.id)
 
 
@@ -441,7 +445,7 @@ def iter_patch(effect: CallEffect, arguments: str) -> Iterator[Hunk]:
     path, anchor, is_new, old, new = "", "", False, list[str](), list[str]()
     for line in (*text.partition(PATCH_BEGINS)[2].splitlines(), PATCH_ENDS):
         if line.startswith(("*** ", "@@")):
-            if path and new != old:
+            if new != old:
                 yield Hunk(place.name(path), tuple(old), tuple(new), anchor, is_new)
             old, new, anchor = [], [], line[2:].strip() if line.startswith("@@") else ""
             if match := _PATCH.match(line):
@@ -469,26 +473,6 @@ def is_look(effect: CallEffect) -> bool:
 def is_vendored(path: str) -> bool:
     """Is this a file, or a command on one, that somebody else wrote or a program made?"""
     return bool(_VENDORED.search(path))
-
-
-def find_committed(staged: Mapping[str, bool], text: str) -> Iterator[str]:
-    """Yield those of the *staged* files that a commit has by what it prints: it names each that is
-    new or deleted, for which *staged* has True, and counts all. If it has fewer than that, nobody
-    knows which but those that it names."""
-    text = text[:MAX_OUTPUT]
-    counts, names = _COUNTED.findall(text), _NAMED.findall(text)
-    if len(counts) != 1:
-        yield from staged
-        return
-    named = {part for name in names for part in (name, *folders_of(name))}
-    ends = {end for name in names for end in iter_ends(name)}
-    bare = ((path, with_slashes(path).rstrip("/")) for path in staged)
-    ours = (path for path, name in bare if name in ends or not named.isdisjoint(iter_ends(name)))
-    sure, has_moved = dict.fromkeys(ours), bool(_MOVED.search(text))  # that has names of its own
-    unlisted = [path for path, is_listed in staged.items() if has_moved or not is_listed]
-    likely = [path for path in unlisted if path not in sure]
-    yield from sure
-    yield from likely if len(sure) + len(likely) <= int(counts[0]) else ()
 
 
 def is_meant(name: str, path: str) -> bool:

@@ -274,7 +274,7 @@ def _add_read(file: CurrentFile, step: Step) -> None:
     if not lines or any(after[0] != before[0] + 1 for before, after in pairwise(lines)):
         return
     laid = lines if _is_too_much(file, text) else _lay_over(file.lines, lines)
-    file.is_stale &= bool(file.numbers) and len(laid) > len(lines)  # what was not read again
+    file.is_stale &= len(laid) > len(lines)  # what was not read again
     file.lines = laid
 
 
@@ -484,7 +484,7 @@ def _render_blocks(
     for block in sorted(blocks, key=lambda block: block.start):
         between = lines[stop : block.start]
         steps = lines[block.start][0] - lines[stop - 1][0]
-        if stop and steps == len(between) + 1 and not any(text.strip() for _, text in between):
+        if steps == len(between) + 1 and not any(text.strip() for _, text in between):
             yield from (text for _, text in between)
         else:
             lead = leads.get(block.start, "").rstrip(" :：")

@@ -14,12 +14,9 @@ from typing import NamedTuple
 
 from refold.summarizers.heuristic.blocks import COMMAND, Block, Kind, Line, Work
 from refold.summarizers.heuristic.identifiers import DEFINITION, NUMBER, iter_identifiers
-from refold.summarizers.heuristic.lexicon import (
-    iter_sentences,
-    weigh_conclusion,
-)
-from refold.text.clip import has_colon, is_question, one_line
-from refold.text.plain import find_opening, terms
+from refold.summarizers.heuristic.lexicon import iter_sentences, weigh_conclusion
+from refold.text.clip import one_line
+from refold.text.plain import find_opening, has_colon, is_question, terms
 from refold.tokens.count import estimate
 
 WEIGHTS: dict[Kind, float] = {

@@ -13,9 +13,7 @@ from functools import cache, lru_cache
 from itertools import pairwise
 
 from refold.text.clip import MAX_WORD, clip_scanned
-from refold.text.plain import (
-    without_escapes,
-)
+from refold.text.plain import without_escapes
 
 NUMBER = 0.4
 """What a plain number counts for, beside a name's 1.0."""

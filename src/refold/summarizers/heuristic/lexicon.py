@@ -11,23 +11,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from itertools import compress, dropwhile, zip_longest
+from itertools import chain, compress, dropwhile, zip_longest
 from typing import NamedTuple
 from unicodedata import east_asian_width
 
 from refold.speakers.segments import read_typed, split_place
-from refold.text.clip import (
-    TOP,
-    Row,
-    RowKind,
-    clip_scanned,
-    count_bytes,
-    has_colon,
-    is_question,
-    iter_rows,
-    one_line,
-    split_line,
-)
+from refold.text.clip import TOP, Row, RowKind, clip_scanned, iter_rows, one_line, split_line
+from refold.text.plain import count_bytes, has_colon, is_question
 
 
 class Wording(NamedTuple):
@@ -224,15 +214,16 @@ class WordPattern:
         return re.compile(self._words(spaced=False))
 
     def _words(self, *, spaced: bool) -> str:
-        every = (
-            word
+        lists = (
+            getattr(wording, kind)
             for wording in WORDINGS
             if wording.spaced == spaced
             for kind in self.kinds
-            for word in getattr(wording, kind)
         )
         # In lower case, but for what stands behind a backslash.
-        return re.sub(r"(?<!\\)\w", lambda match: match[0].lower(), "|".join(every))
+        return re.sub(
+            r"(?<!\\)\w", lambda match: match[0].lower(), "|".join(chain.from_iterable(lists))
+        )
 
 
 BINDING = WordPattern(("strict", "binds"))
@@ -391,7 +382,7 @@ def iter_statements(text: str, *, is_rule: bool = False) -> Iterator[Statement]:
     read, rows = cache(_read_head), [*iter_rows(lines)]
     for (row, above), behind in zip_longest(rows, rows[1:]):
         lead = _join_turning(map(read, above)) if above else ""
-        is_led = bool(above) and _is_led(row, above, read)
+        is_led = _is_led(row, above, read)
         is_whole = lead and (row.kind != "text" or len(row.text) <= MAX_SENTENCE)
         texts = [row.text] if is_whole else [*_iter_parts(row.text)]
         if is_rule and not lead and row.kind in ("item", "row") and above and above[-1].is_open:

@@ -142,8 +142,6 @@ _SWITCHES = re.compile(
 )
 """Options of PowerShell's commands that a path follows, and those that no value does."""
 _WINDOWS_PATH = re.compile(r"[^\s$*?<>|\"'`@{}=,;(-][^$*?<>|\"'`@{}\n=,;]{0,300}")
-_OPENS = re.compile(r"\b(?:open|read\w{0,12})\(\s{0,9}['\"]([^'\"\n]{1,300})['\"]\s{0,9}\)")
-"""Where a script reads a file."""
 MOST_OPTIONS = 6
 """Words from the name of an interpreter on among which its script is."""
 _PARTS_OF_NAME = re.compile(r"[_:.-]")
@@ -184,11 +182,6 @@ def find_run(command: str, place: Place) -> Iterator[str]:
     for words, here in place_commands(command[:MAX_COMMAND], [place]):
         names = words[:MOST_OPTIONS] if words and is_interpreter(words[0]) else words[:1]
         yield from map(here.name, names)
-
-
-def find_opened(command: str, place: Place) -> Iterator[str]:
-    """Yield the files that scripts in a command at *place* open to read them."""
-    yield from map(place.name, _OPENS.findall(command[:MAX_COMMAND]))
 
 
 def find_undone(command: str, place: Place, text: str) -> Iterator[str]:

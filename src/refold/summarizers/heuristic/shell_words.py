@@ -263,7 +263,7 @@ def iter_redirects(words: Words) -> Iterator[FileEffect]:
     """Yield the files that a simple command writes its output to, each with its state."""
     for mark, path in pairwise(words):
         if mark.lstrip("1") in {">", ">>"} and is_path(path):
-            yield path, "created" if mark.endswith(">") and not mark.endswith(">>") else "modified"
+            yield path, "modified" if mark.endswith(">>") else "created"
 
 
 def program_words(words: Words) -> Words:
@@ -343,7 +343,7 @@ def _find_inner(command: str) -> Iterator[tuple[int, int, str]]:
     for words in cut_commands(command):
         programs = {name_program(word[4] or "") for word in words[:MAX_WORDS]}
         for flag, word in pairwise(words[:MAX_WORDS] if programs & _SHELLS else ()):
-            if INNER_FOLLOWS.fullmatch(flag[0]) and not INNER_FOLLOWS.fullmatch(word[0]):
+            if INNER_FOLLOWS.fullmatch(flag[0]):
                 inner, stop = word[2] or _ESCAPED.sub(r"\1", word[1] or ""), word.end()
                 if not inner:  # Windows takes all that follows
                     stop = words[-1].end()
@@ -472,9 +472,7 @@ def find_first_line(command: str) -> int:
         return 0
     first = 1
     for words in simple_commands(without_setup(command)):
-        program = [word for word in program_words(words) if word]
-        start = 0 if any(iter_redirects(words)) else _find_start(program)
-        if not start:
+        if not (start := _find_start(program_words(words))):
             return 0
         first += start - 1
     return first

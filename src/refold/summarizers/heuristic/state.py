@@ -14,6 +14,7 @@ from refold.summarizers.heuristic.actions import (
     LONGEST_COMMAND,
     UNTESTED,
     Actions,
+    find_committed,
     read_check,
     read_outcome,
     read_words,
@@ -33,7 +34,7 @@ from refold.summarizers.heuristic.answers import (
 from refold.summarizers.heuristic.calls import (
     Todos,
     change_todos,
-    find_committed,
+    find_opened,
     is_ignored,
     is_look,
     is_meant,
@@ -42,10 +43,7 @@ from refold.summarizers.heuristic.calls import (
     read_boxes,
     state_after,
 )
-from refold.summarizers.heuristic.excerpts import (
-    ASKED,
-    find_announced,
-)
+from refold.summarizers.heuristic.excerpts import ASKED, find_announced
 from refold.summarizers.heuristic.lexicon import (
     FAULTING,
     SETTLING,
@@ -53,24 +51,18 @@ from refold.summarizers.heuristic.lexicon import (
     find_constraints,
 )
 from refold.summarizers.heuristic.shell import ALL
-from refold.summarizers.heuristic.shell_words import (
-    has_command,
-    name_command,
-    split_files,
+from refold.summarizers.heuristic.shell_words import has_command, name_command, split_files
+from refold.summarizers.heuristic.source import RUNNING, Step, is_stub, name_step
+from refold.text.clip import one_line
+from refold.text.failures import find_error_line, find_figures, has_failed
+from refold.text.plain import (
+    count_bytes,
+    folders_of,
+    has_extension,
+    is_left_out,
+    is_outside,
+    split_path,
 )
-from refold.summarizers.heuristic.source import (
-    RUNNING,
-    Step,
-    is_stub,
-    name_step,
-)
-from refold.text.clip import count_bytes, one_line
-from refold.text.failures import (
-    find_error_line,
-    find_figures,
-    has_failed,
-)
-from refold.text.plain import folders_of, has_extension, is_left_out, is_outside, split_path
 
 LONGEST_FAILURE = 10
 """Changes and commands that worked, after which the work has gone on without mending the last
@@ -410,7 +402,7 @@ def _note_files(state: State, step: Step) -> None:
     effect = step.effect
     has_overwritten = not effect.command and bool(_OVERWROTE.search(step.text[:300]))
     undone = set(shell.find_undone(effect.command, effect.place, step.text))
-    for path in shell.find_opened(effect.command, effect.place):
+    for path in find_opened(effect.command, effect.place):
         if (gone := state.files.get(path)) and gone.state == "deleted":  # it was made anew
             gone.state, gone.is_committed = "created" if gone.is_new else "modified", False
     for path, now in effect.files:
@@ -476,7 +468,7 @@ def _find_files(state: State, path: str) -> list[str]:
     changed = [name for name in files if state.files[name].state != "read"]
     inside = [name for name in changed if not is_outside(name)] or changed
     end = "" if "*" in path else split_path(path.rstrip("/"))[1]
-    return [name for name in inside if path == ALL or (end in name and is_meant(name, path))]
+    return [name for name in inside if end in name and is_meant(name, path)]
 
 
 def _take_compared(state: State, texts: Collection[str]) -> Collection[str]:

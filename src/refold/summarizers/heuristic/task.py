@@ -15,10 +15,10 @@ from refold.summarizers.heuristic.identifiers import iter_identifiers
 from refold.summarizers.heuristic.layout import list_item
 from refold.summarizers.heuristic.shell_words import MAX_COMMAND
 from refold.summarizers.heuristic.source import Step
-from refold.text.clip import count_bytes, without_mark
+from refold.text.clip import without_mark
 from refold.text.failures import END_CHARS
 from refold.text.json_values import parse_or_none, text_at
-from refold.text.plain import split_path
+from refold.text.plain import count_bytes, split_path
 from refold.tokens.count import estimate
 
 LEAST_NAME = 6
