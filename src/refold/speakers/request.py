@@ -1,6 +1,7 @@
 """Who says what in a conversation, which of it is the current request, and what stays word for word
 when a part of it is hidden."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -53,6 +54,8 @@ CARRIERS = frozenset({QUESTION, CONTINUE})
 PERSON_PREFIXES = tuple(words for words, carrier in TEXT_PREFIXES if carrier.voice == "person")
 STARTS = 80
 """Characters in which a text's first words stand."""
+_FOLDER = re.compile(r"<cwd>([^<\n]{2,400})</cwd>")
+"""Where a client says in which folder it works (Codex)."""
 LABELED_SHARE = 2 / 3
 """Of the texts after a task that are a tool's answers, if no client is known."""
 
@@ -220,6 +223,17 @@ def first_request(payload: Any, format: str) -> str:
         requests = (text for text in words if text and not text.startswith("/"))
         return next(chain(requests, words), "")
     return ""
+
+
+def find_folder(spoken: Segmented) -> str:
+    """Return the folder that a client says it works in; empty if it says none, or several."""
+    folders = {
+        folder[1].rstrip("/\\")
+        for segments in spoken
+        for segment in segments
+        if segment.voice == "context" and (folder := _FOLDER.search(segment.text))
+    }
+    return folders.pop() if len(folders) == 1 else ""
 
 
 def dialogue_share(messages: Sequence[Message], spoken: Segmented) -> float:

@@ -151,17 +151,17 @@ def read_check(step: Step, outcome: str) -> str | None:
     is another's; None if nobody knows, because what failed may stand behind it."""
     if not outcome.startswith("exit") or looks_failed(read_words(step.text)):
         return outcome
-    figures, checks = find_figures(step.text), shell.find_checks(step.effect.command)
+    figures, checks = find_figures(step.text), shell.find_checks(step.command)
     if checks.has_code(step.exit_code or 0):
         return "" if figures and not checks.is_last else outcome
     return "" if figures else None
 
 
-def seeks_errors(rest: str) -> bool:
-    """Is what checks print searched for errors by the *rest* of their command, so that it says that
-    there are none by finding nothing?"""
-    marks = [word[3] for word in WORD.finditer(rest) if word[3] in BREAKS]
-    *_, words = simple_commands(rest)
+def seeks_errors(command: str) -> bool:
+    """Does what stands behind checks in a command search what they print for errors, so that it
+    says that there are none by finding nothing?"""
+    marks = [word[3] for word in WORD.finditer(command) if word[3] in BREAKS]
+    *_, words = simple_commands(command)
     is_search = marks == ["|"] and name_program(words[0] if words else "") in _SEARCHES
     is_turned = any(word[:1] == "-" and "v" in word for word in words)
     return is_search and not is_turned and any(map(_ERROR_WORDS.search, words))
@@ -222,7 +222,7 @@ def says_failed(step: Step, text: str) -> bool:
     done = [match.end() for pattern in (COMMITTED, _PUSHED) for match in pattern.finditer(text)]
     text = read_words(text[max(done, default=0) :])
     line = find_error_line(text) if looks_failed(text) else ""
-    return line not in step.effect.command
+    return line not in step.command
 
 
 def find_outcome_line(text: str, *, failed: bool, printed: bool) -> str:
@@ -242,7 +242,7 @@ def find_outcome_line(text: str, *, failed: bool, printed: bool) -> str:
 
 def tell_check(step: Step, name: str, outcome: str, *, is_commit: bool) -> str:
     """Return what came of a check or a commit of this name."""
-    subject = _MESSAGE.search(step.effect.command[:2_000]) if is_commit else None
+    subject = _MESSAGE.search(step.command[:2_000]) if is_commit else None
     printed = "" if outcome == RUNNING else step.text
     return write_outcome(name, printed, outcome, subject[2] if subject else "")
 
@@ -362,7 +362,7 @@ class Actions:
                 _add(self.failed, name, reason, step, 2 - only_looks)
             return
         self.drop_mended(step)
-        if not (is_told or step.effect.files) or shell.find_deeds(step.effect.command).rank > 1:
+        if not (is_told or step.effect.files) or shell.find_deeds(step.command).rank > 1:
             self._note_deed(step, outcome)
 
     def drop_mended(self, step: Step) -> None:
@@ -385,7 +385,7 @@ class Actions:
                 self.done[name] = act._replace(outcome=UNSEEN)
 
     def _note_deed(self, step: Step, outcome: str) -> None:
-        effect, deeds = step.effect, shell.find_deeds(step.effect.command)
+        effect, deeds = step.effect, shell.find_deeds(step.command)
         if not deeds.rank if effect.command else is_look(effect):
             name = _name_program(step, 1)
             name = effect.tool if name.startswith("$") else name
@@ -408,7 +408,7 @@ class Actions:
         _add(self.done, call, result or outcome, step, deeds.rank or 2)
 
 
-def _add(actions: dict[str, Action], call: str, outcome: str, step: Step, rank: int = 2) -> None:
+def _add(actions: dict[str, Action], call: str, outcome: str, step: Step, rank: int) -> None:
     name = one_line(_PROGRAM_PATH.sub(r"\2", call), LONGEST_COMMAND)
     times = actions.pop(name, Action("", 0)).times
     times = max(1, times + (not step.is_later))
@@ -418,7 +418,7 @@ def _add(actions: dict[str, Action], call: str, outcome: str, step: Step, rank: 
 def _find_failure(step: Step, outcome: str) -> str:
     """Return how a call failed and the line that says why; empty if it did not fail or was not run,
     and if it does not say what is wrong but only looked, or the code is of what stands behind."""
-    command, has_worked = step.effect.command, outcome in ("", "ok", RUNNING)
+    command, has_worked = step.command, outcome in ("", "ok", RUNNING)
     if outcome == STOPPED or (
         has_worked and (command or step.effect.files or is_look(step.effect))
     ):
@@ -438,7 +438,7 @@ def _find_failure(step: Step, outcome: str) -> str:
 def _hides_failure(step: Step) -> bool:
     """Does a command fail whose exit code does not say so: that of the last one behind a pipe, or
     of a client to which a server answers with an error?"""
-    command, text = step.effect.command, step.text
+    command, text = step.command, step.text
     if not shell.find_deeds(command).rank:
         return False
     is_piped = any(word[3] == "|" for word in WORD.finditer(command[:MAX_COMMAND]))
@@ -454,12 +454,12 @@ def _only_looks(step: Step) -> bool:
 
 
 def _find_line(step: Step, *, failed: bool) -> str:
-    return find_outcome_line(step.text, failed=failed, printed=bool(step.effect.command))
+    return find_outcome_line(step.text, failed=failed, printed=bool(step.command))
 
 
 def _name_program(step: Step, words: int = 2) -> str:
     """Return the first *words* of a command (`git push`), or the tool of another call."""
-    return " ".join(name_command(step.effect.command).split(" ")[:words]) or step.effect.tool
+    return " ".join(name_command(step.command).split(" ")[:words]) or step.effect.tool
 
 
 def _name_failed(step: Step) -> str:

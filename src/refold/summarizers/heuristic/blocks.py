@@ -321,8 +321,8 @@ def read_work(steps: Iterable[Step]) -> Work:
     work = Work()
     for step in steps:
         match step.kind:
-            case "call" if step.effect.command and PATCH_BEGINS not in step.effect.command:
-                work.commands[name_command(step.effect.command)] = step.at
+            case "call" if step.command and PATCH_BEGINS not in step.command:
+                work.commands[name_command(step.command)] = step.at
             case "result" if not step.effect.is_plan:  # a plan's result tells nothing
                 if step.has_effect:
                     _read_changes(work, step)

@@ -192,10 +192,10 @@ def _is_end(name: str, path: str) -> bool:
 def _take_failed(step: Step) -> Step:
     """Return a step that failed as one whose command may have changed its files before, or that
     found them changed."""
-    is_patch = PATCH_BEGINS in step.effect.command  # one that does not fit is not applied
+    is_patch = PATCH_BEGINS in step.command  # one that does not fit is not applied
     is_change = (step.exit_code and not is_patch) or _FOUND_CHANGED.search(step.text[:300])
     changed = step.effect.changed
-    sure = find_sure(step.effect.command) if is_change and changed else ""
+    sure = find_sure(step.command) if is_change and changed else ""
     gone = {
         path for path, state in shell.file_effects(sure, step.effect.place) if state == "deleted"
     }
@@ -213,7 +213,7 @@ def _is_marked(file: CurrentFile, marks: Marks) -> bool:
 
 
 def _apply(files: dict[str, CurrentFile], step: Step, marks: Marks) -> None:
-    command = step.effect.command
+    command = step.command
     written = dict(split_files(command, step.effect.place)[1])
     hunks = defaultdict[str, list[Hunk]](list)
     for hunk in iter_patch(step.effect, step.arguments):
@@ -265,7 +265,7 @@ def _add_read(file: CurrentFile, step: Step) -> None:
         text = text[: text.rfind("\n", 0, gap.start()) + 1].rstrip("\n")
     rows = text.split("\n")
     matches = [match for row in rows if (match := _NUMBERED.fullmatch(row))]
-    if part or (step.effect.command and len(matches) < len(rows)):
+    if part or (step.command and len(matches) < len(rows)):
         matches = []  # a program numbers all of them: else they begin like that
     lines = _without_blanks([(int(match[1]), match[2].rstrip()) for match in matches], text)
     start = int(part[1]) if part else min(_find_start(step), FARTHEST)
@@ -308,7 +308,7 @@ def _lay_over(lines: Sequence[Numbered], read: list[Numbered]) -> list[Numbered]
 def _find_start(step: Step) -> int:
     """Return where a call begins to read: what it calls its start or offset, else line 1; 0 if it
     shows no lines in a row."""
-    if command := step.effect.command:
+    if command := step.command:
         is_error = step.exit_code or _REFUSED.match(step.text)
         return 0 if is_error else find_first_line(command)
     fields = object_at(parse_or_none(step.arguments))

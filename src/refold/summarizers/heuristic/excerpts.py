@@ -19,7 +19,7 @@ from refold.text.clip import one_line
 from refold.text.plain import find_opening, has_colon, is_question, terms
 from refold.tokens.count import estimate
 
-WEIGHTS: dict[Kind, float] = {
+WEIGHTS = {
     "task": 1.0,
     "given": 0.6,
     "source": 0.6,
@@ -55,7 +55,7 @@ DEFINES = 2.0
 """The same of a line of source that defines a name."""
 TERM = 0.1
 """What a word counts for that occurs once in e lines, beside an identifier's 1.0."""
-TALKING: frozenset[Kind] = frozenset({"read", "task", "asked", "given", "said", "finding"})
+TALKING = frozenset({"read", "task", "asked", "given", "said", "finding"})
 """Kinds of lines in which any rare word may matter, not only identifiers."""
 FIGURE = 3.0
 """What a word with digits counts for in it, beside another word's 1.0."""
@@ -119,13 +119,13 @@ _REFERS = re.compile(
 _BREAK = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029](?!\Z)")
 """What begins a line for somebody, behind which more stands."""
 _SPACED = re.compile(r"([，；：。！？、]) ")
-TALK: frozenset[Kind] = frozenset({"asked", "said", "finding"})
-TURNS: frozenset[Kind] = frozenset({"asked", "given", "command", "latest"})
+TALK = frozenset({"asked", "said", "finding"})
+TURNS = frozenset({"asked", "given", "command", "latest"})
 HEAD = 60
 """Characters of a request that stand before what was said in its turn."""
-GIVEN: frozenset[Kind] = frozenset({"asked", "given"})
-DOCUMENTS: frozenset[Kind] = frozenset({"task", "given", "docs"})
-OWN_WORDS: frozenset[Kind] = frozenset({"said", "finding"})
+GIVEN = frozenset({"asked", "given"})
+DOCUMENTS = frozenset({"task", "given", "docs"})
+OWN_WORDS = frozenset({"said", "finding"})
 
 
 class Excerpt(NamedTuple):

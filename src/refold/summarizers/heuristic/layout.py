@@ -228,7 +228,7 @@ def _cut(item: str, room: int) -> str:
     return ""
 
 
-def _requests(state: State, start: int, stop: int | None, shown: Collection[str] = ()) -> list[str]:
+def _requests(state: State, start: int, stop: int | None, shown: Collection[str]) -> list[str]:
     """Return those of the requests that nothing shows beside the summary, as list items, without
     the lines that are *shown*; of a command's or skill's text before the latest a line."""
     items = list[str]()
@@ -266,14 +266,14 @@ def _leave_out(text: str, shown: Collection[str]) -> str:
     return "\n".join(remaining) if any(at >= 0 and line.strip() for at, line in rows) else ""
 
 
-def _latest_request(state: State, room: int, shown: Collection[str] = ()) -> Iterator[str]:
+def _latest_request(state: State, room: int, shown: Collection[str]) -> Iterator[str]:
     for request in _requests(state, -1, None, shown):
         if text := _cut(request, room):
             yield text
 
 
 def _earlier_requests(
-    state: State, room: int, rules: Sequence[str] = (), shown: Collection[str] = ()
+    state: State, room: int, rules: Sequence[str], shown: Collection[str]
 ) -> Iterator[str]:
     """Return all in order if they fit, without the lines that a later one in sight has; else the
     first, which is the task, in half of the room, and the newest that fit and say more than

@@ -136,11 +136,11 @@ _OF_WINDOWS = {
     "remove-item": "rm", "ri": "rm", "del": "rm", "erase": "rm", "move-item": "mv", "mi": "mv", "copy-item": "cp", "copy": "cp", "move": "mv", "ren": "mv", "rename-item": "mv",
     "get-content": "cat", "gc": "cat", "type": "cat", "set-content": "write", "out-file": "write", "add-content": "tee", "tee-object": "tee", "new-item": "touch", "ni": "touch",
 }  # fmt: skip
-_PATH_FOLLOWS = re.compile(r"-(?:literal|file|pspath)?path|-dest\w*|-name", re.IGNORECASE)
-_SWITCHES = re.compile(
-    r"-(?:raw|force|recurse|wait|nonewline|append|verbose|passthru)", re.IGNORECASE
+_PATH_FOLLOWS = re.compile(
+    r"-(?:(?:literal|file|pspath)?path|dest\w*|name|raw|force|recurse|wait|nonewline|append|verbose|passthru)",
+    re.IGNORECASE,
 )
-"""Options of PowerShell's commands that a path follows, and those that no value does."""
+"""Options of PowerShell's commands that a path follows, or no value."""
 _WINDOWS_PATH = re.compile(r"[^\s$*?<>|\"'`@{}=,;(-][^$*?<>|\"'`@{}\n=,;]{0,300}")
 MOST_OPTIONS = 6
 """Words from the name of an interpreter on among which its script is."""
@@ -163,7 +163,7 @@ def file_effects(command: str, place: Place = SESSION) -> Iterator[FileEffect]:
     placed = list(place_commands(read_inner(command), [place]))
     last_making = max((at for at, (words, _) in enumerate(placed) if _may_make(words)), default=-1)
     for at, (words, here) in enumerate(placed):
-        program, bare = list(filter(None, program_words(words))), without_redirects(words)
+        program, bare = program_words(words), without_redirects(words)
         effects = [*iter_redirects(words), *_effects_of_program(program)]
         removes = program and _spell_program(program[0]) in {"rm", "unlink"}
         if removes and at < last_making:  # folders may be there again
@@ -194,7 +194,7 @@ def find_undone(command: str, place: Place, text: str) -> Iterator[str]:
     inner, printed, before = read_inner(command), {row.strip() for row in rows}, list[str]()
     marks = [words[-1].end() if words else 0 for words in cut_commands(inner)]
     for (words, here), stop in zip(place_commands(inner, [place]), marks, strict=False):
-        program = list(filter(None, program_words(words)))
+        program = program_words(words)
         paths = [path for path, _ in _effects_of_program(program)]
         blamed = [path for path in paths if any(split_path(path)[1] in row for row in complaints)]
         is_one = program[:1] in (["cp"], ["mv"]) and blamed
@@ -220,9 +220,8 @@ def _may_make(words: Words) -> bool:
     if words[:1] == ["git"]:
         return not _GIT_MAKES.isdisjoint(words[1:2])
     program = words[0].rpartition("/")[2] if words else "rm"
-    if program in _LOOKING_PROGRAMS or program in {"rm", "rmdir", "unlink", "kill", "pkill"}:
-        return False
-    return not _is_check(words) or bool(_MAKES.search(" ".join(words)))
+    is_idle = program in _LOOKING_PROGRAMS or program in {"rm", "rmdir", "unlink", "kill", "pkill"}
+    return not is_idle and not (_is_check(words) and not _MAKES.search(" ".join(words)))
 
 
 def is_work(command: str) -> bool:
@@ -495,7 +494,7 @@ def _effects_of_program(words: Words) -> Iterator[FileEffect]:
         return
     program, rest = _spell_program(words[0]), words[1:]
     operands = _find_operands(words)
-    paths = list(filter(is_path, operands))
+    paths = [*filter(is_path, operands)]
     if words[0].lower() in _OF_WINDOWS:
         operands = _find_windows_paths(words)
         operands = operands[:1] if program in {"write", "tee"} else operands
@@ -503,9 +502,9 @@ def _effects_of_program(words: Words) -> Iterator[FileEffect]:
     if program in {"mv", "cp"} and len(paths) >= 2:
         *sources, target = paths
         yield from ((path, "deleted" if program == "mv" else "read") for path in sources)
-        names, folder = [target], f"{target.rstrip('/')}/"
-        if target.endswith("/") or len(sources) > 1:
-            names = [folder + split_path(path.rstrip("/"))[1] for path in sources]
+        names = [target]
+        if (folder := target.rstrip("/")) != target or len(sources) > 1:
+            names = [f"{folder}/{split_path(path.rstrip('/'))[1]}" for path in sources]
         yield from ((name, "created") for name in names)
     elif program in _WRITES and "--cached" not in rest:
         yield from ((path, _WRITES[program]) for path in paths)
@@ -536,7 +535,7 @@ def _find_windows_paths(words: Words) -> Words:
         word
         for flag, word in pairwise(words)
         if word[:1] != "-"
-        and (flag[:1] != "-" or _PATH_FOLLOWS.fullmatch(flag) or _SWITCHES.fullmatch(flag))
+        and (flag[:1] != "-" or _PATH_FOLLOWS.fullmatch(flag))
         and _WINDOWS_PATH.fullmatch(word)
     ]
     return [word if is_absolute(word) else word.replace("\\", "/") for word in paths]

@@ -268,7 +268,8 @@ def iter_redirects(words: Words) -> Iterator[FileEffect]:
 
 def program_words(words: Words) -> Words:
     """Return the words that are neither redirections nor their targets nor variables in front."""
-    return list(dropwhile(_BEFORE_PROGRAM.fullmatch, _find_value(without_redirects(words))))
+    own = filter(None, _find_value(without_redirects(words)))
+    return list(dropwhile(_BEFORE_PROGRAM.fullmatch, own))
 
 
 def _find_value(words: Words) -> Words:

@@ -13,6 +13,7 @@ from refold.core.view import View
 from refold.messages import Media, Message, ToolCall, ToolResult
 from refold.speakers import (
     Segment,
+    find_folder,
     has_person,
     iter_requests,
     read_ran_command,
@@ -122,9 +123,9 @@ def read_report(text: str) -> CommandReport:
     """Read a command's result; one without a client's report is all output."""
     if text.startswith(_TASK_OPENINGS) and (task := _TASK.search(text, 0, 2_000)):
         return _read_task(task)._replace(output=text[task.end() :])
-    header = _HEADER.match(text)
-    output = text[header.end() :] if header else text
-    if started := _STARTED.search(header[0]) if header else _STARTED.match(text):
+    head = header[0] if (header := _HEADER.match(text)) else ""
+    output = text[len(head) :]
+    if started := _STARTED.search(head) if head else _STARTED.match(text):
         return CommandReport(_unwrap(output), process=started[1], is_running=True)
     if _STILL.search(f"{text[:30]}\n{text[-30:]}"):
         return CommandReport(output, is_running=True)
@@ -135,7 +136,7 @@ def read_report(text: str) -> CommandReport:
         return CommandReport(output, read_exit_code(output), _SHELL, is_waiting)
     if (opening := _OPENING.match(text)) and _CLOSING.fullmatch(text.rpartition("\n")[2]):
         return _read_fields(text[opening.end() :])
-    code = 1 if text.startswith("Script failed") else read_exit_code(header[0]) if header else None
+    code = 1 if text.startswith("Script failed") else read_exit_code(head)
     return CommandReport(_unwrap(output), read_exit_code(output) if code is None else code)
 
 
@@ -256,21 +257,6 @@ def read_source(view: View, start: int, stop: int) -> Source:
     return Source(older, hidden, shown, later, texts, given, sizes, changes, folder)
 
 
-def find_folder(spoken: Segmented) -> str:
-    """Return the folder that a client says it works in; empty if it says none, or several."""
-    folders = {
-        folder[1].rstrip("/\\")
-        for segments in spoken
-        for segment in segments
-        if segment.voice == "context" and (folder := _FOLDER.search(segment.text))
-    }
-    return folders.pop() if len(folders) == 1 else ""
-
-
-_FOLDER = re.compile(r"<cwd>([^<\n]{2,400})</cwd>")
-"""Where a client says in which folder it works (Codex)."""
-
-
 class _Effects(NamedTuple):
     """What one message changes."""
 
@@ -360,6 +346,11 @@ class Step(NamedTuple):
     """Of a request or result: did a client put its text there, for a command or a skill?"""
 
     @property
+    def command(self) -> str:
+        """What a shell was given; empty if it is of another tool."""
+        return self.effect.command
+
+    @property
     def outcome(self) -> str:
         """Of a result: `ok`, `exit N`, `error` or `running`."""
         if self.is_running:
@@ -372,10 +363,12 @@ class Step(NamedTuple):
     def has_effect(self) -> bool:
         """Of a result: did its call do to files what it should? An edit that is answered by an
         error did not; of a command whose test fails, what stands before the test was done."""
-        if PATCH_BEGINS in self.effect.command or PATCH_BEGINS in self.arguments:
+        if PATCH_BEGINS in self.command or PATCH_BEGINS in self.arguments:
             return not (self.is_error or self.exit_code or _NOT_APPLIED.search(self.text[:1_000]))
-        if command := self.effect.command:
-            return not self.is_error or bool(self.exit_code and shell.find_checks(command).text)
+        if self.command:
+            return not self.is_error or bool(
+                self.exit_code and shell.find_checks(self.command).text
+            )
         is_refused = is_failure(self.text) or _NO_PLACE.search(self.text[:200].partition("\n")[0])
         return not (self.is_error or (self.effect.changed and is_refused))
 
@@ -386,6 +379,7 @@ _NOT_APPLIED = re.compile(r"(?i)verification failed|failed to (?:apply|find)|inv
 """What is said of a patch that was not applied."""
 _NO_PLACE = re.compile(r"(?i)\b(?:not found|no (?:match|replacement|occurrence)|could not find)")
 """The same of an edit, in its first line."""
+_Call = tuple[CallEffect, ToolCall]
 
 
 def name_step(step: Step) -> str:
@@ -398,9 +392,8 @@ def name_step(step: Step) -> str:
 class _Open:
     """What is not answered yet."""
 
-    calls: dict[str, ToolCall] = field(default_factory=dict)
-    effects: dict[str, CallEffect] = field(default_factory=dict)
-    processes: dict[str, tuple[CallEffect, ToolCall]] = field(default_factory=dict)
+    calls: dict[str, _Call] = field(default_factory=dict)
+    processes: dict[str, _Call] = field(default_factory=dict)
     """What runs behind a result that said so, by the id that later calls ask for it with."""
     action: str = ""
     """A command that the model wrote as text."""
@@ -442,8 +435,8 @@ def _iter_steps(messages: Sequence[Message], spoken: Segmented, folder: str) -> 
         for part in message.parts:
             match part:
                 case ToolCall():
-                    waiting.calls[part.id] = part
-                    waiting.effects[part.id] = effect = effect_of_call(part, waiting.folder)
+                    effect = effect_of_call(part, waiting.folder)
+                    waiting.calls[part.id] = effect, part
                     yield Step("call", at, part.arguments, effect)
                 case ToolResult():
                     yield _read_result(part, waiting, at)
@@ -472,18 +465,17 @@ def _rename_files(steps: Iterable[Step], spellings: Mapping[str, str]) -> list[S
 
 
 def _read_result(result: ToolResult, waiting: _Open, at: int) -> Step:
-    effect = waiting.effects.pop(result.id, CallEffect(result.name or UNKNOWN))
-    call = waiting.calls.pop(result.id, None)
+    unknown = CallEffect(result.name or UNKNOWN), ToolCall("", "", "")
+    effect, call = waiting.calls.pop(result.id, unknown)
     report = read_report(_without_notes(result.text))
     process = report.process
-    if call and waiting.processes and not process:
+    if waiting.processes and not process:
         asked = parse_or_none(call.arguments)
         process = str(next(filter(None, (dig(asked, key) for key in _PROCESS_KEYS)), ""))
     is_later = process in waiting.processes and not _NO_NEWS.match(result.text)
     effect, call = waiting.processes[process] if is_later else (effect, call)
-    if call and report.is_running:
+    if report.is_running:
         waiting.processes[process] = waiting.processes[process[:SHORT_ID]] = effect, call
-    arguments, gist = (call.arguments, call_gist(call)) if call else ("", "")
     text = spell_numbers(join_texts(report.output)) if len(effect.files) == 1 else report.output
     output = without_terminal_codes(text)
     if changed := _CHANGED.search(output):
@@ -491,8 +483,8 @@ def _read_result(result: ToolResult, waiting: _Open, at: int) -> Step:
         files = ((effect.place.name(path), "changed") for path in paths if path)
         effect = effect._replace(files=(*effect.files, *files))
     is_error = result.error or bool(_IS_ERROR.match(output) and not effect.command)
-    step = Step("result", at, output, effect, arguments, gist, is_error, report.exit_code)
-    return step._replace(is_running=report.is_running, is_later=is_later)
+    ended = (is_error, report.exit_code, report.is_running, is_later)
+    return Step("result", at, output, effect, call.arguments, call_gist(call), *ended)
 
 
 def _without_notes(text: str) -> str:

@@ -492,13 +492,13 @@ def _without_deleted_folders(files: dict[str, FileState]) -> dict[str, FileState
 def _has_committed_nothing(step: Step) -> bool:
     """Does git say so? Behind a pipe its code is another's; `git status` says it after commits."""
     has_none = _NO_COMMIT.search(step.text) and not COMMITTED.search(step.text)
-    return bool(has_none) and "status" not in step.effect.command
+    return bool(has_none) and "status" not in step.command
 
 
 def _note_git(state: State, step: Step) -> None:
     """Mark the changed files that a command stages, and those that it commits: all if nothing was
     staged since the last commit, but for those that are usually ignored."""
-    git_steps = list(shell.git_steps(step.effect.command, step.effect.place))
+    git_steps = list(shell.git_steps(step.command, step.effect.place))
     is_single = sum(verb in {"commit", "amend"} for verb, _ in git_steps) == 1
     for verb, names in git_steps:
         if verb in {"unstage", "commit"} and not state.has_staged:

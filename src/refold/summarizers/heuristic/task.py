@@ -81,9 +81,7 @@ class Task(NamedTuple):
     """May its file say something else by now?"""
 
 
-def read_wanted(
-    steps: Iterable[Step], earlier: tuple[str, ...] = (), shown: Sequence[str] = ()
-) -> Wanted:
+def read_wanted(steps: Iterable[Step], earlier: tuple[str, ...], shown: Sequence[str]) -> Wanted:
     """Read the plan that a person approved last, in a tool's result or a request, what people asked
     since then, behind *earlier* requests, and which issues were closed. A plan that is *shown* as
     it is needs no other place."""
@@ -102,7 +100,7 @@ def read_wanted(
             argument = text_at(parse_or_none(step.arguments), "plan")
             approved = step.text[below.end() :] if below else argument
         elif step.kind == "result" and not step.is_error:
-            texts = (step.effect.command[:MAX_COMMAND], step.text[-END_CHARS:])
+            texts = (step.command[:MAX_COMMAND], step.text[-END_CHARS:])
             closed |= {id for text in texts for ids in _CLOSES.findall(text) for id in ids if id}
         if approved:
             plan, asked = approved, []
