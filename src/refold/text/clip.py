@@ -71,19 +71,19 @@ def is_inside_cluster(text: str, at: int) -> bool:
 
 def floor(text: str, at: int) -> int:
     """Return the nearest safe cut at or before *at*."""
-    cut = next(
-        (n for n in range(at, max(-1, at - LONGEST - 1), -1) if not is_inside_cluster(text, n)), at
-    )
+    cut = _find_cut(text, range(at, max(-1, at - LONGEST - 1), -1))
     return cut - _splits_pair(text, cut)
 
 
 def ceiling(text: str, at: int) -> int:
     """Return the nearest safe cut at or after *at*."""
-    cut = next(
-        (n for n in range(at, min(len(text), at + LONGEST) + 1) if not is_inside_cluster(text, n)),
-        at,
-    )
+    cut = _find_cut(text, range(at, min(len(text), at + LONGEST) + 1))
     return cut + _splits_pair(text, cut)
+
+
+def _find_cut(text: str, places: range) -> int:
+    """Return the first of *places* that is inside no cluster; the first of all if each is."""
+    return next((at for at in places if not is_inside_cluster(text, at)), places.start)
 
 
 def _splits_pair(text: str, at: int) -> bool:
@@ -161,7 +161,7 @@ def split_line(line: str) -> Iterator[str]:
 def one_line(text: str, limit: int) -> str:
     """Return *text* on one line of at most *limit* characters."""
     line = " ".join(text[: limit * 4].split())
-    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+    return line if len(line) <= limit else head(line, limit - 1).rstrip() + "…"
 
 
 # --- lines and what introduces them ---------------------------------------------------------------

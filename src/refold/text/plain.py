@@ -21,7 +21,7 @@ from refold.messages import (
     ToolCall,
     ToolResult,
 )
-from refold.text.clip import head
+from refold.text.clip import one_line
 from refold.text.json_values import JsonObject, parse_or_text
 
 PATHS = (
@@ -120,8 +120,7 @@ def call_gist(call: ToolCall, size: int = 60) -> str:
 
     Empty if no argument says it.
     """
-    line = " ".join(next(_subjects(call), "").split())
-    return line if len(line) <= size else head(line, size - 1).rstrip() + "…"
+    return one_line(next(_subjects(call), ""), size)
 
 
 DEEPEST = 100

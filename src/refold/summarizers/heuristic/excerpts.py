@@ -431,8 +431,7 @@ def _write_sentences(excerpts: Iterable[Excerpt], work: Work) -> Iterator[str]:
                 runs.append([line])
         runs = [run[:-1] if has_colon(run[-1].text) else run for run in runs]
         for at, run in enumerate(filter(None, runs)):
-            words = _SPACED.sub(r"\1", _join_clauses(run))
-            yield (GAP if at else "- ") + _attribute(words, work.blocks[position])
+            yield (GAP if at else "- ") + _write_clauses(run, work.blocks[position])
 
 
 def _iter_turns(blocks: Sequence[Block]) -> Iterator[int]:
@@ -453,25 +452,21 @@ def _write_head(request: Block) -> str:
 
 def _exchange(label: str, excerpts: Sequence[Excerpt], work: Work) -> str:
     """Return what is quoted of one exchange; what a person says is marked, and nothing else."""
-    texts = list[str]()
-    for position, group in groupby(excerpts, key=attrgetter("block")):
-        words = _SPACED.sub(r"\1", _join_clauses([excerpt.line for excerpt in group]))
-        texts.append(_attribute(words, work.blocks[position]))
+    groups = groupby(excerpts, key=attrgetter("block"))
+    texts = [_write_clauses([own.line for own in group], work.blocks[at]) for at, group in groups]
     words = "\n  ".join(texts)
     return words if label in texts[0] else f"[{label.replace(']', ')')}] {words}"
 
 
-def _attribute(words: str, block: Block) -> str:
-    """Return what somebody says with the mark of a person, if one says it, and of nobody else."""
+def _write_clauses(lines: Sequence[Line], block: Block) -> str:
+    """Write clauses of a text with the mark of a person, if one says it, and of nobody else; a mark
+    stands where something between them is left out."""
+    pairs = zip([lines[0], *lines], lines, strict=False)
+    clauses = (".. " * (b.number > a.number + 1) + b.words for a, b in pairs)
+    words = _SPACED.sub(r"\1", " ".join(clauses))
     if block.kind == "asked":
         return ASKED + quote(words)
     return f'"{words}"' if words.startswith(ASKED) else quote(words)
-
-
-def _join_clauses(lines: Sequence[Line]) -> str:
-    """Write clauses of one text; a mark stands where something between them is left out."""
-    pairs = zip([lines[0], *lines], lines, strict=False)
-    return " ".join(".. " * (b.number > a.number + 1) + b.words for a, b in pairs)
 
 
 def _render_group(heading: str, excerpts: list[Excerpt], work: Work) -> str:
