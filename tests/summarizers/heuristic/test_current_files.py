@@ -576,3 +576,10 @@ def test_a_number_with_letters_that_check_its_line_is_no_part_of_the_text():
     summary = drive(RuleSummary()(view, 0, 3, 4_000)).text
     assert ".board-head-107 {" in summary and "lw|" not in summary
     assert summary.count(".board-head-107 {") == 1
+
+
+def test_a_call_that_writes_several_files_gives_none_the_text_of_another():
+    rows = [{"path": "a.py", "content": "a = 1"}, {"path": "b.py", "content": "b = 2"}]
+    files = read_files(read_steps(call("write_files", "Done.", files=rows)))
+    assert "b = 2" not in files["a.py"].text
+    assert files["a.py"].is_stale

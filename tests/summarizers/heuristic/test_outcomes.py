@@ -91,6 +91,11 @@ def test_why_a_call_failed_is_not_what_it_was_given():
     assert [act.outcome for act in state.actions.failed.values()] == ["error: 409 Git is empty"]
 
 
+@pytest.mark.parametrize("mark", ["; ", "\n"])
+def test_the_exit_code_of_what_follows_a_check_is_not_its_own(mark):
+    assert run(f"pytest -q{mark}ls docs", "Exit code: 1\na.md\nb.md").checks == {}
+
+
 def test_a_task_of_a_project_that_is_called_test_is_a_check():
     assert run("npm run test", "12 passed").checks == {"npm run test": "ok: 12 passed"}
 
@@ -134,6 +139,7 @@ def test_a_file_that_a_script_reads_later_was_made_anew():
 @pytest.mark.parametrize("ignore", [
     call("write", "Done.", path=".gitignore", content="# data\ndata/raw/\n*.tmp"),
     call("bash", "", command="cat > .gitignore <<'EOF'\ndata/raw/\n*.tmp\nEOF"),
+    call("bash", "", command="cat > .gitignore <<'EOF'\ndata/raw/\n*.tmp\nEOF", workdir="web"),
     call("apply_patch", "Success.", patch="*** Begin Patch\n*** Add File: .gitignore\n+data/raw/\n+*.tmp\n*** End Patch"),
 ])  # fmt: skip
 def test_what_git_leaves_out_is_not_committed(ignore):

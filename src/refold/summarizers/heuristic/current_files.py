@@ -219,6 +219,7 @@ def _apply(files: dict[str, CurrentFile], step: Step, marks: Marks) -> None:
     for hunk in iter_patch(step.effect, step.arguments):
         hunks[hunk.path].append(hunk)
     is_one, done = len(step.effect.files) == 1, set[str]()
+    edited = {path for path, state in step.effect.files if state in shell.CHANGES}
     for path, state in step.effect.files:
         if state not in {"read", *shell.CHANGES}:
             if state == "changed" and step.text.strip().endswith(_UP_TO_DATE):
@@ -243,7 +244,7 @@ def _apply(files: dict[str, CurrentFile], step: Step, marks: Marks) -> None:
                 _apply_hunks(file, hunks[path], step.at)
         elif path in written and path not in done:
             _write_whole(file, written[path], step.at)
-        elif not command and (changes := list(iter_changes(step.arguments))):
+        elif len(edited) == 1 and not command and (changes := [*iter_changes(step.arguments)]):
             for old, new in changes:
                 _replace(file, old, new, step.at)
         else:  # in a form that is not known

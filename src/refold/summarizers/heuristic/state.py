@@ -430,7 +430,8 @@ def _note_ignored(state: State, step: Step, path: str) -> None:
     """Note the patterns that a change of the `.gitignore` at *path* adds and takes away."""
     effect = step.effect
     changes = [] if effect.command else [*iter_changes(step.arguments)]
-    changes += [(None, text) for name, text in split_files(effect.command)[1] if name == path]
+    written = split_files(effect.command, effect.place)[1]
+    changes += [(None, text) for name, text in written if name == path]
     for hunk in iter_patch(effect, step.arguments):
         changes += [("\n".join(hunk.old), "\n".join(hunk.new))] if hunk.path == path else []
     for old, new in changes:
