@@ -3,6 +3,7 @@
 import json
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
@@ -383,13 +384,10 @@ def _list_files(files: Sequence[tuple[str, str]], room: int) -> list[str]:
 
 def _root_of(paths: Sequence[str]) -> str:
     """Return the folder that most paths share, if all are absolute."""
-    counts: dict[str, int] = {}
     if not all(map(is_absolute, paths)):
         return ""
-    for path in paths:
-        for separator in list(_SEPARATOR.finditer(path))[2:]:
-            folder = path[: separator.end()]
-            counts[folder] = counts.get(folder, 0) + 1
+    ends = ((path, end) for path in paths for end in [*_SEPARATOR.finditer(path)][2:])
+    counts = Counter(path[: end.end()] for path, end in ends)
     least = max(2, 0.6 * len(paths))
     shared = (folder for folder, count in counts.items() if count >= least and folder.isprintable())
     root = max(shared, key=len, default="")
@@ -397,10 +395,10 @@ def _root_of(paths: Sequence[str]) -> str:
 
 
 def _open(state: State, room: int) -> Iterator[str]:
-    todos = [todo for todo in state.todos if todo.text]
-    active = [todo for todo in todos if todo.status == "active"]
-    pending = [todo for todo in todos if todo.status == "pending"]
-    done = [todo for todo in todos if todo.status == "done"][-MOST_DONE:]
+    active, pending, done = (
+        [todo for todo in state.todos if todo.text and todo.status == status]
+        for status in ("active", "pending", "done")
+    )
     lines = [_write_todo(todo, 200) for todo in (*active, *pending)]
     if state.plan_age and lines:
         lines.insert(0, f"- {PLANNED}{state.plan_age}")
@@ -419,7 +417,7 @@ def _open(state: State, room: int) -> Iterator[str]:
     if (
         active or pending
     ) and not state.plan_age:  # one that is done is not listed (conformance 42)
-        lines += [_write_todo(todo, 120) for todo in done]
+        lines += [_write_todo(todo, 120) for todo in done[-MOST_DONE:]]
     yield from _fitting(lines, room)
 
 

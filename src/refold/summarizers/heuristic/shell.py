@@ -445,8 +445,7 @@ def git_steps(command: str, place: Place = SESSION) -> Iterator[tuple[str, Seque
 
 
 def _is_check(words: Words) -> bool:
-    """Is this simple command a test, a build, a linter or a type checker?"""
-    words = list(dropwhile(BEFORE_RUN.fullmatch, words))
+    """Is a simple command, from its program on, a test, a build, a linter or a type checker?"""
     if not words or words[0].rpartition("/")[2] in _NO_CHECKS or words[-1] in _ASKS_PROGRAM:
         return False
     return _has_task(words, _CHECK) or any(
