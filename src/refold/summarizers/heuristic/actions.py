@@ -127,15 +127,14 @@ def read_words(text: str) -> str:
     return body if is_markup(last) else text
 
 
-def read_outcome(step: Step, check: str) -> str:
-    """Return the outcome of a call; *check* is what of its command tests, builds or the like. Its
-    exit code is believed if it is its own, and does not say that nothing at all was done."""
+def read_outcome(step: Step, check: str, checks: shell.Part) -> str:
+    """Return the outcome of a call; *check* names the *checks* in its command. Its exit code is
+    believed if it is its own, and does not say that nothing at all was done."""
     effect, text, outcome = step.effect, step.text, step.outcome
     if not effect.command:  # a code in a page or a report is no outcome of reading it
         return outcome if step.is_error or step.is_running else "ok"
     if check and not step.is_running and find_nothing_ran(text, check):
         return RAN_NOTHING
-    checks = shell.find_checks(effect.command)
     has_own_code = not check or checks.has_code(step.exit_code or 0)
     is_known = step.exit_code is not None and has_own_code
     telling = f"{text}\n{find_figures(text)}" if check else text
@@ -146,12 +145,12 @@ def read_outcome(step: Step, check: str) -> str:
     return "ok" if is_none and seeks_errors(checks.rest) else outcome
 
 
-def read_check(step: Step, outcome: str) -> str | None:
-    """Return the *outcome* of the check in a command, empty if it printed figures and the exit code
-    is another's; None if nobody knows, because what failed may stand behind it."""
+def read_check(step: Step, outcome: str, checks: shell.Part) -> str | None:
+    """Return the *outcome* of the *checks* in a command, empty if they printed figures and the exit
+    code is another's; None if nobody knows, because what failed may stand behind them."""
     if not outcome.startswith("exit") or looks_failed(read_words(step.text)):
         return outcome
-    figures, checks = find_figures(step.text), shell.find_checks(step.command)
+    figures = find_figures(step.text)
     if checks.has_code(step.exit_code or 0):
         return "" if figures and not checks.is_last else outcome
     return "" if figures else None

@@ -348,14 +348,15 @@ def _drop_decisions(state: State, sentences: Iterable[str]) -> None:
 def _note_result(state: State, step: Step) -> None:
     effect, text = step.effect, step.text
     command = name_command(effect.command)
-    check = name_command(shell.find_checks(effect.command).text)
-    outcome = read_outcome(step, check)
+    checks = shell.find_checks(effect.command)
+    check = name_command(checks.text)
+    outcome = read_outcome(step, check, checks)
     _note_files(state, take_sure(step, state.files))
     if effect.command or effect.todos is None:
         state.actions.note(step, outcome, is_told=bool(check or COMMIT.search(command)))
     if is_stub(text) and not (step.is_error or step.exit_code):
         return  # nobody says what came of it
-    if (read := read_check(step, outcome) if check else outcome) is None:
+    if (read := read_check(step, outcome, checks) if check else outcome) is None:
         return
     outcome = read
     is_commit = bool(COMMIT.search(command)) and not _has_committed_nothing(step)
@@ -364,8 +365,8 @@ def _note_result(state: State, step: Step) -> None:
         state.checks.pop(listed, None)
         state.checks[listed] = tell_check(step, name, outcome, is_commit=name != check)
         if outcome == "ok":  # `pytest` tells of `pytest tests/test_a.py` too
-            checks = _take_compared(state, state.checks)
-            parts = [check for check in checks if check.startswith(f"{listed} ")]
+            names = _take_compared(state, state.checks)
+            parts = [part for part in names if part.startswith(f"{listed} ")]
             for part in filter(lambda part: has_failed(state.checks[part]), parts):
                 del state.checks[part]
     if (outcome == "ok" and not _has_committed_nothing(step)) or COMMITTED.search(text):
