@@ -179,7 +179,7 @@ def notes_of(messages: Sequence[Message], words: Words = WORDS["zh"]) -> Notes:
             ),
         },
         (
-            sum(m.is_request for m in messages),
+            sum(m.role == "user" and not m.results for m in messages),
             sum(m.role == "assistant" for m in messages),
             sum(bool(m.results) for m in messages),
         ),
