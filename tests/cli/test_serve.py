@@ -51,6 +51,16 @@ def test_the_banner_says_what_each_client_is_told(tmp_path, monkeypatch):
     assert "--record" not in recording
 
 
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]"])
+def test_clients_of_every_interface_are_told_the_name_of_the_machine(host) -> None:
+    """Nobody can call 0.0.0.0 from elsewhere."""
+    config = serve_config(store=":memory:", host=host, tenant="credential")
+    first, *rest = (line.plain for line in banner(config))
+    assert f"listens on http://{host}:8484" in first
+    assert f"ANTHROPIC_BASE_URL=http://{socket.gethostname()}:8484 claude" in "\n".join(rest)
+    assert host not in "\n".join(rest)
+
+
 def test_session_files_are_listed_where_nobody_else_is_served(tmp_path, monkeypatch):
     monkeypatch.setenv("REFOLD_ADMIN_TOKEN", "correct horse battery")
     config = tmp_path / "refold.toml"

@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from socket import gethostname
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -154,6 +155,8 @@ def _base(config: "Config") -> str:
     return f"http://{_address(config)}"
 
 
+EVERY_INTERFACE = ("0.0.0.0", "::")  # noqa: S104 - told apart, not bound to
+"""Hosts that nobody can call: clients are told the name of the machine."""
 CLIENTS = (
     ("anthropic", "Claude Code", "ANTHROPIC_BASE_URL={} claude"),
     ("anthropic", "Anthropic SDKs", "export ANTHROPIC_BASE_URL={}"),
@@ -168,6 +171,8 @@ def banner(config: "Config") -> Lines:
     """Yield what somebody who started the gateway does next."""
     base, store = _base(config), config.store
     yield Line(f"Refold listens on {base}. Ctrl-C stops it; streams are finished first.", "bold")
+    if config.host.strip("[]") in EVERY_INTERFACE:
+        base = _base(replace(config, host=gethostname()))
     yield Line()
     rows = list[tuple[str, str]]()
     for upstream in config.upstreams:
