@@ -68,26 +68,40 @@ def test_a_compaction_stays_under_each_name_that_the_api_gives_it(kind) -> None:
 def search(name: str, number: int) -> list[dict[str, Any]]:
     """Return a search for tools that found one."""
     call = {"type": "tool_use", "id": f"s{number}", "name": "ToolSearch", "input": {"query": name}}
-    calls = [{"type": "text", "text": "I look for it. " * 99}, call]
+    thinking = {"type": "thinking", "thinking": "Who can?", "signature": f"EqQ{number}"}
+    calls = [thinking, {"type": "text", "text": "I look for it. " * 99}, call]
     references = [{"type": "tool_reference", "tool_name": name}]
     result = {"type": "tool_result", "tool_use_id": f"s{number}", "content": references}
     return [{"role": "assistant", "content": calls}, {"role": "user", "content": [result]}]
 
 
 @pytest.mark.parametrize("strategies", [None, [Summarize(keep=4)], [SummarizeTo(600)]])
-def test_tools_that_a_search_loaded_stay_loaded(strategies) -> None:
-    """Before: the model knew them no longer, and searched again. What was loaded twice stays once."""
-    body = anthropic()
+@pytest.mark.parametrize(
+    ("model", "is_over", "signed"),
+    [
+        ("claude-opus-5-5", False, 0),
+        ("claude-sonnet-4-5", False, 2),
+        ("claude-sonnet-4-5", True, 0),
+    ],
+)
+def test_tools_that_a_search_loaded_stay_loaded(strategies, model, is_over, signed) -> None:
+    """Before: the model knew them no longer, and searched again. What was loaded twice stays once,
+    with thinking where the model wants that beside the calls of a turn that goes on (AN-6)."""
+    body = {**anthropic(), "model": model}
     messages = [m for m in body["messages"] if '"compaction"' not in json.dumps(m)]
     del messages[17]  # the result beside the compaction
     body["messages"] = [
         *messages[:3], *search("mail", 1), *messages[3:7], *search("mail", 2),
         *messages[7:9], *search("crm", 3), *messages[9:],
     ]  # fmt: skip
+    if is_over:
+        answer = {"role": "assistant", "content": "It builds."}
+        body["messages"] += [answer, {"role": "user", "content": "Thanks. Mend the tests, too."}]
     view = Compactor(strategies, Budget(trigger=1_000, target=600))(body)
     sent = json.dumps(view.payload)
     assert view.tokens < view.tokens_unedited / 2
     assert [sent.count(f'"tool_name": "{name}"') for name in ("mail", "crm")] == [1, 1]
     assert sent.count("I look for it. " * 99) == 0
+    assert sent.count('"signature"') == signed
     assert refold.check(view.payload) == ()
     assert view.revert().payload == body

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from refold.core.strategy import Answer, Ask, Asking, Ending, Summarizer, Summary
+from refold.core.tool_groups import latest_turn_start
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import EditError
@@ -114,7 +115,7 @@ def find_kept(view: View, start: int, stop: int, memory: MessageFilter | None) -
 
 def keep_loads(view: View, stop: int) -> Iterator[tuple[int, Message]]:
     """Yield what loads tools before *stop* that nothing loads again later, each with its call, by
-    the position of its message; all that it belongs to if thinking must stay with calls."""
+    the position of its message; all that these belong to if no thinking may go."""
     messages, later = view.transcript.messages, set[str]()
     ids, positions = set[str](), set[int]()
     for at in range(len(messages) - 1, -1, -1):
@@ -124,11 +125,16 @@ def keep_loads(view: View, stop: int) -> Iterator[tuple[int, Message]]:
                 ids.update(filter(None, any_ids(part)))
                 positions.add(at)
             later |= loads
-    is_whole = view.profile.rules.thinking in ("fixed", "loop")
+    thinking, turn = view.profile.rules.thinking, latest_turn_start(messages)
     for at in whole_groups(view, positions):
-        parts = [p for p in messages[at].parts if is_whole or not ids.isdisjoint(any_ids(p))]
-        if parts:
-            yield at, replace(messages[at], parts=tuple(parts))
+        beside = Thinking if thinking == "loop" and at >= turn else ()
+        message = messages[at]
+        chosen = [part for part in message.parts if not ids.isdisjoint(any_ids(part))]
+        if thinking == "fixed":
+            yield at, message
+        elif chosen:
+            parts = [part for part in message.parts if part in chosen or isinstance(part, beside)]
+            yield at, replace(message, parts=tuple(parts))
 
 
 def _find_first_request(view: View) -> int:
