@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from refold.core.profile import Profile
@@ -215,6 +215,8 @@ ROWS = st.one_of(
 
 
 @given(st.lists(ROWS.map(str.strip), unique=True))
+@example(["禁止：:", "禁止： :"])
+@example(["No:  x", "No: x", "No: - y"])
 def test_rules_that_one_line_introduces_stand_under_it_and_are_read_back(rules):
     """Before: the words that introduce a list stood before each of its items."""
     text = render_state(State(constraints=dict.fromkeys(rules)), 9_000)

@@ -82,7 +82,7 @@ LAST_TIME = "last: "
 """What stands before the outcome of a call that was made more than once."""
 REPEATED = " lines as in a later request …]"
 OMITTED = " earlier requests left out …]"
-_LED = re.compile(r"\A- ([^:：\n]{1,100}(?:：|:(?= ))) ?(.+)\Z")
+_LED = re.compile(r"\A- ([^:：\n]{1,100}(?:：|: ))(.+)\Z")
 """A rule with the words that introduce it, and without them."""
 _TIMES = re.compile(r" \(×([1-9]\d{0,8})\)\Z")
 _MEDIA = re.compile(r"\A(?>(?:\[(?:image|audio|video|document)\] )+)")
@@ -181,7 +181,9 @@ def _write_rules(rules: Iterable[str]) -> str:
     for lead, group in groupby(rules, key=lambda rule: _LED.sub(r"\1", rule)):
         led = list(group)
         items += (
-            led if len(led) == 1 else [f"- {lead}", *(_LED.sub(r"  - \2", rule) for rule in led)]
+            led
+            if len(led) == 1
+            else [f"- {lead.rstrip()}", *(_LED.sub(r"  - \2", rule) for rule in led)]
         )
     return "\n".join(("## Rules", *items))
 
