@@ -583,3 +583,35 @@ def test_a_call_that_writes_several_files_gives_none_the_text_of_another():
     files = read_files(read_steps(call("write_files", "Done.", files=rows)))
     assert "b = 2" not in files["a.py"].text
     assert files["a.py"].is_stale
+
+
+def test_known_lines_are_not_doubled_by_a_read_that_finds_them_further_down():
+    """What a formatter had parted stood twice, as if the file did."""
+    messages = [
+        *read_at(1, SOURCE),
+        *shell("python fix_lines.py"),
+        *read_at(13, SOURCE[9:19]),
+    ]
+    numbered = text_of(messages, "src/pool.py")
+    assert [text for _, text in numbered] == [row.rstrip() for row in SOURCE]
+    assert numbered[8:10] == [(9, SOURCE[8].rstrip()), (13, SOURCE[9].rstrip())]
+    up = [*read_at(1, SOURCE), *shell("python fix_lines.py"), *read_at(13, SOURCE[15:30])]
+    numbers, texts = zip(*text_of(up, "src/pool.py"), strict=True)
+    assert [*texts] == [row.rstrip() for row in SOURCE[3:]] and [*numbers] == [*range(1, 38)]
+
+
+def test_a_command_that_changes_a_folder_changes_its_files_though_the_folder_was_listed_too():
+    listed = call("read", "<type>directory</type>\npool.py", filePath="/repo/src")
+    shown = call("read", "\n".join(SOURCE), filePath="/repo/src/pool.py")
+    formatted = call("bash", "", command="cargo fmt", workdir="/repo/src")
+    assert read_files(read_steps([*listed, *shown, *formatted]))["/repo/src/pool.py"].is_stale
+    assert "/repo/src" not in states_of(collect([*listed, *shown]))
+
+
+def test_a_read_that_failed_by_its_exit_code_alone_knows_no_file():
+    """Codex says of no result that it is an error."""
+    missing = "Exit code: 1\nWall time: 0.3 seconds\nOutput:\ncat: src/gone.py: ?"
+    steps = read_steps(call("shell_command", missing, command="cat src/gone.py"))
+    assert not steps[-1].has_effect and not states_of(
+        collect(call("shell", missing, command="cat src/gone.py > src/b.py"))
+    )

@@ -34,7 +34,7 @@ from refold.summarizers.heuristic.shell_words import (
 from refold.summarizers.heuristic.source import Step, is_stub
 from refold.text.clip import clip_scanned
 from refold.text.json_values import int_at, object_at, parse_or_none
-from refold.text.plain import folders_of, split_path
+from refold.text.plain import folders_of, has_extension, split_path
 from refold.tokens.count import estimate
 
 MOST_FILES = 10
@@ -224,11 +224,11 @@ def _apply(files: dict[str, CurrentFile], step: Step, marks: Marks) -> None:
         if state not in {"read", *shell.CHANGES}:
             if state == "changed" and step.text.strip().endswith(_UP_TO_DATE):
                 continue
-            if path not in files:
+            if path not in files or not has_extension(path):  # a folder may be listed, too
                 marks[split_path(path.rstrip("/"))[1], state] = step.at
-            elif state == "restored":
-                del files[path]
-            else:
+            if state == "restored":
+                files.pop(path, None)
+            elif path in files:
                 files[path].is_stale = True
             continue
         file = files.setdefault(path, CurrentFile(path, touched_at=step.at))
@@ -288,22 +288,25 @@ def _without_blanks(lines: list[Numbered], text: str) -> list[Numbered]:
 
 def _lay_over(lines: Sequence[Numbered], read: list[Numbered]) -> list[Numbered]:
     """Return the known *lines* of a file with the newer ones that were *read* in their place. If
-    these show that what nobody saw changed the file, the lines behind are numbered anew, or no
-    older line is kept."""
-    start = bisect(lines, (read[0][0],))
-    stop = bisect(lines, (read[-1][0] + 1,))
-    same_place = [text for number, text in lines[start:stop]]
-    texts = Counter(text for _, text in read)
-    if sum(text in texts for text in same_place) < len(same_place) / 2:
+    these show that what nobody saw changed the file, the lines around are numbered anew by what
+    stands in both once, or no older line is kept."""
+    first, last = read[0][0], read[-1][0]
+    start, stop = bisect(lines, (first,)), bisect(lines, (last + 1,))
+    counts, before = Counter(text for _, text in read), Counter(text for _, text in lines)
+    same_place = lines[start:stop]
+    if sum(text in counts for _, text in same_place) < len(same_place) / 2:
         return read
-    places = {text: number for number, text in read}
-    for at in range(stop - 1, start - 1, -1):
-        number, text = lines[at]
-        if texts[text] == 1 and text.strip():
-            shift = places[text] - number
-            moved = [(n + shift, row) for n, row in lines[at + 1 :]]
-            return [*lines[:start], *read, *(row for row in moved if row[0] > read[-1][0])]
-    return [*lines[:start], *read, *lines[stop:]]
+    places = {text: number for number, text in read if text.strip() and counts[text] == 1}
+    moved = [places[text] - at for at, text in lines if text in places and before[text] == 1]
+    below = [places[text] - at for at, text in same_place if text in places]
+    shift, shift_below = (moved or [0])[0], (below or [0])[-1]
+    behind = [(at + shift_below, text) for at, text in lines[start:] if at + shift_below > last]
+    ahead, free = list[tuple[int, str]](), first - 1
+    for number, text in reversed([row for row in lines if row[0] + shift < first]):
+        ahead.append((min(number, free), text))
+        free = ahead[-1][0] - 1
+    numbered = [row for row in reversed(ahead) if row[0] > 0]
+    return [*numbered, *read, *behind]
 
 
 def _find_start(step: Step) -> int:

@@ -366,9 +366,8 @@ class Step(NamedTuple):
         if PATCH_BEGINS in self.command or PATCH_BEGINS in self.arguments:
             return not (self.is_error or self.exit_code or _NOT_APPLIED.search(self.text[:1_000]))
         if self.command:
-            return not self.is_error or bool(
-                self.exit_code and shell.find_checks(self.command).text
-            )
+            has_failed = self.is_error or bool(self.exit_code)
+            return not has_failed or bool(self.exit_code and shell.find_checks(self.command).text)
         is_refused = is_failure(self.text) or _NO_PLACE.search(self.text[:200].partition("\n")[0])
         return not (self.is_error or (self.effect.changed and is_refused))
 

@@ -51,7 +51,12 @@ from refold.summarizers.heuristic.lexicon import (
     find_constraints,
 )
 from refold.summarizers.heuristic.shell import ALL
-from refold.summarizers.heuristic.shell_words import has_command, name_command, split_files
+from refold.summarizers.heuristic.shell_words import (
+    has_command,
+    name_command,
+    split_files,
+    without_setup,
+)
 from refold.summarizers.heuristic.source import RUNNING, Step, is_stub, name_step
 from refold.text.clip import one_line
 from refold.text.failures import find_error_line, find_figures, has_failed
@@ -378,10 +383,8 @@ def _note_result(state: State, step: Step) -> None:
     is_error = outcome not in ("", "ok", RUNNING) and not text.startswith(NOT_RUN)
     is_work = bool(check) or shell.is_work(effect.command)
     if is_error and (is_work or not (effect.command or is_look(effect))):
-        state.failed, state.error = (
-            name_step(step),
-            read_words(text),
-        )  # its line is looked for if it stays
+        state.failed = name_step(step)
+        state.error = read_words(text)  # its line is looked for if it stays
         state.since_failed, state.failed_files = 0, frozenset(dict(effect.files))
     elif outcome == "ok" and state.failed:
         state.since_failed += is_work or bool(effect.changed)
@@ -395,7 +398,8 @@ def _is_about_failure(state: State, step: Step) -> bool:
     """Does this step do anew what failed last, or change the files that it was to change?"""
     changed = (path for path, now in step.effect.files if now in shell.CHANGES and step.has_effect)
     is_result = step.kind == "result"
-    is_same = is_result and has_command(name_step(step), state.failed)
+    ran = without_setup(step.effect.command) or step.effect.tool
+    is_same = is_result and has_command(ran, state.failed)
     return is_same or (is_result and not state.failed_files.isdisjoint(changed))
 
 
@@ -480,11 +484,15 @@ def _take_compared(state: State, texts: Collection[str]) -> Collection[str]:
 
 
 def _without_deleted_folders(files: dict[str, FileState]) -> dict[str, FileState]:
-    """Return files, the last touched last, without those in a folder that was deleted later."""
+    """Return files, the last touched last, without those in a folder that was deleted later, those
+    that each build deletes, and folders of others that a tool read, which lists them."""
     deleted, remaining = set[str](), list[tuple[str, FileState]]()
+    folders = {folder for path in files for folder in folders_of(path)}
     for path, file in reversed(files.items()):
-        is_made_anew = file.state in {"deleted", "stashed"} and is_ignored(path)  # by each build
-        if deleted.isdisjoint(folders_of(path)) and not (is_made_anew and ".env" not in path):
+        is_made_anew = file.state in {"deleted", "stashed"} and is_ignored(path)
+        is_none = is_made_anew and ".env" not in path
+        is_none |= file.state == "read" and path.rstrip("/") in folders
+        if deleted.isdisjoint(folders_of(path)) and not is_none:
             remaining.append((path, file))
         if file.state == "deleted":
             deleted.add(path.rstrip("/"))
