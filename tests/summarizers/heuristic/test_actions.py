@@ -685,9 +685,12 @@ def test_words_of_failure_that_a_command_prints_itself_are_no_failure():
 
 def test_what_only_says_what_comes_is_no_deed():
     """Of 15 deeds 14 were such (Copilot CLI)."""
-    intent = call("report_intent", "Intent logged", intent="Look for the source")
+    intent = [
+        *call("report_intent", "Intent logged", intent="Look for the source"),
+        *call("update_topic", 'Current topic: "The source"', title="The source"),
+    ]
     text = summarize(user("Go."), intent, call("Bash", "ok", command="make"))
-    assert "Intent logged" not in text
+    assert not any("topic" in row or "Intent" in row for row in section(text, "Done"))
 
 
 def test_a_path_with_escaped_brackets_is_the_file_itself():
@@ -751,3 +754,31 @@ def test_what_ran_when_a_turn_ended_and_failed_later_is_not_done():
     text = summarize(user("Go."), started, ended, user("Now write its manual."), polled, built)
     assert not section(text, "Done")
     assert "port in use" in "".join(section(text, "Failed") + section(text, "Open"))
+
+
+def test_what_failed_and_then_worked_within_another_command_has_not_failed():
+    """A self-test stood as done with 24 checks passed, and as failed."""
+    trace = "Traceback (most recent call last):\n  File 'a'\nAssertionError: indoor"
+    failed = call("bash", trace, command="cd /repo && python3 src/selftest.py 2>&1 | tail -40")
+    script = "python3 - <<'EOF'\nprint(1)\nEOF\npython3 src/selftest.py 2>&1 | tail -40"
+    refused = call("bash", "[Operation Cancelled] Reason: denied", command="mkdir -p src/parts")
+    again = call("bash", "src/parts", command="mkdir -p src/parts && ls -d src/parts")
+    text = summarize(user("Go."), failed, refused)
+    assert section(text, "Failed") == ["- mkdir -p src/parts -> refused by the user"]
+    worked = call("bash", "24 checks passed", command=script)
+    text = summarize(user("Go."), failed, refused, worked, again)
+    assert not section(text, "Failed") and "24 checks" in "".join(section(text, "Done"))
+    assert not section(text, "Open")
+
+
+def test_an_edit_that_failed_is_over_once_its_file_is_changed_in_another_way():
+    answer = (
+        '{\n  "status": "error",\n  "tool": "edit",\n  "error": "Could not find the exact text"\n}'
+    )
+    failed = call("edit", answer, is_error=True, path="/repo/a.js", oldText="x", newText="y")
+    ran = call("bash", "TypeError: x", is_error=True, command="node /repo/a.js")
+    text = summarize(user("Go."), failed, ran, room=4_000)
+    assert section(text, "Failed")[0] == "- edit /repo/a.js -> error: Could not find the exact text"
+    written = call("write", "Successfully wrote 4 bytes", path="/repo/a.js", content="y")
+    text = summarize(user("Go."), failed, ran, written, room=4_000)
+    assert not any("exact text" in row for row in section(text, "Failed"))

@@ -29,7 +29,7 @@ from refold.text.failures import (
     is_markup,
     looks_failed,
 )
-from refold.text.json_values import iter_json_lines, parse_or_none
+from refold.text.json_values import iter_json_lines, parse_or_none, text_at
 from refold.text.plain import folders_of, iter_ends, with_slashes
 
 LONGEST_COMMAND = 110
@@ -40,9 +40,9 @@ LONGEST_REPORT = 400
 """The same of another agent: nothing else tells what that did."""
 LONGEST_REASON = 160
 """Characters of the line that says why it failed."""
-IDLE = frozenset({UNKNOWN, "report_intent", "Skill", "skill"})
-"""Tools that do nothing: one that nobody names, one that says what comes (Copilot CLI), and those
-that only give the model a skill's text."""
+IDLE = frozenset({UNKNOWN, "report_intent", "update_topic", "Skill", "skill"})
+"""Tools that do nothing: one that nobody names, those that say what comes (Copilot CLI, Gemini
+CLI), and those that only give the model a skill's text."""
 MAX_OUTPUT = 100_000
 """Characters of what git prints of a commit that are read."""
 RAN = "ran"
@@ -229,7 +229,8 @@ def find_outcome_line(text: str, *, failed: bool, printed: bool) -> str:
     error, of what a command *printed* the last line, of a tool's answer the first."""
     value = parse_or_none(text) if text[:1] in "{[" else None
     if isinstance(value, dict | list):
-        return next((line.lead + line.text for line in iter_json_lines(value)), "")
+        rows = [{"error": words}] if failed and (words := text_at(value, "error")) else value
+        return next((line.lead + line.text for line in iter_json_lines(rows)), "")
     if failed:
         return find_error_line(read_words(text))
     lines = (row.strip() for row in (text[-2_000:] if printed else text[:2_000]).splitlines())
@@ -369,7 +370,11 @@ class Actions:
         behind it."""
         if not self.failed or step.outcome != "ok":
             return
-        self.failed.pop(_name_failed(step), None)
+        deeds, acts = shell.find_deeds(step.effect.command), self.failed.values()
+        changed = [path for path, now in step.effect.files if now in shell.CHANGES]
+        edits = {f"{act.program} {path}" for path in changed for act in acts}
+        for call in (_name_failed(step), name_command(deeds.text) * deeds.has_code, *edits):
+            self.failed.pop(one_line(call, LONGEST_COMMAND), None)
         program, words = _name_program(step), _split_name(_name_failed(step))
         for name, act in [*reversed(self.failed.items())][:SOON]:
             is_open = act.rank and act.outcome != WAS_REFUSED
@@ -431,7 +436,7 @@ def _find_failure(step: Step, outcome: str) -> str:
         return ""
     if not looks_failed(line) and (not is_own or (command and _only_looks(step))):
         return ""
-    return ": ".join(filter(None, (outcome, line)))
+    return ": ".join(filter(None, (outcome, line.removeprefix(f"{outcome}: "))))
 
 
 def _hides_failure(step: Step) -> bool:
