@@ -173,3 +173,18 @@ def test_short_lines_of_code_in_a_plan_stay_in_their_place():
     shown = call("ExitPlanMode", APPROVED, plan=f"{PLAN}\n{code}")
     text = read_task(user("Plan it."), *shown, *WORK)
     assert "def reflow(server):\n    if repair:\n        apply_hierarchy(server)" in text
+
+
+def test_a_plan_that_is_approved_by_the_name_of_its_file_is_the_text_of_the_task():
+    """What Gemini CLI says of the approval stood in its place."""
+    path = "/tmp/plans/pools.md"
+    approved = f"Plan approved. Switching to Default mode.\n\nThe plan is stored at: {path}"
+    messages = [
+        user("Plan it."),
+        *call("write_file", "Successfully created.", file_path=path, content=PLAN),
+        *call("exit_plan_mode", approved, plan_filename="pools.md"),
+    ]
+    text = read_task(*messages, *WORK)
+    assert text == f"the plan that the user approved\n# Pools by parts\n{STEPS}"
+    changed = call("replace", "Done.", file_path=path, old_string="first", new_string="last")
+    assert not read_task(*messages[:3], *changed, *messages[3:], *WORK)

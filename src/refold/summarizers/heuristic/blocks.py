@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from refold.speakers.carriers import NOT_RUN
 from refold.speakers.segments import IN_RESULT, is_fragment
-from refold.summarizers.heuristic.calls import is_agent, iter_changes, iter_patch
+from refold.summarizers.heuristic.calls import LEAVES_PLANNING, is_agent, iter_changes, iter_patch
 from refold.summarizers.heuristic.lexicon import (
     MAX_SENTENCE,
     find_leads,
@@ -422,7 +422,8 @@ def _kind_of(name: str, path: str, command: str) -> Kind:
     if path.endswith(LOGS):
         return "run"
     is_task = _TASK.search(path) and not _NO_TASK.search(path)
-    if is_task or _shows_task(command) or (_TASK.search(name) and not is_agent(name)):
+    shows_task = _TASK.search(name) and not (is_agent(name) or LEAVES_PLANNING.fullmatch(name))
+    if is_task or shows_task or _shows_task(command):
         return "task"
     if path:
         return "docs" if DOCS.search(path) else "source" if SOURCE.search(path) else "read"

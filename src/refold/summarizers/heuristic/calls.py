@@ -63,6 +63,8 @@ _AGENT = re.compile(
     r"(?:task|agent|subagent|dispatch)(?!_?(?:create|get|list|output|stop|update))", re.IGNORECASE
 )
 """The names that tools have by which another agent is given a task; not those of lists of tasks."""
+LEAVES_PLANNING = re.compile(r"(?i)exit_?plan_?mode|plan_?exit")
+"""The name of a tool that shows a plan to a person, who approves or rejects it."""
 _COMMAND_KEYS = ("command", "cmd", "script", "commands")
 _DIRECTORY_KEYS = ("workdir", "cwd", "working_directory", "dir_path", "directory")
 """Where a command runs, if not in the folder of the session."""

@@ -8,7 +8,8 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from refold.summarizers.heuristic.answers import AGREEMENT
-from refold.summarizers.heuristic.blocks import Block, Line, Work, iter_lines
+from refold.summarizers.heuristic.blocks import DOCS, Block, Line, Work, iter_lines
+from refold.summarizers.heuristic.calls import LEAVES_PLANNING, iter_changes
 from refold.summarizers.heuristic.current_files import CurrentFile
 from refold.summarizers.heuristic.excerpts import BEHIND, quote, split_words
 from refold.summarizers.heuristic.identifiers import iter_identifiers
@@ -34,8 +35,6 @@ _TITLE = re.compile(r"\s*(?:#{1,6}|[-*+] \[[ ~/]\]) ")
 _BOX = re.compile(r"\s*[-*+] \[[ ~/xX]\] ")
 _TICKED = re.compile(r"\s*[-*+] \[[xX]\] ")
 PLAN = "the plan that the user approved"
-_LEAVES_PLANNING = re.compile(r"(?i)exit_?plan_?mode|plan_?exit")
-"""The name of a tool that shows a plan to a person, who approves or rejects it."""
 _APPROVED = re.compile(r"(?i)^(?!.{0,80}\b(?:not|rejected)\b).{0,80}\bapproved\b")
 """How its result begins if they do."""
 _PLAN_BELOW = re.compile(r"^## Approved Plan.{0,40}:\n", re.MULTILINE)
@@ -86,6 +85,7 @@ def read_wanted(steps: Iterable[Step], earlier: tuple[str, ...], shown: Sequence
     since then, behind *earlier* requests, and which issues were closed. A plan that is *shown* as
     it is needs no other place."""
     plan, proposed, asked, first, closed = "", "", list[str](), "", set[str]()
+    drafts = dict[str, str]()
     for step in steps:
         approved = ""
         if step.kind == "answer" and _PROPOSES in step.text:
@@ -98,8 +98,12 @@ def read_wanted(steps: Iterable[Step], earlier: tuple[str, ...], shown: Sequence
         elif step.kind == "result" and _is_approved(step):
             below = _PLAN_BELOW.search(step.text)
             argument = text_at(parse_or_none(step.arguments), "plan")
-            approved = step.text[below.end() :] if below else argument
+            named = (text for path, text in drafts.items() if split_path(path)[1] in step.text)
+            approved = step.text[below.end() :] if below else argument or next(named, "")
         elif step.kind == "result" and not step.is_error:
+            for path in filter(DOCS.search, step.effect.changed):
+                whole = [new for old, new in iter_changes(step.arguments) if old is None]
+                drafts[path] = whole[-1] if whole else ""
             texts = (step.command[:MAX_COMMAND], step.text[-END_CHARS:])
             closed |= {id for text in texts for ids in _CLOSES.findall(text) for id in ids if id}
         if approved:
@@ -111,7 +115,7 @@ def read_wanted(steps: Iterable[Step], earlier: tuple[str, ...], shown: Sequence
 
 
 def _is_approved(step: Step) -> bool:
-    is_shown = not step.is_error and _LEAVES_PLANNING.fullmatch(step.effect.tool)
+    is_shown = not step.is_error and LEAVES_PLANNING.fullmatch(step.effect.tool)
     return bool(is_shown and _APPROVED.match(step.text))
 
 
