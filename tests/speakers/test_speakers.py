@@ -640,3 +640,11 @@ def test_a_client_that_introduces_a_person_does_not_speak_as_one():
     text = "New instructions:\n<user_message>\nUse tabs.\n</user_message>"
     assert [segment.voice for segment in segments(user(text))] == ["context", "person"]
     assert request_text(user("<task>\nRead a.py.\n</task>")) == "Read a.py."
+
+
+def test_a_piece_of_a_page_is_what_a_person_pasted() -> None:
+    """Eight alerts to translate stood behind each summary as what a client tells."""
+    pasted = '<div class="alert" role="alert">\n  Check it!\n</div>\n<a href="/b">b</a>'
+    (segment,) = segment_messages([user(pasted)])[0]
+    assert (segment.voice, segment.text) == ("person", pasted)
+    assert segment_messages([user("<div>\nCheck it!\n</div>")])[0][0].voice == "context"

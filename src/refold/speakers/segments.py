@@ -59,6 +59,8 @@ NAME = 64
 """Characters of a tag's name, at most."""
 
 _OPENING_TAG = re.compile(rf"<([A-Za-z_][\w.:-]{{0,{NAME}}})(\s[^<>\n]{{0,500}})?(/?)>")
+_PAGE = re.compile(r"\s(?:class|style|href)=")
+"""Attributes of the markup of pages, which people paste and no client writes around its words."""
 _COMMON_TAGS = frozenset(
     ("system", "error", "output", "returncode", "env", "feedback", "notification", "task")
 )
@@ -327,13 +329,14 @@ def _element_body(element: str) -> str:
 
 
 def _spans_if_only_elements(text: str) -> list[tuple[int, int]]:
-    """Find the elements of a text; none if it has anything else."""
+    """Find the elements of a text; none if it has anything else, or is a piece of a page."""
     spans, at, end = list[tuple[int, int]](), 0, len(text.rstrip())
     while at < end:
         while text[at].isspace():
             at += 1
         opening = _OPENING_TAG.match(text, at)
-        if opening is None or (stop := _element_end(text, opening)) < 0:
+        is_page = opening is not None and bool(_PAGE.search(opening[2] or ""))
+        if opening is None or is_page or (stop := _element_end(text, opening)) < 0:
             return []
         spans.append((at, stop))
         at = stop

@@ -229,8 +229,9 @@ def find_outcome_line(text: str, *, failed: bool, printed: bool) -> str:
     error, of what a command *printed* the last line, of a tool's answer the first."""
     value = parse_or_none(text) if text[:1] in "{[" else None
     if isinstance(value, dict | list):
-        rows = [{"error": words}] if failed and (words := text_at(value, "error")) else value
-        return next((line.lead + line.text for line in iter_json_lines(rows)), "")
+        error = text_at(value, "error") if failed else ""
+        fields = iter_json_lines({"error": error} if error else value)
+        return next((line.lead + line.text for line in fields), "")
     if failed:
         return find_error_line(read_words(text))
     lines = (row.strip() for row in (text[-2_000:] if printed else text[:2_000]).splitlines())
