@@ -328,6 +328,16 @@ def test_a_persons_clause_is_not_parted_from_the_words_that_turn_it():
     assert "不要准备花生，或者芝麻酱" in text
 
 
+def test_what_turns_a_clause_of_a_chat_is_not_said_again_right_behind_it():
+    """A heading stood three times before the first item of the list under it."""
+    head = "No cambia nada en la muestra de Hatemedia"
+    reasons = f"## {head}\n\nLa diferencia puede deberse al CSV:\n\n1. El CSV es una adaptación."
+    talk = [user("Hola, ¿me ayudas con el CSV?"), assistant("Claro, dime.")] * 20
+    talk[20:22] = [user("¿Es representativa la muestra de Hatemedia?"), assistant(reasons)]
+    text = summarize(talk, 600)
+    assert f"{head} La diferencia puede deberse al CSV: El CSV es una adaptación." in text
+
+
 def test_what_a_model_rejects_is_no_decision():
     text = "We will not do this:\n- move to Redis, because `queue.py` is fast\n\nWe chose a list."
     assert [sentence for _, sentence in find_conclusions(text, final=True)] == [

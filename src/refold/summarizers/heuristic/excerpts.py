@@ -460,13 +460,21 @@ def _exchange(label: str, excerpts: Sequence[Excerpt], work: Work) -> str:
 
 def _write_clauses(lines: Sequence[Line], block: Block) -> str:
     """Write clauses of a text with the mark of a person, if one says it, and of nobody else; a mark
-    stands where something between them is left out."""
-    pairs = zip([lines[0], *lines], lines, strict=False)
-    clauses = (".. " * (b.number > a.number + 1) + b.words for a, b in pairs)
-    words = _SPACED.sub(r"\1", " ".join(clauses))
+    stands where something between them is left out. What turns one stands before it once."""
+    text, before = "", lines[0].number
+    for line in lines:
+        is_led = spell_bare(text[-2 * len(line.lead) :]).endswith(spell_bare(line.lead))
+        gap = " .. " if line.number > before + 1 else " "
+        text, before = f"{text}{gap}{line.text if is_led else line.words}", line.number
+    words = _SPACED.sub(r"\1", text[1:])
     if block.kind == "asked":
         return ASKED + quote(words)
     return f'"{words}"' if words.startswith(ASKED) else quote(words)
+
+
+def spell_bare(text: str) -> str:
+    """Return the letters and figures of a text alone."""
+    return "".join(filter(str.isalnum, text))
 
 
 def _render_group(heading: str, excerpts: list[Excerpt], work: Work) -> str:

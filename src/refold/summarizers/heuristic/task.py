@@ -11,7 +11,7 @@ from refold.summarizers.heuristic.answers import AGREEMENT
 from refold.summarizers.heuristic.blocks import DOCS, Block, Line, Work, iter_lines
 from refold.summarizers.heuristic.calls import LEAVES_PLANNING, iter_changes
 from refold.summarizers.heuristic.current_files import CurrentFile
-from refold.summarizers.heuristic.excerpts import BEHIND, quote, split_words
+from refold.summarizers.heuristic.excerpts import BEHIND, quote, spell_bare, split_words
 from refold.summarizers.heuristic.identifiers import iter_identifiers
 from refold.summarizers.heuristic.layout import list_item
 from refold.summarizers.heuristic.shell_words import MAX_COMMAND
@@ -194,7 +194,7 @@ def render_task(task: Task, room: int) -> str:
     rows = [f"## Task, as in: {quote(task.heading)}{extent}"]
     for lead, group in groupby(lines, key=attrgetter("lead")):
         run = list(group)
-        if lead and _spell_bare(rows[-1]).endswith(_spell_bare(lead)):  # it stands right above
+        if lead and spell_bare(rows[-1]).endswith(spell_bare(lead)):  # it stands right above
             rows += [quote(line.text) for line in run]
         elif lead and len(run) > 1:  # once, above its lines
             rows.append(quote(lead.rstrip()))
@@ -202,10 +202,6 @@ def render_task(task: Task, room: int) -> str:
         else:
             rows += [quote(line.words) for line in run]
     return "\n".join(rows) if lines else ""
-
-
-def _spell_bare(text: str) -> str:
-    return "".join(filter(str.isalnum, text))
 
 
 def _choose_lines(lines: Sequence[Line], room: int) -> list[Line]:
