@@ -308,6 +308,9 @@ WORKED = "; then it worked otherwise"
 """What is said of a failure behind which a call of the same program worked."""
 WAS_REFUSED = "refused by the user"
 """Why a call did not run, so that nobody makes it again."""
+LONGEST_REFUSAL = 4_000
+_REFUSING = re.compile(r"the user said:\n(.+?)(?:\n\nNote: The user's next|\Z)", re.DOTALL)
+"""What they say then (Claude Code)."""
 UNSEEN = "started, no end was seen"
 """The outcome of what ran when a turn had ended and something else was asked."""
 STOPPED = "exit 130"
@@ -350,7 +353,9 @@ class Actions:
             return
         if step.text.startswith(NOT_RUN):
             if step.text.startswith(REFUSED):
-                _add(self.failed, _name_failed(step), WAS_REFUSED, step, 1)
+                words = _REFUSING.search(step.text[:LONGEST_REFUSAL])
+                reason = f"{WAS_REFUSED}: {one_line(words[1], LONGEST_REPORT)}" if words else ""
+                _add(self.failed, _name_failed(step), reason or WAS_REFUSED, step, 1)
             return
         if outcome == "ok" and _hides_failure(step):
             outcome = "failed"
@@ -378,7 +383,7 @@ class Actions:
             self.failed.pop(one_line(call, LONGEST_COMMAND), None)
         program, words = _name_program(step), _split_name(_name_failed(step))
         for name, act in [*reversed(self.failed.items())][:SOON]:
-            is_open = act.rank and act.outcome != WAS_REFUSED
+            is_open = act.rank and not act.outcome.startswith(WAS_REFUSED)
             is_near = step.at - act.at <= SOON_AFTER and not words.isdisjoint(_split_name(name))
             if act.program == program and is_near and is_open:
                 self.failed[name] = act._replace(outcome=act.outcome + WORKED, rank=0)
