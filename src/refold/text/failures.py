@@ -211,6 +211,8 @@ _FAILURE_COUNT = re.compile(
 )
 """How test runners and build tools sum up a failure: `1 failed`, `Found 3 errors`, `make: *** [all]
 Error 2`."""
+_ENDS_IN_FRAME = re.compile(r"\n\s{2,9}at [^\n]{1,300}:\d{1,7}:\d{1,7}\)?\s*\Z")
+"""An output that ends within a stack of calls (JavaScript)."""
 _ANY_WORD = re.compile(r"\w+")
 _CODE_ONLY = re.compile(
     r"(?:(?:command|process|tool|error) )?(?:exit|return)\w*(?: with)?(?: (?:code|status))?(?<!\d) ?\d+"
@@ -242,7 +244,7 @@ def looks_failed(text: str) -> bool:
     return (
         is_failure(text)
         or bool(_FAILURE_COUNT.search(end[-400:]) or _error_lines(end[-400:]))
-        or bool(_COMPILER_ERROR.search(end))
+        or bool(_COMPILER_ERROR.search(end) or _ENDS_IN_FRAME.search(end[-400:]))
     )
 
 

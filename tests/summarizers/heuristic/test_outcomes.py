@@ -223,3 +223,10 @@ def test_a_warning_is_no_failure(warning):
         "npm create vite@latest app && cd app", f"{warning}\n\nScaffolding project in app\nDone.\n"
     )
     assert not (state.error or state.actions.failed)
+
+
+def test_an_output_that_ends_in_a_stack_of_calls_is_of_what_failed():
+    """Of a backup that failed its last frame stood as what was done."""
+    frames = "\n".join(f"    at run_{at} (node:internal/part:{at}:1{at})" for at in range(20))
+    state = run("node -e 'backup()'", f"Start\nReferenceError: api is not defined\n{frames}\n")
+    assert not state.actions.done and "ReferenceError: api" in str(state.actions.failed)

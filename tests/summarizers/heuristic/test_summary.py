@@ -1264,6 +1264,7 @@ def test_in_work_what_refers_back_asks_or_announces_is_no_excerpt():
         "Use `edits` by default. That is the best setting for `all`. `fast_mode` is slow. "
         "选 `pool_b`。它比 `pool_d` 快。 Shall I add `mode_x`? Let me run `make_all` now. "
         "Send `key_f` and let me know. 登录 `site_g` 后告诉我。まず `run_h` を見ます。"
+        " `GroupStats.tsx`: I'll show the total. After that I’ll scan for `next_image`."
     )
     work = Work([Block(0, "said", "", text)])
     excerpts = find_excerpts(work, Context([0.0], frozenset(), False, ""), 500)

@@ -108,10 +108,10 @@ _ANNOUNCED = re.compile(
     r"(?i)^(?:now|next|then|let me|let['’]s|i['’]ll|i will|i need to|i['’]m going to|time to|现在|接下来|下一步|然后|让我|我来|我将|まず|次[には]|これから)"
 )
 _HANDS_OVER = re.compile(
-    r"(?i)\b(?:let me know|tell me|(?:would|do) you (?:like|want)|if you(?:['’]d like| want me)|please (?:confirm|provide|share|paste|send))\b"
+    r"(?i)\b(?:let me|tell me|i['’](?:ll|m going to)|i will|(?:would|do) you (?:like|want)|if you(?:['’]d like| want me)|please (?:confirm|provide|share|paste|send))\b"
     r"|告[诉訴]我|[请請](?:确认|確認|提供|告知)|需要我|教えてください|알려\s?주"
 )
-"""With what the model leaves something to a person, who has answered since."""
+"""With what the model leaves something to a person, who has answered since, or announces it."""
 _REFERS = re.compile(
     r"(?i)(?:that|this|it|they|these|those|both|such|the (?:former|latter|same))\b|[这那它此其]|[こそ][れの]"
 )
