@@ -787,9 +787,9 @@ def test_an_edit_that_failed_is_over_once_its_file_is_changed_in_another_way():
 def test_what_a_person_says_who_refuses_a_call_stands_with_it():
     """It stood nowhere: a client sends it in the result alone."""
     opening = "The user doesn't want to proceed with this tool use. The tool use was rejected"
-    said = "To tell you how to proceed, the user said:\nKeep the name,\nadd `pool_two`."
+    words = "To tell you how to proceed, the user said:\nKeep the name,\nadd `pool_two`."
     note = "\n\nNote: The user's next message may contain a correction or preference."
-    edit = call("Edit", f"{opening}. {said}{note}", is_error=True, file_path="/w/a.py")
+    edit = call("Edit", f"{opening}. {words}{note}", is_error=True, file_path="/w/a.py")
     text = summarize(user("Go."), edit, call("Bash", "ok", command="make"))
     assert section(text, "Failed") == [
         "- Edit /w/a.py -> refused by the user: Keep the name, add `pool_two`."
