@@ -25,7 +25,7 @@ from refold.speakers import (
 )
 from refold.speakers.carriers import INSIDE_PREFIXES, TAGS, TEXT_PREFIXES
 from refold.speakers.request import has_person
-from refold.speakers.segments import IN_RESULT
+from refold.speakers.segments import IN_RESULT, own_words
 from refold.summarizers.heuristic.source import read_steps
 from refold.text.summary_wrapper import wrap_summary
 from tests.support.examples import examples_at_night
@@ -647,4 +647,6 @@ def test_a_piece_of_a_page_is_what_a_person_pasted() -> None:
     pasted = '<div class="alert" role="alert">\n  Check it!\n</div>\n<a href="/b">b</a>'
     (segment,) = segment_messages([user(pasted)])[0]
     assert (segment.voice, segment.text) == ("person", pasted)
+    whole = '<div class="a">\n<b>x</b>\n</div>'
+    assert [own_words(s) for s in segment_messages([user(whole)])[0]] == [whole]
     assert segment_messages([user("<div>\nCheck it!\n</div>")])[0][0].voice == "context"

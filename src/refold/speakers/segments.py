@@ -187,7 +187,7 @@ def _without_wrapper(text: str) -> str:
         text = text[: stamp.start()].rstrip()
     text = text[heading.end() :].strip() if (heading := REQUEST_HEADING.match(text)) else text
     match = _OPENING_TAG.match(text)
-    if match and text.endswith(f"</{match[1]}>"):
+    if match and text.endswith(f"</{match[1]}>") and not _is_page(match):
         text = text[match.end() : -len(match[1]) - 3].strip()
     words, explained, _ = text.partition(STEERING_END)
     first, _, rest = words.partition("\n")
@@ -328,6 +328,11 @@ def _element_body(element: str) -> str:
     return text[match.end() : end].strip() if match and end >= match.end() else text
 
 
+def _is_page(opening: re.Match[str]) -> bool:
+    """Does an element begin like a piece of a page?"""
+    return bool(_PAGE.search(opening[2] or ""))
+
+
 def _spans_if_only_elements(text: str) -> list[tuple[int, int]]:
     """Find the elements of a text; none if it has anything else, or is a piece of a page."""
     spans, at, end = list[tuple[int, int]](), 0, len(text.rstrip())
@@ -335,8 +340,7 @@ def _spans_if_only_elements(text: str) -> list[tuple[int, int]]:
         while text[at].isspace():
             at += 1
         opening = _OPENING_TAG.match(text, at)
-        is_page = opening is not None and bool(_PAGE.search(opening[2] or ""))
-        if opening is None or is_page or (stop := _element_end(text, opening)) < 0:
+        if not opening or _is_page(opening) or (stop := _element_end(text, opening)) < 0:
             return []
         spans.append((at, stop))
         at = stop
