@@ -201,18 +201,17 @@ _ERROR_LINE = re.compile(
     re.MULTILINE,
 )
 _COMPILER_ERROR = re.compile(
-    r"^[^\s:(]{1,200}(?:\(\d{1,7},\d{1,7}\)|(?::\d{1,7}){1,2}): (?:fatal )?error\b", re.MULTILINE
+    r"^[^\s:(]{1,200}(?:\(\d{1,7},\d{1,7}\)|(?::\d{1,7}){1,2}): (?:fatal )?error\b"
+    r"|^[ \t]{2,9}at [^\n]{1,300}:\d{1,7}:\d{1,7}\)?\s*\Z",
+    re.MULTILINE,
 )
-"""What compilers print for each error, wherever it stands in their output: `a.ts(5,15): error
-TS2305`."""
+"""What compilers print for each error, `a.ts(5,15): error TS2305`; a stack of calls at the end."""
 _FAILURE_COUNT = re.compile(
     r"(?<![\w.])[1-9]\d{0,9} (?:\w{1,20} )?(?:fail(?:ed|ing|ures?)\b|errors?\b(?! \())|\b(?:Errors|Failed): [1-9]|\bERR!|\bError \d|"
     r"(?<!\d)[1-9]\d{0,9} ?[个個项項]?(?:测试|測試|用例)?(?:失败|失敗|错误|錯誤)",
 )
 """How test runners and build tools sum up a failure: `1 failed`, `Found 3 errors`, `make: *** [all]
 Error 2`."""
-_ENDS_IN_FRAME = re.compile(r"\n\s{2,9}at [^\n]{1,300}:\d{1,7}:\d{1,7}\)?\s*\Z")
-"""An output that ends within a stack of calls (JavaScript)."""
 _ANY_WORD = re.compile(r"\w+")
 _CODE_ONLY = re.compile(
     r"(?:(?:command|process|tool|error) )?(?:exit|return)\w*(?: with)?(?: (?:code|status))?(?<!\d) ?\d+"
@@ -244,7 +243,7 @@ def looks_failed(text: str) -> bool:
     return (
         is_failure(text)
         or bool(_FAILURE_COUNT.search(end[-400:]) or _error_lines(end[-400:]))
-        or bool(_COMPILER_ERROR.search(end) or _ENDS_IN_FRAME.search(end[-400:]))
+        or bool(_COMPILER_ERROR.search(end))
     )
 
 
