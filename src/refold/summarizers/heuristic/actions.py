@@ -379,7 +379,7 @@ class Actions:
         deeds, acts = shell.find_deeds(step.effect.command), self.failed.values()
         changed = [path for path, now in step.effect.files if now in shell.CHANGES]
         edits = {f"{act.program} {path}" for path in changed for act in acts}
-        for call in (_name_failed(step), name_command(deeds.text) * deeds.has_code, *edits):
+        for call in (_name_failed(step), name_command(deeds.text) * deeds.has_code(), *edits):
             self.failed.pop(one_line(call, LONGEST_COMMAND), None)
         program, words = _name_program(step), _split_name(_name_failed(step))
         for name, act in [*reversed(self.failed.items())][:SOON]:

@@ -70,8 +70,7 @@ from refold.text.plain import (
 )
 
 LONGEST_FAILURE = 10
-"""Changes and commands that worked, after which the work has gone on without mending the last
-failure."""
+"""Changes and commands that worked, after which the work has gone on without mending a failure."""
 MOST_COMPARED = 100_000
 """Files that paths in git's commands are compared with, checks with later ones. After that none of
 these does anything that counts."""
@@ -371,9 +370,9 @@ def _note_result(state: State, step: Step) -> None:
         state.checks[listed] = tell_check(step, name, outcome, is_commit=name != check)
         if outcome == "ok":  # `pytest` tells of `pytest tests/test_a.py` too
             names = _take_compared(state, state.checks)
-            parts = [part for part in names if part.startswith(f"{listed} ")]
-            for part in filter(lambda part: has_failed(state.checks[part]), parts):
-                del state.checks[part]
+            for part in [part for part in names if part.startswith(f"{listed} ")]:
+                if has_failed(state.checks[part]):
+                    del state.checks[part]
     if (outcome == "ok" and not _has_committed_nothing(step)) or COMMITTED.search(text):
         _note_git(state, step)
     if outcome not in UNTESTED:
@@ -396,11 +395,11 @@ def _note_result(state: State, step: Step) -> None:
 
 def _is_about_failure(state: State, step: Step) -> bool:
     """Does this step do anew what failed last, or change the files that it was to change?"""
+    if step.kind != "result":
+        return False
     changed = (path for path, now in step.effect.files if now in shell.CHANGES and step.has_effect)
-    is_result = step.kind == "result"
-    ran = without_setup(step.effect.command) or step.effect.tool
-    is_same = is_result and has_command(ran, state.failed)
-    return is_same or (is_result and not state.failed_files.isdisjoint(changed))
+    ran = without_setup(step.command) or step.effect.tool
+    return has_command(ran, state.failed) or not state.failed_files.isdisjoint(changed)
 
 
 def _note_files(state: State, step: Step) -> None:
