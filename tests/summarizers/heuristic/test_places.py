@@ -231,6 +231,17 @@ def test_a_file_that_a_patch_creates_by_its_relative_name_is_the_one_that_others
     assert "root: C:\\Users\\ada\\cap\\\ncreated, committed: notes.md doc\\plan.md" in text
 
 
+def test_the_root_is_the_folder_without_which_paths_are_shortest():
+    """Most files are in `src`, but all are in the folder above it."""
+    names = ["src/api.py", "src/app.py", "src/db.py", "src/main.py", "AGENTS.md", "setup.cfg"]
+    writes = [
+        part for n in names for part in call("Write", file_path=f"/repo/work/{n}", content="x")
+    ]
+    view = View.of([user("Go."), *writes])
+    text = drive(RuleSummary()(view, 0, len(view.transcript), 900)).text
+    assert "root: /repo/work/\n" in text
+
+
 @pytest.mark.parametrize("reads", [
     call("Read", "1\ty", file_path="/repo/web/src/v.ts"),  # which of both is meant?
     [m for n in "abc" for m in call("Read", "1\ty", file_path=f"/srv/{n}.ts")],  # most are elsewhere

@@ -385,14 +385,15 @@ def _list_files(files: Sequence[tuple[str, str]], room: int) -> list[str]:
 
 
 def _root_of(paths: Sequence[str]) -> str:
-    """Return the folder that most paths share, if all are absolute."""
+    """Return the folder that half of the paths share, if all are absolute; of several the one
+    without which they are shortest."""
     if not all(map(is_absolute, paths)):
         return ""
     ends = ((path, end) for path in paths for end in [*_SEPARATOR.finditer(path)][2:])
     counts = Counter(path[: end.end()] for path, end in ends)
-    least = max(2, 0.6 * len(paths))
+    least = max(2, len(paths) / 2)
     shared = (folder for folder, count in counts.items() if count >= least and folder.isprintable())
-    root = max(shared, key=len, default="")
+    root = max(shared, key=lambda folder: (counts[folder] - 1) * len(folder), default="")
     return "" if is_outside(root) else root
 
 
