@@ -105,3 +105,25 @@ def test_tools_that_a_search_loaded_stay_loaded(strategies, model, is_over, sign
     assert sent.count('"signature"') == signed
     assert refold.check(view.payload) == ()
     assert view.revert().payload == body
+
+
+@pytest.mark.parametrize("link", [{}, {"call_id": "ts1"}])
+@pytest.mark.parametrize("strategies", [None, [Summarize(keep=4)], [SummarizeTo(600)]])
+def test_tools_that_a_search_of_openais_loaded_stay_with_the_reasoning_that_led_to_it(
+    strategies, link
+) -> None:
+    """No reasoning of the Responses API may go alone (OA-4); its own search has no `call_id`."""
+    body = responses()
+    asked, _, *items = body["input"]
+    search = [
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA" * 20},
+        {"type": "tool_search_call", "arguments": {"query": "mail"}, **link},
+        {"type": "tool_search_output", "tools": [{"type": "function", "name": "mail"}], **link},
+    ]
+    body["input"] = [asked, *items[:4], *search, *items[4:]]
+    view = Compactor(strategies, Budget(trigger=1_000, target=600))(body)
+    at = view.payload["input"].index(search[0])
+    assert view.payload["input"][at : at + 3] == search
+    assert view.tokens < view.tokens_unedited / 2
+    assert refold.check(view.payload) == ()
+    assert view.revert().payload == body
