@@ -637,3 +637,15 @@ def test_f17_figures_of_preview_accept_history_and_revert_agree(file, history, t
     assert began <= shown["before"] and tried[-1]["after"] == shown["after"]
     before = f"{shown['before']:,} tokens unedited, {began:,} with edits made before"
     assert (before in refold("history", file).out) == (began < shown["before"])
+
+
+def test_two_compactions_of_one_moment_are_taken_back_one_by_one(file) -> None:
+    """By the time alone `--newest` took both."""
+    refold("compact", file, "--to", "20k")
+    first = edit_ids(file)
+    refold("compact", file, "--to", "8k")
+    store = file.with_name(f"{file.name}.refold")
+    store.write_text(re.sub(r'"when": ?[\d.]+', '"when":1.0', store.read_text("utf-8")), "utf-8")
+    assert first and edit_ids(file) != first
+    refold("revert", file, "--newest")
+    assert edit_ids(file) == first

@@ -127,3 +127,18 @@ def test_tools_that_a_search_of_openais_loaded_stay_with_the_reasoning_that_led_
     assert view.tokens < view.tokens_unedited / 2
     assert refold.check(view.payload) == ()
     assert view.revert().payload == body
+
+
+@pytest.mark.parametrize("strategies", [[Summarize(keep=4)], [SummarizeTo(600)]])
+def test_what_a_person_says_beside_what_loads_tools_stays_with_it(strategies) -> None:
+    body = anthropic()
+    messages = [m for m in body["messages"] if '"compaction"' not in json.dumps(m)]
+    del messages[17]  # the result beside the compaction
+    call, result = search("mail", 1)
+    steering = {"type": "text", "text": "Mend the tests, too."}
+    result = {**result, "content": [*result["content"], steering]}
+    body["messages"] = [*messages[:3], call, result, *messages[3:]]
+    view = Compactor(strategies, Budget(trigger=1_000, target=600))(body)
+    assert result in view.payload["messages"]
+    assert view.tokens < view.tokens_unedited / 2
+    assert refold.check(view.payload) == ()
