@@ -100,8 +100,8 @@ class Summarize:
         stays = find_verbatim(view, stop, room, with_answer=room is not None)
         beside = dict(stays.messages)
         for at, message in keep_loads(view, stop):
-            also = beside[at].parts if at in beside else ()
-            beside[at] = replace(message, parts=(*message.parts, *also))
+            words = beside[at].parts if at in beside else ()
+            beside[at] = replace(message, parts=(*message.parts, *words))
         stays = stays._replace(messages=tuple(sorted(beside.items())))
         return keep_behind(view, stop, placement, self._find_pinned(view, stop), stays)
 
@@ -173,20 +173,20 @@ class SummarizeTo:
             return None
         around, room = divided
         cap = self._cap(view, goal, around) or least
-        written = self._write_without_model(view, around, cap)
-        spare = cap - view.profile.count(wrap_summary(written.text)) if written.text else 0
+        draft = self._write_without_model(view, around, cap)
+        spare = cap - view.profile.count(wrap_summary(draft.text)) if draft.text else 0
         if spare > cap // 4:  # there is too little to say: the tail, or what stays, takes the rest
             longer = tail_within(view, count_shown(view, around.stop) + spare - cap // 8)
             is_longer = 0 < longer < around.stop
             if is_longer or around.omitted:
                 stop, extra = (longer, 0) if is_longer else (around.stop, spare)
-                around, written = self._surround(view, stop, room // 2 + extra), Summary("")
+                around, draft = self._surround(view, stop, room // 2 + extra), Summary("")
                 cap = self._cap(view, goal, around)
 
         def summarize_once(view: View, start: int, stop: int, max_tokens: int) -> Asking[Summary]:
             """Return the summary that is there, if it fits."""
-            if written.text and view.profile.count(wrap_summary(written.text)) <= max_tokens:
-                return written
+            if draft.text and view.profile.count(wrap_summary(draft.text)) <= max_tokens:
+                return draft
             write = tell_beside(self.summarizer, around)
             return (yield from write(view, start, stop, max_tokens))
 

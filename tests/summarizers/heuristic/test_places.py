@@ -235,11 +235,11 @@ def test_the_root_is_the_folder_without_which_paths_are_shortest():
     """Most files are in `src`, but all are in the folder above it."""
     names = ["src/api.py", "src/app.py", "src/db.py", "src/main.py", "AGENTS.md", "setup.cfg"]
     writes = [
-        part for n in names for part in call("Write", file_path=f"/repo/work/{n}", content="x")
+        part for n in names for part in call("Write", file_path=f"/srv/harbor/{n}", content="x")
     ]
     view = View.of([user("Go."), *writes])
     text = drive(RuleSummary()(view, 0, len(view.transcript), 900)).text
-    assert "root: /repo/work/\n" in text
+    assert "root: /srv/harbor/\n" in text
 
 
 @pytest.mark.parametrize("reads", [

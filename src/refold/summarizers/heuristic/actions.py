@@ -460,7 +460,7 @@ def _only_looks(step: Step) -> bool:
     effect = step.effect
     if not effect.command:
         return is_look(effect)
-    return not (effect.changed or shell.find_deeds(effect.command).rank)
+    return not (effect.changed_files or shell.find_deeds(effect.command).rank)
 
 
 def _find_line(step: Step, *, failed: bool) -> str:

@@ -406,7 +406,7 @@ def _read_result(step: Step) -> Iterator[Block]:
     if is_stub(step.text) or step.text.startswith(NOT_RUN):
         return
     effect, name = step.effect, step.effect.tool
-    paths, is_change = [path for path, _ in effect.files], bool(effect.changed)
+    paths, is_change = [path for path, _ in effect.files], bool(effect.changed_files)
     if len(paths) == 1 and not (effect.command or step.has_effect):
         return
     command = name_command(effect.command)

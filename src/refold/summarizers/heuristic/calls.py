@@ -143,8 +143,8 @@ class CallEffect(NamedTuple):
     """What a tool of several is to do: `list` of `cron`."""
 
     @property
-    def changed(self) -> list[str]:
-        """The files that it does not only read."""
+    def changed_files(self) -> list[str]:
+        """Those of the files that it does not only read."""
         return [path for path, state in self.files if state != "read"]
 
     @property

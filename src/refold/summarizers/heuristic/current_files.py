@@ -194,7 +194,7 @@ def _take_failed(step: Step) -> Step:
     found them changed."""
     is_patch = PATCH_BEGINS in step.command  # one that does not fit is not applied
     is_change = (step.exit_code and not is_patch) or _FOUND_CHANGED.search(step.text[:300])
-    changed = step.effect.changed
+    changed = step.effect.changed_files
     sure = find_sure(step.command) if is_change and changed else ""
     gone = {
         path for path, state in shell.file_effects(sure, step.effect.place) if state == "deleted"
@@ -301,7 +301,7 @@ def _lay_over(lines: Sequence[Numbered], read: list[Numbered]) -> list[Numbered]
     below = [places[text] - at for at, text in same_place if text in places]
     shift, shift_below = (moved or [0])[0], (below or [0])[-1]
     behind = [(at + shift_below, text) for at, text in lines[start:] if at + shift_below > last]
-    ahead, free = list[tuple[int, str]](), first - 1
+    ahead, free = list[Numbered](), first - 1
     for number, text in reversed([row for row in lines if row[0] + shift < first]):
         ahead.append((min(number, free), text))
         free = ahead[-1][0] - 1

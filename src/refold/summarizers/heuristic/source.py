@@ -369,7 +369,7 @@ class Step(NamedTuple):
             has_failed = self.is_error or bool(self.exit_code)
             return not has_failed or bool(self.exit_code and shell.find_checks(self.command).text)
         is_refused = is_failure(self.text) or _NO_PLACE.search(self.text[:200].partition("\n")[0])
-        return not (self.is_error or (self.effect.changed and is_refused))
+        return not (self.is_error or (self.effect.changed_files and is_refused))
 
 
 _IS_ERROR = re.compile(r'\{\s{0,9}"status": ?"error"')

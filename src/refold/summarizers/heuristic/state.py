@@ -386,7 +386,7 @@ def _note_result(state: State, step: Step) -> None:
         state.error = read_words(text)  # its line is looked for if it stays
         state.since_failed, state.failed_files = 0, frozenset(dict(effect.files))
     elif outcome == "ok" and state.failed:
-        state.since_failed += is_work or bool(effect.changed)
+        state.since_failed += is_work or bool(effect.changed_files)
         if _is_about_failure(state, step) or state.since_failed > LONGEST_FAILURE:
             if state.since_failed <= 1:  # it works though nothing was mended
                 _drop_decisions(state, state.faults.pop(state.failed, ()))

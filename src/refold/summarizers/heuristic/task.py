@@ -101,7 +101,7 @@ def read_wanted(steps: Iterable[Step], earlier: tuple[str, ...], shown: Sequence
             named = (text for path, text in drafts.items() if split_path(path)[1] in step.text)
             approved = step.text[below.end() :] if below else argument or next(named, "")
         elif step.kind == "result" and not step.is_error:
-            for path in filter(DOCS.search, step.effect.changed):
+            for path in filter(DOCS.search, step.effect.changed_files):
                 whole = [new for old, new in iter_changes(step.arguments) if old is None]
                 drafts[path] = whole[-1] if whole else ""
             texts = (step.command[:MAX_COMMAND], step.text[-END_CHARS:])
