@@ -257,3 +257,12 @@ def test_a_short_request_is_whole_or_left_out():
     asked = ["Please build all of it.", *[f"{words} ({n})" for n in range(9)], "Go on."]
     for room in range(60, 600, 20):
         assert "characters …]" not in render_state(State(requests=dict.fromkeys(asked, 1)), room)
+
+
+def test_no_request_is_cut_while_there_is_room():
+    """Of an order of 1,200 tokens 2,700 characters were left out, and half of the room was free."""
+    order = "Audit it.\n" + "\n".join(f"- check part {n} for broken links" for n in range(110))
+    first = "Build it.\n" + "\n".join(f"- page {n} shows the events of week {n}" for n in range(60))
+    for asked in ((order,), (first, order), (first, order, "Go on.")):
+        text = render_state(State(requests=dict.fromkeys(asked, 1)), 2_700)
+        assert all(line in text for request in asked for line in request.split("\n"))

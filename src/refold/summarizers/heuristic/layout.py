@@ -126,8 +126,9 @@ def _split_questions(item: str) -> tuple[str, tuple[str, ...]]:
 
 def render_state(state: State, room: int, work: float = 1.0) -> str:
     """Write *state* in about *room* tokens; what matters most is given room first. What people want
-    may take more: rules all of it, what follows then shares a half. *work*: the share of turns that
-    no person answers; in a chat the dialogue is quoted instead of requests alone."""
+    may take more: rules all of it, what follows then shares a half; requests also what everything
+    else leaves. *work*: the share of turns that no person answers; in a chat the dialogue is quoted
+    instead of requests alone."""
     parts: dict[str, str] = {}
     in_sight = set(_iter_rules(state.in_sight))
     rules = list(_rules(state, room - 4, in_sight))
@@ -138,7 +139,7 @@ def render_state(state: State, room: int, work: float = 1.0) -> str:
     of_answers = min(estimate("\n".join(answers)) + 2 * 4, int(room * ANSWER_SHARE))
     room -= of_answers if answers else 0
     all_rules, shown_lines = [*rules, *map(list_item, in_sight)], set(_iter_rows(state.in_sight))
-    latest_request = partial(_latest_request, shown=shown_lines)
+    latest_request = partial(_latest_request, shown=frozenset(shown_lines))
     earlier_requests = partial(_earlier_requests, rules=all_rules, shown=shown_lines)
     has_changed = any(file.state != "read" for file in state.files.values())
     earlier, latest = EARLIER, CURRENT if state.is_latest_current else LAST
@@ -165,6 +166,12 @@ def render_state(state: State, room: int, work: float = 1.0) -> str:
             parts[title] = f"## {title}\n" + "\n".join(lines)
             room -= estimate(parts[title])
         if title == latest:
+            shown_lines.update(_iter_rows(line[2:] for line in lines))
+    for title, make in ((latest, latest_request), (earlier, earlier_requests)):
+        before = parts.get(title, "")  # in a chat the dialogue is quoted instead
+        lines = list(make(state, estimate(before) + int(room * work) - 4))
+        if before and room > 0 and len(text := "\n".join((f"## {title}", *lines))) > len(before):
+            parts[title], room = text, room + estimate(before) - estimate(text)
             shown_lines.update(_iter_rows(line[2:] for line in lines))
     asked = "\n".join((parts.get(earlier, ""), parts.get(latest, ""))).split("\n- ")[1:]
     words = (_MEDIA.sub("", _text_of(item), count=1) for item in asked)
