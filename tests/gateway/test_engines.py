@@ -50,7 +50,11 @@ def session(
 ) -> Iterator[Session]:
     engines = {"own": Engine(profile=SMALL, protocol=protocol, **options)}
     settings = Settings(
-        engines=engines, windows={"m": Window(window)}, economy=False, read_above_bytes=0
+        engines=engines,
+        windows={"m": Window(window)},
+        economy=False,
+        read_above_bytes=0,
+        decide_timeout_seconds=60,
     )
     with ScriptedProvider() as engine:
         upstream = Upstream(name="own", url=engine.url + path)

@@ -103,7 +103,7 @@ def test_c12_a_gateway_puts_its_salt_back_where_it_was_deleted(
     file = tmp_path / "a.db.salt"
 
     async def story() -> bytes:
-        settings = Settings(windows={"m": Window(8_000)}, economy=False)
+        settings = Settings(windows={"m": Window(8_000)}, economy=False, decide_timeout_seconds=60)
         served = create_gateway(
             Config(
                 upstreams=(Upstream(name="up", url="http://127.0.0.1:9"),),
