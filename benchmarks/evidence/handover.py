@@ -75,8 +75,19 @@ def iter_call_texts(messages: Sequence[Message]) -> Iterator[str]:
                 yield from iter_strings(read_arguments(part))
 
 
+def slash(path: str) -> str:
+    """Write a path of Windows as others are written."""
+    return path.replace("\\", "/")
+
+
+def base_name(path: str) -> str:
+    """The last part of a path."""
+    return slash(path).rpartition("/")[2]
+
+
 def tails_of(path: str) -> list[str]:
     """A path and its last two components or more, the longest first."""
+    path = slash(path)
     pieces = path.strip("/").split("/")
     return [path, *("/".join(pieces[at:]) for at in range(1, max(1, len(pieces) - 1)))]
 
@@ -88,7 +99,7 @@ def names_path(text: str, path: str) -> bool:
 
 def find_tail(text: str, tail: str) -> int:
     """Where a path stands in a text, not as a part of another; -1 if nowhere."""
-    match = re.search(rf"(?<![\w.-]){re.escape(tail)}(?![\w/-]|\.\w)", text)
+    match = re.search(rf"(?<![\w.-]){re.escape(tail)}(?![\w/-]|\.\w)", slash(text))
     return match.start() if match else -1
 
 
@@ -97,7 +108,7 @@ class Shown:
 
     def __init__(self, messages: Sequence[Message], history: Sequence[Message]) -> None:
         originals = {block for message in history for block in iter_blocks(message)}
-        self.blocks = [expand_groups(block) for m in messages for block in iter_blocks(m)]
+        self.blocks = [expand_groups(slash(block)) for m in messages for block in iter_blocks(m)]
         self.line = plain("\n".join(self.blocks))
         self.rows = [row for block in self.blocks for row in block.splitlines()]
         self.calls = {
@@ -110,18 +121,18 @@ class Shown:
 
     def has(self, text: str) -> bool:
         """Does a text stand there word for word?"""
-        return text in self.line
+        return slash(text) in self.line
 
     def has_file(self, path: str, basenames: Counter[str]) -> bool:
         """Is a file named so that it can be told from the others?"""
-        name = path.rpartition("/")[2]
+        name = base_name(path)
         if basenames[name] == 1 and find_tail(self.line, name) >= 0:
             return True
         return any(names_path(block, path) for block in self.blocks)
 
     def has_state(self, path: str) -> bool:
         """Is it said that a file was changed, by a line, the heading above it, or the call itself?"""
-        tails = [*tails_of(path), path.rpartition("/")[2]]
+        tails = [*tails_of(path), base_name(path)]
         for text in self.calls:
             if any(find_tail(text, tail) >= 0 for tail in tails):
                 return True
@@ -147,7 +158,7 @@ def strings_of(call: ToolCall) -> list[str]:
 def count_shown(point: Point, shown: Shown) -> Counts:
     """Count what is shown of what had to be handed over."""
     items, counts = point.items, Counts()
-    basenames = Counter(path.rpartition("/")[2] for path in items.touched)
+    basenames = Counter(map(base_name, items.touched))
 
     def count(kind: str, verdicts: Sequence[bool]) -> None:
         counts[kind, "all"] += len(verdicts)

@@ -67,6 +67,9 @@ def test_a_file_counts_if_it_can_be_distinguished():
     assert bare.has_file(PAY, Counter(["pay.py"]))
     assert not bare.has_file(PAY, Counter(["pay.py", "pay.py"]))
     assert Shown([user("modified: src/{pay.py,tax.py}")], SESSION).has_file(PAY, Counter())
+    shown = Shown([user("root: C:\\work\\\nmodified: src\\{pay.py,tax.py}")], SESSION)
+    assert shown.has_file(r"C:\work\src\pay.py", Counter()), "a path of Windows, too"
+    assert shown.has_state(r"C:\work\src\pay.py")
 
 
 def test_the_state_of_a_file_stands_in_its_line_its_heading_or_its_call():
