@@ -99,6 +99,8 @@ def list_asked(messages: list[Message]) -> list[str]:
         (user("What does this mean?\n\n## My request:\n"), ["person"]),
         (user("<attachments>\na = 1\n</attachments>\n<editorContext>\na.py\n</editorContext>\n<userRequest>\nWhy?\n</userRequest>"), ["tool", "tool", "person"]),
         (user("<task-notification><id>3</id></task-notification>\nRead the output file."), ["tool"]),
+        (user("[Tue 2026-03-10 08:37 GMT+8] OpenClaw runtime context (internal):\nA task ended."), ["tool", "tool"]),
+        (user("<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>\nA task ended.\n<<<END_OPENCLAW_INTERNAL_CONTEXT>>>"), ["tool"]),
         (user("[Request interrupted by user for tool use]"), ["tool"]),
         (user("<command-name>/clear</command-name>\n<command-args></command-args>"), ["tool"]),
         (user("<command-name>/compact</command-name>\n<command-args>keep the ids</command-args>"), ["person"]),
@@ -536,6 +538,7 @@ EVENT = "System: [2026-03-02 11:51:40 GMT+8] "
         (f"{INFO}[message_id: om_1]\n", "ou_1: open the shop"),
         ("[media attached: /a.ogg (audio/ogg)]\nTo send an image back, prefer it.\n", "What is it?"),
         (f"[Queued messages while agent was busy]\n\n---\nQueued #1\n{INFO}", "Stop."),
+        ("<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>\nA task ended.\n<<<END_OPENCLAW_INTERNAL_CONTEXT>>>\n\n", "Stop."),
     ],
 )  # fmt: skip
 def test_what_a_gateway_of_chats_puts_before_a_message_is_not_the_persons(before, words) -> None:

@@ -137,6 +137,7 @@ TEMPLATES = (
     "## User Input\n\n```text\n",
     "A new session was started via /new or /reset.",
     "Pre-compaction memory flush.",
+    "Read HEARTBEAT.md if it exists",
 )
 """How the text of a command or skill begins that a person called, in one text with what they gave
 it (Kimi Code, Spec Kit, OpenClaw)."""
@@ -201,6 +202,7 @@ TEXT_PREFIXES = (
     *_all(
         TOOL,
         "<task-notification>",
+        "OpenClaw runtime ",
         "Called the Read tool with the following",
         "System: Potential loop detected.",
         "I ran the following shell command:\n",
@@ -315,12 +317,17 @@ SUMMARY_CHARS = 250
 
 ABORTED = re.compile(r"Note: The previous agent run was aborted by the user\.[^\n]*")
 """What it says of a turn that was interrupted, alone or before the message."""
+RUNTIME = re.compile(
+    r"<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>(?:(?!<<<END_OPENCLAW)[\s\S])*+<<<END_OPENCLAW\w+>>>"
+)
+"""What it says of its own work, such as which agents have ended, alone or before the message."""
 _ENVELOPE = re.compile(
     rf"\s*(?:{ABORTED.pattern}|"
     r"System(?: \(untrusted\))?: \[\d{4}-[^\]\n]{4,40}\] [^\n]*+(?>(?:\n[^\n]+)*)"
     r"|[A-Z][\w ]{2,60}\(untrusted[^)\n]{0,40}\):\n```json\n(?>(?:(?!```)[^\n]*\n)*)```"
     r"|\[message_id: [^\]\n]{1,200}\](?=\n)"
     r"|\[Queued messages while agent was busy\]\n\n---\nQueued #1(?=\n)"
+    rf"|{RUNTIME.pattern}"
     r"|\[media attached[^:\n]{0,20}: [^\n]*+(?:\nTo send an image back, [^\n]*+)?"
     r")(?:\n+|\Z)"
     r"|\[[^\]\n]{1,200} \d{4}-\d\d-\d\d[ T]\d\d:\d\d(?: ?[A-Z]{1,5}[+-]?[\d:]{0,6})\] (?=\S)"

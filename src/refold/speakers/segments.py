@@ -23,6 +23,7 @@ from refold.speakers.carriers import (
     REQUEST_HEADING,
     RESUME_LINE,
     RETRY_MARKS,
+    RUNTIME,
     SKILL,
     STAMP,
     STAMP_CHARS,
@@ -240,6 +241,9 @@ def _split_text(text: str, role: str) -> Iterator[tuple[str, Carrier]]:
     if role == "user" and (read := read_envelope(text) or read_editor_text(text)):
         yield read
         text = text[len(read[0]) :]
+        if carrier := _carrier_of_text(text.strip(), role):
+            yield text, carrier
+            return
     spans = _spans_if_only_elements(text) or list(_find_marked_elements(text))
     at = 0
     for start, stop in spans:
@@ -267,7 +271,8 @@ def _carrier_of_text(bare: str, role: str) -> Carrier | None:
         return ASIDE
     if role != "user":
         return None
-    if read_ran_command(bare) or (bare.startswith(EXIT_CODE) and _spans_if_only_elements(bare)):
+    is_output = bare.startswith(EXIT_CODE) and _spans_if_only_elements(bare)
+    if read_ran_command(bare) or RUNTIME.fullmatch(bare) or is_output:
         return TOOL
     if bare.startswith(RETRY_MARKS[0]) and RETRY_MARKS[1] in bare:
         return PERSON if NEW_TASK in bare else TOOL

@@ -267,7 +267,7 @@ def find_error_line(text: str) -> str:
 
 _MARKUP = re.compile(
     r"\s*+(?:</?\w{1,40}>(?:-?\d{1,10}</\w+>)?|Shell cwd was reset to .*"
-    r"|\[Command finished with exit code -?\d{1,10}\]|\(Bash completed with no output\))\s*+"
+    r"|\[Command finished with exit code -?\d{1,10}\]|\(Bash completed with no output\)|\[rerun: b\d+\])\s*+"
 )
 
 

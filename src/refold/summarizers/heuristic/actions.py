@@ -361,7 +361,7 @@ class Actions:
             outcome = "failed"
         if not is_told and (reason := _find_failure(step, outcome)):
             name = _name_failed(step)
-            if name in self.done and self.done[name].outcome in (RUNNING, UNSEEN):
+            if name in self.done and self.done[name].outcome.startswith((RUNNING, UNSEEN)):
                 del self.done[name]  # it has come to its end
             only_looks = _only_looks(step)
             if not (only_looks and _MISSING.search(reason)):  # it is looked for elsewhere at once

@@ -65,22 +65,29 @@ _CLOSING = re.compile(
 _STARTED = re.compile(
     r"^(?:Process running with session ID|Script running with cell ID"
     r"|Command (?:running in background|was manually backgrounded by user) with ID:"
-    r"|Command still running \(session) ([\w-]+)",
+    r"|Command still running \(session|Async agent launched successfully\.[^\n]{0,300}\s{1,9}agentId:"
+    r"|\{\s{0,9}\"status\": \"accepted\",\s{0,9}\"childSessionKey\":) \"?([\w-]+(?::[\w-]+)*)",
     re.MULTILINE,
 )
 _TASK = re.compile(
     r"<task[-_]id>(\w+)</task[-_]id>(?:(?!<task[-_]id>).){0,600}?<status>(\w+)</status>"
-    r"(?:\s{0,9}<exit_code>(-?\d{1,10})</exit_code>|\s{0,9}<summary>([^<]{0,300}))?"
-    r"(?:\s{0,9}<output>\n?)?",
+    r"(?:\s{0,9}<exit_code>(-?\d{1,10})</exit_code>|\s{0,9}<summary>([^<]{0,300})"
+    r"(?:</summary>\s{0,9}<result>((?:(?!</result>).){1,20000}))?)?(?:\s{0,9}<output>\n?)?",
     re.DOTALL,
 )
-"""How a command stands that runs in the background (Claude Code)."""
+"""How a command or an agent stands that runs in the background, with its report (Claude Code)."""
 _EXEC = re.compile(
     r"^System[^:\n]{0,20}: \[[^\]\n]{1,40}\] Exec \w+ \(([\w-]{1,9}), "
     r"(?:code (-?\d{1,10})|signal SIG(\w+))\)(?: :: (.*))?",
     re.MULTILINE,
 )
 """How its end stands before a person's message (OpenClaw), with the first letters of its id."""
+_CHILD = re.compile(
+    r"^session_key: ([^\n]{1,200})\n(?:[^\n]{1,300}\n){0,5}?status: (\w+)[^\n]*\n"
+    r"(?:\s{0,9}Result[^\n]{0,100}:\n)?((?:(?!\n(?:Stats: |Action:\n)).){0,20000})",
+    re.MULTILINE | re.DOTALL,
+)
+"""How another agent has ended, and what it reports (OpenClaw)."""
 _TASK_OPENINGS = ("<retrieval_status>", "<task_id>")
 """How a result begins that says it."""
 
@@ -157,13 +164,16 @@ def read_task_reports(text: str) -> Iterator[CommandReport]:
     yield from map(_read_task, _TASK.finditer(text))
     for id, code, signal, output in _EXEC.findall(text):
         yield CommandReport(output, int(code) if code else _SIGNALS.get(signal, 143), id)
+    for id, status, output in _CHILD.findall(text):
+        yield CommandReport(output, None if status == "completed" else 1, id)
 
 
 def _read_task(task: re.Match[str]) -> CommandReport:
-    id, status, code, summary = task.groups("")
+    id, status, code, summary, report = task.groups("")
     stated = int(code) if code else read_exit_code(summary)
-    failed = 1 if status == "failed" else None
-    return CommandReport(summary, failed if stated is None else stated, id, status == "running")
+    failed = {"failed": 1, "killed": 130, "stopped": 130}.get(status)
+    ended = failed if stated is None else stated
+    return CommandReport(report or summary, ended, id, status == "running")
 
 
 _CODE_FIELDS = frozenset({"metadata", "returncode", "exit_code"})
@@ -507,8 +517,9 @@ def _read_segments(
             text = without_terminal_codes(segment.text)
             for report in read_task_reports(text):
                 if ran := waiting.processes.get(report.process):
-                    step = Step("result", at, report.output, ran[0], ran[1].arguments)
-                    yield step._replace(exit_code=report.exit_code, is_later=True)
+                    code, step = report.exit_code, Step("result", at, report.output, ran[0])
+                    step = step._replace(arguments=ran[1].arguments, is_error=bool(code))
+                    yield step._replace(exit_code=code, is_later=True)
             if segment.kind in UNQUOTED:
                 continue
             command, output = read_ran_command(text) or (waiting.action, text)
