@@ -16,6 +16,7 @@ NOTE = "<task-notification>\n<task-id>{}</task-id>\n<status>{}</status>\n<summar
         (HEADER.format("Process running with session ID 71") + "a", CommandReport("a", None, "71", True)),
         ("Wall time 0.1 seconds\nOutput:\nexit code: 9", CommandReport("exit code: 9", 9)),
         ("Exit code: 1\nWall time: 1 seconds\nTotal output lines: 3\nOutput:\na", CommandReport("a", 1)),
+        ("rc=1\ncat: a: No such file", CommandReport("cat: a: No such file", 1)),
         ('{"returncode": 2, "output": "a\\nb"}', CommandReport("a\nb", 2)),
         ("Command running in background with ID: b9. Output is in: /tmp", CommandReport("Command running in background with ID: b9. Output is in: /tmp", None, "b9", True)),
         ("Command was manually backgrounded by user with ID: b9.", CommandReport("Command was manually backgrounded by user with ID: b9.", None, "b9", True)),

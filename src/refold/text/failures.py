@@ -31,7 +31,7 @@ EXIT = re.compile(
     re.IGNORECASE,
 )
 """An exit code, as shells, agents and runners write it; `to exit with code 0` is a hint."""
-_OPENING_CODE = re.compile(rf"\W{{0,20}}{EXIT.pattern}", re.IGNORECASE)
+_OPENING_CODE = re.compile(rf"rc=(-?\d{{1,10}})\s|\W{{0,20}}{EXIT.pattern}", re.IGNORECASE)
 CODES = ("code", "status")
 """One of these is in every exit code in English: finding a word is a hundred times faster than the
 pattern."""
@@ -197,7 +197,9 @@ def _mark(text: str, cut: Gap, lines: list[str], name: str) -> str:
 
 _ERROR_LINE = re.compile(
     r"^(?:--- )?FAIL\b[^\n]{0,300}|^[^\n]{0,200}?(?:\b\w*(?:Error|Exception|Panic)\b\s*[:(](?!\s{0,3}0\b)|\berror(?:\[\w+\]|\s+TS\d+)?:|\bfatal:|\bFAILED\b|\bpanicked at\b|"
-    r"No such file|not found|[Pp]ermission denied|(?:错误|失败|异常)[:：](?!\s{0,3}0\b)|エラー|오류)[^\n]{0,300}",
+    r"No such file|not found|[Pp]ermission denied|(?:错误|失败|异常)[:：](?!\s{0,3}0\b)|エラー|오류)[^\n]{0,300}"
+    r"|^npm (?:error|ERR!) (?:code )?E[A-Z]{3,}\b[^\n]{0,300}"
+    r"|^[^\s:][^\n:]{0,80} : [^\n]{1,300}(?:\n[^\n]{1,200}){0,3}?(?=\nAt line:\d)",
     re.MULTILINE,
 )
 _COMPILER_ERROR = re.compile(
@@ -212,7 +214,14 @@ _FAILURE_COUNT = re.compile(
 )
 """How test runners and build tools sum up a failure: `1 failed`, `Found 3 errors`, `make: *** [all]
 Error 2`."""
+_HINT = re.compile(
+    r"(?i)\s*+(?:hint:|help:|note:|warn|npm warn|提示[：:]|at |file \"|\+ )|.*(?:echo |complete log of this run)"
+)
+"""How a line begins that warns, or says what to do about an error, where it arose or is logged, or
+what a script would say."""
 _ANY_WORD = re.compile(r"\w+")
+_TELLS = re.compile(r"(?s).*?\w\W++\w.*[^:]\Z")
+"""A line of several words that says more than that others follow."""
 _CODE_ONLY = re.compile(
     r"(?:(?:command|process|tool|error) )?(?:exit|return)\w*(?: with)?(?: (?:code|status))?(?<!\d) ?\d+"
     r"|退出(?:码|状态码|代码) ?\d+",
@@ -229,7 +238,7 @@ def read_exit_code(text: str) -> int | None:
     """Return the exit code that a result states: with its first words, at its end, or else at its
     beginning; None if it states none."""
     if opening := _OPENING_CODE.match(without_escapes(text[:OPENS])):
-        return int(opening[1])
+        return int(opening[1] or opening[2])
     for part in map(without_escapes, (text[-400:], text[:400])):
         if codes := EXIT.findall(part):
             return int(codes[-1])
@@ -259,8 +268,8 @@ def find_error_line(text: str) -> str:
     end = without_escapes(text[-END_CHARS:])
     errors = _error_lines(end) or _error_lines(without_escapes(text[:END_CHARS]))
     rows = [row for row in end.splitlines() if any(map(str.isalnum, row))]
-    rows = [row for row in rows if not (is_markup(row) or _is_hint(row))]
-    telling = [row for row in errors if len(_ANY_WORD.findall(row)) > 1] or errors
+    rows = [row for row in rows if not (is_markup(row) or _HINT.match(row))]
+    telling = [row for row in errors if _TELLS.match(row)] or errors
     line = telling[-1] if telling else rows[-1] if rows else ""
     return one_line(line.strip(), 240)
 
@@ -279,14 +288,7 @@ def is_markup(row: str) -> bool:
 
 
 def _error_lines(text: str) -> list[str]:
-    return [row for row in _ERROR_LINE.findall(text) if not _is_hint(row)]
-
-
-def _is_hint(row: str) -> bool:
-    """Does this line warn, or say what to do about an error, where it arose, or what a script would
-    say?"""
-    places = ("hint:", "help:", "note:", "warn", "npm warn", "提示：", "提示:", "at ", 'file "')
-    return row.lstrip().lower().startswith(places) or "echo " in row
+    return [row for row in _ERROR_LINE.findall(text) if not _HINT.match(row)]
 
 
 def find_figures(text: str) -> str:

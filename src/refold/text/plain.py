@@ -245,6 +245,18 @@ def turn_slashes(paths: Collection[str]) -> dict[str, str]:
     return {path: form for path, key in keys.items() if (form := forms.get(key, path)) != path}
 
 
+_ADDS = re.compile(
+    r"(?:(npm|pnpm|yarn|bun)|(uv|poetry)|(cargo)|(go)) (?:(?:un)?install|i|add|remove|rm|get)\s.*\w"
+)
+_MANIFESTS = ("package.json", "pyproject.toml", "Cargo.toml", "go.mod")
+
+
+def find_manifest(command: str) -> str:
+    """Return the file that notes which packages a command adds or removes; empty if it does not."""
+    match = _ADDS.match(command)
+    return _MANIFESTS[(match.lastindex or 1) - 1] if match else ""
+
+
 def call_title(call: ToolCall) -> str:
     """Return tool and gist in one line: `read src/app.py`."""
     return f"{call.name} {call_gist(call)}".strip() or "call"

@@ -89,3 +89,17 @@ def test_of_a_long_answer_the_ends_stand():
     (decision,) = state.decisions
     assert "First do this." in decision and decision.endswith("Last do that.")
     assert len(decision) < 800
+
+
+def test_a_word_that_answers_is_no_rule_without_its_question():
+    """`暂时不要` stood among the rules, of nobody knew what."""
+    asked = call(
+        "AskUserQuestion",
+        '"vila 要纳入吗？"="暂时不要"',
+        questions=[{"question": "vila 要纳入吗？"}],
+    )
+    state = collect([user("Go."), *asked])
+    assert (list(state.decisions), list(state.constraints)) == (
+        ["user: vila 要纳入吗？ -> 暂时不要"],
+        [],
+    )

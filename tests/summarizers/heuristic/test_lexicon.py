@@ -449,6 +449,18 @@ def test_what_is_recommended_or_one_of_several_ways_is_no_conclusion(text):
 
 
 @pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("I've now identified the root cause of the issue", ": `pool_a` is never closed"),
+        ("我已经找到了问题的根本原因", "是 `pool_a` 一直没有关闭"),
+    ],
+)
+def test_that_a_cause_is_known_is_no_conclusion_without_it(text, cause):
+    assert not list(find_conclusions(f"{text}.", final=True))
+    assert list(find_conclusions(f"{text}{cause}.", final=True))
+
+
+@pytest.mark.parametrize(
     "text",
     """\
 好，敲定：`pool_a` 只保留一份。

@@ -271,3 +271,11 @@ def test_the_home_folder_is_known_if_paths_show_one() -> None:
     assert spell_home(["/home/ada/x.py", "/srv/y.py"], paths) == {"~/a.py": "/home/ada/a.py"}
     assert spell_home(["/home/ada/x.py", "/Users/bo/y.py"], paths) == {}
     assert spell_home(["/srv/y.py"], paths) == {}
+
+
+def test_a_script_that_powershell_gets_through_a_pipe_is_the_command():
+    """Files that were read so were none, and `@'` was a program."""
+    script = "$i=1; Get-Content src/a.py | ForEach-Object { '{0,4}: {1}' -f $i, $_; $i++ }"
+    piped = f"@'\n{script}\n'@ | powershell -NoProfile -Command -"
+    effect = effect_of_call(ToolCall("c1", "shell_command", json.dumps({"command": piped})))
+    assert (effect.command, effect.files) == (script, (("src/a.py", "read"),))

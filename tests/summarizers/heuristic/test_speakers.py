@@ -152,3 +152,30 @@ def test_what_cline_says_of_calls_is_read():
         ("Write tests", "pending"),
     ]
     assert state.checks == {"pytest -q": "exit 1: 1 failed, 2 passed"}
+
+
+NPM = """npm error code ERESOLVE
+npm error ERESOLVE unable to resolve
+npm error
+npm error Found: a@3
+npm error A complete log of this run can be found in: C:\\x.log"""
+POWERSHELL = """> build
+npm : File C:\\npm.ps1 cannot be loaded because scripts
+are disabled.
+At line:2 char:1
++ npm run build
++ ~~~
+    + CategoryInfo  : SecurityError: (:) [], PSSecurityException"""
+
+
+@pytest.mark.parametrize(
+    ("output", "line"),
+    [
+        (NPM, "npm error ERESOLVE unable to resolve"),
+        (POWERSHELL, "npm : File C:\\npm.ps1 cannot be loaded because scripts are disabled."),
+        ("Error: spawn EPERM\nError: Build failed with 1 error:\n", "Error: spawn EPERM"),
+    ],
+)
+def test_the_line_that_says_what_went_wrong_is_not_where_more_is_said(output, line):
+    """It was where npm has its log, how PowerShell files an error, and what heads a list."""
+    assert find_error_line(output) == line

@@ -586,3 +586,23 @@ def test_a_programs_own_folder_is_no_root():
         for message in call("Read", "1\tx", file_path=f"/home/me/.agent/{name}")
     ]
     assert "root:" not in summarize([user("Go."), *reads])
+
+
+@pytest.mark.parametrize(
+    ("command", "path", "is_stale"),
+    [
+        ("npm install react-router-dom", "package.json", True),
+        ("cd web && pnpm add -D vite 2>&1 | tail -3", "web/package.json", True),
+        ("uv remove flask", "pyproject.toml", True),
+        ("go get example.com/pool", "go.mod", True),
+        ("npm install", "package.json", False),
+        ("npm run add users", "package.json", False),
+        ("cargo install ripgrep", "pyproject.toml", False),
+    ],
+)
+def test_what_notes_the_packages_may_differ_behind_a_command_that_adds_one(command, path, is_stale):
+    """`package.json` stood without the package that had been installed."""
+    read = call("Read", '{\n  "name": "shop_of_pools",\n  "scripts": {}\n}', file_path=path)
+    text = summarize([user("Go."), *read, *call("Bash", "added 4 packages", command=command)])
+    assert f"### {path}" in text
+    assert (f"### {path} (may differ" in text) == is_stale

@@ -188,3 +188,11 @@ def test_a_plan_that_is_approved_by_the_name_of_its_file_is_the_text_of_the_task
     assert text == f"the plan that the user approved\n# Pools by parts\n{STEPS}"
     changed = call("replace", "Done.", file_path=path, old_string="first", new_string="last")
     assert not read_task(*messages[:3], *changed, *messages[3:], *WORK)
+
+
+def test_a_log_of_tasks_is_no_task():
+    """The board on which a client had noted hundreds of tasks took a fifth of a summary."""
+    task = '{{"taskId": "f{}", "label": "probe of pool {}", "result_summary": "done at once"}}'
+    board = f"[{', '.join(task.format(n, n) for n in range(4))}]"
+    shown = call("bash", board, command="cat logs/task-board.json")
+    assert read_task(user("What is in task-board.json?"), *shown, *WORK) == ""

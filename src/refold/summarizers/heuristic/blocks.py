@@ -185,7 +185,7 @@ DOCS = re.compile(r"\.(?:md|mdx|rst|txt|adoc)$|(?:^|/)docs?/|README|CHANGELOG", 
 SOURCE = re.compile(
     r"\.(?:py|pyi|ipynb|jsx?|mjs|cjs|tsx?|vue|svelte|rs|go|java|kt|swift|scala|php|rb|lua|[ch]|cc|cpp|hpp|cs|exs?|sh|css|html?|sql)$"
 )
-_NO_TASK = re.compile(rf"{SOURCE.pattern}|template", re.IGNORECASE)
+_NO_TASK = re.compile(rf"{SOURCE.pattern}|template|(?:^|[/\\])logs?[/\\]", re.IGNORECASE)
 """What has a task's name and is none."""
 _SEARCH_TOOL = re.compile(r"grep|search|glob|find|list|^ls$", re.IGNORECASE)
 _SHOWS = re.compile(r"show|view|get|describe|info|read")

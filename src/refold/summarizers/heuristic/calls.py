@@ -208,6 +208,12 @@ def _files_of_command(command: str, place: Place, text: str) -> Iterator[FileEff
     yield from _files_of_scripts(command, place)
 
 
+_PIPED_SCRIPT = re.compile(
+    r"@'\n((?:(?!\n'@)[\s\S])*+)\n'@\s*\|\s*(?:powershell|pwsh)(?:\.exe)?\s(?:-\w+\s+)*-\s*"
+)
+"""A text that PowerShell gives to another one as its commands."""
+
+
 def _arguments(text: str) -> Any:
     return parse_or_text(text) if len(text) <= MAX_ARGUMENTS else text
 
@@ -220,7 +226,7 @@ def _command(arguments: Any) -> str:
         if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
             value = _join_words(value)
         if isinstance(value, str) and value.strip() and not _is_editor_verb(value, arguments):
-            return value
+            return piped[1] if (piped := _PIPED_SCRIPT.fullmatch(value.strip())) else value
     return ""
 
 

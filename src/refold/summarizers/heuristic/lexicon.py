@@ -309,9 +309,11 @@ _VOID = re.compile(
     r"\W{0,8}(?:(?:all|the|now|\d+)\s{1,4}){0,3}(?:unit |integration )?(?:tests?|checks?|builds?|lint\w{0,12}|suite)\s{1,4}"
     r"(?:(?:are|is|have|has|all|now|still)\s{1,4}){0,3}(?:pass\w{0,12}|green|succe\w{1,12}|ok|clean)(?:\s{1,4}(?:now|again|successfully))?\W{0,8}\Z"
     r"|(?:所有|全部)?(?:测试|測試|检查|檢查|构建|構建)(?:都|均|全部)?(?:已)?(?:通过|通過|成功)\W{0,8}\Z"
+    r"|\W{0,8}(?:(?:I|we)(?:['’]ve| have)? |now |also ){0,3}(?:found|identified|located|understand|see|know) the (?:\w{1,12} ){0,2}(?:causes?|problems?|issues?|bugs?)(?: of the \w{1,12})?\W{0,8}\Z"
+    r"|\W{0,8}(?:我|已经?|已經)*找到(?:了|根本|真正|问题|問題|根因|原因|的)+\W{0,8}\Z"
 )
-"""What is ticked off, or would be if something else was; and how things stand, which the next run
-says anew."""
+"""What is ticked off, or would be if something else was; how things stand, which the next run says
+anew; and that a cause is known, without a word of it."""
 _ASKED = re.compile(r"[?？][*_\s]")
 """A question before what answers it: `**Shall we?** I would.`"""
 

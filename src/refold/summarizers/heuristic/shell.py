@@ -35,7 +35,7 @@ from refold.summarizers.heuristic.shell_words import (
     spell_words,
     without_redirects,
 )
-from refold.text.plain import has_extension, is_absolute, is_outside, split_path
+from refold.text.plain import find_manifest, has_extension, is_absolute, is_outside, split_path
 
 _GIT_MAKES = frozenset(
     {"apply", "checkout", "clone", "merge", "pull", "reset", "restore", "stash", "switch"}
@@ -346,7 +346,7 @@ def find_checks(command: str) -> Part:
 
 def _find_rewritten(words: Words) -> Iterator[str]:
     """Yield what a formatter changes, or a program that is told to write back what it reads: files,
-    folders and patterns, `.` if it names none."""
+    folders and patterns, `.` if it names none; and where packages are noted that a command adds."""
     editor = list(dropwhile(lambda word: word.rpartition("/")[2] not in _EDITORS, words))
     if _is_in_place(editor):  # `xargs sed -i`, `find -exec sed -i {}`, `sed -i src/*.py`
         operands = _find_operands(list(filter(None, editor)))
@@ -355,11 +355,11 @@ def _find_rewritten(words: Words) -> Iterator[str]:
     words = list(dropwhile(BEFORE_RUN.fullmatch, words[:MAX_WORDS]))
     if not words or words[0].rpartition("/")[2] in _NO_CHECKS:
         return
-    script = words[:2][-1] if is_interpreter(words[0]) else words[0]
-    if has_extension(script) or any(map(_LOOKS_ONLY.fullmatch, words)):
-        return
     pairs = [(before, word) for before, word in pairwise(words) if not word.startswith("-")]
-    if not (any(map(_WRITES_BACK.fullmatch, words)) or _has_task(words, _FORMATS)):
+    yield from filter(None, [find_manifest(" ".join(words))])
+    script = words[:2][-1] if is_interpreter(words[0]) else words[0]
+    is_format = any(map(_WRITES_BACK.fullmatch, words)) or _has_task(words, _FORMATS)
+    if has_extension(script) or any(map(_LOOKS_ONLY.fullmatch, words)) or not is_format:
         return
     names = [word for flag, word in pairs if flag[:2] != "--" or _WRITES_BACK.fullmatch(flag)]
     paths = [word for word in names if "*" in word or (is_path(word) and _has_name(word))]

@@ -52,7 +52,7 @@ from refold.tokens.count import estimate
 # --- what clients report of a command: whether it still runs, and its exit code -------------------
 
 _HEADER = re.compile(
-    r"\ACommand (?:executed|failed with)[^\n]{0,60}\.(?:\nOutput:\n|\s*\Z)"
+    r"\Arc=-?\d{1,10}\n|\ACommand (?:executed|failed with)[^\n]{0,60}\.(?:\nOutput:\n|\s*\Z)"
     r"|\A(?:Chunk ID: |Exit code: |Wall time|Script )[^\n]{0,100}\n(?:[^\n]{0,100}\n){0,7}?Output:\n+"
     r"(?:Warning: truncated output [^\n]{0,99}\n)?(?:Total output lines: \d+\n+)?"
 )

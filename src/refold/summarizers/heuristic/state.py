@@ -270,11 +270,11 @@ def _note_request(state: State, step: Step) -> None:
 
 
 def _note_replies(state: State, replies: Iterable[PersonAnswer]) -> None:
-    """Note what a person answers by a tool's result, which the tool might have forged."""
+    """Note what a person answers by a tool's result, which it might forge; no rule of a word."""
     for reply in replies:
         state.decisions.pop(sentence := reply.write(), None)
         state.decisions[sentence] = ANSWERED
-        rules = find_constraints(reply.words)
+        rules = (r for r in find_constraints(reply.words) if count_bytes(r) >= AGREEMENT)
         state.constraints |= dict.fromkeys(IN_RESULT + rule for rule in rules)
 
 
