@@ -189,3 +189,11 @@ def test_a_commit_stands_though_the_push_behind_it_fails():
     assert state.files["a.py"].is_committed
     assert state.checks == {"git commit": "[main 1234567] Add it"}
     assert state.error == "fatal: no"
+
+
+def test_a_text_that_names_a_commit_is_none():
+    """A script that was told `+git commit` stood among the checks as a commit that went well."""
+    for command in ('sh done.sh "7 handlers, git commit"', "echo 'git commit' # git commit"):
+        assert not collect(bash(command)).checks
+    for command in ("git -c user.name=A commit -m x", "bash -c 'cd a && git commit -m x'"):
+        assert list(collect(bash(command)).checks) == ["git commit"]

@@ -241,6 +241,14 @@ def find_outcome_line(text: str, *, failed: bool, printed: bool) -> str:
     return next((r for r in rows if r[-1:] not in (":", "：")), rows[0])
 
 
+def has_commit(command: str) -> bool:
+    """Does a command commit, rather than name that in a text?"""
+    if not COMMIT.search(command):
+        return False
+    bare = WORD.sub(lambda word: word[0] if word[3] or word[4] else "''", read_inner(command))
+    return bool(COMMIT.search(bare))
+
+
 def tell_check(step: Step, name: str, outcome: str, *, is_commit: bool) -> str:
     """Return what came of a check or a commit of this name."""
     subject = _MESSAGE.search(step.command[:2_000]) if is_commit else None

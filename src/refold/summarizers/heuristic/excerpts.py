@@ -105,7 +105,7 @@ _ANY_LETTER = re.compile(r"[^\W\d_]")
 PIECE = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{3,}|[^\W\d_a-zA-Z]{2,}")
 """A word, or a part of a name."""
 _ANNOUNCED = re.compile(
-    r"(?i)^(?:now|next|then|let me|let['’]s|i['’]ll|i will|i need to|i['’]m going to|time to|现在|接下来|下一步|然后|让我|我来|我将|まず|次[には]|これから)"
+    r"(?i)^(?:now|next|then|let me|let['’]s|i['’]ll|i will|i need to|i['’]m going to|time to|(?:still )?waiting (?:for|on|until)|等(?:待|它|剩|所有|全部)|现在|接下来|下一步|然后|让我|我来|我将|まず|次[には]|これから)"
 )
 _HANDS_OVER = re.compile(
     r"(?i)\b(?:let me|tell me|i['’](?:ll|m going to)|i will|(?:would|do) you (?:like|want)|if you(?:['’]d like| want me)|please (?:confirm|provide|share|paste|send))\b"

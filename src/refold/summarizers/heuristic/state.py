@@ -9,12 +9,12 @@ from refold.speakers.carriers import NOT_RUN
 from refold.speakers.segments import IN_RESULT, is_fragment
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.actions import (
-    COMMIT,
     COMMITTED,
     LONGEST_COMMAND,
     UNTESTED,
     Actions,
     find_committed,
+    has_commit,
     read_check,
     read_outcome,
     read_words,
@@ -351,19 +351,18 @@ def _drop_decisions(state: State, sentences: Iterable[str]) -> None:
 
 def _note_result(state: State, step: Step) -> None:
     effect, text = step.effect, step.text
-    command = name_command(effect.command)
-    checks = shell.find_checks(effect.command)
+    checks, commits = shell.find_checks(effect.command), has_commit(effect.command)
     check = name_command(checks.text)
     outcome = read_outcome(step, check, checks)
     _note_files(state, take_sure(step, state.files))
     if effect.command or effect.todos is None:
-        state.actions.note(step, outcome, is_told=bool(check or COMMIT.search(command)))
+        state.actions.note(step, outcome, is_told=bool(check) or commits)
     if is_stub(text) and not (step.is_error or step.exit_code):
         return  # nobody says what came of it
     if (read := read_check(step, outcome, checks) if check else outcome) is None:
         return
     outcome = read
-    is_commit = bool(COMMIT.search(command)) and not _has_committed_nothing(step)
+    is_commit = commits and not _has_committed_nothing(step)
     for name in filter(None, (check, "git commit" if is_commit else "")):
         listed = one_line(name, LONGEST_COMMAND)
         state.checks.pop(listed, None)
