@@ -550,6 +550,17 @@ def test_what_a_gateway_of_chats_puts_before_a_message_is_not_the_persons(before
     assert next(step.text for step in read_steps(messages)) == words
 
 
+def test_each_message_that_a_gateway_had_queued_is_by_itself() -> None:
+    """The second stood in a request with all that the gateway says of it."""
+    queued = f"[Queued messages while agent was busy]\n\n---\nQueued #1\n{INFO}Stop."
+    text = f"{queued}\n\n---\nQueued #2\n{INFO}Go on.\n\n---\nQueued #3 is no mark."
+    spoken = [(segment.voice, segment.text.strip()) for segment in segments(user(text))]
+    assert spoken[1::2] == [("person", "Stop."), ("person", "Go on.\n\n---\nQueued #3 is no mark.")]
+    assert [voice for voice, _ in spoken] == ["tool", "person", "tool", "person"]
+    bare = "Stop.\n\n---\nQueued #1\nA.\n\n---\nQueued #2\nB."
+    assert [segment.text for segment in segments(user(bare))] == [bare]
+
+
 @pytest.mark.parametrize(
     "stamp",
     [

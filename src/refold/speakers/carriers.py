@@ -326,7 +326,7 @@ _ENVELOPE = re.compile(
     r"System(?: \(untrusted\))?: \[\d{4}-[^\]\n]{4,40}\] [^\n]*+(?>(?:\n[^\n]+)*)"
     r"|[A-Z][\w ]{2,60}\(untrusted[^)\n]{0,40}\):\n```json\n(?>(?:(?!```)[^\n]*\n)*)```"
     r"|\[message_id: [^\]\n]{1,200}\](?=\n)"
-    r"|\[Queued messages while agent was busy\]\n\n---\nQueued #1(?=\n)"
+    r"|(?:\[Queued messages while agent was busy\]\n\n)?---\nQueued #\d{1,4}(?=\n)"
     rf"|{RUNTIME.pattern}"
     r"|\[media attached[^:\n]{0,20}: [^\n]*+(?:\nTo send an image back, [^\n]*+)?"
     r")(?:\n+|\Z)"
@@ -335,6 +335,8 @@ _ENVELOPE = re.compile(
 """One part of it."""
 _FIRST = re.compile(r"^[A-Z][\w ]{2,60}\(untrusted[^)\n]{0,40}\):\n```json$", re.MULTILINE)
 """Where the first of some begins, before which plugins of the gateway put what they know."""
+QUEUED = re.compile(r"(?<=\n\n)(?=---\nQueued #(?!1\n)\d{1,4}\n)")
+"""Where the second and later of some messages begin that came while the agent worked, in a text."""
 STAMP = re.compile(
     r"(?:(?:\A|\n)(?:\[message_id: [^\]\n]{1,200}\]|(?:Current time|Reference UTC): [^\n]{1,200})){1,2}\Z"
 )

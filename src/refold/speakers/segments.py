@@ -19,6 +19,7 @@ from refold.speakers.carriers import (
     NOTES,
     ORDER,
     PERSON,
+    QUEUED,
     REMINDER,
     REQUEST_HEADING,
     RESUME_LINE,
@@ -231,7 +232,13 @@ def _kind_by_heading(text: str) -> str:
 
 
 def _split_text(text: str, role: str) -> Iterator[tuple[str, Carrier]]:
-    """Yield the stretches of one text, and what each is."""
+    """Yield the stretches of one text, which may have several messages, and what each is."""
+    pieces = QUEUED.split(text)
+    for piece in pieces if len(pieces) < 2 or read_envelope(text) else [text]:
+        yield from _split_message(piece, role)
+
+
+def _split_message(text: str, role: str) -> Iterator[tuple[str, Carrier]]:
     bare = text.strip()
     if not bare:
         return

@@ -160,9 +160,9 @@ def is_left_out(path: str, patterns: Iterable[str]) -> bool:
     """Do *patterns* of a `.gitignore` leave a file out?"""
     whole = f"/{with_slashes(path).strip('/')}/"
     return any(
-        any(fnmatchcase(part, name) for part in whole.split("/"))
-        if "*" in (name := pattern.strip("/"))
-        else f"/{name}/" in whole
+        fnmatchcase(whole, f"*/{name}/*")
+        if "/" in (name := pattern.strip("/"))
+        else any(fnmatchcase(part, name) for part in whole.split("/"))
         for pattern in patterns
     )
 

@@ -138,6 +138,7 @@ def test_a_file_that_a_script_reads_later_was_made_anew():
 
 @pytest.mark.parametrize("ignore", [
     call("write", "Done.", path=".gitignore", content="# data\ndata/raw/\n*.tmp"),
+    call("write", "Done.", path=".gitignore", content="data/raw/*.json\nsrc/*.tmp"),
     call("bash", "", command="cat > .gitignore <<'EOF'\ndata/raw/\n*.tmp\nEOF"),
     call("bash", "", command="cat > .gitignore <<'EOF'\ndata/raw/\n*.tmp\nEOF", workdir="web"),
     call("apply_patch", "Success.", patch="*** Begin Patch\n*** Add File: .gitignore\n+data/raw/\n+*.tmp\n*** End Patch"),

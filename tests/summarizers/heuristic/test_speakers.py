@@ -51,7 +51,11 @@ def test_a_command_that_the_model_shows_and_a_person_answers_was_not_run() -> No
     """Advice in a chat stood among the commands that ran."""
     shown = assistant("Then upload it:\n\n```bash\nmkdir -p skills && touch skills/vue.zip\n```")
     output = user("<returncode>0</returncode>\n<output>\n</output>")
-    for follower, has_run in ((user("And on another machine?"), False), (output, True)):
+    aside = user(
+        "<local-command-caveat>Caveat: these messages are the user's.</local-command-caveat>"
+    )
+    followers = ((user("And on another machine?"), False), (aside, False), (output, True))
+    for follower, has_run in followers:
         steps = read_steps([user("How do I share it?"), shown, follower])
         assert any(step.kind == "call" for step in steps) is has_run
 

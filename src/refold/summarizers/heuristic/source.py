@@ -534,7 +534,7 @@ def _read_segments(
 def _read_answer(message: Message, waiting: _Open, at: int, follower: Segmented) -> Iterator[Step]:
     """Yield what the model says and does in its text; a command that a person answers is shown."""
     text = _THOUGHT.sub("", without_terminal_codes(clip_scanned(answer_text(message))), count=1)
-    voices = {segment.voice for segment in chain.from_iterable(follower)}
+    voices = {"person" if s.kind in UNQUOTED else s.voice for s in chain.from_iterable(follower)}
     is_run = "tool" in voices or "person" not in voices
     actions = _ACTION.findall(text) if is_run and not message.calls else []
     waiting.action = actions[-1] if actions else ""
