@@ -662,6 +662,14 @@ def test_how_what_ran_in_the_background_ended_is_told_once():
     assert section(text, "Open") == ["- last error: no such host (./deploy.sh)"]
 
 
+def test_the_output_of_what_ran_in_the_background_is_no_file_that_was_read():
+    """Each stood among the files with the long path that its client gave to it."""
+    read = call(
+        "Read", "1\tready in 3 s", file_path="/tmp/claude-0/-root-shop/353c/tasks/b7.output"
+    )
+    assert "b7.output" not in "\n".join(section(summarize(user("Go."), read), "Files"))
+
+
 LAUNCHED = "Async agent launched successfully.\nagentId: a7 (internal ID - do not mention to user.)"
 REPORTED = (
     "<task-notification>\n<task-id>a7</task-id>\n<status>completed</status>\n"

@@ -489,7 +489,8 @@ def _without_deleted_folders(files: dict[str, FileState]) -> dict[str, FileState
     for path, file in reversed(files.items()):
         is_made_anew = file.state in {"deleted", "stashed"} and is_ignored(path)
         is_none = is_made_anew and ".env" not in path
-        is_none |= file.state == "read" and path.rstrip("/") in folders
+        is_output = path.endswith(".output")  # of what ran in the background
+        is_none |= file.state == "read" and (is_output or path.rstrip("/") in folders)
         if deleted.isdisjoint(folders_of(path)) and not is_none:
             remaining.append((path, file))
         if file.state == "deleted":
