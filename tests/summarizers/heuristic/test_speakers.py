@@ -51,13 +51,18 @@ def test_a_command_that_the_model_shows_and_a_person_answers_was_not_run() -> No
     """Advice in a chat stood among the commands that ran."""
     shown = assistant("Then upload it:\n\n```bash\nmkdir -p skills && touch skills/vue.zip\n```")
     output = user("<returncode>0</returncode>\n<output>\n</output>")
-    aside = user(
-        "<local-command-caveat>Caveat: these messages are the user's.</local-command-caveat>"
-    )
-    followers = ((user("And on another machine?"), False), (aside, False), (output, True))
-    for follower, has_run in followers:
+    for follower, has_run in ((user("And on another machine?"), False), (output, True)):
         steps = read_steps([user("How do I share it?"), shown, follower])
         assert any(step.kind == "call" for step in steps) is has_run
+
+
+def test_what_a_person_runs_is_not_the_command_that_the_model_shows() -> None:
+    """Claude Code sends what was typed behind a caveat of its own, and the advice had run."""
+    shown = assistant("Set it:\n\n```bash\ngit remote set-url origin x\n```")
+    caveat = user("<local-command-caveat>Caveat: these are the user's.</local-command-caveat>")
+    typed = user("<bash-input>git push</bash-input>")
+    steps = read_steps([user("Where is it?"), shown, caveat, typed])
+    assert [step.command for step in steps if step.kind == "result"] == [""]
 
 
 def test_f4_steering_in_system_messages_and_results_is_a_request() -> None:

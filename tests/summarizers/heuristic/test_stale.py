@@ -614,6 +614,6 @@ def test_what_notes_the_packages_may_differ_behind_a_command_that_adds_one(comma
 def test_what_the_model_waited_for_stands_in_no_later_turn(waiting):
     """Agents that had long ended seemed to run on."""
     later = [user("Go on with the report."), assistant("It is written to `report_of_pools.md`.")]
-    told = assistant(f"`pool_read` has 71 rows. {waiting}")
-    text = summarize([user("Scan all."), *edit("limit", "bound") * 9, told, *later])
+    answer = assistant(f"`pool_read` has 71 rows. {waiting}")
+    text = summarize([user("Scan all."), *edit("limit", "bound") * 9, answer, *later])
     assert "71 rows" in text and "pool_scan" not in text

@@ -60,8 +60,7 @@ _IGNORED = re.compile(
 )
 """Files that repositories hardly ever have."""
 _AGENT = re.compile(
-    r"(?:task|agent|subagent|dispatch|sessions_spawn)(?!_?(?:create|get|list|output|stop|update))",
-    re.IGNORECASE,
+    r"(?i)(?:task|agent|subagent|dispatch|sessions_spawn)(?!_?(?:create|get|list|output|stop|update))"
 )
 """The names that tools have by which another agent is given a task; not those of lists of tasks."""
 LEAVES_PLANNING = re.compile(r"(?i)exit_?plan_?mode|plan_?exit")

@@ -522,11 +522,11 @@ def _read_segments(
                     yield step._replace(exit_code=code, is_later=True)
             if segment.kind in UNQUOTED:
                 continue
-            command, output = read_ran_command(text) or (waiting.action, text)
+            asked = "" if text.startswith("<bash-input>") else waiting.action
+            command, output = read_ran_command(text) or (asked, text)
             waiting.action = ""
-            is_answer = bool(command) or text.lstrip().startswith(REPORTS)
-            folder = waiting.folder
-            effect = effect_of_command(command, folder) if is_answer else CallEffect(UNKNOWN)
+            has_run = bool(command) or text.lstrip().startswith(REPORTS)
+            effect = effect_of_command(command, waiting.folder) if has_run else CallEffect(UNKNOWN)
             code, is_template = read_exit_code(output), segment.kind == TEMPLATE
             yield Step("result", at, output, effect, exit_code=code, is_template=is_template)
 
@@ -534,7 +534,7 @@ def _read_segments(
 def _read_answer(message: Message, waiting: _Open, at: int, follower: Segmented) -> Iterator[Step]:
     """Yield what the model says and does in its text; a command that a person answers is shown."""
     text = _THOUGHT.sub("", without_terminal_codes(clip_scanned(answer_text(message))), count=1)
-    voices = {"person" if s.kind in UNQUOTED else s.voice for s in chain.from_iterable(follower)}
+    voices = {segment.voice for segment in chain.from_iterable(follower)}
     is_run = "tool" in voices or "person" not in voices
     actions = _ACTION.findall(text) if is_run and not message.calls else []
     waiting.action = actions[-1] if actions else ""
