@@ -318,7 +318,7 @@ SUMMARY_CHARS = 250
 ABORTED = re.compile(r"Note: The previous agent run was aborted by the user\.[^\n]*")
 """What it says of a turn that was interrupted, alone or before the message."""
 RUNTIME = re.compile(
-    r"<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>(?:(?!<<<END_OPENCLAW)[\s\S])*+<<<END_OPENCLAW\w+>>>"
+    r"<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>(?>(?:(?!<<<END_OPENCLAW)[\s\S])*)<<<END_OPENCLAW\w+>>>"
 )
 """What it says of its own work, such as which agents have ended, alone or before the message."""
 _ENVELOPE = re.compile(

@@ -209,7 +209,7 @@ def _files_of_command(command: str, place: Place, text: str) -> Iterator[FileEff
 
 
 _PIPED_SCRIPT = re.compile(
-    r"@'\n((?:(?!\n'@)[\s\S])*+)\n'@\s*\|\s*(?:powershell|pwsh)(?:\.exe)?\s(?:-\w+\s+)*-\s*"
+    r"@'\n((?>(?:(?!\n'@)[\s\S])*))\n'@\s*\|\s*(?:powershell|pwsh)(?:\.exe)?\s(?:-\w+\s+)*-\s*"
 )
 """A text that PowerShell gives to another one as its commands."""
 
