@@ -173,13 +173,17 @@ def render_state(state: State, room: int, work: float = 1.0) -> str:
         if before and room > 0 and len(text := "\n".join((f"## {title}", *lines))) > len(before):
             parts[title], room = text, room + estimate(before) - estimate(text)
             shown_lines.update(_iter_rows(line[2:] for line in lines))
-    asked = "\n".join((parts.get(earlier, ""), parts.get(latest, ""))).split("\n- ")[1:]
-    words = (_MEDIA.sub("", _text_of(item), count=1) for item in asked)
-    shown = set(_iter_rules(split_request(text)[0] for text in words))
-    if other_rules := [rule for rule in rules if rule[2:] not in shown]:
+    in_requests = _rules_of("\n".join((parts.get(earlier, ""), parts.get(latest, ""))))
+    if other_rules := [rule for rule in rules if rule[2:] not in in_requests]:
         parts["Rules"] = _write_rules(other_rules)
     facts = ("Files", "Done", "Failed", "Checks", "Open", "Decisions", "Notes")
     return "\n".join(parts[title] for title in (earlier, latest, "Rules", *facts) if title in parts)
+
+
+def _rules_of(sections: str) -> set[str]:
+    """Return the rules that the requests in written sections state."""
+    items = (_MEDIA.sub("", _text_of(item), count=1) for item in sections.split("\n- ")[1:])
+    return set(_iter_rules(split_request(text)[0] for text in items))
 
 
 def _write_rules(rules: Iterable[str]) -> str:
