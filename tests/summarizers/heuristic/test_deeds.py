@@ -364,3 +364,17 @@ def test_a_script_that_ran_is_tested_and_nothing_else_is():
     assert [file.is_checked for file in files.values()] == [True, False]
     alone = collect([*written, *call("bash", {"command": "/w/page.js"}, "ok")]).files
     assert [file.is_checked for file in alone.values()] == [False, True]
+
+
+@pytest.mark.parametrize(("command", "result", "deeds"), [
+    ("git init && git add -A && git commit -m x", "Author identity unknown", {}),
+    ("npm install && npm test", "2 failing", {}),
+    ("npm test && git push", "2 failing", {}),
+    ("npm test && git push", "2 passing\n! [rejected]", {"git push": "exit 1: ! [rejected]"}),
+])  # fmt: skip
+def test_the_exit_code_of_a_check_is_not_that_of_what_stands_before_or_behind_it(
+    command, result, deeds
+):
+    """`npm install` and `git push` stood as failed; the first had worked, the second not run."""
+    state = run((command, f"{result}\n\nCommand exited with code 1"))
+    assert {call: act.outcome for call, act in state.actions.done.items()} == deeds

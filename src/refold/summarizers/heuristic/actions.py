@@ -376,7 +376,11 @@ class Actions:
                 _add(self.failed, name, reason, step, 2 - only_looks)
             return
         self.drop_mended(step)
-        if not (is_told or step.effect.files) or shell.find_deeds(step.command).rank > 1:
+        deeds = shell.find_deeds(step.command)
+        is_behind = deeds.is_last and not looks_failed(find_figures(step.text))
+        if is_told and has_failed(outcome) and not is_behind:
+            return  # of `a && test` the test may have failed, and `a` of `test && a` not have run
+        if not (is_told or step.effect.files) or deeds.rank > 1:
             self._note_deed(step, outcome)
 
     def drop_mended(self, step: Step) -> None:
