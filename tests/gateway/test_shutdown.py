@@ -1,7 +1,9 @@
-"""What a gateway leaves behind when it is stopped."""
+"""What a gateway leaves behind when it is stopped, and whom it still answers."""
 
+import asyncio
 import json
 import shutil
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -9,7 +11,9 @@ import sys
 import httpx
 import pytest
 
+from refold.gateway import Config, Gateway, Pipeline, Settings, Upstream, create_server
 from refold.memory import SQLiteMemories
+from refold.stores import MemoryStore
 from refold.testing.scripted_provider import ScriptedProvider
 from tests.support.gateway_processes import GatewayProcess, run_processes
 
@@ -114,3 +118,51 @@ def test_f8_a_sink_that_cannot_be_opened_stops_the_gateway_at_its_start(tmp_path
     )
     assert process.process.wait(300) != 0
     assert "facts.db: cannot open: it is a directory" in process.log.read_text()
+
+
+REQUEST = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}"
+
+
+async def answers_of_a_server_that_stops(upstream: str, *, used: bool) -> list[bytes]:
+    """What ten connections get that it has not taken yet, or that it has answered once, and which
+    send a request in the moment in which it is stopped."""
+    config = Config(upstreams=(Upstream(name="test", url=upstream),), salt=b"s")
+    server = create_server(config, Gateway(config, Pipeline(Settings(), MemoryStore())))
+    server.config.load()
+    server.lifespan = server.config.lifespan_class(server.config)
+    listening, loop = (
+        socket.create_server(("127.0.0.1", 0), backlog=128),
+        asyncio.get_running_loop(),
+    )
+    await server.startup([listening])
+    connections = [socket.create_connection(listening.getsockname()) for _ in range(10)]
+
+    async def exchange(connection: socket.socket) -> bytes:
+        connection.setblocking(False)
+        await loop.sock_sendall(connection, REQUEST)
+        answer = b""
+        while not answer.endswith(b"0\r\n\r\n"):
+            answer += (piece := await loop.sock_recv(connection, 65_536))
+            assert piece, "closed without an answer"
+        return answer
+
+    if used:
+        await asyncio.gather(*map(exchange, connections))
+    stopping = asyncio.create_task(server.shutdown([listening]))
+    try:
+        if used:
+            await asyncio.sleep(0.05)  # the server knows by now
+        return await asyncio.gather(*map(exchange, connections))
+    finally:
+        for connection in connections:
+            connection.close()
+        await stopping
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_c8_whoever_has_connected_before_a_stop_is_answered(used):
+    """Balancers answered 502 at each restart: connections that waited, or were kept, were reset under a POST."""
+    with ScriptedProvider(["Hello."] * 20) as upstream:
+        answers = asyncio.run(answers_of_a_server_that_stops(upstream.url, used=used))
+    assert all(answer.startswith(b"HTTP/1.1 200") for answer in answers)
+    assert not used or all(b"connection: close" in answer for answer in answers)

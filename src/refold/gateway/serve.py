@@ -1,6 +1,7 @@
 """Runs the gateway: in one process with uvicorn, in several that are looked after, or as the
 application for any other server."""
 
+import asyncio
 import gc
 import glob
 import logging
@@ -110,7 +111,7 @@ def create_server(config: Config, app: Application) -> uvicorn.Server:
     it is stopped."""
     limits = config.limits
     note = app.note_refusal if isinstance(app, Gateway) else id
-    return uvicorn.Server(
+    return PartingServer(
         uvicorn.Config(
             app,
             host=config.host,
@@ -127,6 +128,44 @@ def create_server(config: Config, app: Application) -> uvicorn.Server:
             timeout_graceful_shutdown=limits.grace_seconds,
         )
     )
+
+
+class PartingServer(uvicorn.Server):
+    """A server that answers, when it is stopped, whoever has connected before: a client waits
+    behind its connection until a process takes it, and would find it reset."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take the connections that wait, and no more; then end as uvicorn does."""
+        app = self.config.app
+        if isinstance(app, Gateway):
+            app.stopping = True
+        last = [listening.dup() for listening in sockets or ()]
+        for server in self.servers:
+            server.close()
+        for listening in sockets or ():
+            listening.close()
+        await asyncio.sleep(0.01)  # uvloop closes them a little later
+        waiting = [connection for listening in last for connection in _take_waiting(listening)]
+        for connection in waiting:
+            loop = asyncio.get_running_loop()
+            await loop.connect_accepted_socket(self._create_protocol, connection)
+        await super().shutdown()
+
+    def _create_protocol(self) -> asyncio.Protocol:
+        create = cast("Callable[..., asyncio.Protocol]", self.config.http_protocol_class)
+        state = self.server_state
+        return create(config=self.config, server_state=state, app_state=self.lifespan.state)
+
+
+def _take_waiting(listening: socket.socket) -> list[socket.socket]:
+    """Return the connections that nobody has taken yet, and close the socket that is *listening*
+    at once."""
+    listening.setblocking(False)
+    waiting = list[socket.socket]()
+    with listening, suppress(OSError):  # there are no more
+        while True:
+            waiting.append(listening.accept()[0])
+    return waiting
 
 
 def run(config: Config, bound: socket.socket | None = None) -> None:

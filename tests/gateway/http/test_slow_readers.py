@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from refold.gateway.config import Config
-from refold.gateway.http.server_protocol import StallAbortingTransport
+from refold.gateway.http.response import StallAbortingTransport
 from refold.gateway.settings import Upstream
 from refold.testing.scripted_gateway import serving
 from tests.support.raw_http import eventually

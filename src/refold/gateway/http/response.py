@@ -44,6 +44,56 @@ ON_STOP = "refold.on_stop"
 """The ASGI extension under which our own server takes a function to call when it is stopping."""
 
 
+_LINGER_SECONDS = 60
+"""Seconds that a client has to finish a body that nobody reads, if some of it comes in each."""
+
+
+class StallAbortingTransport:
+    """A transport that sends what is left when it is closed, as long as the client takes some every
+    *seconds*. If the client *is sending* still, it waits for the end of that: a client looks for
+    its answer (413) only then, and what is closed before is reset, answer and all."""
+
+    is_sending: Callable[[], bool] = staticmethod(lambda: False)
+    is_lingering = has_received = False
+    """Does it wait? Closing it once more ends that. Has anything come since it looked last?"""
+
+    def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+        self._transport, self._loop, self._seconds = transport, loop, seconds
+        self.write = transport.write
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def is_closing(self) -> bool:
+        """Is it closed, or will it be?"""
+        return self.is_lingering or bool(self._transport.is_closing())
+
+    def close(self) -> None:
+        """Send what is left, and close."""
+        self.is_lingering = self.is_sending() and not self.is_closing()
+        if self.is_lingering:
+            self._transport.resume_reading()
+        self._linger(_LINGER_SECONDS * self.is_lingering)
+
+    def _linger(self, seconds: int) -> None:
+        """Close unless something came within the last second and *seconds* are left."""
+        if seconds and self.has_received:
+            self.has_received = False
+            self._loop.call_later(1.0, self._linger, seconds - 1)
+            return
+        self._transport.close()
+        self._abort_if_stalled(before=0)
+
+    def _abort_if_stalled(self, before: int) -> None:
+        """Abort if as much is left to send as *before* (bytes, 0 at first); look again later if
+        anything is."""
+        unsent = self._transport.get_write_buffer_size()
+        if unsent and unsent == before:
+            self._transport.abort()
+        elif unsent:
+            self._loop.call_later(self._seconds, self._abort_if_stalled, unsent)
+
+
 class ResponseWriter:
     """Writes the answer of one request to its client, over ASGI."""
 

@@ -2,7 +2,7 @@
 
 It stands on the insides of uvicorn, whose version is bounded above for that (decision 0014)."""
 
-from asyncio import AbstractEventLoop, TimerHandle
+from asyncio import TimerHandle
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -12,62 +12,16 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from refold.gateway.http.response import ON_DISCONNECT, ON_STOP, Stop
+from refold.gateway.http.response import ON_DISCONNECT, ON_STOP, StallAbortingTransport, Stop
 from refold.gateway.settings import Limits
 
 WRITE_BUFFER_BYTES = 32 * 1024
 """Bytes that may wait for a client to take them; while more do, no more of an answer is written."""
 _STOPPING_SECONDS = 2.0
 """Seconds that a request has to come whole once the gateway is stopping."""
-_LINGER_SECONDS = 60
-"""Seconds that a client has to finish a body that nobody reads, if some of it comes in each."""
+_PARTING_SECONDS = 1.0
+"""Seconds that an unused connection stays open then: what a balancer has just sent is answered."""
 _VERSIONS = ("1.0", "1.1")
-
-
-class StallAbortingTransport:
-    """A transport that sends what is left when it is closed, as long as the client takes some every
-    *seconds*. If the client *is sending* still, it waits for the end of that: a client looks for
-    its answer (413) only then, and what is closed before is reset, answer and all."""
-
-    is_sending: Callable[[], bool] = staticmethod(lambda: False)
-    is_lingering = has_received = False
-    """Does it wait? Closing it once more ends that. Has anything come since it looked last?"""
-
-    def __init__(self, transport: Any, loop: AbstractEventLoop, seconds: float) -> None:
-        self._transport, self._loop, self._seconds = transport, loop, seconds
-        self.write = transport.write
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    def is_closing(self) -> bool:
-        """Is it closed, or will it be?"""
-        return self.is_lingering or bool(self._transport.is_closing())
-
-    def close(self) -> None:
-        """Send what is left, and close."""
-        self.is_lingering = self.is_sending() and not self.is_closing()
-        if self.is_lingering:
-            self._transport.resume_reading()
-        self._linger(_LINGER_SECONDS * self.is_lingering)
-
-    def _linger(self, seconds: int) -> None:
-        """Close unless something came within the last second and *seconds* are left."""
-        if seconds and self.has_received:
-            self.has_received = False
-            self._loop.call_later(1.0, self._linger, seconds - 1)
-            return
-        self._transport.close()
-        self._abort_if_stalled(before=0)
-
-    def _abort_if_stalled(self, before: int) -> None:
-        """Abort if as much is left to send as *before* (bytes, 0 at first); look again later if
-        anything is."""
-        unsent = self._transport.get_write_buffer_size()
-        if unsent and unsent == before:
-            self._transport.abort()
-        elif unsent:
-            self._loop.call_later(self._seconds, self._abort_if_stalled, unsent)
 
 
 class _RefusedError(Exception):
@@ -102,7 +56,7 @@ class LimitedProtocol(HttpToolsProtocol):
     """Has part of a head come, and not all of it?"""
     _disconnect_callback: Callable[[], None] | None = None
     _stop_callback: Callable[[], None] | None = None
-    _is_lost = False
+    _is_lost = _is_stopping = False
     _is_upgrade = False
     """Is the head that was read to be read again, without its `upgrade`?"""
     _upgrades: tuple[tuple[bytes, bytes], ...] = ()
@@ -231,6 +185,8 @@ class LimitedProtocol(HttpToolsProtocol):
             self.headers += self._upgrades  # the application says that there is no WebSocket
             self._upgrades = ()
             super().on_headers_complete()
+            if self._is_stopping:
+                self.cycle.keep_alive = False
 
     def on_chunk_header(self) -> None:
         """Begin a chunk."""
@@ -255,16 +211,40 @@ class LimitedProtocol(HttpToolsProtocol):
             super().on_message_complete()
 
     def shutdown(self) -> None:
-        """Give a request that has not come whole a little time for that: the gateway is
-        stopping."""
-        super().shutdown()
+        """Give a request that has not come, or not whole, a little time: the gateway is stopping.
+        What is closed before it was read is lost, and a balancer must not send a POST twice."""
+        self._is_stopping = True
+        cycle = self.cycle
+        if cycle and not cycle.response_started:
+            cycle.keep_alive = False  # its answer says so
+        elif cycle is None or cycle.response_complete:
+            self._part()
         if self._stop_callback is not None:
             self._stop_callback()
         self.loop.call_later(_STOPPING_SECONDS, self._end_unread)
 
+    def on_response_complete(self) -> None:
+        """Await a next request; not for long if the gateway is stopping."""
+        super().on_response_complete()
+        if self._is_stopping and not self.transport.is_closing():
+            self._part()
+
+    def _part(self) -> None:
+        """Close the connection soon, unless a request comes, and look once more before that: a loop
+        that was held up runs its timers before it reads what has come."""
+        again = partial(self.loop.call_later, _PARTING_SECONDS / 10, self._end_unused)
+        self.loop.call_later(_PARTING_SECONDS, again)
+
+    def _end_unused(self) -> None:
+        is_unused = self.cycle is None or self.cycle.response_complete
+        if is_unused and not self._is_reading_head:
+            self.transport.close()
+
     def _end_unread(self) -> None:
         cycle = self.cycle
-        if cycle and cycle.more_body and not (cycle.response_started or cycle.disconnected):
+        if cycle is None:
+            self.transport.close()
+        elif cycle.more_body and not (cycle.response_started or cycle.disconnected):
             self._refuse(503)
 
     def _refuse(self, status: int) -> None:
