@@ -259,6 +259,15 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "odd.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match=r"odd\.toml: not UTF-8"):
         load_config(tmp_path / "odd.toml")
+    (tmp_path / "marked.toml").write_text("\ufeffport = 9000\n", encoding="utf-8")
+    assert load_config(tmp_path / "marked.toml").port == 9000
+
+
+@pytest.mark.parametrize("key", ["admin_token", "salt", "store"])
+def test_no_error_shows_a_secret_of_another_kind(key):
+    """A token of digits without quotation marks stood in the journal."""
+    with pytest.raises(ConfigError, match=rf"^refold.toml: {key}: a text is needed$"):
+        parse_config(f"{key} = 1234567890123456")
 
 
 def read_error(text: str) -> str:

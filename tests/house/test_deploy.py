@@ -98,6 +98,21 @@ def test_the_balancer_leaves_session_keys_and_sizes_to_the_gateway():
     assert "underscores_in_headers on;" in text and "client_max_body_size 0;" in text
 
 
+def test_balancers_say_that_they_ask_for_somebody():
+    """With HAProxy before a gateway without a token, `Host: localhost` opened the admin API to everybody."""
+    assert "proxy_set_header X-Forwarded-For $remote_addr;" in (DEPLOY / "nginx.conf").read_text()
+    text = (DEPLOY / "haproxy.cfg").read_text()
+    assert "\n    option forwardfor" in text
+    assert "http-request deny if !own { path_beg -i /refold /metrics }" in text
+
+
+def test_no_core_file_holds_the_keys_of_callers():
+    assert "\nLimitCORE=0\n" in (DEPLOY / "refold.service").read_text()
+    for path in (ROOT / "compose.yaml", DEPLOY / "compose.yaml"):
+        gateway = yaml.safe_load(path.read_text())["services"]["gateway"]
+        assert gateway["ulimits"] == {"core": 0}
+
+
 def test_every_figure_and_label_that_is_asked_for_is_exported():
     names, asked = list_exported(), list(expressions())
     of_prometheus = {"instance", "namespace", "pod"}

@@ -215,7 +215,9 @@ class Gateway:
         to administrators."""
         writer = ResponseWriter(send, AccessLogEntry(), self.config.limits.silence_seconds)
         path = scope["path"]
-        if path == "/":
+        if b"%" in (scope.get("raw_path") or b""):  # what a proxy keeps from others by its spelling
+            await writer.respond(*provider_error("", 404, "There is nothing at this path."))
+        elif path == "/":
             page = ("location", "/refold/"), ("content-length", "0"), ("cache-control", "no-store")
             await writer.respond(307, page, b"")
         elif path == "/refold/health":

@@ -230,6 +230,8 @@ _KINDS: Mapping[Any, str] = {
     float | None: "a number",
 }
 """What a value can be, by the annotation of its field; fields of other types are in no file."""
+_SECRETS = frozenset({"admin_token", "salt", "store", "proxy"})
+"""Keys whose values no error shows: logs keep it."""
 _SUMMARY_KEYS = {
     "model": str,
     "url": str,
@@ -250,7 +252,7 @@ def load_config(
 ) -> Config:
     """Return the settings of a TOML file. Raises `ConfigError`."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8-sig")  # some editors begin a file with a mark
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from error
     return parse_config(text, str(path), environment)
@@ -361,7 +363,8 @@ class _Table:
         except msgspec.ValidationError as error:
             value = self.raw[key]
             shown = str(value).lower() if isinstance(value, bool) else repr(value)  # as TOML has it
-            raise self.error(key, f"{_KINDS[kind]} is needed, not {shown}") from error
+            given = "" if key in _SECRETS else f", not {shown}"
+            raise self.error(key, f"{_KINDS[kind]} is needed{given}") from error
 
 
 def _parse_toml(text: str, file: str) -> _Table:

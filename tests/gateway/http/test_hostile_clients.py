@@ -606,6 +606,15 @@ def test_what_is_meant_for_the_gateway_goes_to_no_upstream_whatever_its_token(pl
     assert targets(upstream) == []
 
 
+@pytest.mark.parametrize("path", ["/%6detrics", "/%72efold/health", "/refold%2fhealth"])
+def test_an_own_path_in_another_spelling_is_none(place, path: str) -> None:
+    """A proxy that keeps /refold/ and /metrics from others let /%6detrics through."""
+    upstream, gateway = place
+    assert get(gateway.port, path, "Host: localhost") == [404]
+    assert get(gateway.port, "/metrics?x=%6d", "Host: localhost") == [200]
+    assert targets(upstream) == []
+
+
 def test_below_a_path_of_its_server_the_gateway_still_answers_its_own_paths() -> None:
     config = Config(upstreams=(Upstream(name="up", url="http://127.0.0.1:9"),), salt=b"s")
     sent = list[dict[str, Any]]()
