@@ -14,7 +14,7 @@ import pytest
 from refold.gateway import Config, Gateway, Pipeline, Settings, Upstream, create_server
 from refold.memory import SQLiteMemories
 from refold.stores import MemoryStore
-from refold.testing.scripted_provider import ScriptedProvider
+from refold.testing.scripted_provider import Reply, ScriptedProvider
 from tests.support.gateway_processes import GatewayProcess, run_processes
 
 
@@ -166,3 +166,23 @@ def test_c8_whoever_has_connected_before_a_stop_is_answered(used):
         answers = asyncio.run(answers_of_a_server_that_stops(upstream.url, used=used))
     assert all(answer.startswith(b"HTTP/1.1 200") for answer in answers)
     assert not used or all(b"connection: close" in answer for answer in answers)
+
+
+def test_c8_the_log_says_which_answers_a_stop_has_cut_off(tmp_path):
+    """The line of such a request said status 200 and no more; the server added a traceback."""
+    with ScriptedProvider([Reply("Hello. " * 50, pause=60)]) as upstream:
+        limits = "[limits]\ngrace_seconds = 1\n"
+        config = f'store = ":memory:"\n[[upstream]]\nurl = "{upstream.url}"\n{limits}'
+        process = GatewayProcess(tmp_path, "cut", config)
+        with run_processes(process):
+            asked = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
+            url = f"{process.url}/v1/chat/completions"
+            with httpx.stream("POST", url, json=asked, timeout=60) as answer:
+                process.process.terminate()
+                with pytest.raises(httpx.RemoteProtocolError):
+                    answer.read()
+            process.process.wait(60)
+    lines = [json.loads(line) for line in process.log.read_text().splitlines()[1:]]
+    (request,) = [line for line in lines if line["event"] == "request"]
+    assert request["stopped"] is True and request["level"] == "warning"
+    assert not [line for line in lines if line["level"] == "error" and "error" in line]

@@ -149,6 +149,9 @@ class Gateway:
             await self._refuse(head, error, writer)
         except ClientDisconnected:
             entry.client_disconnected = True
+        except asyncio.CancelledError:
+            entry.stopped = True
+            raise
         except Exception as error:  # noqa: BLE001 - one request's bug is not the next one's
             entry.internal_error = describe_fault(error)
             failure = HTTPException(500, "The gateway failed.", reason="fault")
@@ -203,7 +206,7 @@ class Gateway:
         level = logging.INFO
         if entry.internal_error:
             level = logging.ERROR
-        elif entry.upstream_broke_off or entry.status >= 500:
+        elif entry.upstream_broke_off or entry.stopped or entry.status >= 500:
             level = logging.WARNING
         if LOGGER.isEnabledFor(level):
             log("request", level, **entry.as_fields())

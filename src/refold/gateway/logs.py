@@ -5,6 +5,7 @@ import json
 import logging
 import sys
 import time
+from asyncio import CancelledError
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -48,6 +49,9 @@ class AccessLogEntry:
     client_disconnected: bool = False
     """The client left before the answer was complete."""
     upstream_broke_off: bool = False
+    stopped: bool = False
+    """The gateway was stopped, and its `grace_seconds` were over, before the answer was
+    complete."""
     internal_error: str = ""
     """Type and places of an error of our own."""
 
@@ -177,6 +181,13 @@ def traceback_places(trace: TracebackType | None) -> list[str]:
     return places[-10:]
 
 
+def _is_of_our_line(record: logging.LogRecord) -> bool:
+    """Does the server say what our own line of that request says: that an answer was broken off, as
+    its upstream or the gateway's stop did?"""
+    is_stopped = record.exc_info is not None and isinstance(record.exc_info[1], CancelledError)
+    return record.msg == INCOMPLETE_RESPONSE or (record.name == "uvicorn.error" and is_stopped)
+
+
 def configure_logging(level: str = "info") -> None:
     """Let the gateway and its server log to standard error: lines for people on a terminal, JSON
     elsewhere. *level*: debug, info, warning, error."""
@@ -184,7 +195,7 @@ def configure_logging(level: str = "info") -> None:
         raise ValueError(f"no log level is called {level!r}; there are {', '.join(LEVELS)}")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter() if sys.stderr.isatty() else JSONFormatter())
-    handler.addFilter(lambda record: record.msg != INCOMPLETE_RESPONSE)
+    handler.addFilter(lambda record: not _is_of_our_line(record))
     # What fails of a database is ours to tell: psycopg quotes what was to be written.
     logging.getLogger("psycopg").setLevel(logging.CRITICAL)
     for name in ("refold", "uvicorn.error", "asyncio"):
