@@ -2,6 +2,9 @@
 
 import logging
 import socket
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -108,3 +111,11 @@ def test_a_start_that_fails_leaves_no_files(tmp_path, loggers):
     assert done.code == 2
     assert [path.name for path in tmp_path.iterdir()] == ["b.db"]
     assert broken.read_text().startswith("no database")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk that is always full")
+def test_it_starts_though_nothing_can_be_written_to_its_log():
+    """The line that says where it listens ended the start: status 1, and not a word."""
+    command = [sys.executable, "-m", "refold", "serve", "--upstream", "openai", "--check"]
+    with Path("/dev/full").open("w") as full:
+        subprocess.run(command, stderr=full, stdout=subprocess.PIPE, check=True)

@@ -183,8 +183,9 @@ def discard_output() -> None:
 
 
 def warn(text: str) -> None:
-    """Print one line on standard error."""
-    sys.stderr.write(f"refold: {short(text, 1_000)}\n")
+    """Print one line on standard error, if that takes any: a disk may be full."""
+    with suppress(OSError):
+        sys.stderr.write(f"refold: {short(text, 1_000)}\n")
 
 
 def warn_all(texts: Iterable[str]) -> None:
