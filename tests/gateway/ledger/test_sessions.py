@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from refold import Budget, Compactor, Message, Text
+from refold import Budget, Compactor, Edit, Message, Text
 from refold.errors import StoreError
 from refold.gateway.conversations.conversations import Conversation, LatestRequest
 from refold.gateway.ledger.entry import EntryKey, Sums
 from refold.gateway.ledger.sessions import KEPT_SECONDS, MAX_WAITING, Sessions
-from refold.gateway.ledger.sql import NAMES_PER_QUERY, Ledger
+from refold.gateway.ledger.sql import NAMES_PER_QUERY, Ledger, WordsOfEdits
 from refold.gateway.ledger.writer import open_ledger
 
 NOW = 1_790_000_000.0
@@ -167,3 +167,20 @@ def test_an_amended_summary_is_described_anew(ledger: Ledger) -> None:
         assert row is not None
         texts += [edit.text for edit in row.list_edits()]
     assert texts == ["[first]", "[second]"]
+
+
+def test_the_words_of_edits_that_are_known_have_a_size_and_not_a_number():
+    """Ten thousand summaries stayed in the memory of each process, beside `known_bytes`."""
+    words, read = WordsOfEdits(most=20_000), []
+
+    def ask(number: int, by: str = "A()") -> tuple[str, str]:
+        edit = Edit(start=0, stop=1, insert=(), tip=f"{number:032x}", by=by)
+        return words.get(edit, lambda: (read.append(number), ("whole", f"{number:1500}"))[1])
+
+    for number in range(100):
+        assert ask(number) == ask(number) == ("whole", f"{number:1500}")
+    assert read == [*range(100)]
+    read.clear()
+    for number in (99, 95, 0, 99):
+        ask(number)
+    assert read == [0]

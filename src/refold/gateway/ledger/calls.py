@@ -6,7 +6,6 @@ money. They stand beside the net ledger, which has the sums.
 """
 
 import json
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -14,7 +13,6 @@ from hashlib import blake2b
 from math import inf
 from typing import Any, NamedTuple
 
-from refold.compactor.conversations import put_latest
 from refold.compactor.loading import make_local_edits
 from refold.compactor.settings import is_by_local, parse_strategy
 from refold.core.edit_stack import VisibleEdit
@@ -24,7 +22,15 @@ from refold.errors import FormatError
 from refold.gateway.ledger.accounting import BilledCall
 from refold.gateway.ledger.rows import CallRow, ClientName, ListedSession, SessionEvent
 from refold.gateway.ledger.sessions import ShownEdit, describe_edit
-from refold.gateway.ledger.sql import NO_CALLS, SUMMED, BookedCalls, Tables, add_sums, like
+from refold.gateway.ledger.sql import (
+    NO_CALLS,
+    SUMMED,
+    BookedCalls,
+    Tables,
+    WordsOfEdits,
+    add_sums,
+    like,
+)
 from refold.messages import Message, Text, ToolCall, ToolResult
 from refold.stores.sql import Database
 
@@ -348,8 +354,6 @@ _DELETE = (
 )
 NAME = 12
 """Characters that name an edit with its words."""
-MAX_NAMED = 10_000
-"""Edits whose words are known; of more the oldest are read anew."""
 
 
 class PastCall(NamedTuple):
@@ -398,7 +402,7 @@ class PastCalls(Tables):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self._named = OrderedDict[str, tuple[Edit, str, str]]()
+        self._named = WordsOfEdits()
 
     def write(self, connection: Any, who: tuple[str, str], call: BilledCall, view: View) -> None:
         """Keep what *call* was sent."""
@@ -438,10 +442,10 @@ class PastCalls(Tables):
 
     def _describe(self, view: View, placed: VisibleEdit) -> tuple[str, str]:
         """Return the name and the JSON of an edit. Its words are read once."""
-        named = self._named.get(placed.edit.id)
-        if named is None or named[0] != placed.edit:
+
+        def describe() -> tuple[str, str]:
             body = json.dumps(describe_edit(view, placed))
             name = blake2b(body.encode("utf-8", "surrogatepass"), digest_size=NAME // 2)
-            named = (placed.edit, name.hexdigest(), body)
-            put_latest(self._named, placed.edit.id, named, MAX_NAMED)
-        return named[1:]
+            return name.hexdigest(), body
+
+        return self._named.get(placed.edit, describe)

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from threading import Lock
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from refold.compactor.conversations import put_latest
 from refold.compactor.hooks import grade_edit
@@ -19,7 +19,7 @@ from refold.edits import Edit
 from refold.errors import StoreError
 from refold.gateway.conversations.conversations import Conversation, LatestRequest
 from refold.gateway.ledger.entry import clean_name
-from refold.gateway.ledger.sql import Tables
+from refold.gateway.ledger.sql import Tables, WordsOfEdits
 from refold.messages import Message
 from refold.stores.sql import Database
 from refold.stores.store import Grade
@@ -29,8 +29,6 @@ KEPT_SECONDS = 7 * 86_400.0
 """How long a session is kept after its latest request; what is booked of it stays."""
 MAX_WAITING = 1_000
 """Sessions that wait for a database that fails; of more the oldest waits no longer."""
-MAX_TEXTS = 10_000
-"""Edits whose texts are known; of more the oldest are read anew."""
 TIP_LENGTH = 32
 
 
@@ -160,7 +158,7 @@ class Sessions(Tables):
         super().__init__(database)
         self._clock, self._lock, self._saving = clock, Lock(), Lock()
         self._waiting = OrderedDict[str, Conversation]()
-        self._texts = OrderedDict[str, tuple[Edit, Grade, str]]()
+        self._texts = WordsOfEdits()
 
     def note(self, conversation: Conversation) -> None:
         """Take down that *conversation* has another latest request, or another view of it."""
@@ -241,13 +239,13 @@ class Sessions(Tables):
 
     def _describe_edit(self, view: View, placed: VisibleEdit) -> ShownEdit:
         """Describe an edit. What it shows never changes, but for an amended summary."""
-        edit = placed.edit
-        described = self._texts.get(edit.id)
-        if described is None or described[0] != edit:
+
+        def describe() -> tuple[str, str]:
             shown = describe_edit(view, placed)
-            described = (edit, shown.grade, shown.text)
-            put_latest(self._texts, edit.id, described, MAX_TEXTS)
-        return _make_shown_edit(view, placed, *described[1:])
+            return shown.grade, shown.text
+
+        grade, text = self._texts.get(placed.edit, describe)
+        return _make_shown_edit(view, placed, cast("Grade", grade), text)
 
 
 def describe_edit(view: View, placed: VisibleEdit) -> ShownEdit:

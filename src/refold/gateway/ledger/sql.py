@@ -2,6 +2,7 @@
 for long is removed from them, and from the store."""
 
 import re
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from threading import Event, Thread
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple, get_args
 from uuid import uuid4
 
 from refold.budget.planner import Survival
+from refold.edits import Edit
 from refold.errors import StoreError
 from refold.gateway.ledger.entry import FIGURES, Basis, Entry, EntryKey, Sums
 from refold.gateway.logs import report_ledger_failure
@@ -18,6 +20,8 @@ from refold.stores.store import Store
 
 PAGE = 5_000
 """Lines that are read at a time, so that a ledger of any length can be gone through."""
+MAX_CHARACTERS = 16_000_000
+"""Of texts about edits that a process knows; older ones are read anew."""
 NAMES_PER_QUERY = 500
 """Sessions that are asked for at a time: every SQLite takes so many values."""
 _FIGURES = ", ".join(f"{name} BIGINT NOT NULL DEFAULT 0" for name in FIGURES)
@@ -231,6 +235,34 @@ def _entry(row: Iterable[Any]) -> Entry:
     hour, tenant, session, model, basis, *figures = row
     checked: Basis = basis if basis in get_args(Basis) else "estimated"
     return EntryKey(hour, tenant, session, model, checked), Sums(*figures)
+
+
+class WordsOfEdits:
+    """Two texts about each of the edits that were asked for last, as long as they stay as they are.
+    However many edits there are, their texts have at most *most* characters: one may be a summary
+    of thousands of tokens, and the edit beside it holds as much again."""
+
+    def __init__(self, most: int = MAX_CHARACTERS) -> None:
+        self._most, self._size = most, 0
+        self._texts = OrderedDict[str, tuple[Edit, tuple[str, str]]]()
+
+    def get(self, edit: Edit, make: Callable[[], tuple[str, str]]) -> tuple[str, str]:
+        """Return the texts about *edit*: what *make* makes, unless they are known."""
+        before = self._texts.get(edit.id)
+        if before is not None and before[0] == edit:
+            self._texts.move_to_end(edit.id)
+            return before[1]
+        self._size -= _characters(self._texts.pop(edit.id)[1]) if before is not None else 0
+        texts = make()
+        self._texts[edit.id], self._size = (edit, texts), self._size + _characters(texts)
+        while self._size > self._most:
+            self._size -= _characters(self._texts.popitem(last=False)[1][1])
+        return texts
+
+
+def _characters(texts: tuple[str, str]) -> int:
+    """Return the characters of texts about an edit, with some for what stands beside them."""
+    return sum(map(len, texts)) + 500
 
 
 def like(words: str) -> str:
