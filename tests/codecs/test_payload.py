@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refold import Budget, Compactor
 from refold.codecs.codec import Payload, split_payload
 from refold.codecs.detect import open_payload
 from refold.codecs.json_text import dump
 from refold.errors import FormatError
 from refold.messages import Text
+from refold.strategies import Summarize
 
 ITEM = '{"role":"user","content":"hi"}'
 
@@ -268,3 +270,25 @@ def test_a_codec_sees_what_came_before_as_one_sequence():
     payload.read_by(Codec(), 0).decode(3, messages[:3])  # type: ignore[arg-type]
     wanted = [messages[:n] for n in range(3, len(messages))]
     assert seen == [[m, m[-1], m[-3:-1], m[1:], len(m)] for m in wanted]
+
+
+@pytest.mark.parametrize("reasoning", ["Hm.", None])
+@pytest.mark.parametrize("as_text", [False, True])
+def test_ds_1_a_turn_that_refold_writes_has_reasoning_where_those_of_the_model_have(
+    reasoning: str | None, *, as_text: bool
+):
+    """DeepSeek refused the answer beside a summary, and *Understood*: they had no reasoning."""
+    own = {} if reasoning is None else {"reasoning_content": reasoning}
+    history: list[Any] = []
+    for n in range(20):
+        history += [
+            {"role": "user", "content": f"Part {n}? " + "Why so? " * 60},
+            {"role": "assistant", "content": f"Part {n} is sound. " + "Because. " * 60, **own},
+        ]
+    history.append({"role": "user", "content": "Go on."})
+    sent = json.dumps(history) if as_text else history
+    strategies = [Summarize(keep=1, place="acknowledged")]
+    compact = Compactor(strategies, Budget(1_000, 500), model="deepseek-v4")
+    shown = compact(sent).payload
+    turns = [m for m in (json.loads(shown) if as_text else shown) if m["role"] == "assistant"]
+    assert [turn.get("reasoning_content") for turn in turns] == [reasoning and ""]

@@ -21,6 +21,8 @@ from refold.text.json_values import JsonObject, canonicalize, parse_or_text
 
 LIST = (list, tuple)
 """What a list may be; `isinstance` is several times slower with a union."""
+REASONING = "reasoning_content"
+"""Where DeepSeek, Kimi and servers of open models have the reasoning of a turn."""
 Block = Any
 """One block of a message's content, as parsed from JSON."""
 Read = Callable[[Block], Any]
@@ -50,6 +52,13 @@ def is_object(item: Any) -> bool:
     return isinstance(item, Mapping) or hasattr(item, "model_dump")
 
 
+def with_reasoning(item: Any, latest: Any) -> Any:
+    """Return a turn that no model wrote, with empty reasoning if *latest*, a turn that came, has a
+    field of it: an API that wants it back wants it with every turn (DS-1)."""
+    has = is_object(latest) and isinstance(as_dict(latest, "an entry").get(REASONING), str)
+    return {**item, REASONING: item.get(REASONING, "")} if has and is_object(item) else item
+
+
 def as_list(value: Any) -> Sequence[Any]:
     """Return *value* if it is a list, else an empty one."""
     return value if isinstance(value, LIST) else ()
@@ -66,6 +75,15 @@ def kind_of(value: Any) -> str:
         dict: "an object",
     }
     return "null" if value is None else names.get(type(value), f"a Python {type(value).__name__}")
+
+
+def describe_misfit(entries: Sequence[Any]) -> str:
+    """Say why no format fits: an entry that is no object, or the fields of the first entry."""
+    for at, entry in enumerate(entries):
+        if not is_object(entry):
+            return f"entry {at} is {kind_of(entry)}"
+    fields = as_dict(entries[0], "an entry")
+    return f"entry 0 has the fields {', '.join(map(repr, list(fields)[:8]))}"
 
 
 def intern_text(word: str) -> str:

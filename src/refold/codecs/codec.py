@@ -8,7 +8,7 @@ from itertools import chain, islice
 from types import SimpleNamespace
 from typing import Any, Protocol, cast, overload
 
-from refold.codecs.blocks import as_dict, as_list, as_opaque, is_object, kind_of
+from refold.codecs.blocks import as_list, as_opaque, describe_misfit, with_reasoning
 from refold.codecs.json_text import PrefixLookup, Span, conversation_field, join_json, split_json
 from refold.errors import FormatError
 from refold.messages import Message, Part
@@ -196,7 +196,12 @@ class Payload:
     def _encode(self, message: Message, origin: int | None, messages: Sequence[Message]) -> Wire:
         """Encode a message over the entry that it stands for."""
         if origin is None:
-            return self.codec.encode(message)
+            item = self.codec.encode(message)
+            turns = (
+                at for at in reversed(range(len(messages))) if messages[at].role == "assistant"
+            )
+            latest = next(turns, -1) if message.role == "assistant" else -1
+            return item if latest < 0 else with_reasoning(item, self.entry(latest))
         entry = self.entry(origin)
         return entry if message == messages[origin] else self.codec.patch(entry, message)
 
@@ -284,15 +289,6 @@ def _join_lone(lone: list[str], pieces: Iterable[slice | Any]) -> Any:
 
 def _load(entry: Any) -> Wire:
     return entry.load() if isinstance(entry, Span) else entry
-
-
-def describe_misfit(entries: Sequence[Wire]) -> str:
-    """Say why no format fits: an entry that is no object, or the fields of the first entry."""
-    for at, entry in enumerate(entries):
-        if not is_object(entry):
-            return f"entry {at} is {kind_of(entry)}"
-    fields = as_dict(entries[0], "an entry")
-    return f"entry 0 has the fields {', '.join(map(repr, list(fields)[:8]))}"
 
 
 __all__ = ["Codec", "Wire", "with_rules"]

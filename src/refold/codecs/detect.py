@@ -6,13 +6,13 @@ from itertools import islice, takewhile
 from typing import Any
 
 from refold.codecs import anthropic, bedrock, gemini, openai_chat, openai_responses
+from refold.codecs.blocks import describe_misfit
 from refold.codecs.codec import (
     FIELDS,
     SAMPLE,
     Codec,
     Payload,
     Wire,
-    describe_misfit,
     split_payload,
     with_rules,
 )
