@@ -5,13 +5,13 @@ JSON. A `cachePoint` is a block that clients move from turn to turn: it is no pa
 stays where it stands.
 """
 
-from base64 import b64encode
 from collections.abc import Sequence
 from typing import Any, Literal
 
 from refold.codecs.blocks import (
     LIST,
     align,
+    as_base64,
     as_dict,
     as_list,
     block_fields,
@@ -155,7 +155,7 @@ def _read_known(block: JsonObject) -> Part | None:
             signature = thought.get("signature") or ""
             return Thinking(expect_text(thought["text"]), expect_text(signature))
         case {"reasoningContent": {"redactedContent": str() | bytes() as data}}:
-            return Thinking("", _base64(data))
+            return Thinking("", as_base64(data))
         case {"guardContent": {"text": {"text": str(text)}}}:
             return Text(text)
         case {"citationsContent": {"content": [*passages]}}:
@@ -170,31 +170,18 @@ def _read_media(kind: str, media: JsonObject) -> Media | None:
     mime = f"{family}/{expect_text(media.get('format') or '')}"
     match media["source"]:
         case {"bytes": str() | bytes() as data}:
-            return read_media(kind, mime, _base64(data), None)
+            return read_media(kind, mime, as_base64(data), None)
         case {"s3Location": {"uri": str(uri)}}:
             return read_media(kind, mime, None, uri)
     return None
 
 
-def _base64(data: str | bytes) -> str:
-    return data if isinstance(data, str) else b64encode(data).decode("ascii")
-
-
 def _carry(block: Any) -> Opaque:
     """Carry a block; ids show what server-side tools open and close (BR-3)."""
     kind = next(iter(object_at(block)), "unknown")
-    link, text = text_at(block, kind, "toolUseId"), canonicalize(_as_json(block))
+    link, text = text_at(block, kind, "toolUseId"), canonicalize(block)
     opens, closes = (link if kind == name else "" for name in ("toolUse", "toolResult"))
     return Opaque(str(kind), text, opens, closes)
-
-
-def _as_json(value: Any) -> Any:
-    """Return *value* with base64 text in place of bytes."""
-    if isinstance(value, dict):
-        return {key: _as_json(item) for key, item in value.items()}
-    if isinstance(value, LIST):
-        return [_as_json(item) for item in value]
-    return _base64(value) if isinstance(value, bytes) else value
 
 
 _read = block_reader(_read_known, _carry)

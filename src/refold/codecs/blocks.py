@@ -9,7 +9,7 @@ understood is carried, and what is not changed stays the same object.
 
 import binascii
 import json
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from sys import intern
@@ -98,6 +98,12 @@ def expect_text(value: Any) -> str:
     return value
 
 
+def as_base64(data: Any) -> str:
+    """Return embedded data as base64 text, which some SDKs take as bytes. Raises `TypeError` if it
+    is neither."""
+    return b64encode(data).decode("ascii") if isinstance(data, bytes) else expect_text(data)
+
+
 def expect_name(value: Any) -> str:
     """Return a name or id, in memory once. Raises `TypeError` if it is no string."""
     return intern(value) if type(value) is str else expect_text(value)
@@ -161,9 +167,18 @@ def block_reader(read: Read, carry: Callable[[Block], Opaque] = as_opaque) -> Re
         try:
             return read(block) or carry(block)
         except (KeyError, TypeError, AttributeError):
-            return carry(block)
+            plain = _with_plain_fields(block)
+            return carry(block) if plain is block else read_block(plain)
 
     return read_block
+
+
+def _with_plain_fields(block: JsonObject) -> JsonObject:
+    """Return a block in which a field holds an object of a vendor's SDK, such as the `function` of
+    a call, with its fields in its place; the same block if none does."""
+    objects = {key: value for key, value in block.items() if hasattr(value, "model_dump")}
+    plain = {key: as_dict(value, "a field") for key, value in objects.items()}
+    return {**block, **plain} if plain else block
 
 
 def content_reader(read: Read, carry: Callable[[Block], Opaque] = as_opaque) -> Read:
@@ -233,7 +248,7 @@ def join_contents(first: Any, second: Any, write: Write) -> list[Block]:
 
 def block_fields(block: Block) -> JsonObject:
     """Return the fields of a block; none of one that is no object."""
-    return as_dict(block, "a block") if is_object(block) else {}
+    return _with_plain_fields(as_dict(block, "a block")) if is_object(block) else {}
 
 
 def write_part(block: Block | None, part: Part, name: str) -> Block:

@@ -6,6 +6,7 @@ from itertools import count
 from typing import Any
 
 from refold.codecs.blocks import (
+    as_base64,
     as_dict,
     as_list,
     as_opaque,
@@ -163,7 +164,7 @@ def _read_known(block: JsonObject) -> Part | None:
     if response := _get(block, "functionResponse"):
         return _read_result(response)
     if data := _get(block, "inlineData"):
-        return _read_media(data, expect_text(data["data"]), None)
+        return _read_media(data, as_base64(data["data"]), None)
     if file := _get(block, "fileData"):
         return _read_media(file, None, expect_text(_get(file, "fileUri")))
     return None

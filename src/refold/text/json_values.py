@@ -8,6 +8,7 @@ arguments.
 
 import json
 import re
+from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -15,8 +16,23 @@ from typing import Any, NamedTuple
 
 from refold.errors import FormatError
 
+
+def _as_json(value: Any) -> Any:
+    """Return what the JSON of a request has in place of what the vendors' SDKs take there: base64
+    text for bytes, the fields of an object. Raises `TypeError` for anything else."""
+    if isinstance(value, bytes | bytearray):
+        return b64encode(value).decode("ascii")
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json", exclude_none=True)
+    raise TypeError(f"a Python {type(value).__name__} stands in it")
+
+
 _dump = json.JSONEncoder(
-    ensure_ascii=False, check_circular=False, sort_keys=True, separators=(",", ":")
+    ensure_ascii=False,
+    check_circular=False,
+    sort_keys=True,
+    separators=(",", ":"),
+    default=_as_json,
 ).encode
 _PLAIN = frozenset({str, int, bool, type(None)})
 _ONE_FIELD = re.compile(r'(\{"[^"\\\x00-\x1f]*+":) ?("(?>(?:[^"\\\x00-\x1f]++|\\["\\nrtbf])*)"\})')
