@@ -11,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refold
+from refold.budget.triggers import Fraction, Tokens
 from refold.compactor.conversations import MAX_CONVERSATIONS, put_latest
 from refold.compactor.late_edits import drop_invalidated_thinking
 from refold.messages import Message, ToolCall, user
 from refold.strategies import ClearToolResults, Summarize
+from refold.testing import ScriptedModel
 from tests.support.compaction import STRATEGIES, conversation
 from tests.support.examples import thorough
 
@@ -587,3 +589,41 @@ def test_a_table_of_the_latest_holds_those_that_were_put_last(keys, most):
         put_latest(table, key, at, most)
     latest = {key: at for at, key in enumerate(keys)}
     assert list(table.items()) == sorted(latest.items(), key=lambda item: item[1])[-most:]
+
+
+def chat_of(turns: int) -> list[dict[str, str]]:
+    """Questions with answers of about 900 characters each."""
+    return [
+        {"role": role, "content": f"{start} {n}. " + words * 90}
+        for n in range(turns)
+        for role, start, words in (
+            ("user", "Question", "Why so? "),
+            ("assistant", "Part", "As is. "),
+        )
+    ]
+
+
+def test_a_model_that_is_given_without_strategies_writes_the_summary():
+    """It was never asked: all default strategies worked by rules."""
+    for budget in (refold.Budget(4_000, 2_000), None):
+        model = ScriptedModel(["## Goal\nA port.\n" * 3])
+        compact = refold.Compactor(budget=budget, ask=model, model="claude-opus-5-5")
+        view = compact.compact_now(chat_of(40), to=2_000)
+        assert model.asked[0].purpose == "summary" and view.tokens <= 2_000
+        (tried,) = (attempt for attempt in view.attempts if "ModelSummary" in attempt.by)
+        assert tried.by.startswith("SummarizeTo(") and tried.calls
+
+
+@pytest.mark.parametrize("target", [Fraction(0.3), Tokens(12_000), 12_000])
+def test_default_strategies_come_down_to_the_target_and_no_further(target):
+    """To 10,000 tokens, however large a share of the window the target was, or `to`."""
+    history, far = chat_of(80), refold.Budget(10**6, 10**6)
+    budget = refold.Budget(20_000, target, window=40_000)
+    for view in (
+        refold.Compactor(budget=budget)(history),
+        refold.Compactor()(history, budget=budget),
+        refold.Compactor(budget=far).compact_now(history, to=12_000),
+        refold.Compactor(budget=far).preview(history, to=12_000).view,
+    ):
+        assert view.goal == 12_000 and view.tokens <= 12_000
+        assert [edit.by[:25] for edit in view.edits] == ["SummarizeTo(tokens=12000,"]

@@ -38,14 +38,15 @@ class Compactor:
     the *model*, and when its window is nearly full. Their edits go into the *store*: the next call,
     with the history grown, shows the same and the prompt cache holds. The history is left alone.
 
-    *ask* answers strategies that need a model; without it they do without. *format* names the wire
-    format (`anthropic`, `openai_chat`, `openai_responses`, `gemini`, `bedrock`) if its shape should
-    not decide, or is a codec (`refold.adapters.langchain`). *model* is that of histories which name
-    none. *count* counts one message's tokens. *reports* are shared by compactors that learn from
-    one another. *salt* keeps the stored edits of different tenants apart. *ledger* takes a row for
-    every attempt (else the store, if it keeps one). *before* may veto or instruct a compaction,
-    *after* and *on_event* watch (`refold.compactor.hooks`). *memory* keeps what is worth knowing
-    before messages are hidden (`refold.memory.MemoryFlush`). *clock* tells seconds since 1970.
+    *ask* answers strategies that need a model; without it they do without. By default it writes the
+    summary (`ModelSummary`). *format* names the wire format (`anthropic`, `openai_chat`,
+    `openai_responses`, `gemini`, `bedrock`) if its shape should not decide, or is a codec
+    (`refold.adapters.langchain`). *model* is that of histories which name none. *count* counts one
+    message's tokens. *reports* are shared by compactors that learn from one another. *salt* keeps
+    the stored edits of different tenants apart. *ledger* takes a row for every attempt (else the
+    store, if it keeps one). *before* may veto or instruct a compaction, *after* and *on_event*
+    watch (`refold.compactor.hooks`). *memory* keeps what is worth knowing before messages are
+    hidden (`refold.memory.MemoryFlush`). *clock* tells seconds since 1970.
     Calls may come from several threads. Raises ValueError for a strategy, budget or store that is
     none, FormatError for a *format* that is none, TypeError for an *ask* that is no function.
     """
@@ -72,7 +73,9 @@ class Compactor:
         store = MemoryStore() if store is None else store
         self.ask = require_asker(ask)
         self.settings = Settings(
-            default_strategies() if strategies is None else list_strategies(strategies),
+            default_strategies(asks=ask is not None)
+            if strategies is None
+            else list_strategies(strategies),
             default_budget() if budget is None else budget,
             store,
             format,
@@ -88,6 +91,7 @@ class Compactor:
             clock,
             has_default_strategies=strategies is None,
             has_default_budget=budget is None,
+            asks=ask is not None,
         )
         self._cache = ConversationCache(format)
 

@@ -287,9 +287,10 @@ class CompactionRun:
         compaction has the model asked once, unless the request grew again.
         """
         state, attempts, goal = self.before, tuple[Attempt, ...](), self.started.goal
+        strategies = self.settings.choose_retrospective(goal)
         for number in range(MAX_ROUNDS):
             view, fresh = yield from compact_to(
-                state.view, self.settings.retrospective, goal, self._stop_condition(state)
+                state.view, strategies, goal, self._stop_condition(state)
             )
             edits = new_visible_edits(view, state.view)
             if number and not edits:

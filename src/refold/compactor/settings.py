@@ -73,6 +73,8 @@ class Settings:
     """Were no strategies given, so that they are made to fit each conversation?"""
     has_default_budget: bool = False
     """Was no budget given?"""
+    asks: bool = False
+    """Was a model given, so that it writes the first summary of default strategies?"""
 
     def __post_init__(self) -> None:
         for strategy in self.strategies:
@@ -97,10 +99,12 @@ class Settings:
         """The strategies that edit each message at first sight."""
         return tuple(strategy for strategy in self.strategies if is_local(strategy))
 
-    @cached_property
-    def retrospective(self) -> tuple[Strategy, ...]:
-        """The strategies that run when the budget says so, gentlest first."""
-        return tuple(strategy for strategy in self.strategies if not is_local(strategy))
+    def choose_retrospective(self, goal: int) -> tuple[Strategy, ...]:
+        """Return the strategies that run when the budget says so, gentlest first; default ones
+        that come down to *goal* tokens."""
+        defaults = self.has_default_strategies
+        chosen = default_strategies(goal, asks=self.asks) if defaults else self.strategies
+        return tuple(strategy for strategy in chosen if not is_local(strategy))
 
     @cached_property
     def local_names(self) -> frozenset[str]:
@@ -113,23 +117,13 @@ class Settings:
         return edit.by == BY_HOOK or edit.by in self.local_names or is_by_local(edit.by)
 
     def fit(self, view: View) -> "Settings":
-        """Return these settings, with defaults that come down to what fits *view*."""
-        if not (self.has_default_strategies or self.has_default_budget):
+        """Return these settings, with a default budget that comes down to what fits *view*."""
+        if not self.has_default_budget:
             return self
-        given = None if self.has_default_budget else self.budget.target
-        goal = given if isinstance(given, int) else default_goal(view)
+        goal = default_goal(view)
         if goal not in self._fitting:
-            strategies = (
-                default_strategies(goal) if self.has_default_strategies else self.strategies
-            )
-            budget = default_budget(goal) if self.has_default_budget else self.budget
-            self._fitting[goal] = replace(
-                self,
-                strategies=strategies,
-                budget=budget,
-                has_default_strategies=False,
-                has_default_budget=False,
-            )
+            budget = default_budget(goal)
+            self._fitting[goal] = replace(self, budget=budget, has_default_budget=False)
         return self._fitting[goal]
 
     @cached_property
@@ -212,19 +206,22 @@ def describe_gap(model: str) -> str:
     )
 
 
-def default_strategies(target: int | None = None) -> tuple[Strategy, ...]:
+def default_strategies(target: int | None = None, *, asks: bool = False) -> tuple[Strategy, ...]:
     """Return what `refold.compact` and the command line use by default, gentlest first.
+
+    *asks* has a model write the summary, once; if that is not enough, rules do the rest.
 
     *target* is the number of tokens to come down to, by default the budget's. Two fifths of it, at
     most 6,000 tokens, go to a summary, the rest to the newest messages, so that little of it goes
     unused. Summaries come before the clearing of results: on recorded sessions that keeps more of
     what later calls use at the same size (docs/decisions/0027-selection.md).
     """
+    summarizer = ModelSummary() if asks else RuleSummary()
     return (
         DropDuplicates(),
         ClipResults(limit=50_000),
         ClearThinking(keep=2),
-        SummarizeTo(None if target is None else max(1, target)),
+        SummarizeTo(None if target is None else max(1, target), summarizer=summarizer),
         ClearToolResults(keep=3),
         ClearToolInputs(keep=3),
         Summarize(keep=8, max_tokens=summary_room(target)),
