@@ -1,6 +1,7 @@
 """A user's own parts, as docs/extend.md has them, under `mypy --strict`."""
 
 import os
+import re
 from pathlib import Path
 
 from mypy import api
@@ -8,6 +9,7 @@ from mypy import api
 import refold
 from tests.support.examples import nightly
 
+SUCCESS = "Success: no issues found in 1 source file\n"
 PROGRAM = """
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -57,9 +59,23 @@ compact = Compactor([HideFirst(), summarize], Budget(9, 5), NoStore(), ask=answe
 
 @nightly
 def test_parts_of_a_users_own_have_the_types_that_are_asked_for(tmp_path, monkeypatch):
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM, encoding="utf-8")
+    assert type_check(PROGRAM, tmp_path, monkeypatch) == (SUCCESS, "")
+
+
+@nightly
+def test_the_first_strategy_of_the_page_has_the_type_it_says(tmp_path, monkeypatch):
+    """mypy missed a return in it: `Steps` is for one that says how it ended."""
+    page = (Path(__file__).parents[2] / "docs" / "extend.md").read_text(encoding="utf-8")
+    program = "\n".join(re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[:2])
+    assert "-> Edits:" in program
+    assert type_check(program, tmp_path, monkeypatch) == (SUCCESS, "")
+
+
+def type_check(program: str, folder: Path, monkeypatch) -> tuple[str, str]:
+    """Return what `mypy --strict` says of a program, and its errors."""
+    path = folder / "program.py"
+    path.write_text(program, encoding="utf-8")
     monkeypatch.setenv("MYPYPATH", os.fspath(Path(refold.__file__).parents[1]))
-    cache = f"--cache-dir={tmp_path / 'cache'}"
-    report, errors, _ = api.run(["--strict", "--config-file=", cache, os.fspath(program)])
-    assert (report, errors) == ("Success: no issues found in 1 source file\n", "")
+    cache = f"--cache-dir={folder / 'cache'}"
+    report, errors, _ = api.run(["--strict", "--config-file=", cache, os.fspath(path)])
+    return report, errors
