@@ -357,6 +357,15 @@ def test_oa_4_a_call_that_is_sent_has_the_reasoning_it_had() -> None:
     assert find_losses(items(USER), REASONED) == []
 
 
+def test_oa_4_an_answer_that_is_sent_with_its_id_has_the_reasoning_it_had() -> None:
+    answer = {"type": "message", "role": "assistant", "content": "Found.", "id": "msg_a"}
+    before = items(USER, reasoning("a"), answer, USER)
+    assert find_losses(items(*before["input"], call("b"), output("b")), before) == []
+    assert find_losses(items(USER, answer, USER), before) == [("OA-4", 1)]
+    unnamed = {key: value for key, value in answer.items() if key != "id"}
+    assert find_losses(items(USER, unnamed, USER), before) == []
+
+
 def test_oa_4_without_its_id_a_call_is_known_to_no_reasoning() -> None:
     assert find_losses(items(USER, call("a", id=False), output("a")), REASONED) == []
 

@@ -142,3 +142,16 @@ def test_what_a_person_says_beside_what_loads_tools_stays_with_it(strategies) ->
     assert result in view.payload["messages"]
     assert view.tokens < view.tokens_unedited / 2
     assert refold.check(view.payload) == ()
+
+
+def test_oa_4_the_answer_beside_a_summary_goes_without_the_id_of_the_one_that_was_reasoned_about():
+    """The API refused it: *message was provided without its required reasoning item*."""
+    answer = {"type": "message", "id": "msg_1", "role": "assistant", "content": "1. a.py leaks."}
+    thought = {"type": "reasoning", "id": "rs_1", "encrypted_content": "gAAA" * 9, "summary": []}
+    for reasoned in ([thought], []):
+        before = [*responses()["input"][2:], *reasoned, answer, {"role": "user", "content": "Go."}]
+        history = [{"role": "user", "content": "Look."}, *before, *responses()["input"][2:]]
+        view = Compactor([SummarizeTo(1_500)], Budget(3_000, 1_500), model="gpt-6-sol")(history)
+        (shown,) = (item for item in view.payload if item.get("role") == "assistant")
+        assert (shown is answer) is (not reasoned) and ("id" in shown) is (not reasoned)
+        assert refold.check(view.payload, before=history[:-4], model="gpt-6-sol") == ()

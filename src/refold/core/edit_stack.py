@@ -8,7 +8,7 @@ from typing import NamedTuple
 from refold.core.profile import CountedTranscript
 from refold.edits import Edit
 from refold.errors import EditError
-from refold.messages import Media, Message, Text
+from refold.messages import Media, Message, Text, Thinking
 
 _EMPTY = Text("")
 
@@ -232,12 +232,27 @@ def _render_edit(messages: Sequence[Message], edit: Edit) -> list[RenderedMessag
     roles = {message.role for message in edit.insert}
     places = dict[Message, int]()
     for at, message in enumerate(span, start):
-        if message.role in roles:
+        if message.role in roles and _has_its_reasoning(messages, at, edit):
             places.setdefault(message, at)
     return [
         RenderedMessage(message, places.get(message, _find_media(message, span, start)))
         for message in edit.insert
     ]
+
+
+def _has_its_reasoning(messages: Sequence[Message], at: int, edit: Edit) -> bool:
+    """Does *edit* show the reasoning that led to `messages[at]`, if it stands for itself? An answer
+    without it goes as a new entry, since an API knows by its id that it had some (OA-4)."""
+    message = messages[at]
+    if message.role != "assistant" or not all(isinstance(part, Text) for part in message.parts):
+        return True
+    for index in range(at - 1, -1, -1):
+        before = messages[index]
+        if before.role != "assistant":
+            break
+        if before.parts and all(isinstance(part, Thinking) for part in before.parts):
+            return before in edit.insert
+    return True
 
 
 def _find_media(message: Message, span: Sequence[Message], start: int) -> int | None:

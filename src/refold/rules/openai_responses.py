@@ -168,9 +168,9 @@ def find_open_reasoning(request: Request) -> Iterator[Fault]:
 
 
 def find_lost_reasoning(before: Request, after: Request) -> Iterator[Fault]:
-    """Report calls sent with their item id without the reasoning before them in their turn (OA-4).
+    """Report items sent with their id without the reasoning before them in their turn (OA-4).
 
-    Without its `id` the API knows no reasoning of a call. Nothing is reported if the conversation
+    Without its `id` the API knows no reasoning of an item. Nothing is reported if the conversation
     is partly on the server, or if the API has compacted it since.
     """
     compactions = [len(_positions(request, "compaction")) for request in (before, after)]
@@ -178,22 +178,22 @@ def find_lost_reasoning(before: Request, after: Request) -> Iterator[Fault]:
         return
     sent, needed = {_name(after, at) for at in _reasoning(after.messages)}, _companions(before)
     for at, message in enumerate(after.messages):
-        for id in message.calls if entry_fields(after.entries[at]).get("id") else ():
+        item_id = text_at(entry_fields(after.entries[at]), "id")
+        for id in (message.calls or (item_id,)) if item_id else ():
             if needed.get(id, frozenset()) - sent:
-                text = f"call {id!r} is sent without the reasoning that it was made with"
-                yield Fault(at, text, id)
+                yield Fault(at, f"{id!r} is sent without the reasoning that it was made with", id)
 
 
 def _companions(request: Request) -> dict[str, frozenset[str]]:
-    """Return for each call the names of the reasoning that it follows in its turn: that before it,
-    and before other calls of the same answer."""
+    """Return the names of the reasoning that each call or other item follows in its turn."""
     companions, last = dict[str, frozenset[str]](), frozenset[str]()
     for at, message in enumerate(request.messages):
         if message.role != "assistant":
             last = frozenset()
         elif _is_reasoning(message):
             last = frozenset({_name(request, at)})
-        companions |= dict.fromkeys(message.calls, last)
+        own = message.calls or (text_at(entry_fields(request.entries[at]), "id"),)
+        companions |= dict.fromkeys(own, last)
     return companions
 
 
