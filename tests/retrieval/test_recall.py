@@ -405,3 +405,16 @@ def test_f21_the_tool_says_that_more_matches_than_it_gives() -> None:
     hits = [line for line in whole["content"].split("\n") if line.startswith("[edit ")]
     assert len(hits) > 1 and "more messages match than these 1" in some["content"]
     assert "more messages match" not in whole["content"]
+
+
+def test_a_call_of_response_function_calls_is_answered_too():
+    """google-genai gives calls without the part around them; they were called another tool's."""
+    call = SimpleNamespace(
+        model_dump=lambda: {"id": None, "name": "recall", "args": {"query": "数据库"}, "x": None}
+    )
+    part = answer_call(fold_view(), call)
+    assert part == answer_call(fold_view(), {"functionCall": call.model_dump()})
+    assert set(part["functionResponse"]) == {"name", "response"}
+    assert answer_call(fold_view(), {"name": "bash", "args": {}}) is None
+    langchain = {"type": "tool_call", "id": "c1", "name": "recall", "args": {"query": "x"}}
+    assert answer_call(fold_view(), langchain) is None

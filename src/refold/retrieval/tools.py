@@ -88,17 +88,19 @@ def read_call(call: Any) -> WireCall | None:
         case {"functionCall": {"name": str(name)} as function} | {
             "function_call": {"name": str(name)} as function
         }:
-            return WireCall(
-                name,
-                function.get("args") or {},
-                lambda text, bad: _gemini_result(function, text, bad),
-            )
+            return _read_gemini(name, function)
+        case {"name": str(name), "args": Mapping() | None} if "type" not in wire:
+            return _read_gemini(name, wire)
         case {"toolUse": {"toolUseId": id, "name": str(name)} as use}:
             return WireCall(
                 name, use.get("input"), lambda text, bad: _bedrock_result(id, text, bad)
             )
         case _:
             return None
+
+
+def _read_gemini(name: str, call: Record) -> WireCall:
+    return WireCall(name, call.get("args") or {}, lambda text, bad: _gemini_result(call, text, bad))
 
 
 def _gemini_result(call: Record, text: str, bad: bool) -> JsonObject:
@@ -199,11 +201,12 @@ def answer_call(view: View, call: Any, *, index: Index | None = None, size: int 
     """Run a model's call of `recall` or `unfold` against *view* and return the result to send back.
 
     *call* is what the model sent: an entry of `tool_calls` (Chat Completions), a `function_call`
-    item (Responses), a `tool_use` block (Anthropic), a part with `functionCall` (Gemini), or a
-    `ToolCall`; the result is in the same form (`tool` message, `function_call_output` item,
-    `tool_result` block, part with `functionResponse`, `ToolResult`). None for a call of another
-    tool. The text has at most *size* characters and a line about what is left out. A wrong call
-    gets a result that says so, marked as an error if the format has a mark; nothing is raised.
+    item (Responses), a `tool_use` block (Anthropic), a part with `functionCall` or what that holds
+    (Gemini), or a `ToolCall`; the result is in the same form (`tool` message, `tool_result` block,
+    `function_call_output` item, part with `functionResponse`, `ToolResult`). None for a call of
+    another tool. The text has at most *size* characters and a line about what is left out. A wrong
+    call gets a result that says so, marked as an error if the format has a mark; nothing is
+    raised.
     """
     opened = read_call(call)
     if opened is None or opened.name not in {RECALL, UNFOLD}:
