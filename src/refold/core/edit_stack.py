@@ -229,30 +229,27 @@ def _render_edit(messages: Sequence[Message], edit: Edit) -> list[RenderedMessag
     span, start = messages[edit.start : edit.stop], edit.start
     if len(edit.insert) == len(span) and all(map(has_same_shape, edit.insert, span)):
         return [RenderedMessage(message, start + k) for k, message in enumerate(edit.insert)]
-    roles = {message.role for message in edit.insert}
     places = dict[Message, int]()
-    for at, message in enumerate(span, start):
-        if message.role in roles and _has_its_reasoning(messages, at, edit):
-            places.setdefault(message, at)
+    for at in _find_repeated(span, frozenset(edit.insert)):
+        places.setdefault(span[at], start + at)
     return [
         RenderedMessage(message, places.get(message, _find_media(message, span, start)))
         for message in edit.insert
     ]
 
 
-def _has_its_reasoning(messages: Sequence[Message], at: int, edit: Edit) -> bool:
-    """Does *edit* show the reasoning that led to `messages[at]`, if it stands for itself? An answer
-    without it goes as a new entry, since an API knows by its id that it had some (OA-4)."""
-    message = messages[at]
-    if message.role != "assistant" or not all(isinstance(part, Text) for part in message.parts):
-        return True
-    for index in range(at - 1, -1, -1):
-        before = messages[index]
-        if before.role != "assistant":
-            break
-        if before.parts and all(isinstance(part, Thinking) for part in before.parts):
-            return before in edit.insert
-    return True
+def _find_repeated(span: Sequence[Message], inserted: frozenset[Message]) -> Iterator[int]:
+    """Yield where in *span* a message stands that is *inserted* again. An answer without the
+    reasoning that led to it is not that one: by its id an API knows that it had some (OA-4)."""
+    roles, is_bare = {message.role for message in inserted}, False
+    for at, message in enumerate(span):
+        kinds = {type(part) for part in message.parts}
+        if message.role != "assistant":
+            is_bare = False
+        elif kinds == {Thinking}:
+            is_bare = message not in inserted
+        if message.role in roles and message in inserted and not (is_bare and kinds <= {Text}):
+            yield at
 
 
 def _find_media(message: Message, span: Sequence[Message], start: int) -> int | None:
