@@ -36,6 +36,7 @@ from refold.messages import (
     ToolCall,
     ToolResult,
 )
+from refold.rules.anthropic_continuity import rules_behind
 from refold.rules.gemini import CONTINUITY, RULES
 from refold.rules.pairing import without_ids
 from refold.rules.request import Body
@@ -72,9 +73,13 @@ def _get(fields: Record, name: str) -> Any:
     return fields.get(name) or fields.get(_SNAKE[name])
 
 
-def rules(body: Body) -> Rules:  # noqa: ARG001 - the protocol's
-    """Return what generateContent refuses; thought signatures go back as they came (GE-3)."""
-    return Rules(RULES, alternate=True, thinking="fixed", continuity=CONTINUITY)
+def rules(body: Body) -> Rules:
+    """Return what generateContent refuses; thought signatures go back as they came (GE-3).
+
+    Google's kit brings Claude's messages into this form: its thinking is as in its own API.
+    """
+    own = Rules(RULES, alternate=True, thinking="fixed", continuity=CONTINUITY)
+    return rules_behind(body, own)
 
 
 def fits(body: Body, items: Sequence[Wire]) -> int:
@@ -167,6 +172,8 @@ def _read_known(block: JsonObject) -> Part | None:
         return _read_media(data, as_base64(data["data"]), None)
     if file := _get(block, "fileData"):
         return _read_media(file, None, expect_text(_get(file, "fileUri")))
+    if block.get("thought") is True:  # what Claude has redacted
+        return Thinking("", expect_text(_get(block, "thoughtSignature")))
     return None
 
 

@@ -35,6 +35,7 @@ from refold.messages import (
     ToolCall,
     ToolResult,
 )
+from refold.rules.anthropic_continuity import rules_behind
 from refold.rules.openai_responses import CONTINUITY, RULES
 from refold.rules.request import Body
 from refold.rules.rule import Rules
@@ -64,9 +65,9 @@ _HOSTED = dict.fromkeys(("tool_search_call", "tool_search_output"), "hosted sear
 """Links a search for tools to what it loads if the API itself runs it, without a `call_id`."""
 
 
-def rules(body: Body) -> Rules:  # noqa: ARG001 - the protocol's
+def rules(body: Body) -> Rules:
     """Return what the Responses API refuses; reasoning stays with what it led to (OA-3, OA-4)."""
-    return Rules(RULES, thinking="fixed", continuity=CONTINUITY)
+    return rules_behind(body, Rules(RULES, thinking="fixed", continuity=CONTINUITY))
 
 
 def fits(body: Body, items: Sequence[Wire]) -> int:

@@ -9,12 +9,14 @@ Neighbours of one role are read as one message.
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
 from refold.messages import Message, Opaque, Part, Thinking
 from refold.rules.anthropic import block_binding
 from refold.rules.request import (
+    Body,
     Fault,
     Line,
     Request,
@@ -23,7 +25,7 @@ from refold.rules.request import (
     find_lapses,
     fingerprint,
 )
-from refold.rules.rule import ContinuityRule
+from refold.rules.rule import ContinuityRule, Rules
 from refold.text.json_values import dig, parse_or_text
 from refold.transcript import hash_message
 
@@ -258,3 +260,22 @@ CONTINUITY: tuple[ContinuityRule, ...] = (
     ),
 )
 """All that a request to this API must keep of the one before it."""
+
+
+_REASONING = ("OA-3", "OA-4", "OA-5")
+"""Rules of OpenAI's own reasoning: thinking that is bound goes alone."""
+
+
+def rules_behind(body: Body, rules: Rules) -> Rules:
+    """Return the *rules* of another vendor's API for the model that *body* names.
+
+    Frameworks and gateways bring Claude's messages into its form: the thinking in them is as in
+    Claude's own API.
+    """
+    model = body.get("model")
+    if not isinstance(model, str) or "claude" not in model.lower():
+        return rules
+    kind, own = thinking_kind(model), rules.rules
+    if kind == "bound":
+        own = tuple(rule for rule in own if rule.id not in _REASONING)
+    return replace(rules, rules=own, thinking=kind, continuity=(*rules.continuity, *CONTINUITY))
