@@ -77,6 +77,25 @@ def test_f15_the_model_that_a_compactor_names_is_that_of_its_lists() -> None:
         assert ("sig9" in thoughts(named(loop(10)).payload)) is is_kept
 
 
+def test_thinking_behind_an_edit_goes_once_a_model_that_refuses_it_is_asked() -> None:
+    """As when a router falls back: its second model refused every request of the turn (AN-7)."""
+    store, strategies = MemoryStore(), [Summarize(keep=4)]
+    compact = Compactor(strategies, Budget(8_000, 4_000), store)
+
+    def show(model: str, steps: int) -> list[str]:
+        return thoughts(compact({"model": model, "messages": loop(steps)}).payload)
+
+    assert show(OLDER, 24) == ["sig22", "sig23"]
+    for newer in ("claude-opus-5-5", "claude-fable-5-1"):
+        assert show(newer, 24) == []
+    assert show("claude-opus-5-5", 25) == ["sig24"]  # thought over what was shown then
+    assert show(OLDER, 25) == show("claude-opus-5-5", 25) == ["sig24"]
+    elsewhere = Compactor(strategies, Budget(8_000, 4_000), store)
+    for model in (OLDER, "claude-opus-5-5"):
+        body = {"model": model, "messages": loop(25)}
+        assert thoughts(elsewhere(body).payload) == ["sig24"]
+
+
 def test_f14_older_thinking_goes_as_it_did_and_a_revert_leaves_the_turn_alone() -> None:
     answered = [
         *loop(5),

@@ -15,7 +15,7 @@ from refold.compactor.calibration import Reports, reports_for
 from refold.compactor.conversations import ConversationCache, ConversationState, Session
 from refold.compactor.hooks import After, Before, OnEvent
 from refold.compactor.loading import Schedule, count_pending, is_quiet, load
-from refold.compactor.run import TurnOptions, TurnSteps, force_turn, run_turn
+from refold.compactor.run import TurnOptions, TurnSteps, force_turn, run_turn, settle_thinking
 from refold.compactor.settings import Settings, default_strategies, list_strategies
 from refold.core.strategy import Strategy
 from refold.core.view import View
@@ -283,6 +283,8 @@ class Compactor:
         pending = count_pending(settings, options.pending, payload.codec)
         budget = options.budget or settings.budget
         state = yield from load(settings, cached, payload, budget)
+        if cached is not None and cached.view.profile.model != state.view.profile.model:
+            state = yield from settle_thinking(settings, cached, state)
         if settings.has_default_strategies or settings.has_default_budget:
             if not options.forced and options.budget is None:
                 settings.warn_of(state.view.profile.model)

@@ -89,6 +89,9 @@ class ConversationState(NamedTuple):
     waiting: tuple[Edit, ...] = ()
     """Stored edits that do not show, since they would hide what the model has not answered
     (`refold.compactor.late_edits`)."""
+    settled: tuple[Edit, ...] = ()
+    """Stored edits that were there when it was seen first, or when a model that binds thinking was
+    changed for another: they leave none behind that such a model refuses."""
     size: int = 0
     """Bytes or characters of the JSON text that it came in last; 0 if it came parsed."""
 

@@ -183,7 +183,7 @@ def _restore_lost_edits(
 def _mark_first_sight(settings: Settings, state: ConversationState) -> ConversationState:
     """Return *state*, seen first now: what the store has for it was compacted before."""
     length = max((edit.stop for edit in state.stored.edits), default=0)
-    return state._replace(mark=LastAttempt(length, settings.clock()))
+    return state._replace(mark=LastAttempt(length, settings.clock()), settled=state.stored.edits)
 
 
 def _follow_model(

@@ -18,7 +18,12 @@ from refold.compactor.hooks import (
     Veto,
     build_rows,
 )
-from refold.compactor.late_edits import drop_invalidated_thinking, is_unsure, make_premature_test
+from refold.compactor.late_edits import (
+    drop_invalidated_thinking,
+    edits_dropping_thinking,
+    is_unsure,
+    make_premature_test,
+)
 from refold.compactor.loading import Schedule, apply_local_edits, calibrate
 from refold.compactor.settings import Settings
 from refold.core.edit_stack import EditStack
@@ -391,6 +396,31 @@ class CompactionRun:
             call_safely(settings.after, state.view, ended)
         settings.emit(ended)
         return state
+
+
+def settle_thinking(
+    settings: Settings, before: ConversationState, state: ConversationState
+) -> TurnSteps[ConversationState]:
+    """Return *state*, whose model is another than that of *before*, without the signed thinking
+    that it refuses.
+
+    Edits made for a model that may want the thinking of its turn back (AN-6) left it behind them,
+    and one that binds it is asked now (AN-7).
+    """
+    if before.view.profile.rules.thinking == "bound":
+        return state._replace(settled=before.stored.edits)
+    present = {edit.id for edit in state.settled}
+    edits = [edit for edit in state.stored.edits if edit.id not in present]
+    fresh = [edit for edit in edits if not settings.is_first_sight(edit)]
+    if state.view.profile.rules.thinking != "bound" or not fresh:
+        return state
+    without = state.stored.revert(*(edit.id for edit in fresh))
+    if not (settling := edits_dropping_thinking(without, fresh)):
+        return state
+    yield partial(settings.store.save, settling)
+    stored = state.stored.apply_valid(settling)
+    state = state._replace(stored=stored, view=apply_local_edits(settings, stored), version=UNREAD)
+    return calibrate(settings, state)
 
 
 def flush_memory(
