@@ -10,7 +10,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph, add_messages
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
-from refold import Budget, Compactor, FormatError, SQLiteStore, check
+from refold import Budget, Compactor, FormatError, MemoryStore, SQLiteStore, StoreError, check
 from refold.adapters import langchain
 from refold.adapters.langgraph import (
     HOOKED,
@@ -127,6 +127,24 @@ def test_under_the_trigger_there_is_no_update():
         "messages": []
     }
     assert compact_node(compactor()).invoke({"messages": history(1)}) == {HOOKED: history(1)}
+
+
+class BrokenStore(MemoryStore):
+    """A store whose disk is full."""
+
+    def load(self, tips):
+        raise StoreError("the disk is full")
+
+
+@pytest.mark.parametrize("node", [compact_node, compact_and_discard_node])
+@pytest.mark.parametrize("colour", ["invoke", "ainvoke"])
+def test_a_store_that_fails_stops_no_graph(node, colour, caplog):
+    """Nothing is compacted, the model gets all there is, and the log says why."""
+    compact = Compactor([Summarize(keep=4)], Budget(1_500, 1_000), BrokenStore(), format=langchain)
+    compiled, state = graph(CompactedState, node(compact)), {"messages": history()}
+    end = compiled.invoke(state) if colour == "invoke" else asyncio.run(compiled.ainvoke(state))
+    assert end["messages"] == end.get(HOOKED, end["messages"]) == history()
+    assert "the disk is full" in caplog.text
 
 
 def test_a_compactor_for_another_format_is_refused():

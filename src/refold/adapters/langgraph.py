@@ -5,9 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from refold.adapters import langchain
-from refold.adapters.hook import explain_missing, require_format
+from refold.adapters.hook import (
+    acompact_or_pass,
+    compact_or_pass,
+    explain_missing,
+    require_format,
+)
 from refold.compactor.compactor import Compactor
-from refold.core.view import View
 from refold.errors import FormatError
 
 with explain_missing("langgraph", "langchain"):
@@ -72,7 +76,7 @@ def compact_node(
         raise ValueError(
             "the originals under this key would be lost: say so by compact_and_discard_node"
         )
-    return _node(compactor, key, lambda _, view: {into: view.payload})
+    return _node(compactor, key, lambda _, shown: {into: shown})
 
 
 def compact_and_discard_node(compactor: Compactor, *, key: str = MESSAGES) -> Runnable[Any, Any]:
@@ -83,19 +87,23 @@ def compact_and_discard_node(compactor: Compactor, *, key: str = MESSAGES) -> Ru
     *compactor* as for `compact_node`.
     """
     require_format(compactor, langchain)
-    return _node(compactor, key, lambda before, view: {key: replace_messages(before, view.payload)})
+    return _node(compactor, key, lambda before, shown: {key: replace_messages(before, shown)})
 
 
-def _node(
-    compactor: Compactor, key: str, update: Callable[[list[BaseMessage], View], dict[str, Any]]
-) -> Runnable[Any, Any]:
+Update = Callable[[list[BaseMessage], list[BaseMessage]], dict[str, Any]]
+"""From a state's messages and those that are shown to what a node returns."""
+
+
+def _node(compactor: Compactor, key: str, update: Update) -> Runnable[Any, Any]:
     def run(state: Any) -> dict[str, Any]:
         before = messages_of(state, key)
-        return update(before, compactor(before))
+        view = compact_or_pass(compactor, before)
+        return update(before, before if view is None else view.payload)
 
     async def arun(state: Any) -> dict[str, Any]:
         before = messages_of(state, key)
-        return update(before, await compactor.acompact(before))
+        view = await acompact_or_pass(compactor, before)
+        return update(before, before if view is None else view.payload)
 
     return RunnableLambda(run, arun, name="compact")
 
