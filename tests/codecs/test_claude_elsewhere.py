@@ -7,6 +7,7 @@ import pytest
 from refold import Budget, Compactor, check
 from refold.codecs import gemini
 from refold.messages import Thinking
+from refold.rules.request import is_signed
 from refold.strategies import ClearToolResults, Summarize
 
 OWN = {"gemini": "gemini-3-pro-preview", "openai_responses": "gpt-5.2"}
@@ -69,6 +70,23 @@ def test_thinking_stays_for_a_model_that_wants_it_back(format: str) -> None:
     for model in (OWN[format], "claude-sonnet-4-5"):
         _, signatures = _compact(format, model, ClearToolResults(keep=2))
         assert signatures == [f"sig{n}" for n in range(STEPS)]
+
+
+def test_thinking_beside_an_empty_text_goes_too() -> None:
+    """As Haystack writes a call without words: the message kept its thinking, which was refused."""
+    messages: list[Any] = [{"role": "user", "content": "Find the bug."}]
+    for n in range(STEPS):
+        call = {"id": f"c{n}", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+        block = {"type": "thinking", "thinking": f"about {n}", "signature": f"sig{n}"}
+        words = [block, {"type": "text", "text": ""}]
+        messages += [
+            {"role": "assistant", "content": words, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"c{n}", "content": "word " * 300},
+        ]
+    body = {"model": "anthropic/claude-opus-5-5", "messages": messages}
+    view = Compactor([Summarize(keep=6)], Budget(2_000, 1_000), format="openai_chat")(body)
+    assert view.edits and not any(is_signed(message) for message in view.messages)
+    assert check(view.payload, "openai_chat", before=body) == ()
 
 
 def test_a_request_that_keeps_such_thinking_is_reported() -> None:

@@ -283,7 +283,7 @@ class Compactor:
         pending = count_pending(settings, options.pending, payload.codec)
         budget = options.budget or settings.budget
         state = yield from load(settings, cached, payload, budget)
-        if cached is not None and cached.view.profile.model != state.view.profile.model:
+        if cached is not None and cached.header is not state.header:
             state = yield from settle_thinking(settings, cached, state)
         if settings.has_default_strategies or settings.has_default_budget:
             if not options.forced and options.budget is None:

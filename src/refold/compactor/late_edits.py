@@ -14,7 +14,7 @@ from functools import cache
 from itertools import chain
 
 from refold.core.profile import ViewItem
-from refold.core.tool_groups import first_unseen, latest_turn_start
+from refold.core.tool_groups import EMPTY_TEXT, first_unseen, latest_turn_start
 from refold.core.view import View
 from refold.edits import Edit
 from refold.messages import Message, Text, Thinking
@@ -265,7 +265,8 @@ def _changes(edit: Edit, before: View) -> bool:
 
 
 def _without_thinking(message: Message) -> Message:
-    parts = [part for part in message.parts if not isinstance(part, Thinking)]
+    """Return a message without its thinking, and without empty texts, which no edit may show."""
+    parts = [p for p in message.parts if not isinstance(p, Thinking) and p != EMPTY_TEXT]
     return replace(message, parts=tuple(parts))
 
 

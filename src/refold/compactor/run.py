@@ -401,7 +401,7 @@ class CompactionRun:
 def settle_thinking(
     settings: Settings, before: ConversationState, state: ConversationState
 ) -> TurnSteps[ConversationState]:
-    """Return *state*, whose model is another than that of *before*, without the signed thinking
+    """Return *state*, whose model may be another than that of *before*, without the signed thinking
     that it refuses.
 
     Edits made for a model that may want the thinking of its turn back (AN-6) left it behind them,
