@@ -90,11 +90,11 @@ def compact_and_discard_node(compactor: Compactor, *, key: str = MESSAGES) -> Ru
     return _node(compactor, key, lambda before, shown: {key: replace_messages(before, shown)})
 
 
-Update = Callable[[list[BaseMessage], list[BaseMessage]], dict[str, Any]]
+_Update = Callable[[list[BaseMessage], list[BaseMessage]], dict[str, Any]]
 """From a state's messages and those that are shown to what a node returns."""
 
 
-def _node(compactor: Compactor, key: str, update: Update) -> Runnable[Any, Any]:
+def _node(compactor: Compactor, key: str, update: _Update) -> Runnable[Any, Any]:
     def run(state: Any) -> dict[str, Any]:
         before = messages_of(state, key)
         view = compact_or_pass(compactor, before)
