@@ -215,10 +215,11 @@ _FAILURE_COUNT = re.compile(
 """How test runners and build tools sum up a failure: `1 failed`, `Found 3 errors`, `make: *** [all]
 Error 2`."""
 _HINT = re.compile(
-    r"(?i)\s*+(?:hint:|help:|note:|warn|npm warn|提示[：:]|at |file \"|\+ )|.*(?:echo |complete log of this run)"
+    r"(?i)\s*+(?:hint:|help:|note:|warn|npm warn|提示[：:]|at |file \"|\+ )"
+    r"|.*(?:echo |complete log of this run)|.*?\ufffd[^\ufffd]*\ufffd"
 )
 """How a line begins that warns, or says what to do about an error, where it arose or is logged, or
-what a script would say."""
+what a script would say; or that nobody can read, since its encoding was taken for another."""
 _ANY_WORD = re.compile(r"\w+")
 _TELLS = re.compile(r"(?s).*?\w\W++\w.*[^:]\Z")
 """A line of several words that says more than that others follow."""

@@ -176,12 +176,16 @@ At line:2 char:1
 + ~~~
     + CategoryInfo  : SecurityError: (:) [], PSSecurityException"""
 
+MISREAD = "\ufffd\ufffd\ufffd:1\n+ cat\n\ufffd\ufffdδ\ufffd\n    + CategoryInfo : ParserError"
+"""Of a PowerShell in Chinese, whose encoding its client did not know."""
+
 
 @pytest.mark.parametrize(
     ("output", "line"),
     [
         (NPM, "npm error ERESOLVE unable to resolve"),
         (POWERSHELL, "npm : File C:\\npm.ps1 cannot be loaded because scripts are disabled."),
+        (MISREAD, ""),
         ("Error: spawn EPERM\nError: Build failed with 1 error:\n", "Error: spawn EPERM"),
     ],
 )
