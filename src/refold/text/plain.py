@@ -123,12 +123,23 @@ def call_gist(call: ToolCall, size: int = 60) -> str:
     return one_line(next(_subjects(call), ""), size)
 
 
+# --- paths ---------------------------------------------------------------------------------
+
+
 DEEPEST = 100
 """Folders of a path that are looked at."""
 _ABSOLUTE = re.compile(r"/|\\\\|[A-Za-z]:[/\\]")
 _OUTSIDE = re.compile(r"~|/(?:tmp|var|private)/|/(?:(?:home|Users)/[^/]{1,99}|root)/\.")
 """How paths begin that are no project's."""
 _EXTENSION = re.compile(r"[^.\d]\.\w{1,12}$|\d\.(?!x$)[A-Za-z]\w{0,11}$")
+_VENDORED = re.compile(
+    r"(?:^|[/\\])(?:node_modules|site-packages|vendor|dist|build|target|\.venv)[/\\]"
+)
+_IGNORED = re.compile(
+    r"(?:^|[/\\])(?:node_modules|site-packages|\.?venv|__pycache__|\.next|dist|build|target|coverage"
+    r"|\.env(?:\.local)?|\.DS_Store|[^/\\]*\.(?:log|pyc))(?:[/\\]|$)"
+)
+"""Files that repositories hardly ever have."""
 
 
 def is_path(word: str) -> bool:
@@ -165,6 +176,30 @@ def is_left_out(path: str, patterns: Iterable[str]) -> bool:
         else any(fnmatchcase(part, name) for part in whole.split("/"))
         for pattern in patterns
     )
+
+
+def is_vendored(path: str) -> bool:
+    """Is this a file, or a command on one, that somebody else wrote or a program made?"""
+    return bool(_VENDORED.search(path))
+
+
+def is_meant(name: str, path: str) -> bool:
+    """Does git mean the file of this name by *path*, which may be a folder's or a pattern? If only
+    one of both is absolute, they may have a common end."""
+    name, path = with_slashes(name), with_slashes(path)
+    if "*" in path:
+        name = name if is_absolute(path) else "/".join(name.split("/")[-1 - path.count("/") :])
+        return name.count("/") == path.count("/") and fnmatchcase(name, path)
+    if is_absolute(name) == is_absolute(path):
+        return f"{name}/".startswith(f"{path.rstrip('/')}/")
+    if is_absolute(name):
+        return f"/{path.rstrip('/')}/" in f"{name}/"
+    return any(path.endswith(f"/{part}") for part in (name, *folders_of(name)))
+
+
+def is_ignored(path: str) -> bool:
+    """Is this a file or a folder that repositories hardly ever have?"""
+    return bool(_IGNORED.search(path))
 
 
 def split_path(path: str) -> tuple[str, str]:

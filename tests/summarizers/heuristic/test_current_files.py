@@ -10,7 +10,7 @@ from refold.messages import ToolCall, user
 from refold.models.driver import drive
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.heuristic.blocks import Block, Work, read_work
-from refold.summarizers.heuristic.calls import CallEffect, Hunk, effect_of_call, iter_patch
+from refold.summarizers.heuristic.calls import Change, effect_of_call, effect_of_command
 from refold.summarizers.heuristic.current_files import read_files, render_current
 from refold.summarizers.heuristic.excerpts import Context, find_excerpts
 from refold.summarizers.heuristic.shell_words import find_first_line
@@ -82,15 +82,15 @@ def test_a_patch_says_what_it_replaces_in_which_file():
             json.dumps({"command": ["bash", "-lc", f"apply_patch <<'EOF'\n{PATCH}\nEOF"]}),
         ),
     ):
-        assert list(iter_patch(effect_of_call(patching), patching.arguments)) == [
-            Hunk(
+        assert effect_of_call(patching).changes == (
+            Change(
                 "src/pool.py",
                 tuple(SOURCE[1:4]),
                 (SOURCE[1], '    limit_3 = read_limit("three")', SOURCE[3]),
             ),
-            Hunk("src/pool.py", (SOURCE[8],), (), "def close():"),
-            Hunk("src/new.py", (), ("def brand_new():", "    return 1"), is_file=True),
-        ]
+            Change("src/pool.py", (SOURCE[8],), (), "def close():"),
+            Change("src/new.py", None, ("def brand_new():", "    return 1")),
+        )
 
 
 @pytest.mark.parametrize("text", [
@@ -98,7 +98,7 @@ def test_a_patch_says_what_it_replaces_in_which_file():
     "*** Begin Patch\n*** Delete File: a.py\n*** End Patch",
 ])  # fmt: skip
 def test_a_patch_without_changes_says_nothing(text):
-    assert list(iter_patch(CallEffect("shell", command=text), "")) == []
+    assert effect_of_command(text).changes == ()
 
 
 def test_a_file_that_is_read_in_parts_and_edited_as_in_cline_has_its_lines():

@@ -13,7 +13,7 @@ from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.heuristic.calls import effect_of_call
 from refold.summarizers.heuristic.current_files import read_files
 from refold.summarizers.heuristic.shell import file_effects, git_steps
-from refold.summarizers.heuristic.shell_words import Place, split_files
+from refold.summarizers.heuristic.shell_words import Place, iter_written
 from refold.summarizers.heuristic.source import read_steps
 from refold.text.plain import spell_home
 from refold.text.summary_wrapper import wrap_summary
@@ -137,7 +137,7 @@ def test_a_patch_in_a_command_is_applied_where_that_runs():
 
 def test_a_text_goes_into_the_file_of_its_directory():
     command = "cd web\ncat > a.ts <<'EOF'\nx\nEOF\ncd ..\ncat > a.ts <<'EOF'\ny\nEOF"
-    assert split_files(command)[1] == [("web/a.ts", "x"), ("a.ts", "y")]
+    assert list(iter_written(command)) == [("web/a.ts", "x"), ("a.ts", "y")]
 
 
 def test_what_is_staged_is_named_from_the_directory():

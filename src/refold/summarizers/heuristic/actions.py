@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from refold.speakers.carriers import NOT_RUN, REFUSED
 from refold.summarizers.heuristic import shell
-from refold.summarizers.heuristic.calls import is_agent, is_look
+from refold.summarizers.heuristic.calls import is_look
 from refold.summarizers.heuristic.identifiers import find_names
 from refold.summarizers.heuristic.shell_words import (
     BREAKS,
@@ -32,6 +32,10 @@ from refold.text.failures import (
 from refold.text.json_values import iter_json_lines, parse_or_none, text_at
 from refold.text.plain import folders_of, iter_ends, with_slashes
 
+_AGENT = re.compile(
+    r"(?i)(?:task|agent|subagent|dispatch|sessions_spawn)(?!_?(?:create|get|list|output|stop|update))"
+)
+"""The names that tools have by which another agent is given a task; not those of lists of tasks."""
 LONGEST_COMMAND = 110
 """Characters of a command."""
 LONGEST_OUTCOME = 100
@@ -114,6 +118,11 @@ _WORKS = re.compile(
 _ENDS_AT_ERROR = re.compile(r"\bset -\w{0,9}e|ErrorActionPreference")
 _NONE = frozenset({"", "0", "(no output)", "(Bash completed with no output)"})
 """What a search prints, with its client, that finds nothing."""
+
+
+def is_agent(tool: str) -> bool:
+    """Is this the tool by which a model gives a task to another agent?"""
+    return bool(_AGENT.match(tool))
 
 
 def read_words(text: str) -> str:

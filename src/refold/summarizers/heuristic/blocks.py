@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from refold.speakers.carriers import NOT_RUN
 from refold.speakers.segments import IN_RESULT, is_fragment
-from refold.summarizers.heuristic.calls import LEAVES_PLANNING, is_agent, iter_changes, iter_patch
+from refold.summarizers.heuristic.actions import is_agent
+from refold.summarizers.heuristic.calls import LEAVES_PLANNING
 from refold.summarizers.heuristic.lexicon import (
     MAX_SENTENCE,
     find_leads,
@@ -24,7 +25,6 @@ from refold.summarizers.heuristic.shell_words import (
     PATCH_BEGINS,
     has_more,
     name_command,
-    split_files,
 )
 from refold.summarizers.heuristic.source import Step, is_stub
 from refold.text.clip import clip_scanned, sentences, without_mark
@@ -372,9 +372,6 @@ def label_exchanges(work: Work) -> None:
 
 def _read_changes(work: Work, step: Step) -> None:
     effect, at = step.effect, step.at
-    for path, text in split_files(effect.command, effect.place)[1]:
-        work.blocks.append(Block(at, "written", path, text, path))
-    changed = [path for path, state in effect.files if state in {"created", "modified"}]
     for path, state in effect.files:
         history = work.files.setdefault(path, FileHistory())
         if state == "restored":
@@ -386,15 +383,9 @@ def _read_changes(work: Work, step: Step) -> None:
             history.changed_from = at if history.changed_from < 0 else history.changed_from
         if state in {"created", "deleted"}:
             history.replaced_at = at
-    changes = defaultdict[str, list[tuple[str | None, str]]](list)
-    for hunk in iter_patch(effect, step.arguments):
-        before = None if hunk.is_file else "\n".join(hunk.old)
-        changes[hunk.path].append((before, "\n".join(hunk.new)))
-    if len(changed) == 1 and not effect.command and not changes:
-        changes[changed[0]] += iter_changes(step.arguments)
-    for path, pairs in changes.items():
-        old = "\n".join(before or "" for before, _ in pairs)
-        new = "\n".join(after for _, after in pairs)
+    for path, changes in effect.changes_by_file.items():
+        old = "\n".join(line for change in changes for line in change.old or ())
+        new = "\n".join(line for change in changes for line in change.new)
         remaining = {line.key for line in iter_lines(new)}
         gone = (line.key for line in iter_lines(old))
         removed = work.files.setdefault(path, FileHistory()).removed

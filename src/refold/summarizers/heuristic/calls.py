@@ -4,8 +4,8 @@ and what a model writes as text instead of calling a tool."""
 import json
 import re
 import shlex
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -26,19 +26,13 @@ from refold.summarizers.heuristic.shell_words import (
     is_interpreter,
     is_path,
     iter_redirects,
+    iter_written,
     place_commands,
     spell_code,
     split_heredocs,
 )
-from refold.text.json_values import list_at, object_at, objects_in, parse_or_none, parse_or_text
-from refold.text.plain import (
-    PATHS,
-    folders_of,
-    has_extension,
-    is_absolute,
-    is_question,
-    with_slashes,
-)
+from refold.text.json_values import list_at, object_at, objects_in, parse_or_text
+from refold.text.plain import PATHS, has_extension, is_question
 
 MAX_ARGUMENTS = 400_000
 """Characters of a call's arguments that are parsed."""
@@ -51,21 +45,13 @@ _PARTLY = frozenset({"start", "end", "start_line", "end_line", "insert_line", "l
 """Arguments beside a text that may put it at one place of its file, or behind that."""
 RANGE = re.compile(r":(?:(\d{1,7})(?:-\d{1,7})?|raw)\Z")
 """The lines of a file that a path names: `src/a.py:20-60`; `:raw` for all of them."""
-_VENDORED = re.compile(
-    r"(?:^|[/\\])(?:node_modules|site-packages|vendor|dist|build|target|\.venv)[/\\]"
-)
-_IGNORED = re.compile(
-    r"(?:^|[/\\])(?:node_modules|site-packages|\.?venv|__pycache__|\.next|dist|build|target|coverage"
-    r"|\.env(?:\.local)?|\.DS_Store|[^/\\]*\.(?:log|pyc))(?:[/\\]|$)"
-)
-"""Files that repositories hardly ever have."""
-_AGENT = re.compile(
-    r"(?i)(?:task|agent|subagent|dispatch|sessions_spawn)(?!_?(?:create|get|list|output|stop|update))"
-)
-"""The names that tools have by which another agent is given a task; not those of lists of tasks."""
 LEAVES_PLANNING = re.compile(r"(?i)exit_?plan_?mode|plan_?exit")
 """The name of a tool that shows a plan to a person, who approves or rejects it."""
 _COMMAND_KEYS = ("command", "cmd", "script", "commands")
+_PIPED_SCRIPT = re.compile(
+    r"@'\n((?>(?:(?!\n'@)[\s\S])*))\n'@\s*\|\s*(?:powershell|pwsh)(?:\.exe)?\s(?:-\w+\s+)*-\s*"
+)
+"""A text that PowerShell gives to another one as its commands."""
 _DIRECTORY_KEYS = ("workdir", "cwd", "working_directory", "dir_path", "directory")
 """Where a command runs, if not in the folder of the session."""
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
@@ -111,6 +97,7 @@ _TASK_ID = re.compile(r"#([\w-]{1,40})")
 _TASK_ROW = re.compile(r"^#([\w-]{1,40}) \[(\w{1,20})\] (\S.*)$", re.MULTILINE)
 _BOX = re.compile(r"^[ \t]*[-*+][ \t]+\[([ xX~/-])\][ \t]+(\S[^\n]{0,300})$", re.MULTILINE)
 _BOXES = {" ": "pending", "x": "done", "X": "done"}
+Lines = tuple[str, ...]
 
 
 class Todo(NamedTuple):
@@ -127,6 +114,20 @@ Todos = tuple[Todo, ...]
 """The items of a plan, in order."""
 
 
+class Change(NamedTuple):
+    """A change of a file's text, in lines."""
+
+    path: str
+    """Empty if a call that edits several files does not say which of them."""
+    old: Lines | None
+    """What *new* takes the place of; None if that is all of the file."""
+    new: Lines
+    anchor: str = ""
+    """The line that it stands behind, if a patch names one."""
+    is_within_lines: bool = False
+    """May *old* begin and end within a line of the file?"""
+
+
 class CallEffect(NamedTuple):
     """What one call does if it succeeds."""
 
@@ -141,11 +142,27 @@ class CallEffect(NamedTuple):
     """What it adds to a plan, without an id, and what it changes in it; None for another call."""
     action: str = ""
     """What a tool of several is to do: `list` of `cron`."""
+    changes: tuple[Change, ...] = ()
+    """How it changes the texts of files, as far as it says so, in order."""
 
     @property
     def changed_files(self) -> list[str]:
         """Those of the files that it does not only read."""
         return [path for path, state in self.files if state != "read"]
+
+    @property
+    def edited_files(self) -> list[str]:
+        """Those that it creates, modifies or deletes itself."""
+        return [path for path, state in self.files if state in shell.CHANGES]
+
+    @property
+    def changes_by_file(self) -> dict[str, list[Change]]:
+        """Its changes of each file that it names."""
+        changes = defaultdict[str, list[Change]](list)
+        for change in self.changes:
+            changes[change.path].append(change)
+        changes.pop("", None)
+        return changes
 
     @property
     def is_plan(self) -> bool:
@@ -154,31 +171,37 @@ class CallEffect(NamedTuple):
 
     def rename(self, spellings: Mapping[str, str]) -> "CallEffect":
         """Return it with one name for each file that is also called otherwise."""
-        files = ((spellings.get(path.rstrip("/"), path), state) for path, state in self.files)
-        return self._replace(files=tuple(files), place=self.place._replace(spellings=spellings))
+        place = self.place._replace(spellings=spellings)
+        files = tuple((place.spell(path), state) for path, state in self.files)
+        changes = tuple(change._replace(path=place.spell(change.path)) for change in self.changes)
+        return self._replace(files=files, place=place, changes=changes)
 
 
 def effect_of_call(call: ToolCall, folder: str = "") -> CallEffect:
     """Understand a tool call in a session at *folder*, empty if that is not known. Never raises,
     whatever its arguments are."""
-    arguments = _arguments(call.arguments)
+    is_long = len(call.arguments) > MAX_ARGUMENTS
+    arguments = call.arguments if is_long else parse_or_text(call.arguments)
+    text = "\n".join(_texts_in(arguments))
     code = arguments if isinstance(arguments, str) else _text_at(arguments, ("code", "input"))
     if tool := _CODE_CALL.search(code):
         command, directory = spell_code(code[:MAX_ARGUMENTS])
-        return effect_of_command(command, folder, directory or ".")._replace(tool=tool[1])
+        effect = effect_of_command(command, folder, directory or ".")._replace(tool=tool[1])
+        return _add_changes(effect, text)
     command = _command(arguments)
     directory = _text_at(arguments, _DIRECTORY_KEYS).strip() or "."
     place = Place(folder).enter(directory) if command else Place(folder)
     files = (
         *dict.fromkeys((place.name(p), state) for p, state in _files_by_name(call.name, arguments)),
-        *_files_of_command(command, place, "\n".join(_texts_in(arguments))),
+        *_files_of_command(command, place, text),
     )
     changed = _find_changed(arguments) if _TASK_TOOL.fullmatch(call.name) else None
     todos = _todos(arguments) if changed is None else None
     if files or command:  # Cline's calls may have its plan beside what they do
         todos = todos or read_boxes(_text_at(arguments, ("task_progress",))) or None
     action = _text_at(arguments, ("action",))[:50]
-    return CallEffect(call.name, files, command, todos, place, changed, action)
+    effect = CallEffect(call.name, files, command, todos, place, changed, action)
+    return _add_changes(effect, text, arguments)
 
 
 def state_after(before: str | None, now: str) -> str:
@@ -198,7 +221,14 @@ def effect_of_command(command: str, folder: str = "", directory: str = ".") -> C
     """Understand a command that an assistant wrote as text (mini-swe-agent), or in a script."""
     place = Place(folder).enter(directory)
     files = tuple(_files_of_command(command, place, command))
-    return CallEffect("shell", files, command, place=place)
+    return _add_changes(CallEffect("shell", files, command, place=place), command)
+
+
+def effect_of_edit(edit: "TextEdit", folder: str = "") -> CallEffect:
+    """Understand an edit that an assistant wrote as text (aider)."""
+    path = Place(folder).name(edit.path)
+    change = Change(path, _split(edit.old), _split(edit.new), is_within_lines=True)
+    return CallEffect("edit", ((path, "modified" if edit.old else "created"),), changes=(change,))
 
 
 def _files_of_command(command: str, place: Place, text: str) -> Iterator[FileEffect]:
@@ -206,16 +236,6 @@ def _files_of_command(command: str, place: Place, text: str) -> Iterator[FileEff
     yield from _files_in_patch(text, command, place)
     yield from shell.file_effects(command, place)
     yield from _files_of_scripts(command, place)
-
-
-_PIPED_SCRIPT = re.compile(
-    r"@'\n((?>(?:(?!\n'@)[\s\S])*))\n'@\s*\|\s*(?:powershell|pwsh)(?:\.exe)?\s(?:-\w+\s+)*-\s*"
-)
-"""A text that PowerShell gives to another one as its commands."""
-
-
-def _arguments(text: str) -> Any:
-    return parse_or_text(text) if len(text) <= MAX_ARGUMENTS else text
 
 
 def _command(arguments: Any) -> str:
@@ -410,9 +430,25 @@ def _texts_in(value: Any, depth: int = 0) -> Iterator[str]:
         yield str(value)
 
 
-def iter_changes(arguments: str) -> Iterator[tuple[str | None, str]]:
-    """Yield what an editing call replaces and puts in place; None for a whole file."""
-    pending: list[Any] = [parse_or_none(arguments)]
+def _add_changes(effect: CallEffect, text: str, arguments: Any = None) -> CallEffect:
+    """Return *effect* with the texts that its call changes, whose *arguments* hold *text*: those
+    that its command writes as a whole, those of its patch, else what an editing tool replaces."""
+    written = iter_written(effect.command, effect.place)
+    changes = [Change(path, None, _split(whole)) for path, whole in written]
+    changes += _iter_patch(effect, text)
+    if not (effect.command or changes):
+        edited = {path for path, state in effect.files if state in {"created", "modified"}}
+        changes += _iter_replaced(arguments, edited.pop() if len(edited) == 1 else "")
+    return effect._replace(changes=tuple(changes))
+
+
+def _split(text: str) -> Lines:
+    return tuple(text.split("\n"))
+
+
+def _iter_replaced(arguments: Any, path: str) -> Iterator[Change]:
+    """Yield what an editing call replaces in the file at *path*."""
+    pending = [arguments]
     while pending:
         value = pending.pop()
         if isinstance(value, list):
@@ -423,38 +459,26 @@ def iter_changes(arguments: str) -> Iterator[tuple[str | None, str]]:
                 for keys in (_OLD, _NEW, _WHOLE)
             )
             if old is not None and new is not None:
-                yield old, new
+                yield Change(path, _split(old), _split(new), is_within_lines=True)
             elif whole is not None and (
                 value.get("mode") == "overwrite" or _PARTLY.isdisjoint(value)
             ):
-                yield None, whole
+                yield Change(path, None, _split(whole))
             pending += reversed([item for item in value.values() if isinstance(item, list | dict)])
 
 
-class Hunk(NamedTuple):
-    """One change of a Codex patch, in whole lines."""
-
-    path: str
-    old: tuple[str, ...]
-    new: tuple[str, ...]
-    anchor: str = ""
-    """The line that it stands behind, if the patch names it."""
-    is_file: bool = False
-    """Is *new* all of a new file?"""
-
-
-def iter_patch(effect: CallEffect, arguments: str) -> Iterator[Hunk]:
-    """Yield what a Codex patch in a call changes, in order. A file that it deletes has nothing."""
-    text, place = effect.command, effect.place
-    if PATCH_BEGINS in text:
-        place = find_place(text, place, APPLIES)
-    else:
-        text = "\n".join(_texts_in(_arguments(arguments))) if PATCH_BEGINS in arguments else ""
+def _iter_patch(effect: CallEffect, text: str) -> Iterator[Change]:
+    """Yield what a Codex patch changes that stands in a call's command or in the *text* of its
+    arguments, in order. A file that it deletes has nothing."""
+    place = effect.place
+    if PATCH_BEGINS in effect.command:
+        text, place = effect.command, find_place(effect.command, place, APPLIES)
     path, anchor, is_new, old, new = "", "", False, list[str](), list[str]()
     for line in (*text.partition(PATCH_BEGINS)[2].splitlines(), PATCH_ENDS):
         if line.startswith(("*** ", "@@")):
             if new != old:
-                yield Hunk(place.name(path), tuple(old), tuple(new), anchor, is_new)
+                before = None if is_new else tuple(old)
+                yield Change(place.name(path), before, tuple(new), anchor)
             old, new, anchor = [], [], line[2:].strip() if line.startswith("@@") else ""
             if match := _PATCH.match(line):
                 path, is_new = match[2] or path, match[1] == "Add"
@@ -466,40 +490,11 @@ def iter_patch(effect: CallEffect, arguments: str) -> Iterator[Hunk]:
             new.append(line[1:])
 
 
-def is_agent(tool: str) -> bool:
-    """Is this the tool by which a model gives a task to another agent?"""
-    return bool(_AGENT.match(tool))
-
-
 def is_look(effect: CallEffect) -> bool:
     """Does a call of a tool only look at something, as far as its name says?"""
     names = f"{effect.tool[:200]} {effect.action}"
     words = [word.lower() for word in _WORD.findall(names)]
     return any(word in shell.LOOKS or word.endswith(_LOOKS_AT) for word in words)
-
-
-def is_vendored(path: str) -> bool:
-    """Is this a file, or a command on one, that somebody else wrote or a program made?"""
-    return bool(_VENDORED.search(path))
-
-
-def is_meant(name: str, path: str) -> bool:
-    """Does git mean the file of this name by *path*, which may be a folder's or a pattern? If only
-    one of both is absolute, they may have a common end."""
-    name, path = with_slashes(name), with_slashes(path)
-    if "*" in path:
-        name = name if is_absolute(path) else "/".join(name.split("/")[-1 - path.count("/") :])
-        return name.count("/") == path.count("/") and fnmatchcase(name, path)
-    if is_absolute(name) == is_absolute(path):
-        return f"{name}/".startswith(f"{path.rstrip('/')}/")
-    if is_absolute(name):
-        return f"/{path.rstrip('/')}/" in f"{name}/"
-    return any(path.endswith(f"/{part}") for part in (name, *folders_of(name)))
-
-
-def is_ignored(path: str) -> bool:
-    """Is this a file or a folder that repositories hardly ever have?"""
-    return bool(_IGNORED.search(path))
 
 
 # --- edits that are written as text ---------------------------------------------------------------

@@ -11,15 +11,11 @@ from itertools import groupby, islice, pairwise
 from math import sqrt
 
 from refold.summarizers.heuristic import shell
-from refold.summarizers.heuristic.actions import find_sure
+from refold.summarizers.heuristic.actions import find_sure, is_agent
 from refold.summarizers.heuristic.blocks import DOCS, LOGS
 from refold.summarizers.heuristic.calls import (
     RANGE,
-    Hunk,
-    is_agent,
-    is_vendored,
-    iter_changes,
-    iter_patch,
+    Change,
 )
 from refold.summarizers.heuristic.excerpts import Context, quote, write_heading
 from refold.summarizers.heuristic.identifiers import DEFINITION, find_names
@@ -29,12 +25,11 @@ from refold.summarizers.heuristic.shell_words import (
     PATCH_BEGINS,
     UNKNOWN,
     find_first_line,
-    split_files,
 )
 from refold.summarizers.heuristic.source import Step, is_stub
 from refold.text.clip import clip_scanned
 from refold.text.json_values import int_at, object_at, parse_or_none
-from refold.text.plain import folders_of, has_extension, split_path
+from refold.text.plain import folders_of, has_extension, is_vendored, split_path
 from refold.tokens.count import estimate
 
 MOST_FILES = 10
@@ -213,13 +208,8 @@ def _is_marked(file: CurrentFile, marks: Marks) -> bool:
 
 
 def _apply(files: dict[str, CurrentFile], step: Step, marks: Marks) -> None:
-    command = step.command
-    written = dict(split_files(command, step.effect.place)[1])
-    hunks = defaultdict[str, list[Hunk]](list)
-    for hunk in iter_patch(step.effect, step.arguments):
-        hunks[hunk.path].append(hunk)
-    is_one, done = len(step.effect.files) == 1, set[str]()
-    edited = {path for path, state in step.effect.files if state in shell.CHANGES}
+    command, changes = step.command, step.effect.changes_by_file
+    is_only, done = len(step.effect.files) == 1, set[str]()
     for path, state in step.effect.files:
         if state not in {"read", *shell.CHANGES}:
             if state == "changed" and step.text.strip().endswith(_UP_TO_DATE):
@@ -237,16 +227,12 @@ def _apply(files: dict[str, CurrentFile], step: Step, marks: Marks) -> None:
         if state == "deleted":
             del files[path]
         elif state == "read":
-            if is_one or not command:  # else nobody knows which lines are its own
+            if is_only or not command:  # else nobody knows which lines are its own
                 _add_read(file, step)
-        elif path in hunks:  # once, however often a patch names it
-            if path not in done:
-                _apply_hunks(file, hunks[path], step.at)
-        elif path in written and path not in done:
-            _write_whole(file, written[path], step.at)
-        elif len(edited) == 1 and not command and (changes := [*iter_changes(step.arguments)]):
-            for old, new in changes:
-                _replace(file, old, new, step.at)
+        elif (own := changes.get(path)) and path not in done:
+            _apply_changes(file, own, step.at)
+        elif own and (not command or PATCH_BEGINS in command):
+            continue  # a patch may name it often
         else:  # in a form that is not known
             file.is_stale = True
             file.edits += 1
@@ -324,8 +310,22 @@ def _find_start(step: Step) -> int:
     return next((int(place[1] or 1) for place in places if place), 1)
 
 
-def _write_whole(file: CurrentFile, text: str, at: int) -> None:
-    lines = [line.rstrip() for line in text.split("\n")]
+def _apply_changes(file: CurrentFile, changes: Iterable[Change], at: int) -> None:
+    """Put changes in place, in order; those of a patch each behind the one before."""
+    behind = 0
+    for change in changes:
+        old, new = change.old, change.new
+        if old is None:
+            _write_whole(file, new, at)
+        elif change.is_within_lines:
+            _replace(file, "\n".join(old), "\n".join(new), at)
+        else:
+            behind = _put_lines(file, change, old, behind)
+            _note_edit(file, new, at)
+
+
+def _write_whole(file: CurrentFile, new: Iterable[str], at: int) -> None:
+    lines = [line.rstrip() for line in new]
     _note_edit(file, lines, at)
     file.lines, file.is_stale = list(enumerate(lines, 1)), False
 
@@ -335,12 +335,9 @@ def _note_edit(file: CurrentFile, lines: Iterable[str], at: int) -> None:
     file.edited.update((line.rstrip(), at) for line in lines if line.strip())
 
 
-def _replace(file: CurrentFile, old: str | None, new: str, at: int) -> None:
-    """Put *new* in the place of *old*, often a part of a line, in the known lines, if they hold it,
-    or of all if *old* is None; forget the lines of a large file that is edited without end."""
-    if old is None:
-        _write_whole(file, new, at)
-        return
+def _replace(file: CurrentFile, old: str, new: str, at: int) -> None:
+    """Put *new* in the place of *old*, often a part of a line, in the known lines, if they hold it;
+    forget the lines of a large file that is edited without end."""
     if _is_too_much(file, file.text):
         file.lines = []
     whole = file.text  # by lines it would take n * m steps where all are alike
@@ -391,31 +388,27 @@ def _put_rows(file: CurrentFile, first: int, count: int, rows: Sequence[str]) ->
     file.lines = [*lines[:first], *placed, *behind]
 
 
-def _apply_hunks(file: CurrentFile, hunks: Iterable[Hunk], at: int) -> None:
-    """Put the changes of a patch in place, in order: whole lines, each behind its anchor and behind
-    the one before. The file may differ if one has no place in the known lines."""
-    behind = 0
-    for hunk in hunks:
-        if hunk.is_file:
-            _write_whole(file, "\n".join(hunk.new), at)
-            continue
-        whole = f"\n{file.text}\n" if file.numbers else "\n"
-        if _is_too_much(file, whole):
-            file.lines, whole = [], "\n"
-        anchored = whole.find(f"{hunk.anchor}\n", behind) if hunk.anchor else -1
-        behind = whole.index("\n", anchored) if anchored >= 0 else behind
-        place = behind if anchored >= 0 else -1
-        if hunk.old:
-            old = "".join(f"\n{row.rstrip()}" for row in hunk.old) + "\n"
-            place = whole.find(old, behind)
-            place = whole.find(old) if place < 0 else place
-        if place >= 0:
-            _put_rows(file, whole.count("\n", 0, place), len(hunk.old), hunk.new)
-            behind = place + sum(len(row.rstrip()) + 1 for row in hunk.new)
-        elif file.numbers:
-            _forget_part(file, hunk.old or ("",), hunk.new)
-            file.is_stale = True
-        _note_edit(file, hunk.new, at)
+def _put_lines(file: CurrentFile, change: Change, old: Sequence[str], behind: int) -> int:
+    """Put the whole lines of a *change* in the place of *old* ones, or behind its anchor, both
+    *behind* a position in the known text if they are; return the position behind them. The file may
+    differ if they have no place in the known lines."""
+    whole = f"\n{file.text}\n" if file.numbers else "\n"
+    if _is_too_much(file, whole):
+        file.lines, whole = [], "\n"
+    anchored = whole.find(f"{change.anchor}\n", behind) if change.anchor else -1
+    behind = whole.index("\n", anchored) if anchored >= 0 else behind
+    place = behind if anchored >= 0 else -1
+    if old:
+        text = "".join(f"\n{row.rstrip()}" for row in old) + "\n"
+        place = whole.find(text, behind)
+        place = whole.find(text) if place < 0 else place
+    if place >= 0:
+        _put_rows(file, whole.count("\n", 0, place), len(old), change.new)
+        return place + sum(len(row.rstrip()) + 1 for row in change.new)
+    if file.numbers:
+        _forget_part(file, old or ("",), change.new)
+        file.is_stale = True
+    return behind
 
 
 # --- which blocks are shown ---------------------------------------------------------------------

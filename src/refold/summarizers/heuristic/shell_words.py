@@ -45,6 +45,10 @@ class Place(NamedTuple):
             path = inside[1:] or "."
         elif is_windows:
             path = path.replace("/", "\\")
+        return self.spell(path)
+
+    def spell(self, path: str) -> str:
+        """Return the name of a file that may be called otherwise, too."""
         return self.spellings.get(path.rstrip("/"), path)
 
     def enter(self, path: str) -> "Place":
@@ -193,23 +197,21 @@ def without_heredocs(command: str) -> str:
     return _ENTERS.sub("cd", "\n".join(line for line, _ in split_heredocs(command)))
 
 
-def split_files(command: str, place: Place = SESSION) -> tuple[str, list[tuple[str, str]]]:
-    """Return a command at *place* without the texts that it writes into files, and the path and the
-    text of each file that it writes as a whole and as it stands (`cat > a.py <<'EOF'`)."""
-    rest, files, places = list[str](), list[tuple[str, str]](), [place]
-    for line, body in split_heredocs(command):
+def iter_written(command: str, place: Place = SESSION) -> Iterator[tuple[str, str]]:
+    """Yield the path and the text of each file that a command at *place* writes as a whole and as
+    it stands (`cat > a.py <<'EOF'`)."""
+    places = [place]
+    for line, body in split_heredocs(command) if "<<" in command else ():
+        commands = [pair for pair in place_commands(line, places) if pair[0][:1] == ["cat"]]
         paths = [
             here.name(path)
-            for words, here in place_commands(line, places)
-            for path, _ in (iter_redirects(words) if words[:1] == ["cat"] and "<<" in words else ())
+            for words, here in commands
+            if "<<" in words
+            for path, _ in iter_redirects(words)
         ]
-        rest.append(line)
         mark, text = _HEREDOC.search(line), "\n".join(body[:-1])
-        if not paths:
-            rest += body
-        elif mark and ">>" not in line and (mark[1] or not _EXPANDED.search(text)):
-            files.append((paths[0], text))
-    return "\n".join(rest), files
+        if paths and mark and ">>" not in line and (mark[1] or not _EXPANDED.search(text)):
+            yield paths[0], text
 
 
 def split_heredocs(command: str) -> Iterator[tuple[str, list[str]]]:

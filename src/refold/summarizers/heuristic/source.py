@@ -28,6 +28,7 @@ from refold.summarizers.heuristic.calls import (
     CallEffect,
     effect_of_call,
     effect_of_command,
+    effect_of_edit,
     read_boxes,
     split_edits,
 )
@@ -285,7 +286,7 @@ def _read_effects(message: Message) -> _Effects:
     effects = [step.effect for step in read_steps([message]) if step.kind == "call"]
     boxes = CallEffect("", todos=read_boxes(clip_scanned(message.text)) or None)
     changes = (
-        (id, effect._replace(files=files, command="", place=SESSION))
+        (id, effect._replace(files=files, command="", place=SESSION, changes=()))
         for id, effect in zip((*ids[: len(effects)], ""), (*effects, boxes), strict=True)
         if (files := tuple(file for file in effect.files if file[1] != "read"))
         or effect.todos
@@ -540,8 +541,7 @@ def _read_answer(message: Message, waiting: _Open, at: int, follower: Segmented)
     waiting.action = actions[-1] if actions else ""
     text, edits = split_edits(text)
     for edit in edits:
-        path, now = Place(waiting.folder).name(edit.path), "modified" if edit.old else "created"
-        effect = CallEffect("edit", ((path, now),))
+        effect = effect_of_edit(edit, waiting.folder)
         yield Step("call", at, edit.arguments, effect)
         yield Step("result", at, "", effect, edit.arguments)
     if actions:

@@ -35,11 +35,7 @@ from refold.summarizers.heuristic.calls import (
     Todos,
     change_todos,
     find_opened,
-    is_ignored,
     is_look,
-    is_meant,
-    iter_changes,
-    iter_patch,
     read_boxes,
     state_after,
 )
@@ -54,7 +50,6 @@ from refold.summarizers.heuristic.shell import ALL
 from refold.summarizers.heuristic.shell_words import (
     has_command,
     name_command,
-    split_files,
     without_setup,
 )
 from refold.summarizers.heuristic.source import RUNNING, Step, is_stub, name_step
@@ -64,7 +59,9 @@ from refold.text.plain import (
     count_bytes,
     folders_of,
     has_extension,
+    is_ignored,
     is_left_out,
+    is_meant,
     is_outside,
     split_path,
 )
@@ -337,9 +334,8 @@ def _drop_mended(state: State, step: Step) -> None:
     paths = [path for path, now in step.effect.files if now in shell.CHANGES]
     if not paths or not step.has_effect:
         return
-    replaced = [old for old, _ in iter_changes(step.arguments) if old]
-    replaced += ["\n".join(hunk.old) for hunk in iter_patch(step.effect, step.arguments)]
-    names = {split_path(path)[1] for path in paths} | set(_NAMED.findall("\n".join(replaced)))
+    replaced = "\n".join(line for change in step.effect.changes for line in change.old or ())
+    names = {split_path(path)[1] for path in paths} | set(_NAMED.findall(replaced))
     _drop_decisions(state, (text for name in names for text in state.faults.pop(name, ())))
     state.changed |= names
 
@@ -431,15 +427,9 @@ def _note_files(state: State, step: Step) -> None:
 
 def _note_ignored(state: State, step: Step, path: str) -> None:
     """Note the patterns that a change of the `.gitignore` at *path* adds and takes away."""
-    effect = step.effect
-    changes = [] if effect.command else [*iter_changes(step.arguments)]
-    written = split_files(effect.command, effect.place)[1]
-    changes += [(None, text) for name, text in written if name == path]
-    for hunk in iter_patch(effect, step.arguments):
-        changes += [("\n".join(hunk.old), "\n".join(hunk.new))] if hunk.path == path else []
-    for old, new in changes:
-        rows = [row.strip()[:MOST_IGNORED] for row in new.split("\n")[:MOST_IGNORED]]
-        state.ignored -= set((old or "").split())
+    for change in (change for change in step.effect.changes if change.path in (path, "")):
+        rows = [row.strip()[:MOST_IGNORED] for row in change.new[:MOST_IGNORED]]
+        state.ignored -= {word for line in change.old or () for word in line.split()}
         state.ignored |= {row for row in rows if row.strip("/*") and row[0] not in "#!"}
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from refold.summarizers.heuristic.answers import AGREEMENT
 from refold.summarizers.heuristic.blocks import DOCS, Block, Line, Work, iter_lines
-from refold.summarizers.heuristic.calls import LEAVES_PLANNING, iter_changes
+from refold.summarizers.heuristic.calls import LEAVES_PLANNING
 from refold.summarizers.heuristic.current_files import CurrentFile
 from refold.summarizers.heuristic.excerpts import BEHIND, quote, spell_bare, split_words
 from refold.summarizers.heuristic.identifiers import iter_identifiers
@@ -102,8 +102,8 @@ def read_wanted(steps: Iterable[Step], earlier: tuple[str, ...], shown: Sequence
             approved = step.text[below.end() :] if below else argument or next(named, "")
         elif step.kind == "result" and not step.is_error:
             for path in filter(DOCS.search, step.effect.changed_files):
-                whole = [new for old, new in iter_changes(step.arguments) if old is None]
-                drafts[path] = whole[-1] if whole else ""
+                whole = [change.new for change in step.effect.changes if change.old is None]
+                drafts[path] = "\n".join(whole[-1]) if whole else ""
             texts = (step.command[:MAX_COMMAND], step.text[-END_CHARS:])
             closed |= {id for text in texts for ids in _CLOSES.findall(text) for id in ids if id}
         if approved:
