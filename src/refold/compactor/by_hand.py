@@ -26,7 +26,7 @@ from refold.stores.store import LedgerRow, rows_about
 from refold.summarizers.heuristic.earlier import join_states, read_given
 from refold.summarizers.heuristic.identifiers import find_names, is_in_folder
 from refold.summarizers.heuristic.source import Step, read_steps
-from refold.summarizers.heuristic.state import State, read_state
+from refold.summarizers.heuristic.state import Failure, State, read_state
 from refold.text.plain import readable_text
 from refold.text.summary_wrapper import summary_in, without_summary, wrap_summary
 
@@ -331,7 +331,7 @@ def _texts_of(step: Step) -> Iterator[str]:
 
 def _list_open(state: State) -> list[str]:
     todos = [todo.text for todo in state.todos if todo.status != "done"]
-    return [text for text in (*todos, state.error, state.next_step) if text]
+    return [text for text in (*todos, state.failure.error, state.next_step) if text]
 
 
 def _restrict_to(shown: _Hidden, originals: _Hidden, view: View) -> _Hidden:
@@ -346,7 +346,7 @@ def _restrict_to(shown: _Hidden, originals: _Hidden, view: View) -> _Hidden:
             decisions=_common(state.decisions, original.decisions),
             files=_common(state.files, names),
             todos=tuple(todo for todo in state.todos if todo in original.todos),
-            error=state.error if state.error == original.error else "",
+            failure=state.failure if state.failure.error == original.failure.error else Failure(),
             next_step=state.next_step if state.next_step == original.next_step else "",
         ),
         [name for name in shown.names if name in names],

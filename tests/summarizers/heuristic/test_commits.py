@@ -188,7 +188,7 @@ def test_a_commit_stands_though_the_push_behind_it_fails():
     state = collect([*write("a.py"), *failed])
     assert state.files["a.py"].is_committed
     assert state.checks == {"git commit": "[main 1234567] Add it"}
-    assert state.error == "fatal: no"
+    assert state.failure.error == "fatal: no"
 
 
 def test_a_text_that_names_a_commit_is_none():

@@ -44,7 +44,7 @@ def test_a_check_of_which_a_part_ran_has_run(printed):
 
 def test_a_command_that_prints_source_has_not_failed():
     state = run("git show 404e:a.ts | head -80", "const a = 1;\nthrow new Error(`Invalid ${a}`);\n")
-    assert not (state.error or state.actions.failed)
+    assert not (state.failure.error or state.actions.failed)
 
 
 def test_what_git_has_sent_is_sent_whatever_it_complained_of_before():
@@ -87,7 +87,7 @@ def test_why_a_call_failed_is_not_what_it_was_given():
     answer = '[{"functionResponse":{"response":{"content":[{"type":"text","text":"409 Git is empty"}]}}}]'
     text = f"MCP tool 'push' reported tool error for function call: {given} with response: {answer}"
     state = collect(call("push", text, is_error=True, content="throw new Error: no"))
-    assert state.error == "409 Git is empty"
+    assert state.failure.error == "409 Git is empty"
     assert [act.outcome for act in state.actions.failed.values()] == ["error: 409 Git is empty"]
 
 
@@ -223,7 +223,7 @@ def test_a_warning_is_no_failure(warning):
     state = run(
         "npm create vite@latest app && cd app", f"{warning}\n\nScaffolding project in app\nDone.\n"
     )
-    assert not (state.error or state.actions.failed)
+    assert not (state.failure.error or state.actions.failed)
 
 
 def test_an_output_that_ends_in_a_stack_of_calls_is_of_what_failed():

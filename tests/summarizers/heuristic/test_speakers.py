@@ -41,7 +41,7 @@ def test_d4_a_command_that_a_person_ran_once_is_a_command_and_no_request() -> No
     state = collect([user("Please add it."), user(report), user("More.")])
     assert list(state.requests) == ["Please add it.", "More."]
     assert state.checks == {"pytest -k 1": "failed: E ValueError: 7"}
-    assert (state.error, state.failed) == ("E ValueError: 7", "pytest -k 1")
+    assert (state.failure.error, state.failure.call) == ("E ValueError: 7", "pytest -k 1")
     asked = collect([user("I ran this command: pytest. Why does it fail?")])
     assert len(asked.requests) == 1
     assert not asked.checks
@@ -93,11 +93,11 @@ def test_f4_a_hint_is_no_error_and_a_later_success_clears_it() -> None:
     output = "error: failed to push some refs to 'x'\nhint: Updates were rejected: not found upstream\nExit code: 1"
     assert find_error_line(output) == "error: failed to push some refs to 'x'"
     failed = [user("Push it."), *ran("1", "git push", output)]
-    assert collect(failed).error.startswith("error: failed to push")
+    assert collect(failed).failure.error.startswith("error: failed to push")
     done = [*failed, *ran("2", "git push -u origin main", "done\nExit code: 0")]
-    assert not collect(done).error
+    assert not collect(done).failure.error
     unrelated = [*failed, *ran("2", "git status", "clean\nExit code: 0")]
-    assert collect(unrelated).error
+    assert collect(unrelated).failure.error
 
 
 @pytest.mark.parametrize(
@@ -116,8 +116,10 @@ def test_f4_an_error_is_over_when_its_command_succeeds_among_others(
 ) -> None:
     """`git push` had gone through behind `git pull --rebase &&`, and its rejection was still the last error."""
     messages = [user("Go."), *ran("1", failed, "error: rejected\nExit code: 1")]
-    assert collect(messages).error
-    assert (not collect([*messages, *ran("2", later, "done\nExit code: 0")]).error) is is_mended
+    assert collect(messages).failure.error
+    assert (
+        not collect([*messages, *ran("2", later, "done\nExit code: 0")]).failure.error
+    ) is is_mended
 
 
 @pytest.mark.parametrize("output", [
@@ -129,7 +131,7 @@ def test_f4_work_that_says_it_failed_is_not_called_ok(output: str) -> None:
     """Chat Completions, the Responses API and Gemini flag no failed result: `[ok] pytest` stood beside `1 failed`."""
     state = collect([user("Go."), *ran("1", "pytest -q", output)])
     assert state.checks["pytest -q"].startswith("failed: ")
-    assert state.error
+    assert state.failure.error
 
 
 @pytest.mark.parametrize("output", [

@@ -297,7 +297,7 @@ def test_the_exit_code_of_a_longer_command_is_not_its_checks(command, text, outc
     assert state.checks.get("npm run build", None) == outcome or (
         outcome and state.checks["npm run build"].startswith(outcome)
     )
-    assert bool(state.failed) == bool(outcome and outcome.startswith("exit"))
+    assert bool(state.failure.call) == bool(outcome and outcome.startswith("exit"))
 
 
 def test_a_result_that_is_left_out_tells_no_outcome():
@@ -341,9 +341,9 @@ def test_a_failure_that_the_work_went_on_from_is_no_open_one():
     failed = call("Bash", "Exit code 127\ntimeout: not found", is_error=True, command="timeout 3 x")
     looks = [m for n in range(30) for m in call("bash", f"row {n} is there", command=f"cat {n}")]
     work = [m for n in range(30) for m in edit(f"limit_{n}", f"bound_{n}")]
-    assert collect([*failed, *looks]).error
-    assert collect([*failed, *work[:20]]).error
-    assert not collect([*failed, *work]).error
+    assert collect([*failed, *looks]).failure.error
+    assert collect([*failed, *work[:20]]).failure.error
+    assert not collect([*failed, *work]).failure.error
 
 
 def test_what_stands_above_a_list_is_no_rule():
@@ -444,8 +444,12 @@ def test_the_task_is_whole_though_a_part_of_it_was_read_again():
 
 def test_a_failed_edit_of_a_file_is_mended_by_another_tool():
     failed = edit("a", "b", "String to replace not found in file.", is_error=True)
-    assert collect([user("Go."), *failed, *call("Write", path="/a/other.py", content="x")]).error
-    assert not collect([user("Go."), *failed, *call("Write", path="/a/pool.py", content="x")]).error
+    assert collect(
+        [user("Go."), *failed, *call("Write", path="/a/other.py", content="x")]
+    ).failure.error
+    assert not collect(
+        [user("Go."), *failed, *call("Write", path="/a/pool.py", content="x")]
+    ).failure.error
 
 
 def test_what_ran_again_behind_the_summary_fails_as_it_fails_there():

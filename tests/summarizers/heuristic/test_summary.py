@@ -353,7 +353,7 @@ def test_a_command_behind_another_is_checked_too():
     messages = [*call("bash", command="echo ok && npm run build | cat", result=failed)]
     state = collect([user("Go."), *messages])
     assert state.checks == {"npm run build": "failed: a.ts(5,15): error TS2305: no member 'Theme'."}
-    assert state.error
+    assert state.failure.error
 
 
 @pytest.mark.parametrize(("result", "outcome"), [
@@ -369,7 +369,7 @@ def test_a_code_in_a_report_is_no_failure():
     messages = call(
         "Task", prompt="Read on.", result="5. Exit code 2 shows stderr.\n<usage>3</usage>"
     )
-    assert not collect([user("Go."), *messages]).error
+    assert not collect([user("Go."), *messages]).failure.error
 
 
 def test_a_commit_takes_what_was_staged():
@@ -392,7 +392,7 @@ def test_a_repeated_check_keeps_its_last_outcome():
     ]
     state = collect([user("Go."), *messages])
     assert state.checks == {"make test": "ok"}
-    assert not state.error
+    assert not state.failure.error
 
 
 RUNNING = "Chunk ID: a1\nWall time: 5 seconds\nProcess running with session ID 71\nOutput:\n"
@@ -420,7 +420,7 @@ def test_a_command_that_still_runs_has_no_outcome_until_a_later_result_tells_it(
     ]
     state = collect([user("Go."), *messages])
     assert state.checks == {"make build": "running", "git commit": "running"}
-    assert not state.failed
+    assert not state.failure.call
     assert not state.files["a.py"].is_checked and not state.files["a.py"].is_committed
     state = collect([user("Go."), *messages, *end])
     assert state.checks["make build"].startswith("exit 1")

@@ -398,8 +398,7 @@ class Actions:
         if not self.failed or step.outcome != "ok":
             return
         deeds, acts = shell.find_deeds(step.effect.command), self.failed.values()
-        changed = [path for path, now in step.effect.files if now in shell.CHANGES]
-        edits = {f"{act.program} {path}" for path in changed for act in acts}
+        edits = {f"{act.program} {path}" for path in step.effect.edited_files for act in acts}
         for call in (_name_failed(step), name_command(deeds.text) * deeds.has_code(), *edits):
             self.failed.pop(one_line(call, LONGEST_COMMAND), None)
         program, words = _name_program(step), _split_name(_name_failed(step))

@@ -27,7 +27,7 @@ from refold.summarizers.heuristic.layout import (
 )
 from refold.summarizers.heuristic.lexicon import find_constraints
 from refold.summarizers.heuristic.source import RUNNING
-from refold.summarizers.heuristic.state import FileState, State
+from refold.summarizers.heuristic.state import Failure, FileState, State
 from refold.text.json_values import parse_or_none
 from refold.text.plain import is_absolute
 from refold.text.summary_wrapper import split_record
@@ -177,7 +177,7 @@ def _take_open(state: State, items: Iterable[str]) -> None:
         if match := _TODO.fullmatch(item):
             todos.append(Todo(match[3].lstrip(), statuses[match[1]], match[2] or ""))
         elif match := _ERROR.fullmatch(item):
-            state.error, state.failed = match[1], match[2]
+            state.failure = Failure(match[2], match[1])
         elif match := _PLANNED.fullmatch(item):
             state.plan_age = int(match[1])
         elif item.startswith(STARTED):
@@ -241,8 +241,7 @@ def join_states(old: State, new: State) -> State:
         ),
         todos=join_todos(old.todos, new.todos),
         plan_age=new.plan_age + (0 if new.todos else old.plan_age),
-        error=new.error or ("" if new.checks else old.error),
-        failed=new.failed or ("" if new.checks else old.failed),
+        failure=new.failure if new.failure.error or new.checks else old.failure,
         next_step=new.next_step or ("" if new.requests else old.next_step),
         decisions=old.decisions | new.decisions,
         notes=[*old.notes, *new.notes],

@@ -426,8 +426,9 @@ def _open(state: State, room: int) -> Iterator[str]:
         lines.insert(at, f"- {ANNOUNCED}{state.next_step}")
     running = ((call, act.times) for call, act in state.actions.done.items() if act.is_running)
     lines += [f"- {STARTED}{add_count(*pair)}" for pair in running]
-    if state.error:
-        lines.append(f"- last error: {state.error} ({one_line(state.failed, 60)})")
+    call, error, *_ = state.failure
+    if error:
+        lines.append(f"- last error: {error} ({one_line(call, 60)})")
     if (
         active or pending
     ) and not state.plan_age:  # one that is done is not listed (conformance 42)
@@ -472,9 +473,9 @@ def _write_action(call: str, action: Action) -> str:
 def _failures(state: State, room: int) -> Iterator[str]:
     """Yield the calls that failed but for the last error, which is open: of those that failed alike
     the newest; what was to do something before what only looked, of both the newest to stay."""
-    newest = dict[str, tuple[str, int]]()
+    newest, error = dict[str, tuple[str, int]](), state.failure.error
     for call, act in reversed(state.actions.failed.items()):
-        if not (state.error and state.error[:MOST_ALIKE] in act.outcome):
+        if not (error and error[:MOST_ALIKE] in act.outcome):
             reason = call if act.outcome == WAS_REFUSED else act.outcome
             newest.setdefault(reason, (_write_action(call, act), act.rank))
     ranks = dict(newest.values())

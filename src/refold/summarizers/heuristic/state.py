@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nlargest
+from typing import NamedTuple
 
 from refold.speakers.carriers import NOT_RUN
 from refold.speakers.segments import IN_RESULT, is_fragment
@@ -117,6 +118,27 @@ class FileState:
         return self.state in shell.CHANGES
 
 
+class Failure(NamedTuple):
+    """A call that failed, or none, and how the work went on."""
+
+    call: str = ""
+    """The command or the tool; empty if none failed."""
+    error: str = ""
+    """What it said; in the end the line of that which says what is wrong."""
+    files: frozenset[str] = frozenset()
+    """The files that it was about."""
+    since: int = 0
+    """Changes and commands since then that worked."""
+
+    def is_about(self, step: Step) -> bool:
+        """Does a step do this call anew, or change the files that it was to change?"""
+        if step.kind != "result":
+            return False
+        edited = step.effect.edited_files if step.has_effect else ()
+        ran = without_setup(step.command) or step.effect.tool
+        return has_command(ran, self.call) or not self.files.isdisjoint(edited)
+
+
 @dataclass(slots=True)
 class State:
     """What a successor needs to know before anything else."""
@@ -147,14 +169,8 @@ class State:
     todos: Todos = ()
     plan_age: int = 0
     """How often a turn has ended, and something else was asked, since this plan was changed."""
-    error: str = ""
-    """The last failure that nothing mended yet."""
-    failed: str = ""
-    """The command or tool that it is of."""
-    failed_files: frozenset[str] = frozenset()
-    """The files that it was about."""
-    since_failed: int = 0
-    """Changes and commands since then that worked."""
+    failure: Failure = field(default_factory=Failure)
+    """The last one that nothing mended yet."""
     next_step: str = ""
     """What the model announced last."""
     decisions: dict[str, float] = field(default_factory=dict)
@@ -195,8 +211,8 @@ def read_state(steps: Iterable[Step], todos: Todos = ()) -> State:
                 _note_result(state, step)
                 _drop_mended(state, step)
                 is_done |= step.has_effect and any(
-                    now in shell.CHANGES and not (is_outside(path) or path.endswith(".log"))
-                    for path, now in step.effect.files
+                    not (is_outside(path) or path.endswith(".log"))
+                    for path in step.effect.edited_files
                 )
                 worked |= not is_look(step.effect)
             case "answer":
@@ -208,7 +224,7 @@ def read_state(steps: Iterable[Step], todos: Todos = ()) -> State:
     ):
         state.constraints = dict.fromkeys(filter(is_demand, state.constraints))
     state.files = _without_deleted_folders(state.files)
-    state.error = find_error_line(state.error)
+    state.failure = state.failure._replace(error=find_error_line(state.failure.error))
     state.next_step = "" if is_done else find_announced(announcing)
     return state
 
@@ -234,8 +250,8 @@ def drop_superseded(state: State, after: Sequence[Step]) -> None:
     if later.todos is not state.todos:  # others stand behind the summary
         state.todos = tuple(todo for todo in later.todos if todo.id in listed)
         state.plan_age = 0
-    if state.failed and any(_is_about_failure(state, step) for step in after):
-        state.failed = state.error = ""
+    if state.failure.call and any(map(state.failure.is_about, after)):
+        state.failure = Failure()
     for name, outcome in later.checks.items():
         is_less = not (outcome.startswith("ok") or find_figures(outcome))  # it did not get that far
         if not (is_less and find_figures(state.checks.get(name, ""))):
@@ -303,9 +319,7 @@ def _end_turn(state: State, request: str) -> None:
     if state.answer and not (is_short or find_question(state.answer, request)):
         state.plan_age += 1
         state.actions.end_turn()
-        if state.since_failed:
-            state.failed = state.error = ""
-        state.since_failed += 1
+        state.failure = Failure() if state.failure.since else state.failure._replace(since=1)
         if denies(request):
             _drop_decisions(state, (text for _, text in find_conclusions(state.answer, final=True)))
     state.answer = ""
@@ -323,15 +337,15 @@ def _note_answer(state: State, step: Step, *, worked: bool) -> None:
         state.decisions.pop(sentence, None)
         state.decisions[sentence] = weight
         is_fault = FAULTING.is_in(sentence) and not SETTLING.is_in(sentence)
-        for name in {*_NAMED.findall(sentence), state.failed} if is_fault else ():
+        for name in {*_NAMED.findall(sentence), state.failure.call} if is_fault else ():
             is_new = "." in name and name not in state.changed
-            if is_new or not state.changed or name == state.failed:
+            if is_new or not state.changed or name == state.failure.call:
                 state.faults.setdefault(name, []).append(sentence)
 
 
 def _drop_mended(state: State, step: Step) -> None:
     """Take out what was found wrong in files, or of names in lines, that a call changed since."""
-    paths = [path for path, now in step.effect.files if now in shell.CHANGES]
+    paths = step.effect.edited_files
     if not paths or not step.has_effect:
         return
     replaced = "\n".join(line for change in step.effect.changes for line in change.old or ())
@@ -377,24 +391,14 @@ def _note_result(state: State, step: Step) -> None:
     is_error = outcome not in ("", "ok", RUNNING) and not text.startswith(NOT_RUN)
     is_work = bool(check) or shell.is_work(effect.command)
     if is_error and (is_work or not (effect.command or is_look(effect))):
-        state.failed = name_step(step)
-        state.error = read_words(text)  # its line is looked for if it stays
-        state.since_failed, state.failed_files = 0, frozenset(dict(effect.files))
-    elif outcome == "ok" and state.failed:
-        state.since_failed += is_work or bool(effect.changed_files)
-        if _is_about_failure(state, step) or state.since_failed > LONGEST_FAILURE:
-            if state.since_failed <= 1:  # it works though nothing was mended
-                _drop_decisions(state, state.faults.pop(state.failed, ()))
-            state.failed = state.error = ""
-
-
-def _is_about_failure(state: State, step: Step) -> bool:
-    """Does this step do anew what failed last, or change the files that it was to change?"""
-    if step.kind != "result":
-        return False
-    changed = (path for path, now in step.effect.files if now in shell.CHANGES and step.has_effect)
-    ran = without_setup(step.command) or step.effect.tool
-    return has_command(ran, state.failed) or not state.failed_files.isdisjoint(changed)
+        # The line of its error is looked for if it stays.
+        state.failure = Failure(name_step(step), read_words(text), frozenset(dict(effect.files)))
+    elif outcome == "ok" and (failure := state.failure).call:
+        since = failure.since + (is_work or bool(effect.changed_files))
+        is_over = failure.is_about(step) or since > LONGEST_FAILURE
+        state.failure = Failure() if is_over else failure._replace(since=since)
+        if is_over and since <= 1:  # it works though nothing was mended
+            _drop_decisions(state, state.faults.pop(failure.call, ()))
 
 
 def _note_files(state: State, step: Step) -> None:
