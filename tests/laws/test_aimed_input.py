@@ -378,7 +378,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "refold.summarizers.heuristic.blocks._iter_spoken": {"is_parted": True, "binds": True},
     "refold.summarizers.heuristic.blocks._iter_clauses": {"is_parted": True},
     "refold.summarizers.heuristic.answers.find_question": {"reply": "C"},
-    "refold.summarizers.heuristic.shell_words.has_command": {"failed": "git push"},
+    "refold.summarizers.heuristic.actions.has_command": {"failed": "git push"},
     "refold.summarizers.heuristic.actions.find_outcome_line": {"failed": False, "printed": False},
     "refold.summarizers.heuristic.actions.write_outcome": {"outcome": "ok"},
     "refold.summarizers.heuristic.actions.find_nothing_ran": {"check": "pytest"},

@@ -91,7 +91,7 @@ def test_commands_that_are_given_to_a_shell_as_one_word_are_read(command, checks
     assert shell.find_checks(command).text == checks
     assert list(shell.file_effects(command)) == effects
     trimmed = shell.find_checks(f"bash -c '{checks} 2>&1' | tail -5")
-    assert not checks or trimmed.has_code()
+    assert not checks or trimmed.has_own_error
 
 
 def test_a_commit_and_a_check_that_a_shell_makes_are_noted():

@@ -11,9 +11,9 @@ from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import is_look
 from refold.summarizers.heuristic.identifiers import find_names
 from refold.summarizers.heuristic.shell_words import (
-    BREAKS,
     MAX_COMMAND,
     WORD,
+    iter_marks,
     name_command,
     name_program,
     read_inner,
@@ -136,7 +136,7 @@ def read_words(text: str) -> str:
     return body if is_markup(last) else text
 
 
-def read_outcome(step: Step, check: str, checks: shell.Part) -> str:
+def read_outcome(step: Step, check: str, checks: shell.CommandPart) -> str:
     """Return the outcome of a call; *check* names the *checks* in its command. Its exit code is
     believed if it is its own, and does not say that nothing at all was done."""
     effect, text, outcome = step.effect, step.text, step.outcome
@@ -144,7 +144,7 @@ def read_outcome(step: Step, check: str, checks: shell.Part) -> str:
         return outcome if step.is_error or step.is_running else "ok"
     if check and not step.is_running and find_nothing_ran(text, check):
         return RAN_NOTHING
-    has_own_code = not check or checks.has_code(step.exit_code or 0)
+    has_own_code = not check or checks.has_own_code(step.exit_code or 0)
     is_known = step.exit_code is not None and has_own_code
     telling = f"{text}\n{find_figures(text)}" if check else text
     is_work = bool(check) or shell.is_work(effect.command)
@@ -154,13 +154,13 @@ def read_outcome(step: Step, check: str, checks: shell.Part) -> str:
     return "ok" if is_none and seeks_errors(checks.rest) else outcome
 
 
-def read_check(step: Step, outcome: str, checks: shell.Part) -> str | None:
+def read_check(step: Step, outcome: str, checks: shell.CommandPart) -> str | None:
     """Return the *outcome* of the *checks* in a command, empty if they printed figures and the exit
     code is another's; None if nobody knows, because what failed may stand behind them."""
     if not outcome.startswith("exit") or looks_failed(read_words(step.text)):
         return outcome
     figures = find_figures(step.text)
-    if checks.has_code(step.exit_code or 0):
+    if checks.has_own_code(step.exit_code or 0):
         return "" if figures and not checks.is_last else outcome
     return "" if figures else None
 
@@ -168,34 +168,34 @@ def read_check(step: Step, outcome: str, checks: shell.Part) -> str | None:
 def seeks_errors(command: str) -> bool:
     """Does what stands behind checks in a command search what they print for errors, so that it
     says that there are none by finding nothing?"""
-    marks = [word[3] for word in WORD.finditer(command) if word[3] in BREAKS]
+    marks = [mark[0] for mark in iter_marks(command)]
     *_, words = simple_commands(command)
     is_search = marks == ["|"] and name_program(words[0] if words else "") in _SEARCHES
     is_turned = any(word[:1] == "-" and "v" in word for word in words)
     return is_search and not is_turned and any(map(_ERROR_WORDS.search, words))
 
 
-def find_sure(command: str) -> str:
+def find_done(command: str) -> str:
     """Return what of a command was done whatever its exit code: all before its last line or `;`, if
     it does not end at the first error."""
     text = read_inner(command).rstrip(" \n;")
-    ends = [word.start() for word in WORD.finditer(text) if word[3] in {";", "\n"}]
+    ends = [mark.start() for mark in iter_marks(text) if mark[0] in {";", "\n"}]
     return "" if _ENDS_AT_ERROR.search(text) or not ends else text[: ends[-1]]
 
 
-def take_sure(step: Step, paths: Iterable[str]) -> Step:
-    """Return a result whose call did to files what it should; of a command that failed with what
-    was done before its last line all the same, of another agent with those of *paths* of which it
-    reports that it changed them."""
-    effect, sure = step.effect, ""
+def take_done(step: Step, paths: Iterable[str]) -> Step:
+    """Return a result with what its call has certainly done to files: all of it if it worked, of a
+    command that failed what stands before its last line, of another agent those of *paths* that it
+    says it has changed."""
+    effect, done = step.effect, ""
     if step.has_effect and not is_agent(effect.tool):
         return step
     if step.has_effect:
         files = tuple((path, "modified") for path in _find_reported(step.text, paths))
     else:
-        sure = find_sure(effect.command) if step.exit_code else ""
-        files = tuple(shell.file_effects(sure, effect.place))
-    return step._replace(effect=effect._replace(files=files, command=sure))
+        done = find_done(effect.command) if step.exit_code else ""
+        files = tuple(shell.file_effects(done, effect.place))
+    return step._replace(effect=effect._replace(files=files, command=done))
 
 
 def _find_reported(text: str, paths: Iterable[str]) -> Iterator[str]:
@@ -231,6 +231,13 @@ def says_failed(step: Step, text: str) -> bool:
     text = read_words(text[max(done, default=0) :])
     line = find_error_line(text) if looks_failed(text) else ""
     return line not in step.command
+
+
+def has_command(line: str, failed: str) -> bool:
+    """Does a *line* of commands hold the last one of *failed*, which stopped there? Two words tell
+    a command: `git pull && git push` has that of `git add . && git push`."""
+    *_, wanted = simple_commands(failed[:MAX_COMMAND])
+    return any(words[:2] == wanted[:2] for words in simple_commands(line[:MAX_COMMAND]))
 
 
 def find_outcome_line(text: str, *, failed: bool, printed: bool) -> str:
@@ -364,8 +371,9 @@ class Actions:
     looks: dict[str, int] = field(default_factory=dict)
     """How often each tool or program was called that only looks, but at files."""
 
-    def note(self, step: Step, outcome: str, *, is_told: bool) -> None:
-        """Note what came of a call; *is_told*: do checks and commits tell it?"""
+    def note(self, step: Step, outcome: str, *, is_check: bool) -> None:
+        """Note what came of a call; *is_check*: is it a check or a commit, which have a list of
+        their own?"""
         if step.effect.tool in IDLE:
             return
         if step.text.startswith(NOT_RUN):
@@ -374,23 +382,23 @@ class Actions:
                 reason = f"{WAS_REFUSED}: {one_line(words[1], LONGEST_REPORT)}" if words else ""
                 _add(self.failed, _name_failed(step), reason or WAS_REFUSED, step, 1)
             return
-        if outcome == "ok" and _hides_failure(step):
+        deeds = shell.find_deeds(step.command)
+        if outcome == "ok" and deeds.rank and _hides_failure(step):
             outcome = "failed"
-        if not is_told and (reason := _find_failure(step, outcome)):
+        if not is_check and (reason := _find_failure(step, outcome, deeds)):
             name = _name_failed(step)
             if name in self.done and self.done[name].outcome.startswith((RUNNING, UNSEEN)):
                 del self.done[name]  # it has come to its end
-            only_looks = _only_looks(step)
+            only_looks = _only_looks(step, deeds)
             if not (only_looks and _MISSING.search(reason)):  # it is looked for elsewhere at once
                 _add(self.failed, name, reason, step, 2 - only_looks)
             return
         self.drop_mended(step)
-        deeds = shell.find_deeds(step.command)
         is_behind = deeds.is_last and not looks_failed(find_figures(step.text))
-        if is_told and has_failed(outcome) and not is_behind:
+        if is_check and has_failed(outcome) and not is_behind:
             return  # of `a && test` the test may have failed, and `a` of `test && a` not have run
-        if not (is_told or step.effect.files) or deeds.rank > 1:
-            self._note_deed(step, outcome)
+        if not (is_check or step.effect.files) or deeds.rank > 1:
+            self._note_deed(step, outcome, deeds)
 
     def drop_mended(self, step: Step) -> None:
         """Forget that a call failed which works now; say so of one that works in other words right
@@ -399,7 +407,7 @@ class Actions:
             return
         deeds, acts = shell.find_deeds(step.effect.command), self.failed.values()
         edits = {f"{act.program} {path}" for path in step.effect.edited_files for act in acts}
-        for call in (_name_failed(step), name_command(deeds.text) * deeds.has_code(), *edits):
+        for call in (_name_failed(step), name_command(deeds.text) * deeds.has_own_error, *edits):
             self.failed.pop(one_line(call, LONGEST_COMMAND), None)
         program, words = _name_program(step), _split_name(_name_failed(step))
         for name, act in [*reversed(self.failed.items())][:SOON]:
@@ -414,20 +422,20 @@ class Actions:
             if act.is_running:
                 self.done[name] = act._replace(outcome=UNSEEN)
 
-    def _note_deed(self, step: Step, outcome: str) -> None:
-        effect, deeds = step.effect, shell.find_deeds(step.command)
-        if not deeds.rank if effect.command else is_look(effect):
+    def _note_deed(self, step: Step, outcome: str, deeds: shell.CommandPart) -> None:
+        effect = step.effect
+        if _only_looks(step, deeds):
             name = _name_program(step, 1)
             name = effect.tool if name.startswith("$") else name
             self.looks[name] = self.looks.get(name, 0) + 1
             return
-        has_code = deeds.has_code() or outcome in (RUNNING, "failed")
-        if not has_code:
+        is_known = deeds.has_own_error or outcome in (RUNNING, "failed")
+        if not is_known:
             outcome = RAN if outcome == "ok" else f"{RAN}, then {outcome}"
         call = name_command(deeds.text) or _write_call(step)
         is_own = outcome != RUNNING and deeds.is_last
         says_own = is_own and bool(effect.command)  # though its code may say nothing
-        is_wrong = (says_own or not has_code) and says_failed(step, step.text)
+        is_wrong = (says_own or not is_known) and says_failed(step, step.text)
         is_wrong |= is_own and has_failed(outcome)
         tells = is_own or is_wrong or step.text.startswith("{")  # fields say what they are of
         line = _find_line(step, failed=is_wrong) if tells else ""
@@ -445,9 +453,10 @@ def _add(actions: dict[str, Action], call: str, outcome: str, step: Step, rank: 
     actions[name] = Action(outcome, times, rank, _name_program(step), step.at)
 
 
-def _find_failure(step: Step, outcome: str) -> str:
+def _find_failure(step: Step, outcome: str, deeds: shell.CommandPart) -> str:
     """Return how a call failed and the line that says why; empty if it did not fail or was not run,
-    and if it does not say what is wrong but only looked, or the code is of what stands behind."""
+    and if it does not say what is wrong but only looked, or the code is of what stands behind its
+    *deeds*."""
     command, has_worked = step.command, outcome in ("", "ok", RUNNING)
     if outcome == STOPPED or (
         has_worked and (command or step.effect.files or is_look(step.effect))
@@ -456,11 +465,11 @@ def _find_failure(step: Step, outcome: str) -> str:
     line = one_line(_find_line(step, failed=True), LONGEST_REASON)
     if has_worked:
         return line if _NAMES_ERROR.match(line) and is_failure(line) else ""
-    is_own = shell.find_deeds(command).has_code()
     *_, last = simple_commands(command[:MAX_COMMAND])
     if _LOOKED.match(line) and last[:1] == [line.partition(":")[0]]:  # all before it was done
         return ""
-    if not looks_failed(line) and (not is_own or (command and _only_looks(step))):
+    is_own = deeds.has_own_error and not (command and _only_looks(step, deeds))
+    if not (is_own or looks_failed(line)):
         return ""
     return ": ".join(filter(None, (outcome, line.removeprefix(f"{outcome}: "))))
 
@@ -468,19 +477,17 @@ def _find_failure(step: Step, outcome: str) -> str:
 def _hides_failure(step: Step) -> bool:
     """Does a command fail whose exit code does not say so: that of the last one behind a pipe, or
     of a client to which a server answers with an error?"""
-    command, text = step.command, step.text
-    if not shell.find_deeds(command).rank:
-        return False
-    is_piped = any(word[3] == "|" for word in WORD.finditer(command[:MAX_COMMAND]))
+    text, marks = step.text, iter_marks(step.command[:MAX_COMMAND])
+    is_piped = any(mark[0] == "|" for mark in marks)
     return (is_piped and says_failed(step, text)) or (text.startswith("{") and is_failure(text))
 
 
-def _only_looks(step: Step) -> bool:
-    """Was a call to change nothing?"""
+def _only_looks(step: Step, deeds: shell.CommandPart) -> bool:
+    """Was a call, whose command has these *deeds*, to change nothing?"""
     effect = step.effect
     if not effect.command:
         return is_look(effect)
-    return not (effect.changed_files or shell.find_deeds(effect.command).rank)
+    return not (effect.changed_files or deeds.rank)
 
 
 def _find_line(step: Step, *, failed: bool) -> str:

@@ -11,7 +11,7 @@ from itertools import groupby, islice, pairwise
 from math import sqrt
 
 from refold.summarizers.heuristic import shell
-from refold.summarizers.heuristic.actions import find_sure, is_agent
+from refold.summarizers.heuristic.actions import find_done, is_agent
 from refold.summarizers.heuristic.blocks import DOCS, LOGS
 from refold.summarizers.heuristic.calls import (
     RANGE,
@@ -190,9 +190,9 @@ def _take_failed(step: Step) -> Step:
     is_patch = PATCH_BEGINS in step.command  # one that does not fit is not applied
     is_change = (step.exit_code and not is_patch) or _FOUND_CHANGED.search(step.text[:300])
     changed = step.effect.changed_files
-    sure = find_sure(step.command) if is_change and changed else ""
+    done = find_done(step.command) if is_change and changed else ""
     gone = {
-        path for path, state in shell.file_effects(sure, step.effect.place) if state == "deleted"
+        path for path, state in shell.file_effects(done, step.effect.place) if state == "deleted"
     }
     files = tuple((p, "deleted" if p in gone else "changed") for p in changed if is_change)
     return step._replace(effect=step.effect._replace(files=files))

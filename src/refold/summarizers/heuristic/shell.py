@@ -8,13 +8,11 @@ from typing import NamedTuple
 from refold.summarizers.heuristic.shell_words import (
     APPLIES,
     BEFORE_RUN,
-    BREAKS,
     MAX_COMMAND,
     MAX_WORDS,
     PATCH_BEGINS,
     SESSION,
     TRIMMED,
-    WORD,
     FileEffect,
     Place,
     Token,
@@ -25,6 +23,7 @@ from refold.summarizers.heuristic.shell_words import (
     find_program,
     is_interpreter,
     is_path,
+    iter_marks,
     iter_redirects,
     name_program,
     only_gets,
@@ -231,12 +230,12 @@ def is_work(command: str) -> bool:
     return any(not _is_look(name_program(words[0]), words[1:]) for words in programs if words)
 
 
-class Part(NamedTuple):
-    """What of a command does something of one kind, from the first that does to the last."""
+class CommandPart(NamedTuple):
+    """What stands from the first to the last simple command that does something of one kind."""
 
     text: str = ""
     rest: str = ""
-    """What follows it."""
+    """What follows it in the command."""
     rank: int = 0
     """Of deeds: 2; 1 for what only prepares work, and for a script of a few lines that says what it
     read."""
@@ -246,14 +245,18 @@ class Part(NamedTuple):
         """Does nothing follow it but what trims its output?"""
         return bool(TRIMMED.fullmatch(self.rest))
 
-    def has_code(self, code: int = 1) -> bool:
-        """Is this the exit code of it? Behind a pipe, `;` or `&` it is another's; but what only
-        trims an output hardly ever fails."""
-        marks = {word[3] for word in WORD.finditer(self.rest)}
-        return bool(code and self.is_last) or marks.isdisjoint(BREAKS - {"&&"})
+    @property
+    def has_own_error(self) -> bool:
+        """Was it this part that failed, if the whole command did?"""
+        return self.has_own_code(1)
+
+    def has_own_code(self, code: int) -> bool:
+        """Is the exit *code* of the whole command the one of this part? Behind a pipe, `;` or `&`
+        it is another's; but what only trims an output hardly ever fails."""
+        return bool(code and self.is_last) or {mark[0] for mark in iter_marks(self.rest)} <= {"&&"}
 
 
-def find_deeds(command: str) -> Part:
+def find_deeds(command: str) -> CommandPart:
     """Find what of a command changes anything that no state of a file, no check and no commit
     tells, as far as the names of programs, of their commands and options say; of what prepares work
     only if there is nothing else."""
@@ -261,23 +264,23 @@ def find_deeds(command: str) -> Part:
     return _find_part(own, lambda words: _rank(spell_words(drop_texts(words))))
 
 
-def _find_part(command: str, rank: Callable[[Sequence[Token]], int]) -> Part:
+def _find_part(command: str, rank: Callable[[Sequence[Token]], int]) -> CommandPart:
     """Find what of a command has the highest rank, if that is above 0."""
     text = read_inner(command)
     taken = _TAKES.sub(lambda match: " " * len(match[0]), text)
     ranked = [(rank(words[:MAX_WORDS]), words) for words in cut_commands(taken) if words]
     highest = max((own for own, _ in ranked), default=0)
     if not highest:
-        return Part()
+        return CommandPart()
     spans = [words for own, words in ranked if own == highest]
     start, stop = spans[0][0].start(), spans[-1][-1].end()
     part = text[start:stop].lstrip("({ \n").rstrip("} \n")
     rest = _CLOSES.sub("", text[stop:]).rstrip(" \n;)}")
-    return Part(part if "(" in part else part.rstrip(")"), rest, highest)
+    return CommandPart(part if "(" in part else part.rstrip(")"), rest, highest)
 
 
 def _rank(words: Words) -> int:
-    """Return how much of a deed a simple command is: 2, 1 or 0, as `Part.rank`."""
+    """Return how much of a deed a simple command is: 2, 1 or 0, as `CommandPart.rank`."""
     words = find_program(words)
     if not words:
         return 0
@@ -286,7 +289,7 @@ def _rank(words: Words) -> int:
         text = far[0] if len(far) == 1 else ""
         writes = any(map(any, map(iter_redirects, simple_commands(text))))
         return 2 if writes else find_deeds(text).rank if text else _rank(far)
-    if program == APPLIES or _is_look(program, rest) or _is_check(words) or _is_told(words):
+    if program == APPLIES or _is_look(program, rest) or _is_check(words) or _is_file_change(words):
         return 0
     if program == "git" and rest[:1] in (["commit"], ["add"]):
         return int(rest[0] == "add")
@@ -300,8 +303,8 @@ def _rank(words: Words) -> int:
     return 1 if program in _PREPARES else 2
 
 
-def _is_told(words: Words) -> bool:
-    """Do the states of files tell what a simple command does?"""
+def _is_file_change(words: Words) -> bool:
+    """Do the states of files tell all that a simple command does?"""
     effects, operands = list(_effects_of_program(words)), _find_operands(words)
     changes = [path for path, state in effects if state in CHANGES]
     if words[0] == "git":
@@ -338,7 +341,7 @@ def _only_lists(rest: Words) -> bool:
     return verb in _GIT_LISTS and lists
 
 
-def find_checks(command: str) -> Part:
+def find_checks(command: str) -> CommandPart:
     """Find what of a command runs tests, a build, a linter or a type checker. A file that is named
     so is none: `rm test.json`."""
     return _find_part(command, lambda words: _is_check(find_program(spell_words(words))))
@@ -440,8 +443,6 @@ def git_steps(command: str, place: Place = SESSION) -> Iterator[tuple[str, Seque
                 is_made_of_none = not options.isdisjoint({"--amend", "--allow-empty"})
                 step = "amend" if is_made_of_none else "commit"
                 yield step, [here.name(path) for path in behind]
-            case _:
-                pass
 
 
 def _is_check(words: Words) -> bool:

@@ -95,7 +95,7 @@ WORD = re.compile(
     r"|(?<![^\s;&|(])#[^\n]*+|([^\s\"'<>|;&]+)",
     re.DOTALL,
 )
-"""A word, a mark or a comment."""
+"""A word in double quotes, in single ones, a mark, a bare word (a group each), or a comment."""
 APPLIES = "apply_patch"
 """The command that applies a patch as Codex writes it."""
 PATCH_BEGINS = "*** Begin Patch"
@@ -115,7 +115,8 @@ Token = re.Match[str]
 """One of them where it stands (`WORD`)."""
 FileEffect = tuple[str, str]
 """The path of a file, and what is done to it."""
-BREAKS = frozenset({"&&", "&", "||", "|", ";", "\n"})
+_BREAKS = frozenset({"&&", "&", "||", "|", ";", "\n"})
+"""Marks behind which another simple command begins."""
 _REDIRECT = re.compile(r"[12&<>-]*[<>][12&<>-]*")
 BEFORE_COMMAND = frozenset({"do", "then", "else", "elif", "if", "while", "until", "{", "!"})
 """Words of a shell that a simple command follows."""
@@ -202,13 +203,9 @@ def iter_written(command: str, place: Place = SESSION) -> Iterator[tuple[str, st
     it stands (`cat > a.py <<'EOF'`)."""
     places = [place]
     for line, body in split_heredocs(command) if "<<" in command else ():
-        commands = [pair for pair in place_commands(line, places) if pair[0][:1] == ["cat"]]
-        paths = [
-            here.name(path)
-            for words, here in commands
-            if "<<" in words
-            for path, _ in iter_redirects(words)
-        ]
+        commands = [*place_commands(line, places)]
+        writing = [pair for pair in commands if pair[0][:1] == ["cat"] and "<<" in pair[0]]
+        paths = [here.name(path) for words, here in writing for path, _ in iter_redirects(words)]
         mark, text = _HEREDOC.search(line), "\n".join(body[:-1])
         if paths and mark and ">>" not in line and (mark[1] or not _EXPANDED.search(text)):
             yield paths[0], text
@@ -253,12 +250,17 @@ def cut_commands(command: str) -> Iterator[list[Token]]:
 def _cut_all(command: str) -> Iterator[list[Token]]:
     words = list[Token]()
     for word in WORD.finditer(command):
-        if word[3] in BREAKS:
+        if word[3] in _BREAKS:
             yield words
             words = []
         elif word.lastindex:  # else it is a comment
             words.append(word)
     yield words
+
+
+def iter_marks(command: str) -> Iterator[Token]:
+    """Yield the marks between simple commands: `&&`, `|`, `;`, the end of a line."""
+    return (word for word in WORD.finditer(command) if word[3] in _BREAKS)
 
 
 def iter_redirects(words: Words) -> Iterator[FileEffect]:
@@ -465,7 +467,7 @@ def only_gets(program: str, rest: Words) -> bool:
 
 def has_more(command: str) -> bool:
     """Does a command consist of several, but for its set-up and for what goes through a pipe?"""
-    return any(word[3] in BREAKS - {"|"} for word in WORD.finditer(without_setup(command)))
+    return any(mark[0] != "|" for mark in iter_marks(without_setup(command)))
 
 
 def find_first_line(command: str) -> int:
@@ -513,17 +515,10 @@ def name_command(command: str) -> str:
     its end, such as `2>&1` and `| tail -5`."""
     line = " ".join(without_setup(command).split())
     stop = _end_without_trimming(line, len(line))
-    pipes = [word.start() for word in WORD.finditer(line) if word[3] == "|"]
+    pipes = [mark.start() for mark in iter_marks(line) if mark[0] == "|"]
     while pipes and _TRIMS.fullmatch(line, pipes[-1], stop):
         stop = _end_without_trimming(line, pipes.pop())
     return line[:stop]
-
-
-def has_command(line: str, failed: str) -> bool:
-    """Does a *line* of commands hold the last one of *failed*, which stopped there? Two words tell
-    a command: `git pull && git push` has that of `git add . && git push`."""
-    *_, wanted = simple_commands(failed[:MAX_COMMAND])
-    return any(words[:2] == wanted[:2] for words in simple_commands(line[:MAX_COMMAND]))
 
 
 def _end_without_trimming(line: str, stop: int) -> int:

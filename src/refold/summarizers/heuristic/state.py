@@ -15,12 +15,13 @@ from refold.summarizers.heuristic.actions import (
     UNTESTED,
     Actions,
     find_committed,
+    has_command,
     has_commit,
     read_check,
     read_outcome,
     read_words,
     says_works,
-    take_sure,
+    take_done,
     tell_check,
 )
 from refold.summarizers.heuristic.answers import (
@@ -49,7 +50,6 @@ from refold.summarizers.heuristic.lexicon import (
 )
 from refold.summarizers.heuristic.shell import ALL
 from refold.summarizers.heuristic.shell_words import (
-    has_command,
     name_command,
     without_setup,
 )
@@ -364,9 +364,9 @@ def _note_result(state: State, step: Step) -> None:
     checks, commits = shell.find_checks(effect.command), has_commit(effect.command)
     check = name_command(checks.text)
     outcome = read_outcome(step, check, checks)
-    _note_files(state, take_sure(step, state.files))
+    _note_files(state, take_done(step, state.files))
     if effect.command or effect.todos is None:
-        state.actions.note(step, outcome, is_told=bool(check) or commits)
+        state.actions.note(step, outcome, is_check=bool(check) or commits)
     if is_stub(text) and not (step.is_error or step.exit_code):
         return  # nobody says what came of it
     if (read := read_check(step, outcome, checks) if check else outcome) is None:
