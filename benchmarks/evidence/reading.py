@@ -17,7 +17,7 @@ from benchmarks.table import table
 from refold.core.view import View
 from refold.messages import Message
 from refold.summarizers.heuristic import read_material, write_summary
-from refold.summarizers.heuristic.source import LONGEST, read_source
+from refold.summarizers.heuristic.steps import LONGEST, read_source
 from refold.text.summary_wrapper import wrap_summary
 from refold.tokens.count import estimate
 

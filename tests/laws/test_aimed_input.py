@@ -52,8 +52,8 @@ from refold.summarizers.heuristic.lexicon import (
     SETTLING,
     STRESSING,
 )
-from refold.summarizers.heuristic.source import Step, read_steps
 from refold.summarizers.heuristic.state import read_state
+from refold.summarizers.heuristic.steps import Step, read_steps
 from refold.summarizers.heuristic.task import Task, render_task
 from refold.summarizers.model.accept import _heading, _heading_lines, check_quotes
 from refold.text.clip import Gap

@@ -26,7 +26,7 @@ from refold.speakers import (
 from refold.speakers.carriers import INSIDE_PREFIXES, TAGS, TEXT_PREFIXES
 from refold.speakers.request import has_person
 from refold.speakers.segments import IN_RESULT, own_words
-from refold.summarizers.heuristic.source import read_steps
+from refold.summarizers.heuristic.steps import read_steps
 from refold.text.summary_wrapper import wrap_summary
 from tests.support.examples import examples_at_night
 from tests.support.messages import assistant

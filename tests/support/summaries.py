@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from refold.messages import Message
 from refold.summarizers.heuristic.earlier import read_given
-from refold.summarizers.heuristic.source import read_steps
 from refold.summarizers.heuristic.state import State, read_state
+from refold.summarizers.heuristic.steps import read_steps
 
 
 def read_summary(text: str | None) -> State:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from refold.summarizers.heuristic.source import CommandReport, read_report, read_task_reports
+from refold.summarizers.heuristic.steps import CommandReport, read_report, read_task_reports
 
 HEADER = "Chunk ID: b0a045\nWall time: 5.0 seconds\n{}\nOriginal token count: 4\nOutput:\n"
 TASK = "<task_id>b9</task_id>\n\n<task_type>local_bash</task_type>\n\n<status>{}</status>"

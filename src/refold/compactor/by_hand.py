@@ -25,8 +25,8 @@ from refold.models.driver import Asker, drive
 from refold.stores.store import LedgerRow, rows_about
 from refold.summarizers.heuristic.earlier import join_states, read_given
 from refold.summarizers.heuristic.identifiers import find_names, is_in_folder
-from refold.summarizers.heuristic.source import Step, read_steps
 from refold.summarizers.heuristic.state import Failure, State, read_state
+from refold.summarizers.heuristic.steps import Step, read_steps
 from refold.text.plain import readable_text
 from refold.text.summary_wrapper import summary_in, without_summary, wrap_summary
 

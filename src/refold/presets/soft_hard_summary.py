@@ -15,8 +15,8 @@ from refold.messages import Message
 from refold.speakers import request_text
 from refold.summarizers.heuristic.earlier import read_given
 from refold.summarizers.heuristic.lexicon import iter_sentences, weigh_conclusion
-from refold.summarizers.heuristic.source import read_steps
 from refold.summarizers.heuristic.state import read_state
+from refold.summarizers.heuristic.steps import read_steps
 from refold.summarizers.tail import read_span
 from refold.text.clip import one_line
 from refold.text.summary_wrapper import TITLES, wrap_summary

@@ -14,8 +14,8 @@ from refold.models.driver import drive
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.heuristic.earlier import read_amendments
 from refold.summarizers.heuristic.shell_words import name_command
-from refold.summarizers.heuristic.source import CommandReport, read_report, read_steps
 from refold.summarizers.heuristic.state import read_state
+from refold.summarizers.heuristic.steps import CommandReport, read_report, read_steps
 from refold.text.json_values import iter_json_lines
 from refold.text.plain import call_title
 from refold.text.summary_wrapper import wrap_summary

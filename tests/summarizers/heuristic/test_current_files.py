@@ -14,7 +14,7 @@ from refold.summarizers.heuristic.calls import Change, effect_of_call, effect_of
 from refold.summarizers.heuristic.current_files import read_files, render_current
 from refold.summarizers.heuristic.excerpts import Context, find_excerpts
 from refold.summarizers.heuristic.shell_words import find_first_line
-from refold.summarizers.heuristic.source import read_steps
+from refold.summarizers.heuristic.steps import read_steps
 from tests.support.messages import assistant, call
 from tests.support.summaries import collect, states_of
 

@@ -5,7 +5,7 @@ import pytest
 
 from refold.messages import user
 from refold.summarizers.heuristic.current_files import read_files
-from refold.summarizers.heuristic.source import read_steps
+from refold.summarizers.heuristic.steps import read_steps
 from tests.support.messages import call
 from tests.support.summaries import collect, states_of
 

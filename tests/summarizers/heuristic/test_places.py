@@ -14,7 +14,7 @@ from refold.summarizers.heuristic.calls import effect_of_call
 from refold.summarizers.heuristic.current_files import read_files
 from refold.summarizers.heuristic.shell import file_effects, git_steps
 from refold.summarizers.heuristic.shell_words import Place, iter_written
-from refold.summarizers.heuristic.source import read_steps
+from refold.summarizers.heuristic.steps import read_steps
 from refold.text.plain import spell_home
 from refold.text.summary_wrapper import wrap_summary
 from tests.support.messages import call

@@ -17,8 +17,8 @@ from refold.summarizers.heuristic.layout import (
     split_request,
     write_request,
 )
-from refold.summarizers.heuristic.source import read_source
 from refold.summarizers.heuristic.state import State
+from refold.summarizers.heuristic.steps import read_source
 from refold.text.summary_wrapper import wrap_summary
 from tests.support.messages import assistant
 from tests.support.summaries import collect, read_summary

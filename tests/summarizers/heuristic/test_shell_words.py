@@ -7,7 +7,7 @@ from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import effect_of_command
 from refold.summarizers.heuristic.current_files import read_files
 from refold.summarizers.heuristic.shell_words import SESSION, has_more, name_command
-from refold.summarizers.heuristic.source import read_steps
+from refold.summarizers.heuristic.steps import read_steps
 from tests.support.messages import call
 from tests.support.summaries import collect, states_of
 

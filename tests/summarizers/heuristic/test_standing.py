@@ -11,8 +11,8 @@ from refold.summarizers.heuristic.answers import find_question
 from refold.summarizers.heuristic.current_files import read_files
 from refold.summarizers.heuristic.layout import render_state
 from refold.summarizers.heuristic.lexicon import find_conclusions, find_constraints
-from refold.summarizers.heuristic.source import read_steps
 from refold.summarizers.heuristic.state import drop_superseded
+from refold.summarizers.heuristic.steps import read_steps
 from refold.text.failures import find_error_line
 from tests.support.messages import assistant
 from tests.support.summaries import collect

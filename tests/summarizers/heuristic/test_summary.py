@@ -26,8 +26,8 @@ from refold.summarizers.heuristic.earlier import (
 from refold.summarizers.heuristic.excerpts import Context, Selection, find_excerpts
 from refold.summarizers.heuristic.layout import group_paths, render_state
 from refold.summarizers.heuristic.lexicon import find_notes
-from refold.summarizers.heuristic.source import read_source, read_steps
 from refold.summarizers.heuristic.state import FileState, State
+from refold.summarizers.heuristic.steps import read_source, read_steps
 from refold.testing import transcripts
 from refold.text.clip import sentences
 from refold.text.summary_wrapper import wrap_summary

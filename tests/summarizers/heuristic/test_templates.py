@@ -7,7 +7,7 @@ from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.models.driver import drive
 from refold.speakers import has_person, segment_messages
 from refold.summarizers.heuristic import RuleSummary, read_material
-from refold.summarizers.heuristic.source import read_source
+from refold.summarizers.heuristic.steps import read_source
 from refold.text.summary_wrapper import wrap_summary
 from tests.support.messages import assistant
 from tests.support.summaries import collect

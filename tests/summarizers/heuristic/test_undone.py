@@ -12,7 +12,7 @@ from refold.summarizers.heuristic.current_files import read_files
 from refold.summarizers.heuristic.earlier import join_states
 from refold.summarizers.heuristic.layout import render_state
 from refold.summarizers.heuristic.shell import file_effects
-from refold.summarizers.heuristic.source import read_steps
+from refold.summarizers.heuristic.steps import read_steps
 from tests.support.messages import call
 from tests.support.summaries import collect, read_summary, states_of
 

@@ -23,8 +23,8 @@ from refold.summarizers.heuristic.excerpts import (
 )
 from refold.summarizers.heuristic.identifiers import iter_identifiers
 from refold.summarizers.heuristic.layout import CONVERSATION, render_state
-from refold.summarizers.heuristic.source import Source, Step, read_source, read_spans, read_steps
 from refold.summarizers.heuristic.state import State, drop_superseded, read_state
+from refold.summarizers.heuristic.steps import Source, Step, read_source, read_spans, read_steps
 from refold.summarizers.heuristic.task import Task, read_task, read_wanted, render_task
 from refold.text.plain import readable_text, terms
 from refold.text.summary_wrapper import wrap_summary

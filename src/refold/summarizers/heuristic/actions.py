@@ -19,7 +19,7 @@ from refold.summarizers.heuristic.shell_words import (
     read_inner,
     simple_commands,
 )
-from refold.summarizers.heuristic.source import RUNNING, UNKNOWN, Step
+from refold.summarizers.heuristic.steps import RUNNING, UNKNOWN, Step
 from refold.text.clip import one_line
 from refold.text.failures import (
     find_error_line,

@@ -22,7 +22,7 @@ from refold.summarizers.heuristic.lexicon import (
     iter_sentences,
     iter_statements,
 )
-from refold.summarizers.heuristic.source import Step
+from refold.summarizers.heuristic.steps import Step
 from refold.text.clip import clip_scanned, one_line, without_mark
 from refold.text.json_values import list_at, object_at, parse_or_none, text_at
 from refold.text.plain import count_bytes, count_columns, is_question

@@ -26,120 +26,10 @@ from refold.summarizers.heuristic.shell_words import (
     has_more,
     name_command,
 )
-from refold.summarizers.heuristic.source import Step, is_stub
+from refold.summarizers.heuristic.steps import Step, is_stub
 from refold.text.clip import clip_scanned, sentences, without_mark
 from refold.text.json_values import iter_json_lines, parse_or_none
 from refold.text.plain import Span, count_bytes, iter_spans
-
-# --- topics of exchanges --------------------------------------------------------------------------
-# What an exchange in a conversation is about, told by which words are rare in it.
-
-
-LONGEST = 96
-"""Bytes of a label: of a script without spaces about 32 characters."""
-SHORTEST = 18
-"""Bytes of a statement that names something: six letters of such a script."""
-RARE = 0.8
-"""A word is rare if fewer than n^(1 - RARE) clauses hold it, in a conversation of n words."""
-
-SPARE = 3
-"""Characters before the stretch that are taken along: the beginning of a name is often common."""
-SHARED = 1.5
-"""What each word of a stretch counts for besides: a longer name beats a rare pair of letters."""
-_SENTENCE_ENDS = re.compile(r"[。！？]|[.!?]\s")
-
-
-class Rarity:
-    """Which words of a conversation are rare, and which of them both sides use."""
-
-    def __init__(self, asked: Iterable[str], said: Sequence[str]) -> None:
-        self.counts, self.clauses = Counter[str](), Counter(said)
-        self.shared = self._read(asked) & self._read(said)
-
-    def _read(self, clauses: Iterable[str]) -> set[str]:
-        """Count the words of clauses, each once a clause; return the stretches in them."""
-        stretches = set[str]()
-        for clause in clauses:
-            spans = [*iter_spans(clause)]
-            self.counts.update({span.term for span in spans})
-            stretches.update(stretch for _, stretch in _iter_stretches(spans))
-        return stretches
-
-    def find_label(self, text: str) -> str:
-        """Return the stretch of *text* that is rarest in the conversation, of those that both sides
-        use, as they do names; if there is none, of its words; empty if none is rare.
-
-        Of a script without spaces only what both sides use counts: where a word begins is not
-        known, and a rare pair of letters is a piece of a phrase.
-        """
-        spans = [*iter_spans(text)]
-        stretches = [*_iter_stretches(spans)]
-        shared = {at for at, stretch in stretches if stretch in self.shared}
-        words = {at for at, stretch in stretches if stretch == spans[at].term}
-        label = self._find_rarest(text, spans, shared, SHARED)
-        return label or self._find_rarest(text, spans, words, 0.0)
-
-    def find_statement(self, clauses: Iterable[str]) -> str:
-        """Return the first clause of an answer that states something and is no longer than a label:
-        nobody says it twice, as they do courtesies, and it has no figures, as what is said of
-        things has; empty if there is none. Names that only one side uses stand there."""
-        for clause in clauses:
-            is_long = SHORTEST <= count_bytes(clause) <= LONGEST
-            if is_long and self.clauses[clause] == 1 and not any(map(str.isdigit, clause)):
-                return clause.rstrip("。！？；，.!?;,")
-        return ""
-
-    def _find_rarest(
-        self, text: str, spans: Sequence[Span], counting: Collection[int], bonus: float
-    ) -> str:
-        limit = RARE * log(len(self.counts) + 1)
-        best, total, begin, first = (0.0, 0, 0, 0), 0.0, 0, 0
-        for at, span in enumerate(spans):
-            if _SENTENCE_ENDS.search(text, spans[at - 1].stop, span.start):
-                total, first = 0.0, span.start
-            if at not in counting:
-                total, first = 0.0, span.stop
-                continue
-            if total <= 0:
-                total, begin = 0.0, span.start
-            total += log((len(self.counts) + 1) / max(1, self.counts[span.term])) - limit + bonus
-            best = max(best, (total, begin, span.stop, first))
-        points, start, stop, first = best
-        if points <= limit:
-            return ""
-        first = max(first, start - SPARE)
-        while start > first and text[start - 1].isalnum():
-            start -= 1
-        if "(" in text[start:stop] and text[stop : stop + 1] == ")":
-            stop += 1
-        return _cut_label(text[start:stop].strip())
-
-
-def _iter_stretches(spans: Sequence[Span]) -> Iterator[tuple[int, str]]:
-    """Yield each word with its position; of a script without spaces each pair of letters with the
-    letter before it, and with the letter behind."""
-    last = len(spans) - 1
-    for at, span in enumerate(spans):
-        has_before = span.start == spans[at - 1].start + 1
-        has_behind = at < last and spans[at + 1].start == span.start + 1
-        if has_before:
-            yield at, spans[at - 1].term + span.term[-1]
-        if has_behind:
-            yield at, span.term + spans[at + 1].term[-1]
-        if not has_before and not has_behind:
-            yield at, span.term
-
-
-def _cut_label(text: str) -> str:
-    """Return *text*, or of a longer one the words at its beginning."""
-    if count_bytes(text) <= LONGEST:
-        return text
-    cut = text.encode("utf-8", "replace")[:LONGEST].decode("utf-8", "ignore")
-    return cut.rpartition(" ")[0] or cut
-
-
-# --- blocks ---------------------------------------------------------------------------------------
-
 
 Kind = str
 """`task`, `read`, `docs`, `source`, `written`, `run` (searches and subagents, too) or
@@ -532,3 +422,110 @@ def _count_words(line: str) -> int:
     """Count words; of a script without spaces two letters are one."""
     words = _WORD.findall(line)
     return len(words) if line.isascii() else sum(w.isascii() or len(w) // 2 for w in words)
+
+
+# --- topics of exchanges --------------------------------------------------------------------------
+# What an exchange in a conversation is about, told by which words are rare in it.
+
+
+LONGEST = 96
+"""Bytes of a label: of a script without spaces about 32 characters."""
+SHORTEST = 18
+"""Bytes of a statement that names something: six letters of such a script."""
+RARE = 0.8
+"""A word is rare if fewer than n^(1 - RARE) clauses hold it, in a conversation of n words."""
+
+SPARE = 3
+"""Characters before the stretch that are taken along: the beginning of a name is often common."""
+SHARED = 1.5
+"""What each word of a stretch counts for besides: a longer name beats a rare pair of letters."""
+_SENTENCE_ENDS = re.compile(r"[。！？]|[.!?]\s")
+
+
+class Rarity:
+    """Which words of a conversation are rare, and which of them both sides use."""
+
+    def __init__(self, asked: Iterable[str], said: Sequence[str]) -> None:
+        self.counts, self.clauses = Counter[str](), Counter(said)
+        self.shared = self._read(asked) & self._read(said)
+
+    def _read(self, clauses: Iterable[str]) -> set[str]:
+        """Count the words of clauses, each once a clause; return the stretches in them."""
+        stretches = set[str]()
+        for clause in clauses:
+            spans = [*iter_spans(clause)]
+            self.counts.update({span.term for span in spans})
+            stretches.update(stretch for _, stretch in _iter_stretches(spans))
+        return stretches
+
+    def find_label(self, text: str) -> str:
+        """Return the stretch of *text* that is rarest in the conversation, of those that both sides
+        use, as they do names; if there is none, of its words; empty if none is rare.
+
+        Of a script without spaces only what both sides use counts: where a word begins is not
+        known, and a rare pair of letters is a piece of a phrase.
+        """
+        spans = [*iter_spans(text)]
+        stretches = [*_iter_stretches(spans)]
+        shared = {at for at, stretch in stretches if stretch in self.shared}
+        words = {at for at, stretch in stretches if stretch == spans[at].term}
+        label = self._find_rarest(text, spans, shared, SHARED)
+        return label or self._find_rarest(text, spans, words, 0.0)
+
+    def find_statement(self, clauses: Iterable[str]) -> str:
+        """Return the first clause of an answer that states something and is no longer than a label:
+        nobody says it twice, as they do courtesies, and it has no figures, as what is said of
+        things has; empty if there is none. Names that only one side uses stand there."""
+        for clause in clauses:
+            is_long = SHORTEST <= count_bytes(clause) <= LONGEST
+            if is_long and self.clauses[clause] == 1 and not any(map(str.isdigit, clause)):
+                return clause.rstrip("。！？；，.!?;,")
+        return ""
+
+    def _find_rarest(
+        self, text: str, spans: Sequence[Span], counting: Collection[int], bonus: float
+    ) -> str:
+        limit = RARE * log(len(self.counts) + 1)
+        best, total, begin, first = (0.0, 0, 0, 0), 0.0, 0, 0
+        for at, span in enumerate(spans):
+            if _SENTENCE_ENDS.search(text, spans[at - 1].stop, span.start):
+                total, first = 0.0, span.start
+            if at not in counting:
+                total, first = 0.0, span.stop
+                continue
+            if total <= 0:
+                total, begin = 0.0, span.start
+            total += log((len(self.counts) + 1) / max(1, self.counts[span.term])) - limit + bonus
+            best = max(best, (total, begin, span.stop, first))
+        points, start, stop, first = best
+        if points <= limit:
+            return ""
+        first = max(first, start - SPARE)
+        while start > first and text[start - 1].isalnum():
+            start -= 1
+        if "(" in text[start:stop] and text[stop : stop + 1] == ")":
+            stop += 1
+        return _cut_label(text[start:stop].strip())
+
+
+def _iter_stretches(spans: Sequence[Span]) -> Iterator[tuple[int, str]]:
+    """Yield each word with its position; of a script without spaces each pair of letters with the
+    letter before it, and with the letter behind."""
+    last = len(spans) - 1
+    for at, span in enumerate(spans):
+        has_before = span.start == spans[at - 1].start + 1
+        has_behind = at < last and spans[at + 1].start == span.start + 1
+        if has_before:
+            yield at, spans[at - 1].term + span.term[-1]
+        if has_behind:
+            yield at, span.term + spans[at + 1].term[-1]
+        if not has_before and not has_behind:
+            yield at, span.term
+
+
+def _cut_label(text: str) -> str:
+    """Return *text*, or of a longer one the words at its beginning."""
+    if count_bytes(text) <= LONGEST:
+        return text
+    cut = text.encode("utf-8", "replace")[:LONGEST].decode("utf-8", "ignore")
+    return cut.rpartition(" ")[0] or cut

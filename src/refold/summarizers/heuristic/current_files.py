@@ -26,7 +26,7 @@ from refold.summarizers.heuristic.shell_words import (
     UNKNOWN,
     find_first_line,
 )
-from refold.summarizers.heuristic.source import Step, is_stub
+from refold.summarizers.heuristic.steps import Step, is_stub
 from refold.text.clip import clip_scanned
 from refold.text.json_values import int_at, object_at, parse_or_none
 from refold.text.plain import folders_of, has_extension, is_vendored, split_path

@@ -26,8 +26,8 @@ from refold.summarizers.heuristic.layout import (
     split_rules,
 )
 from refold.summarizers.heuristic.lexicon import find_constraints
-from refold.summarizers.heuristic.source import RUNNING
 from refold.summarizers.heuristic.state import Failure, FileState, State
+from refold.summarizers.heuristic.steps import RUNNING
 from refold.text.json_values import parse_or_none
 from refold.text.plain import is_absolute
 from refold.text.summary_wrapper import split_record

@@ -35,6 +35,18 @@ WEIGHTS = {
 }
 """What an identifier in a line of each kind is worth: how often later calls use what such lines
 hold; but for `said`, which has twice of that, since readers miss most what the model had found."""
+GIVEN = frozenset({"asked", "given"})
+"""The kinds of lines that people say or give."""
+OWN_WORDS = frozenset({"said", "finding"})
+"""Those that the model says."""
+TALK = frozenset({"asked", *OWN_WORDS})
+"""Those of the conversation, which stand apart from files, commands and tools."""
+TURNS = frozenset({"asked", "given", "command", "latest"})
+"""Those that begin a turn."""
+DOCUMENTS = frozenset({"task", "given", "docs"})
+"""Those with headings, which say nothing alone."""
+WORDY = frozenset({"read", "task", *GIVEN, *OWN_WORDS})
+"""Those in which any rare word may matter, not only identifiers."""
 AGE = 0.7
 """The exponent with which a line's worth falls with its age in thousands of tokens."""
 AGE_IN_DIALOGUE = 0.3
@@ -55,8 +67,6 @@ DEFINES = 2.0
 """The same of a line of source that defines a name."""
 TERM = 0.1
 """What a word counts for that occurs once in e lines, beside an identifier's 1.0."""
-TALKING = frozenset({"read", "task", "asked", "given", "said", "finding"})
-"""Kinds of lines in which any rare word may matter, not only identifiers."""
 FIGURE = 3.0
 """What a word with digits counts for in it, beside another word's 1.0."""
 HALF_WORD = 0.4
@@ -119,13 +129,8 @@ _REFERS = re.compile(
 _BREAK = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029](?!\Z)")
 """What begins a line for somebody, behind which more stands."""
 _SPACED = re.compile(r"([，；：。！？、]) ")
-TALK = frozenset({"asked", "said", "finding"})
-TURNS = frozenset({"asked", "given", "command", "latest"})
 HEAD = 60
 """Characters of a request that stand before what was said in its turn."""
-GIVEN = frozenset({"asked", "given"})
-DOCUMENTS = frozenset({"task", "given", "docs"})
-OWN_WORDS = frozenset({"said", "finding"})
 
 
 class Excerpt(NamedTuple):
@@ -190,18 +195,18 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
         if spare < 0:
             break
     lines_at = work.read_lines(chosen)
-    talk = [
+    wordy = [
         _STAMP.sub("", line.text)
         for position in sorted(lines_at)
-        if work.blocks[position].kind in TALKING
+        if work.blocks[position].kind in WORDY
         for line in lines_at[position]
     ]
-    rarity, excerpts = _rarity(talk), list[Excerpt]()
+    rarity, excerpts = _rarity(wordy), list[Excerpt]()
     for position in sorted(lines_at):
         block, worth = work.blocks[position], worths[position]
         is_note, lines = block.kind == "finding", lines_at[position]
         is_said = block.kind in TALK and not context.is_chat
-        is_talk = block.kind in TALKING and not (is_note and len(lines) > BRIEF)
+        is_wordy = block.kind in WORDY and not (is_note and len(lines) > BRIEF)
         beside = BEHIND + len(block.heading) // LONG_TOKEN
         headed = dict(iter_identifiers(block.heading))
         for line in lines:
@@ -211,7 +216,7 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
             is_named = any(weight > NUMBER for _, weight in named)
             if is_note and not (is_named or weigh_conclusion(line.text) > 0):
                 continue  # it thinks aloud, or of lines by their numbers, which edits change
-            words = [rarity[t] for t in terms(_STAMP.sub("", line.text))] if is_talk else ()
+            words = [rarity[t] for t in terms(_STAMP.sub("", line.text))] if is_wordy else ()
             if is_said and not named and len(words) < LEAST_SAID:
                 continue  # a nod, or the rest of a sentence
             fresh = (_weigh_name(row, context) for row in named if row[0] not in headed)
@@ -351,7 +356,7 @@ class Selection:
 
     def _gain(self, excerpt: Excerpt) -> float:
         names = [(name, weight) for name, weight in excerpt.names if name not in self._seen]
-        if self._work.blocks[excerpt.block].kind in TALKING:  # there figures are the facts
+        if self._work.blocks[excerpt.block].kind in WORDY:  # there figures are the facts
             return excerpt.worth * sum([weight for _, weight in names])
         alike, shape = self._alike, self._shape
         return excerpt.worth * sum([w / (1 + alike[shape(name)] / SIMILAR) for name, w in names])

@@ -15,7 +15,7 @@ from refold.summarizers.heuristic.excerpts import BEHIND, quote, spell_bare, spl
 from refold.summarizers.heuristic.identifiers import iter_identifiers
 from refold.summarizers.heuristic.layout import list_item
 from refold.summarizers.heuristic.shell_words import MAX_COMMAND
-from refold.summarizers.heuristic.source import Step
+from refold.summarizers.heuristic.steps import Step
 from refold.text.clip import without_mark
 from refold.text.failures import END_CHARS
 from refold.text.json_values import parse_or_none, text_at

@@ -17,8 +17,8 @@ from refold.summarizers.forms.form import Form, describe_fault
 from refold.summarizers.heuristic import Material, read_material, write_summary
 from refold.summarizers.heuristic.earlier import read_given
 from refold.summarizers.heuristic.layout import render_state
-from refold.summarizers.heuristic.source import read_source
 from refold.summarizers.heuristic.state import State
+from refold.summarizers.heuristic.steps import read_source
 from refold.summarizers.model.accept import Headings, ReplyKind, judge_answer
 from refold.summarizers.model.prompt import (
     DETAILS,

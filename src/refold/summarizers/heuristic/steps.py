@@ -1,5 +1,5 @@
-"""What a summary is made of: the messages as they were said and what earlier summaries say; and the
-messages as steps: what was asked, what was called, what came back, what was answered."""
+"""A conversation as steps: what was asked, what was called, what came back, what was answered; and
+the messages that a summary stands for, with what earlier summaries say of them."""
 
 import re
 from bisect import bisect_left
@@ -50,281 +50,10 @@ from refold.text.plain import (
 from refold.text.summary_wrapper import beside_summary, opening_length, summary_in
 from refold.tokens.count import estimate
 
-# --- what clients report of a command: whether it still runs, and its exit code -------------------
-
-_HEADER = re.compile(
-    r"\Arc=-?\d{1,10}\n|\ACommand (?:executed|failed with)[^\n]{0,60}\.(?:\nOutput:\n|\s*\Z)"
-    r"|\A(?:Chunk ID: |Exit code: |Wall time|Script )[^\n]{0,100}\n(?:[^\n]{0,100}\n){0,7}?Output:\n+"
-    r"(?:Warning: truncated output [^\n]{0,99}\n)?(?:Total output lines: \d+\n+)?"
-)
-"""Before a command's output (Cline, Codex)."""
-_OPENING = re.compile(r"(?s)\A(?:Command: .{0,2000}?\nDirectory: [^\n]*\n)?(?:Output|Stdout): ")
-_CLOSING = re.compile(
-    r"(?:Error|Stderr|Exit Code|Signal|Background PIDs|Process Group PGID): ?(\(none\))?(.*)"
-)
-"""What stands before a command's output and behind it (Gemini CLI, Qwen Code)."""
-_STARTED = re.compile(
-    r"^(?:Process running with session ID|Script running with cell ID"
-    r"|Command (?:running in background|was manually backgrounded by user) with ID:"
-    r"|Command still running \(session|Async agent launched successfully\.[^\n]{0,300}\s{1,9}agentId:"
-    r"|\{\s{0,9}\"status\": \"accepted\",\s{0,9}\"childSessionKey\":) \"?([\w-]+(?::[\w-]+)*)",
-    re.MULTILINE,
-)
-_TASK = re.compile(
-    r"<task[-_]id>(\w+)</task[-_]id>(?:(?!<task[-_]id>).){0,600}?<status>(\w+)</status>"
-    r"(?:\s{0,9}<exit_code>(-?\d{1,10})</exit_code>|\s{0,9}<summary>([^<]{0,300})"
-    r"(?:</summary>\s{0,9}<result>((?:(?!</result>).){1,20000}))?)?(?:\s{0,9}<output>\n?)?",
-    re.DOTALL,
-)
-"""How a command or an agent stands that runs in the background, with its report (Claude Code)."""
-_EXEC = re.compile(
-    r"^System[^:\n]{0,20}: \[[^\]\n]{1,40}\] Exec \w+ \(([\w-]{1,9}), "
-    r"(?:code (-?\d{1,10})|signal SIG(\w+))\)(?: :: (.*))?",
-    re.MULTILINE,
-)
-"""How its end stands before a person's message (OpenClaw), with the first letters of its id."""
-_CHILD = re.compile(
-    r"^session_key: ([^\n]{1,200})\n(?:[^\n]{1,300}\n){0,5}?status: (\w+)[^\n]*\n"
-    r"(?:\s{0,9}Result[^\n]{0,100}:\n)?((?:(?!\n(?:Stats: |Action:\n)).){0,20000})",
-    re.MULTILINE | re.DOTALL,
-)
-"""How another agent has ended, and what it reports (OpenClaw)."""
-_TASK_OPENINGS = ("<retrieval_status>", "<task_id>")
-"""How a result begins that says it."""
-
-_CHANGED = re.compile(r" modified \d+ files? you've previously read: ([^\]\n]+)")
-"""Where a client says which files a command changed (Claude Code)."""
-_STUB = re.compile(
-    r"\s{0,9}(?:\[[^\]\n]{1,200}\]|<[^>\n]{1,200}>|File unchanged since last read\b[^\n]{0,300})\s{0,9}"
-    r"|<tool_output_masked>[\s\S]*"
-)
-_WAITS = re.compile(r"\[The command (?:has no new output|timed out) after \d")
-_PROCESS_KEYS = ("session_id", "sessionId", "cell_id", "bash_id", "shell_id", "task_id")
-_STILL = re.compile(r"\A<status>running</status>|\nProcess still running\.\s*\Z")
-_STOPPED = re.compile(r"\A(?:Termination requested for|\{\"message\": ?\"Successfully \w+ )")
-_SIGNALED = re.compile(r"\nProcess exited with signal SIG(\w+)\.\s*\Z")
-_SIGNALS = {"KILL": 137}
-SHORT_ID = 8
-"""Letters of an id by which OpenClaw names a process that has ended."""
-_NO_NEWS = re.compile(r"(?:<\w+>)?No (?:active )?\w+ found\b|write_stdin failed|This operation")
-_PREVIOUS = "[Below is the output of the previous command.]"
-_SHELL = "shell"
-"""What is said of a command that the one shell of a client still runs (OpenHands), and its id."""
-
-
-def is_stub(text: str) -> bool:
-    """Does a result only say, in one line, that its text is left out or stands elsewhere?"""
-    return bool(_STUB.fullmatch(text))
-
-
-class CommandReport(NamedTuple):
-    """What a client reports of a command."""
-
-    output: str
-    exit_code: int | None = None
-    process: str = ""
-    """The id that the client gave to it; empty if it waited for its end."""
-    is_running: bool = False
-
-
-def read_report(text: str) -> CommandReport:
-    """Read a command's result; one without a client's report is all output."""
-    if text.startswith(_TASK_OPENINGS) and (task := _TASK.search(text, 0, 2_000)):
-        return _read_task(task)._replace(output=text[task.end() :])
-    head = header[0] if (header := _HEADER.match(text)) else ""
-    output = text[len(head) :]
-    if started := _STARTED.search(head) if head else _STARTED.match(text):
-        return CommandReport(_unwrap(output), process=started[1], is_running=True)
-    if _STILL.search(f"{text[:30]}\n{text[-30:]}"):
-        return CommandReport(output, is_running=True)
-    if (signal := _SIGNALED.search(text[-60:])) or _STOPPED.match(text):
-        return CommandReport(output, _SIGNALS.get(signal[1], 143) if signal else 130)
-    is_waiting = bool(_WAITS.search(text, max(0, len(text) - 600)))
-    if is_waiting or text.startswith(_PREVIOUS):
-        return CommandReport(output, read_exit_code(output), _SHELL, is_waiting)
-    if (opening := _OPENING.match(text)) and _CLOSING.fullmatch(text.rpartition("\n")[2]):
-        return _read_fields(text[opening.end() :])
-    code = 1 if text.startswith("Script failed") else read_exit_code(head)
-    return CommandReport(_unwrap(output), read_exit_code(output) if code is None else code)
-
-
-def _read_fields(text: str) -> CommandReport:
-    """Read an output with fields behind it, one a line; an error that has words belongs to it."""
-    rows, code, errors = text.split("\n"), None, list[str]()
-    while len(rows) > 1 and (match := _CLOSING.fullmatch(rows[-1])):
-        name, value = rows.pop().partition(":")[0], match[2].strip()
-        if name == "Exit Code" and value.lstrip("-").isdigit():
-            code = int(value)
-        elif name in {"Error", "Stderr"} and value:
-            errors.append(value)
-    return CommandReport("\n".join((*rows, *errors)), code)
-
-
-def read_task_reports(text: str) -> Iterator[CommandReport]:
-    """Read what a text says of commands in the background, with a summary each as their output."""
-    yield from map(_read_task, _TASK.finditer(text))
-    for id, code, signal, output in _EXEC.findall(text):
-        yield CommandReport(output, int(code) if code else _SIGNALS.get(signal, 143), id)
-    for id, status, output in _CHILD.findall(text):
-        yield CommandReport(output, None if status == "completed" else 1, id)
-
-
-def _read_task(task: re.Match[str]) -> CommandReport:
-    id, status, code, summary, report = task.groups("")
-    stated = int(code) if code else read_exit_code(summary)
-    failed = {"failed": 1, "killed": 130, "stopped": 130}.get(status)
-    ended = failed if stated is None else stated
-    return CommandReport(report or summary, ended, id, status == "running")
-
-
-_CODE_FIELDS = frozenset({"metadata", "returncode", "exit_code"})
-"""Fields beside a command's output that hold its exit code, or what does."""
-
-
-def _unwrap(text: str) -> str:
-    r"""Return a result's text; of a JSON object with a command's output and exit code, such as
-    `{"returncode": 0, "output": "a"}`, the output; of another the texts of several lines in it if
-    it holds any."""
-    if not text.startswith("{") or not ("\\n" in text or '"output"' in text):
-        return text
-    fields = parse_or_none(text) or {}
-    if isinstance(output := fields.get("output"), str) and not _CODE_FIELDS.isdisjoint(fields):
-        return output
-    outputs = [value for value in fields.values() if isinstance(value, str) and "\n" in value]
-    return "\n".join(outputs) or text
-
-
-# --- messages -------------------------------------------------------------------------------------
-
-LONGEST = 1_000_000
-"""Tokens of a hidden history that are read whole; of older ones people's words, and changes."""
-LEAST = LONGEST // 4
-"""Tokens that are read of the longest: what is older and is no person's is hardly ever quoted."""
-
 UNKNOWN = "tool"
 """The tool of a result of which nobody says what was called."""
 RUNNING = "running"
 """The outcome of what has none yet."""
-
-
-class Source(NamedTuple):
-    """What a summary is made of."""
-
-    older: Sequence[Message]
-    """What people say further back than all of a long history is read."""
-    hidden: Sequence[Message]
-    """The original messages that it stands for, behind those."""
-    shown: Sequence[Message]
-    """The messages that stay before and behind it."""
-    later: Sequence[Message]
-    """Those behind it."""
-    edited: Sequence[str]
-    """Earlier summaries, made by edits, of messages that are in *hidden*."""
-    given: Sequence[str]
-    """Earlier summaries that a caller sent as messages; what they stand for is not here."""
-    sizes: Sequence[int]
-    """Estimated tokens of what each message of *older* and *hidden* says."""
-    changes: Sequence["Step"] = ()
-    """What calls further back change, files and plans, as steps without texts."""
-    folder: str = ""
-    """The folder that the session works in, if the client says so."""
-
-
-def read_source(view: View, start: int, stop: int) -> Source:
-    """Return the original messages of a span, and what earlier summaries of it say."""
-    messages = view.transcript.messages
-    given = list(filter(None, view.base.map_cached(summary_in)[start:stop]))
-    edited = [
-        (text, item.stop)
-        for item in view.iter_items()
-        if item.edit and start <= item.start and item.stop <= stop
-        for message in item.messages
-        if (text := summary_in(message))
-    ]
-    summarized = max((end for _, end in edited), default=start)
-    room = _count_read(view.base.tokens(start, stop), view.base.tokens(summarized, stop))
-    begins = opening_length(messages)  # a first request among these stands in the summary
-    first = bisect_left(range(stop), -room, start, key=lambda at: -view.base.tokens(at, stop))
-    spoken = view_segments(view) if first > start else ()
-
-    def read_own(positions: Iterable[int]) -> list[Message]:
-        return [
-            Message(messages[at].role) if at < begins else beside_summary(messages, at)
-            for at in positions
-        ]
-
-    positions = [at for at in range(start, first) if has_person(spoken[at])]
-    effects = view.base.map_cached(_read_effects)[start:first] if first > start else ()
-    older, hidden = read_own(positions), read_own(range(first, stop))
-    estimates = view.base.map_cached(_estimate_text)
-    sizes = [
-        estimates[at] if own is messages[at] else _estimate_text(own)
-        for at, own in zip(chain(positions, range(first, stop)), (*older, *hidden), strict=True)
-    ]
-    later = read_own(range(stop, len(messages)))
-    shown = [*read_own(range(start)), *later]
-    texts, folder = [text for text, _ in edited], find_folder(view_segments(view))
-    changes = list(_join_effects(effects, folder))
-    return Source(older, hidden, shown, later, texts, given, sizes, changes, folder)
-
-
-class _Effects(NamedTuple):
-    """What one message changes."""
-
-    calls: tuple[tuple[str, CallEffect], ...] = ()
-    """The files that its calls change and the plans that it makes, with the id of the call; it is
-    empty if a text says so."""
-    failed: tuple[str, ...] = ()
-    """Ids of the calls whose errors it holds."""
-
-
-def _read_effects(message: Message) -> _Effects:
-    if message.role != "assistant":
-        results = (part for part in message.parts if isinstance(part, ToolResult))
-        return _Effects(failed=tuple(result.id for result in results if result.error))
-    ids = [part.id for part in message.parts if isinstance(part, ToolCall)] or [""]
-    effects = [step.effect for step in read_steps([message]) if step.kind == "call"]
-    boxes = CallEffect("", todos=read_boxes(clip_scanned(message.text)) or None)
-    changes = (
-        (id, effect._replace(files=files, command="", place=SESSION, changes=()))
-        for id, effect in zip((*ids[: len(effects)], ""), (*effects, boxes), strict=True)
-        if (files := tuple(file for file in effect.files if file[1] != "read"))
-        or effect.todos
-        or effect.changed_todos
-    )
-    return _Effects(tuple(changes))
-
-
-def _join_effects(effects: Sequence[_Effects], folder: str) -> Iterator["Step"]:
-    """Yield what calls in a session at *folder* change that do not fail, as steps without texts."""
-    failed, place = {id for message in effects for id in message.failed}, Place(folder)
-    for message in effects:
-        for id, effect in message.calls:
-            if effect.todos:
-                yield Step("call", 0, "", effect)
-            if (effect.files or effect.changed_todos) and id not in failed:
-                files = tuple((place.name(path), state) for path, state in effect.files)
-                yield Step("result", 0, "", effect._replace(files=files))
-
-
-def _estimate_text(message: Message) -> int:
-    return estimate(plain_text(message))
-
-
-def _count_read(hidden: int, unsummarized: int) -> int:
-    """Return how many of *hidden* tokens are read: the fewer, the more they are, so that what is
-    read for all summaries of a session does not grow with its square; but what no earlier summary
-    stands for."""
-    return min(LONGEST, max(unsummarized, LEAST, LONGEST**2 // max(1, hidden)))
-
-
-# --- its steps ------------------------------------------------------------------------------------
-
-
-_ACTION = re.compile(r"```(?:bash|sh|shell|mswea_bash_command)\n(.*?)\n?```", re.DOTALL)
-"""A command that a model wrote as text (mini-swe-agent)."""
-_THOUGHT = re.compile(r"\A\s*+(?:THOUGHT|Thought)\s?:\s*+")
-"""What stands before the words of agents that write their actions as text (ReAct)."""
 
 
 class Step(NamedTuple):
@@ -396,6 +125,133 @@ def name_step(step: Step) -> str:
     """Return what a result is of: the command, else the tool."""
     effect = step.effect
     return name_command(effect.command) or effect.tool
+
+
+# --- the messages that a summary stands for -------------------------------------------------------
+
+LONGEST = 1_000_000
+"""Tokens of a hidden history that are read whole; of older ones people's words, and changes."""
+LEAST = LONGEST // 4
+"""Tokens that are read of the longest: what is older and is no person's is hardly ever quoted."""
+
+
+class Source(NamedTuple):
+    """What a summary is made of."""
+
+    older: Sequence[Message]
+    """What people say further back than all of a long history is read."""
+    hidden: Sequence[Message]
+    """The original messages that it stands for, behind those."""
+    shown: Sequence[Message]
+    """The messages that stay before and behind it."""
+    later: Sequence[Message]
+    """Those behind it."""
+    edited: Sequence[str]
+    """Earlier summaries, made by edits, of messages that are in *hidden*."""
+    given: Sequence[str]
+    """Earlier summaries that a caller sent as messages; what they stand for is not here."""
+    sizes: Sequence[int]
+    """Estimated tokens of what each message of *older* and *hidden* says."""
+    changes: Sequence[Step] = ()
+    """What calls further back change, files and plans, as steps without texts."""
+    folder: str = ""
+    """The folder that the session works in, if the client says so."""
+
+
+def read_source(view: View, start: int, stop: int) -> Source:
+    """Return the original messages of a span, and what earlier summaries of it say."""
+    messages = view.transcript.messages
+    given = list(filter(None, view.base.map_cached(summary_in)[start:stop]))
+    edited = [
+        (text, item.stop)
+        for item in view.iter_items()
+        if item.edit and start <= item.start and item.stop <= stop
+        for message in item.messages
+        if (text := summary_in(message))
+    ]
+    summarized = max((end for _, end in edited), default=start)
+    room = _count_read(view.base.tokens(start, stop), view.base.tokens(summarized, stop))
+    begins = opening_length(messages)  # a first request among these stands in the summary
+    first = bisect_left(range(stop), -room, start, key=lambda at: -view.base.tokens(at, stop))
+    spoken = view_segments(view) if first > start else ()
+
+    def read_own(positions: Iterable[int]) -> list[Message]:
+        return [
+            Message(messages[at].role) if at < begins else beside_summary(messages, at)
+            for at in positions
+        ]
+
+    positions = [at for at in range(start, first) if has_person(spoken[at])]
+    effects = view.base.map_cached(_read_effects)[start:first] if first > start else ()
+    older, hidden = read_own(positions), read_own(range(first, stop))
+    estimates = view.base.map_cached(_estimate_text)
+    sizes = [
+        estimates[at] if own is messages[at] else _estimate_text(own)
+        for at, own in zip(chain(positions, range(first, stop)), (*older, *hidden), strict=True)
+    ]
+    later = read_own(range(stop, len(messages)))
+    shown = [*read_own(range(start)), *later]
+    texts, folder = [text for text, _ in edited], find_folder(view_segments(view))
+    changes = list(_join_effects(effects, folder))
+    return Source(older, hidden, shown, later, texts, given, sizes, changes, folder)
+
+
+class _Effects(NamedTuple):
+    """What one message changes."""
+
+    calls: tuple[tuple[str, CallEffect], ...] = ()
+    """The files that its calls change and the plans that it makes, with the id of the call; it is
+    empty if a text says so."""
+    failed: tuple[str, ...] = ()
+    """Ids of the calls whose errors it holds."""
+
+
+def _read_effects(message: Message) -> _Effects:
+    if message.role != "assistant":
+        results = (part for part in message.parts if isinstance(part, ToolResult))
+        return _Effects(failed=tuple(result.id for result in results if result.error))
+    ids = [part.id for part in message.parts if isinstance(part, ToolCall)] or [""]
+    effects = [step.effect for step in read_steps([message]) if step.kind == "call"]
+    boxes = CallEffect("", todos=read_boxes(clip_scanned(message.text)) or None)
+    changes = (
+        (id, effect._replace(files=files, command="", place=SESSION, changes=()))
+        for id, effect in zip((*ids[: len(effects)], ""), (*effects, boxes), strict=True)
+        if (files := tuple(file for file in effect.files if file[1] != "read"))
+        or effect.todos
+        or effect.changed_todos
+    )
+    return _Effects(tuple(changes))
+
+
+def _join_effects(effects: Sequence[_Effects], folder: str) -> Iterator[Step]:
+    """Yield what calls in a session at *folder* change that do not fail, as steps without texts."""
+    failed, place = {id for message in effects for id in message.failed}, Place(folder)
+    for message in effects:
+        for id, effect in message.calls:
+            if effect.todos:
+                yield Step("call", 0, "", effect)
+            if (effect.files or effect.changed_todos) and id not in failed:
+                files = tuple((place.name(path), state) for path, state in effect.files)
+                yield Step("result", 0, "", effect._replace(files=files))
+
+
+def _estimate_text(message: Message) -> int:
+    return estimate(plain_text(message))
+
+
+def _count_read(hidden: int, unsummarized: int) -> int:
+    """Return how many of *hidden* tokens are read: the fewer, the more they are, so that what is
+    read for all summaries of a session does not grow with its square; but what no earlier summary
+    stands for."""
+    return min(LONGEST, max(unsummarized, LEAST, LONGEST**2 // max(1, hidden)))
+
+
+# --- messages as steps ----------------------------------------------------------------------------
+
+_ACTION = re.compile(r"```(?:bash|sh|shell|mswea_bash_command)\n(.*?)\n?```", re.DOTALL)
+"""A command that a model wrote as text (mini-swe-agent)."""
+_THOUGHT = re.compile(r"\A\s*+(?:THOUGHT|Thought)\s?:\s*+")
+"""What stands before the words of agents that write their actions as text (ReAct)."""
 
 
 @dataclass(slots=True)
@@ -548,3 +404,147 @@ def _read_answer(message: Message, waiting: _Open, at: int, follower: Segmented)
         yield Step("call", at, waiting.action, effect_of_command(waiting.action, waiting.folder))
         text = _ACTION.sub("", text)
     yield Step("answer", at, text, is_final=is_final(message) and not actions)
+
+
+# --- what clients report of a command: whether it still runs, and its exit code -------------------
+
+_HEADER = re.compile(
+    r"\Arc=-?\d{1,10}\n|\ACommand (?:executed|failed with)[^\n]{0,60}\.(?:\nOutput:\n|\s*\Z)"
+    r"|\A(?:Chunk ID: |Exit code: |Wall time|Script )[^\n]{0,100}\n(?:[^\n]{0,100}\n){0,7}?Output:\n+"
+    r"(?:Warning: truncated output [^\n]{0,99}\n)?(?:Total output lines: \d+\n+)?"
+)
+"""Before a command's output (Cline, Codex)."""
+_OPENING = re.compile(r"(?s)\A(?:Command: .{0,2000}?\nDirectory: [^\n]*\n)?(?:Output|Stdout): ")
+_CLOSING = re.compile(
+    r"(?:Error|Stderr|Exit Code|Signal|Background PIDs|Process Group PGID): ?(\(none\))?(.*)"
+)
+"""What stands before a command's output and behind it (Gemini CLI, Qwen Code)."""
+_STARTED = re.compile(
+    r"^(?:Process running with session ID|Script running with cell ID"
+    r"|Command (?:running in background|was manually backgrounded by user) with ID:"
+    r"|Command still running \(session|Async agent launched successfully\.[^\n]{0,300}\s{1,9}agentId:"
+    r"|\{\s{0,9}\"status\": \"accepted\",\s{0,9}\"childSessionKey\":) \"?([\w-]+(?::[\w-]+)*)",
+    re.MULTILINE,
+)
+_TASK = re.compile(
+    r"<task[-_]id>(\w+)</task[-_]id>(?:(?!<task[-_]id>).){0,600}?<status>(\w+)</status>"
+    r"(?:\s{0,9}<exit_code>(-?\d{1,10})</exit_code>|\s{0,9}<summary>([^<]{0,300})"
+    r"(?:</summary>\s{0,9}<result>((?:(?!</result>).){1,20000}))?)?(?:\s{0,9}<output>\n?)?",
+    re.DOTALL,
+)
+"""How a command or an agent stands that runs in the background, with its report (Claude Code)."""
+_EXEC = re.compile(
+    r"^System[^:\n]{0,20}: \[[^\]\n]{1,40}\] Exec \w+ \(([\w-]{1,9}), "
+    r"(?:code (-?\d{1,10})|signal SIG(\w+))\)(?: :: (.*))?",
+    re.MULTILINE,
+)
+"""How its end stands before a person's message (OpenClaw), with the first letters of its id."""
+_CHILD = re.compile(
+    r"^session_key: ([^\n]{1,200})\n(?:[^\n]{1,300}\n){0,5}?status: (\w+)[^\n]*\n"
+    r"(?:\s{0,9}Result[^\n]{0,100}:\n)?((?:(?!\n(?:Stats: |Action:\n)).){0,20000})",
+    re.MULTILINE | re.DOTALL,
+)
+"""How another agent has ended, and what it reports (OpenClaw)."""
+_TASK_OPENINGS = ("<retrieval_status>", "<task_id>")
+"""How a result begins that says it."""
+
+_CHANGED = re.compile(r" modified \d+ files? you've previously read: ([^\]\n]+)")
+"""Where a client says which files a command changed (Claude Code)."""
+_STUB = re.compile(
+    r"\s{0,9}(?:\[[^\]\n]{1,200}\]|<[^>\n]{1,200}>|File unchanged since last read\b[^\n]{0,300})\s{0,9}"
+    r"|<tool_output_masked>[\s\S]*"
+)
+_WAITS = re.compile(r"\[The command (?:has no new output|timed out) after \d")
+_PROCESS_KEYS = ("session_id", "sessionId", "cell_id", "bash_id", "shell_id", "task_id")
+_STILL = re.compile(r"\A<status>running</status>|\nProcess still running\.\s*\Z")
+_STOPPED = re.compile(r"\A(?:Termination requested for|\{\"message\": ?\"Successfully \w+ )")
+_SIGNALED = re.compile(r"\nProcess exited with signal SIG(\w+)\.\s*\Z")
+_SIGNALS = {"KILL": 137}
+SHORT_ID = 8
+"""Letters of an id by which OpenClaw names a process that has ended."""
+_NO_NEWS = re.compile(r"(?:<\w+>)?No (?:active )?\w+ found\b|write_stdin failed|This operation")
+_PREVIOUS = "[Below is the output of the previous command.]"
+_SHELL = "shell"
+"""What is said of a command that the one shell of a client still runs (OpenHands), and its id."""
+
+
+def is_stub(text: str) -> bool:
+    """Does a result only say, in one line, that its text is left out or stands elsewhere?"""
+    return bool(_STUB.fullmatch(text))
+
+
+class CommandReport(NamedTuple):
+    """What a client reports of a command."""
+
+    output: str
+    exit_code: int | None = None
+    process: str = ""
+    """The id that the client gave to it; empty if it waited for its end."""
+    is_running: bool = False
+
+
+def read_report(text: str) -> CommandReport:
+    """Read a command's result; one without a client's report is all output."""
+    if text.startswith(_TASK_OPENINGS) and (task := _TASK.search(text, 0, 2_000)):
+        return _read_task(task)._replace(output=text[task.end() :])
+    head = header[0] if (header := _HEADER.match(text)) else ""
+    output = text[len(head) :]
+    if started := _STARTED.search(head) if head else _STARTED.match(text):
+        return CommandReport(_unwrap(output), process=started[1], is_running=True)
+    if _STILL.search(f"{text[:30]}\n{text[-30:]}"):
+        return CommandReport(output, is_running=True)
+    if (signal := _SIGNALED.search(text[-60:])) or _STOPPED.match(text):
+        return CommandReport(output, _SIGNALS.get(signal[1], 143) if signal else 130)
+    is_waiting = bool(_WAITS.search(text, max(0, len(text) - 600)))
+    if is_waiting or text.startswith(_PREVIOUS):
+        return CommandReport(output, read_exit_code(output), _SHELL, is_waiting)
+    if (opening := _OPENING.match(text)) and _CLOSING.fullmatch(text.rpartition("\n")[2]):
+        return _read_fields(text[opening.end() :])
+    code = 1 if text.startswith("Script failed") else read_exit_code(head)
+    return CommandReport(_unwrap(output), read_exit_code(output) if code is None else code)
+
+
+def _read_fields(text: str) -> CommandReport:
+    """Read an output with fields behind it, one a line; an error that has words belongs to it."""
+    rows, code, errors = text.split("\n"), None, list[str]()
+    while len(rows) > 1 and (match := _CLOSING.fullmatch(rows[-1])):
+        name, value = rows.pop().partition(":")[0], match[2].strip()
+        if name == "Exit Code" and value.lstrip("-").isdigit():
+            code = int(value)
+        elif name in {"Error", "Stderr"} and value:
+            errors.append(value)
+    return CommandReport("\n".join((*rows, *errors)), code)
+
+
+def read_task_reports(text: str) -> Iterator[CommandReport]:
+    """Read what a text says of commands in the background, with a summary each as their output."""
+    yield from map(_read_task, _TASK.finditer(text))
+    for id, code, signal, output in _EXEC.findall(text):
+        yield CommandReport(output, int(code) if code else _SIGNALS.get(signal, 143), id)
+    for id, status, output in _CHILD.findall(text):
+        yield CommandReport(output, None if status == "completed" else 1, id)
+
+
+def _read_task(task: re.Match[str]) -> CommandReport:
+    id, status, code, summary, report = task.groups("")
+    stated = int(code) if code else read_exit_code(summary)
+    failed = {"failed": 1, "killed": 130, "stopped": 130}.get(status)
+    ended = failed if stated is None else stated
+    return CommandReport(report or summary, ended, id, status == "running")
+
+
+_CODE_FIELDS = frozenset({"metadata", "returncode", "exit_code"})
+"""Fields beside a command's output that hold its exit code, or what does."""
+
+
+def _unwrap(text: str) -> str:
+    r"""Return a result's text; of a JSON object with a command's output and exit code, such as
+    `{"returncode": 0, "output": "a"}`, the output; of another the texts of several lines in it if
+    it holds any."""
+    if not text.startswith("{") or not ("\\n" in text or '"output"' in text):
+        return text
+    fields = parse_or_none(text) or {}
+    if isinstance(output := fields.get("output"), str) and not _CODE_FIELDS.isdisjoint(fields):
+        return output
+    outputs = [value for value in fields.values() if isinstance(value, str) and "\n" in value]
+    return "\n".join(outputs) or text
