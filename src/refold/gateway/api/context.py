@@ -1,5 +1,5 @@
-"""What the operations work with: the gateway's pipeline, previews that wait, histories that are
-remembered, and the answers to what goes wrong."""
+"""What the operations work with: the gateway's pipeline, previews that wait, payloads of histories
+whose requests are gone, and the answers to what goes wrong."""
 
 import json
 from collections import OrderedDict
@@ -195,12 +195,13 @@ class ApiContext:
 
 
 @dataclass(frozen=True, slots=True)
-class RememberedPayload(Payload):
-    """A payload of *messages*: its entries tell images apart, but do not hold them."""
+class HistoryPayload(Payload):
+    """A payload in the place of a request that is not at hand: it decodes to *messages*, and its
+    entries only tell these apart. It can be compacted, not sent."""
 
     messages: Sequence[Message] = ()
 
-    def read_by(self, codec: Codec, head: int, *, is_named: bool = False) -> "RememberedPayload":
+    def read_by(self, codec: Codec, head: int, *, is_named: bool = False) -> "HistoryPayload":
         """Return this payload as one of *codec*'s."""
         return replace(self, codec=codec, head=head, is_named=is_named)
 
@@ -210,12 +211,13 @@ class RememberedPayload(Payload):
 
 
 def make_payload(messages: Sequence[Message], api: str, model: str) -> Payload:
-    """Return a payload of *messages* in *api*'s format that nobody is sent."""
+    """Return what stands for a request of *model* with *messages*, in *api*'s format. Images are
+    named in it, not held."""
     codec = next(codec for codec in CODECS if api == codec.NAME)
     entries = [codec.encode(_name_media(message)) for message in messages]
     opened = open_payload(json.dumps({"model": model, codec.FIELD: entries}), codec)
     fields = opened.field, opened.body, opened.raw_entries, opened.rebuild
-    return RememberedPayload(*fields, opened.codec, messages=messages)
+    return HistoryPayload(*fields, opened.codec, messages=messages)
 
 
 def _name_media(message: Message) -> Message:

@@ -181,6 +181,14 @@ class CacheUse:
     """Is it kept for an hour?"""
 
 
+class Refusal(NamedTuple):
+    """A request that was too long for its model."""
+
+    model: str
+    tokens: int
+    """Of the smallest one, as estimated."""
+
+
 @dataclass(eq=False)
 class Conversation:
     """One conversation: who it is, what compacts it, and the lock of the request that works on
@@ -208,9 +216,8 @@ class Conversation:
     held_spans: range = range(1)
     """Stretches between two compactions, by number, that its engine holds; the last is the
     latest."""
-    refused_at: tuple[str, int] | None = None
-    """A model, and the tokens of the smallest request that was too long for it, if its provider
-    named no limit."""
+    refusal: Refusal | None = None
+    """The last of its requests that was too long for a model whose provider named no limit."""
     stuck_job: Job | None = field(default=None, repr=False)
     """A job that was given up while it waited for the store. It holds `lock`."""
 

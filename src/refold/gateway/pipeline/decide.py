@@ -190,9 +190,18 @@ def seal(turn: Turn, view: View, reason: str, outcome: Outcome = "edited") -> Ou
     if source is not incoming.body and not is_strict_json(incoming.body):
         log_passthrough(incoming.api, "unstrict")
         return Outgoing(incoming.body, (), before, before, "opaque", "unstrict", model=turn.model)
-    ticket, ids = Ticket(turn.conversation, view), _visible_ids(view)
-    figures = (ids, before, after, outcome, reason, ticket, headers, turn.model)
-    return Outgoing(source, *figures, session=session)
+    return Outgoing(
+        source,
+        _visible_ids(view),
+        before,
+        after,
+        outcome,
+        reason,
+        Ticket(turn.conversation, view),
+        headers,
+        turn.model,
+        session=session,
+    )
 
 
 def _cap_for_window(turn: Turn, view: View, source: bytes) -> bytes:

@@ -15,7 +15,7 @@ from refold.compactor.settings import summary_room
 from refold.core.strategy import Edits, Strategy, is_local
 from refold.core.view import View
 from refold.edits import Edit
-from refold.gateway.conversations.conversations import Conversation
+from refold.gateway.conversations.conversations import Conversation, Refusal
 from refold.gateway.exchange import Incoming
 from refold.gateway.pipeline.request_kind import read_cap
 from refold.gateway.pipeline.upstream_errors import ErrorFigures
@@ -87,16 +87,15 @@ class ModelLimits:
         """Tokens of the largest one since the last such error that was believed."""
 
     def for_conversation(
-        self, incoming: Incoming, model: str, refused_at: tuple[str, int] | None
+        self, incoming: Incoming, model: str, refusal: Refusal | None
     ) -> TokenLevels:
-        """Return the figures for a request of a conversation that was *refused_at* a model and so
-        many tokens, if it was (`Conversation`)."""
+        """Return the figures for a request of a conversation in which there was this *refusal*."""
         levels = self.for_model(incoming, model)
-        if refused_at is None or refused_at[0] != model:
+        if refusal is None or refusal.model != model:
             return levels
-        if levels.window and levels.window.room <= refused_at[1]:
+        if levels.window and levels.window.room <= refusal.tokens:
             return levels
-        return levels_for(self._settings, Window(refused_at[1]))
+        return levels_for(self._settings, Window(refusal.tokens))
 
     def for_model(self, incoming: Incoming, model: str) -> TokenLevels:
         """Return the figures for a caller's model at an upstream."""
@@ -146,7 +145,7 @@ class ModelLimits:
         If it tells of none, the *sent* tokens are too many for this *conversation*, and for it
         alone: nobody knows whether the window was the reason.
         """
-        key, before = _model_key(incoming, model), conversation.refused_at
+        key, before = _model_key(incoming, model), conversation.refusal
         if figures.limit:
             figures = self._plausible(key, figures)
         if figures.limit:
@@ -159,8 +158,8 @@ class ModelLimits:
                 else:
                     self._learned.pop(key, None)
         elif sent and not figures.output:
-            least = min(sent, before[1]) if before and before[0] == model else sent
-            conversation.refused_at = model, least
+            is_less = before is None or before.model != model or sent < before.tokens
+            conversation.refusal = Refusal(model, sent) if is_less else before
         return figures
 
     def _window(self, model: str) -> Window | None:

@@ -136,7 +136,7 @@ class Turn:
     def levels(self) -> TokenLevels:
         """The figures for the request's model."""
         return self.resources.model_limits.for_conversation(
-            self.incoming, self.model, self.conversation.refused_at
+            self.incoming, self.model, self.conversation.refusal
         )
 
     @property
