@@ -19,7 +19,7 @@ from refold.summarizers.heuristic.shell_words import (
     read_inner,
     simple_commands,
 )
-from refold.summarizers.heuristic.steps import RUNNING, UNKNOWN, Step
+from refold.summarizers.heuristic.steps import RUNNING, UNKNOWN_TOOL, Step
 from refold.text.clip import one_line
 from refold.text.failures import (
     find_error_line,
@@ -44,7 +44,7 @@ LONGEST_REPORT = 400
 """The same of another agent: nothing else tells what that did."""
 LONGEST_REASON = 160
 """Characters of the line that says why it failed."""
-IDLE = frozenset({UNKNOWN, "report_intent", "update_topic", "Skill", "skill"})
+IDLE = frozenset({UNKNOWN_TOOL, "report_intent", "update_topic", "Skill", "skill"})
 """Tools that do nothing: one that nobody names, those that say what comes (Copilot CLI, Gemini
 CLI), and those that only give the model a skill's text."""
 MAX_OUTPUT = 100_000

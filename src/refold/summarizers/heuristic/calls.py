@@ -23,8 +23,8 @@ from refold.summarizers.heuristic.shell_words import (
     Place,
     Words,
     find_place,
+    is_file_word,
     is_interpreter,
-    is_path,
     iter_redirects,
     iter_written,
     place_commands,
@@ -314,9 +314,9 @@ def _files_of_scripts(command: str, place: Place) -> Iterator[FileEffect]:
         named = quoted | {match[1]: match[3] for match in _ASSIGNED.finditer(script)}
         paths = [named.get(name, "") for name in writes]
         state = "modified" if _READS.search(script) else "created"
-        if not (is_run and all(map(is_path, paths))):
+        if not (is_run and all(map(is_file_word, paths))):
             paths, state = list(quoted.values()) if writes else [], "changed"
-        names = (path for path in dict.fromkeys(paths) if is_path(path))
+        names = (path for path in dict.fromkeys(paths) if is_file_word(path))
         yield from ((here.name(path), state) for path in names if has_extension(path))
 
 

@@ -23,7 +23,7 @@ from refold.summarizers.heuristic.lexicon import find_leads
 from refold.summarizers.heuristic.shell import ALL
 from refold.summarizers.heuristic.shell_words import (
     PATCH_BEGINS,
-    UNKNOWN,
+    UNKNOWN_FOLDER,
     find_first_line,
 )
 from refold.summarizers.heuristic.steps import Step, is_stub
@@ -94,7 +94,7 @@ _UP_TO_DATE = ("Already up to date.", "Already up-to-date.")
 """What git says that had nothing to pull or merge."""
 _FOUND_CHANGED = re.compile(r"(?:modified|changed) (?:\w+ )?since", re.IGNORECASE)
 """What an editor says that refuses to change a file that others changed."""
-_AROUND = re.compile(rf"\A(?:(?:\.\.|~|{UNKNOWN})/)+")
+_AROUND = re.compile(rf"\A(?:(?:\.\.|~|{UNKNOWN_FOLDER})/)+")
 """Folders that a path may begin with and another spelling of it may not."""
 _WORD = re.compile(r"[^\W_]{3,}")
 

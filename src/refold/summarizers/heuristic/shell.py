@@ -21,8 +21,8 @@ from refold.summarizers.heuristic.shell_words import (
     drop_texts,
     find_far,
     find_program,
+    is_file_word,
     is_interpreter,
-    is_path,
     iter_marks,
     iter_redirects,
     name_program,
@@ -311,7 +311,7 @@ def _is_file_change(words: Words) -> bool:
         paths = [path for path, state in _effects_of_git(words) if state == "restored"]
         return bool(paths) and all(map(has_extension, paths))
     may_do_more = name_program(words[0]) in {"rm", "unlink", "cp", "mv"}
-    return bool(changes) and not (may_do_more and not all(map(is_path, operands)))
+    return bool(changes) and not (may_do_more and not all(map(is_file_word, operands)))
 
 
 def _is_look(program: str, rest: Words) -> bool:
@@ -353,7 +353,7 @@ def _find_rewritten(words: Words) -> Iterator[str]:
     editor = list(dropwhile(lambda word: word.rpartition("/")[2] not in _EDITORS, words))
     if _is_in_place(editor):  # `xargs sed -i`, `find -exec sed -i {}`, `sed -i src/*.py`
         operands = _find_operands(list(filter(None, editor)))
-        yield from [] if operands and all(map(is_path, operands)) else ["."]
+        yield from [] if operands and all(map(is_file_word, operands)) else ["."]
         return
     words = list(dropwhile(BEFORE_RUN.fullmatch, words[:MAX_WORDS]))
     if not words or words[0].rpartition("/")[2] in _NO_CHECKS:
@@ -365,7 +365,7 @@ def _find_rewritten(words: Words) -> Iterator[str]:
     if has_extension(script) or any(map(_LOOKS_ONLY.fullmatch, words)) or not is_format:
         return
     names = [word for flag, word in pairs if flag[:2] != "--" or _WRITES_BACK.fullmatch(flag)]
-    paths = [word for word in names if "*" in word or (is_path(word) and _has_name(word))]
+    paths = [word for word in names if "*" in word or (is_file_word(word) and _has_name(word))]
     yield from paths or ["."]
 
 
@@ -494,7 +494,7 @@ def _effects_of_program(words: Words) -> Iterator[FileEffect]:
         return
     program, rest = _spell_program(words[0]), words[1:]
     operands = _find_operands(words)
-    paths = [*filter(is_path, operands)]
+    paths = [*filter(is_file_word, operands)]
     if words[0].lower() in _OF_WINDOWS:
         operands = _find_windows_paths(words)
         operands = operands[:1] if program in {"write", "tee"} else operands

@@ -14,7 +14,7 @@ from refold.text.plain import is_absolute, is_outside, with_slashes
 # --- files ----------------------------------------------------------------------------------------
 
 
-UNKNOWN = "…"
+UNKNOWN_FOLDER = "…"
 """A directory that nobody names, as in `cd $(mktemp -d)`."""
 LONGEST_PATH = 500
 """Characters of a directory's path."""
@@ -36,7 +36,7 @@ class Place(NamedTuple):
         """Return the one name that a file has wherever a command runs."""
         if not is_absolute(path) and not path.startswith("~"):
             path = f"{self.here.rstrip('/')}/{path}" if self.here else path
-            if self.folder and not is_absolute(path) and path[:1] not in {"~", UNKNOWN}:
+            if self.folder and not is_absolute(path) and path[:1] not in {"~", UNKNOWN_FOLDER}:
                 path = f"{self.folder}/{path}"
         is_windows = path[1:3] == ":\\"
         path, folder = _without_dots(with_slashes(path)), with_slashes(self.folder)
@@ -55,7 +55,7 @@ class Place(NamedTuple):
         """Return where commands run after `cd` to *path*."""
         here = self.name(path or "~").rstrip("/") or "/"
         if _UNSURE.search(path) or len(here) > LONGEST_PATH:
-            here = UNKNOWN
+            here = UNKNOWN_FOLDER
         return self._replace(here="" if here == "." else here)
 
 
@@ -70,7 +70,7 @@ def _without_dots(path: str) -> str:
     parts = list[str]()
     for part in path.split("/"):
         if part == ".." and parts and parts[-1] not in {"..", "~"}:
-            del parts[len(parts) - (parts[-1] not in {"", UNKNOWN}) :]
+            del parts[len(parts) - (parts[-1] not in {"", UNKNOWN_FOLDER}) :]
         elif part != ".":
             parts.append(part)
     return "/".join(parts) or "."
@@ -233,7 +233,8 @@ def simple_commands(command: str) -> Iterator[Words]:
 def cut_commands(command: str) -> Iterator[list[Token]]:
     """Yield the words of each simple command where they stand, without comments, and without the
     branches of `if` and `case`: nobody knows which of them ran."""
-    depth = branch = 0
+    depth = 0  # how many of these are open
+    branch = 0  # in a branch of which of them this is, none if it is 0
     for words in _cut_all(command):
         first = words[0][0] if words else ""
         opens = {word[0] for word in words[: 1 + (first in BEFORE_COMMAND)]} & {"if", "case"}
@@ -266,12 +267,13 @@ def iter_marks(command: str) -> Iterator[Token]:
 def iter_redirects(words: Words) -> Iterator[FileEffect]:
     """Yield the files that a simple command writes its output to, each with its state."""
     for mark, path in pairwise(words):
-        if mark.lstrip("1") in {">", ">>"} and is_path(path):
+        if mark.lstrip("1") in {">", ">>"} and is_file_word(path):
             yield path, "modified" if mark.endswith(">>") else "created"
 
 
 def program_words(words: Words) -> Words:
-    """Return the words that are neither redirections nor their targets nor variables in front."""
+    """Return the words by which a program names files: no redirections, no variables, no `sudo` in
+    front, nor `git`, whose `rm` and `mv` do what those do."""
     own = filter(None, _find_value(without_redirects(words)))
     return list(dropwhile(_BEFORE_PROGRAM.fullmatch, own))
 
@@ -293,8 +295,8 @@ def without_redirects(words: Words) -> Words:
     return [word for word, pair in zip(words, pairwise(marks), strict=True) if not any(pair)]
 
 
-def is_path(word: str) -> bool:
-    """May this word name a file?"""
+def is_file_word(word: str) -> bool:
+    """May this word of a command name a file?"""
     return (
         bool(_PATH.fullmatch(word))
         and not word.startswith(("/dev/", "&"))

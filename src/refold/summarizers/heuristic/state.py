@@ -72,7 +72,7 @@ LONGEST_FAILURE = 10
 MOST_COMPARED = 100_000
 """Files that paths in git's commands are compared with, checks with later ones. After that none of
 these does anything that counts."""
-TALK = 10
+TALK_ANSWERS = 10
 """Answers after which a conversation in which nothing was done is talk."""
 MOST_QUESTIONS = 3
 """Questions that are shown of those that have the same answer."""
@@ -219,7 +219,7 @@ def read_state(steps: Iterable[Step], todos: Todos = ()) -> State:
                 _note_answer(state, step, worked=worked or not step.is_final)
                 announcing, state.answer = ("", step.text) if step.is_final else (step.text, "")
                 is_done, answers = False, answers + 1
-    if answers >= TALK and not (
+    if answers >= TALK_ANSWERS and not (
         state.files or state.actions.done or state.actions.looks or state.checks
     ):
         state.constraints = dict.fromkeys(filter(is_demand, state.constraints))

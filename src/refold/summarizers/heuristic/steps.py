@@ -50,7 +50,7 @@ from refold.text.plain import (
 from refold.text.summary_wrapper import beside_summary, opening_length, summary_in
 from refold.tokens.count import estimate
 
-UNKNOWN = "tool"
+UNKNOWN_TOOL = "tool"
 """The tool of a result of which nobody says what was called."""
 RUNNING = "running"
 """The outcome of what has none yet."""
@@ -64,7 +64,7 @@ class Step(NamedTuple):
     """Position of its message."""
     text: str
     """The person's words, the call's arguments, what the tool said, the model's words."""
-    effect: CallEffect = CallEffect(UNKNOWN)
+    effect: CallEffect = CallEffect(UNKNOWN_TOOL)
     """Of a call, and of the result that answers it."""
     arguments: str = ""
     """Of a result: those of its call."""
@@ -123,8 +123,7 @@ _Call = tuple[CallEffect, ToolCall]
 
 def name_step(step: Step) -> str:
     """Return what a result is of: the command, else the tool."""
-    effect = step.effect
-    return name_command(effect.command) or effect.tool
+    return name_command(step.command) or step.effect.tool
 
 
 # --- the messages that a summary stands for -------------------------------------------------------
@@ -331,7 +330,7 @@ def _rename_files(steps: Iterable[Step], spellings: Mapping[str, str]) -> list[S
 
 
 def _read_result(result: ToolResult, waiting: _Open, at: int) -> Step:
-    unknown = CallEffect(result.name or UNKNOWN), ToolCall("", "", "")
+    unknown = CallEffect(result.name or UNKNOWN_TOOL), ToolCall("", "", "")
     effect, call = waiting.calls.pop(result.id, unknown)
     report = read_report(_without_notes(result.text))
     process = report.process
@@ -375,15 +374,16 @@ def _read_segments(
             for report in read_task_reports(text):
                 if ran := waiting.processes.get(report.process):
                     code, step = report.exit_code, Step("result", at, report.output, ran[0])
-                    step = step._replace(arguments=ran[1].arguments, is_error=bool(code))
-                    yield step._replace(exit_code=code, is_later=True)
+                    step = step._replace(arguments=ran[1].arguments, is_later=True)
+                    yield step._replace(is_error=bool(code), exit_code=code)
             if segment.kind in UNQUOTED:
                 continue
             asked = "" if text.startswith("<bash-input>") else waiting.action
             command, output = read_ran_command(text) or (asked, text)
             waiting.action = ""
             has_run = bool(command) or text.lstrip().startswith(REPORTS)
-            effect = effect_of_command(command, waiting.folder) if has_run else CallEffect(UNKNOWN)
+            unknown, folder = CallEffect(UNKNOWN_TOOL), waiting.folder
+            effect = effect_of_command(command, folder) if has_run else unknown
             code, is_template = read_exit_code(output), segment.kind == TEMPLATE
             yield Step("result", at, output, effect, exit_code=code, is_template=is_template)
 
