@@ -304,7 +304,10 @@ def _earlier_requests(
             repeated += 1
             continue
         fits = at > 0 and estimate(earlier[at]) <= room
-        own = room if fits or len(earlier) == 1 else max(room // 2, FIRST_REQUEST) if at else half
+        if fits or len(earlier) == 1:
+            own = room
+        else:
+            own = max(room // 2, FIRST_REQUEST) if at else half
         text = _cut(earlier[at], min(own, room, most if at else room))
         if text:
             room -= estimate(text) + 1

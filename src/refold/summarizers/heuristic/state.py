@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from heapq import nlargest
 from typing import NamedTuple
 
@@ -417,14 +417,10 @@ def _note_files(state: State, step: Step) -> None:
             continue
         before = state.files.pop(path, None)
         after = state_after(before.state if before else "read" if has_overwritten else None, now)
-        file, is_read = before or FileState(after, is_new=after == "created"), now == "read"
-        state.files[path] = replace(
-            file,
-            state=after,
-            is_committed=file.is_committed and is_read,
-            is_checked=file.is_checked and is_read,
-            is_staged=file.is_staged and is_read,
-        )
+        file = state.files[path] = before or FileState(after, is_new=after == "created")
+        file.state = after
+        if now != "read":
+            file.is_committed = file.is_checked = file.is_staged = False
         if path.endswith(".gitignore"):
             _note_ignored(state, step, path)
 
