@@ -279,7 +279,7 @@ def _foreign(text: str) -> Notes:
             "preferences": tuple(state.constraints),
             "context": tuple(state.files),
         },
-        (sum(state.requests.values()), 0, 0),
+        (sum(request.times for request in state.requests.values()), 0, 0),
     )
 
 

@@ -16,7 +16,7 @@ from refold.summarizers.heuristic.blocks import Block
 from refold.summarizers.heuristic.earlier import read_given
 from refold.summarizers.heuristic.layout import render_state
 from refold.summarizers.heuristic.lexicon import find_conclusions, find_constraints, find_leads
-from refold.summarizers.heuristic.state import State
+from refold.summarizers.heuristic.state import Request, State
 from tests.support.messages import assistant, call
 from tests.support.summaries import collect
 
@@ -168,7 +168,7 @@ def test_a_rule_stands_behind_the_lines_that_introduce_it(case):
 def test_a_request_that_is_cut_ends_behind_the_head_of_its_list(head, item, room):
     items = [item.format(number) for number in range(60)]
     asked = "\n".join(["Import the orders of last year. " * 20, "", head, *items])
-    text = render_state(State({asked: 1}), room * 3)
+    text = render_state(State({asked: Request()}), room * 3)
     mark, end = text.partition(" characters …] ")[1:]
     lead = head.split("\n")[0].strip("#| ：:")
     lines = [line for line in end.partition("\n##")[0].split("\n") if line.strip()]
@@ -182,7 +182,7 @@ def test_a_request_that_is_cut_ends_behind_the_head_of_its_list(head, item, room
 ])  # fmt: skip
 @pytest.mark.parametrize("room", range(150, 250, 17))
 def test_the_end_of_a_cut_request_begins_with_a_sentence(asked, room):
-    text = render_state(State({asked.strip(): 1}), room)
+    text = render_state(State({asked.strip(): Request()}), room)
     assert re.search(r"characters …\] (?:Load|Never|Write|导入|写|不要)", text)
 
 

@@ -17,7 +17,7 @@ from refold.summarizers.heuristic.layout import (
     split_request,
     write_request,
 )
-from refold.summarizers.heuristic.state import State
+from refold.summarizers.heuristic.state import Request, State
 from refold.summarizers.heuristic.steps import read_source
 from refold.text.summary_wrapper import wrap_summary
 from tests.support.messages import assistant
@@ -55,7 +55,7 @@ def test_a_pasted_log_does_not_take_the_place_of_all_earlier_requests():
     """Behind it the vetoes of the person were gone, and nothing said so."""
     wants = [f"Part {n}: keep the old rate of bonds in year {n}." for n in range(90)]
     log = "It fails:\n" + "\n".join(f"at step_{n} (app_{n}.ts:{n})" for n in range(400))
-    state = State(requests=dict.fromkeys(["Migrate it.", *wants, log, "Go on."], 1))
+    state = State(requests=dict.fromkeys(["Migrate it.", *wants, log, "Go on."], Request()))
     text = render_state(state, 1_200)
     requests = [item for item in text.split("\n- ") if item.startswith(("Part", "It fails"))]
     assert len(requests) > 10
@@ -109,7 +109,7 @@ def test_a_shortened_request_is_no_amendment_of_a_later_summary():
 def test_each_line_of_a_request_stands_in_the_summary_or_in_a_request_in_sight(requests):
     texts = ["\n".join([f"Ticket {at}.", *lines]) for at, lines in enumerate(requests)]
     *hidden, latest = texts
-    state = State(requests=dict.fromkeys(hidden, 1), in_sight=frozenset({latest}))
+    state = State(requests=dict.fromkeys(hidden, Request()), in_sight=frozenset({latest}))
     written = render_state(state, 10_000)
     for line in {line for text in hidden for line in text.split("\n")}:
         assert line in written or line in latest
@@ -241,12 +241,12 @@ def test_an_error_that_was_pasted_and_mended_pushes_no_order_out():
         f"I get this now:\n{error}",
         "Go on with the docs.",
     ]
-    state = State(requests=dict.fromkeys(asked, 1))
+    state = State(requests=dict.fromkeys(asked, Request()))
     text = render_state(state, 1_400, 1.0)
     assert all(order in text for order in orders)
     assert "I get this now:" in text and "earlier requests left out" not in text
     longer = f"I get this now:\n{error}\n{error}\n{error}"
-    alone = State(requests=dict.fromkeys((asked[0], longer, asked[-1]), 1))
+    alone = State(requests=dict.fromkeys((asked[0], longer, asked[-1]), Request()))
     cut = re.search(r"\[… (\d+) characters …\]", render_state(alone, 1_400, 1.0))
     assert cut and int(cut[1]) < len(longer) * 0.7, "what is left goes to what was cut"
 
@@ -256,7 +256,9 @@ def test_a_short_request_is_whole_or_left_out():
     words = "The workspace indicator is still bad, can we show the day in red and show two months?"
     asked = ["Please build all of it.", *[f"{words} ({n})" for n in range(9)], "Go on."]
     for room in range(60, 600, 20):
-        assert "characters …]" not in render_state(State(requests=dict.fromkeys(asked, 1)), room)
+        assert "characters …]" not in render_state(
+            State(requests=dict.fromkeys(asked, Request())), room
+        )
 
 
 def test_no_request_is_cut_while_there_is_room():
@@ -264,5 +266,5 @@ def test_no_request_is_cut_while_there_is_room():
     order = "Audit it.\n" + "\n".join(f"- check part {n} for broken links" for n in range(110))
     first = "Build it.\n" + "\n".join(f"- page {n} shows the events of week {n}" for n in range(60))
     for asked in ((order,), (first, order), (first, order, "Go on.")):
-        text = render_state(State(requests=dict.fromkeys(asked, 1)), 2_700)
+        text = render_state(State(requests=dict.fromkeys(asked, Request())), 2_700)
         assert all(line in text for request in asked for line in request.split("\n"))

@@ -26,7 +26,7 @@ from refold.summarizers.heuristic.earlier import (
 from refold.summarizers.heuristic.excerpts import Context, Selection, find_excerpts
 from refold.summarizers.heuristic.layout import group_paths, render_state
 from refold.summarizers.heuristic.lexicon import find_notes
-from refold.summarizers.heuristic.state import FileState, State
+from refold.summarizers.heuristic.state import FileState, Request, State
 from refold.summarizers.heuristic.steps import read_source, read_steps
 from refold.testing import transcripts
 from refold.text.clip import sentences
@@ -132,7 +132,7 @@ def test_rules_and_earlier_requests_come_before_files_and_decisions():
     wishes = [f"Name table {n} customers_{n}." for n in range(25)]
     files = {f"/srv/loads/part_{n}/load_{n}.py": FileState("modified") for n in range(200)}
     decisions = {f"Load {n} failed because of table_{n}.": 1.0 for n in range(200)}
-    requests = dict.fromkeys(["Load the tables.", *rules, *wishes, "Go on."], 1)
+    requests = dict.fromkeys(["Load the tables.", *rules, *wishes, "Go on."], Request())
     state = State(requests, constraints=dict.fromkeys(rules), files=files, decisions=decisions)
     text = render_state(state, 520)
     assert [words for words in (*rules, *wishes) if text.count(words) != 1] == []
@@ -150,13 +150,15 @@ def test_rules_come_before_excerpts_in_a_small_summary():
 
 def test_many_rules_leave_half_of_the_room_to_what_follows():
     rules = {f"Never write to table_{n}, which others read.": None for n in range(200)}
-    state = State({"Go on.": 1}, constraints=rules, files={"/srv/load.py": FileState("modified")})
+    state = State(
+        {"Go on.": Request()}, constraints=rules, files={"/srv/load.py": FileState("modified")}
+    )
     assert "/srv/load.py" in render_state(state, 300)
 
 
 def test_a_long_task_leaves_room_to_later_requests():
     requests = ["Load the tables. " * 500, "Name the first one customers.", "Go on."]
-    text = render_state(State(dict.fromkeys(requests, 1)), 400)
+    text = render_state(State(dict.fromkeys(requests, Request())), 400)
     assert "- Load the tables." in text and "- Name the first one customers." in text
 
 
@@ -164,7 +166,7 @@ def test_what_stands_as_a_rule_takes_no_room_among_the_requests():
     rules = [f"Never write to table_{n}." for n in range(12)]
     wishes = [f"Name table {n} customers_{n} everywhere, please." for n in range(12)]
     spoken = ["Load the tables. " * 500, *wishes, *(f"OK. {rule}" for rule in rules), "Go on."]
-    state = State(dict.fromkeys(spoken, 1), constraints=dict.fromkeys(rules))
+    state = State(dict.fromkeys(spoken, Request()), constraints=dict.fromkeys(rules))
     text = render_state(state, 500)
     assert [rule for rule in rules if text.count(rule) != 1] == []
     assert sum(wish in text for wish in wishes) > 6
@@ -866,13 +868,18 @@ def work_on(*requests):
     ]
 
 
+def count_requests(text):
+    """How often each request was made, as a summary says."""
+    return {words: request.times for words, request in read_summary(text).requests.items()}
+
+
 def test_equal_requests_are_one_line_with_a_count_where_the_latest_stood():
     asked = ["continue"] * 300 + ["Mend the parser."] + ["continue"] * 100 + ["好"] * 28
     text = run(work_on(*asked), 1_000)
     assert "\n- Mend the parser.\n- continue (×400)\n" in f"\n{text}"
     assert "- 好 (×28)" in text
     assert text.count("continue") == 1
-    assert read_summary(text).requests == {"Mend the parser.": 1, "continue": 400, "好": 28}
+    assert count_requests(text) == {"Mend the parser.": 1, "continue": 400, "好": 28}
 
 
 def test_requests_in_other_words_stay_apart():
@@ -893,7 +900,7 @@ def test_a_long_request_that_is_shown_beside_its_summary_was_not_made_twice():
 
 
 def test_a_request_that_ends_like_a_count_is_read_back():
-    assert read_summary(run(work_on("Ring (×3)"))).requests == {"Ring (×3)": 1}
+    assert count_requests(run(work_on("Ring (×3)"))) == {"Ring (×3)": 1}
 
 
 # --- merging ---------------------------------------------------------------------------------
@@ -949,7 +956,7 @@ def test_conformance_43_the_file_list_is_cumulative():
         "src/b.py": "modified",
         "src/c.py": "deleted",
     }
-    assert read_summary(third).requests == {"Go.": 1, "On.": 2}
+    assert count_requests(third) == {"Go.": 1, "On.": 2}
 
 
 def test_requests_survive_repeated_compaction_verbatim():
@@ -1012,7 +1019,7 @@ FILES = st.builds(FileState, STATES, st.booleans(), st.booleans()).map(
 )
 NAMED = st.builds(
     State,
-    requests=st.dictionaries(ASKED, st.integers(1, 500), max_size=4),
+    requests=st.dictionaries(ASKED, st.integers(1, 500).map(Request), max_size=4),
     constraints=MANY.map(dict.fromkeys),
     decisions=MANY.map(lambda items: dict.fromkeys(items, 3.0)),
     todos=st.lists(st.builds(Todo, FLAT.map(lambda t: " ".join(t.split())), st.sampled_from(["pending", "active"]), st.just("")), max_size=3).map(tuple),

@@ -26,7 +26,7 @@ from refold.summarizers.heuristic.layout import (
     split_rules,
 )
 from refold.summarizers.heuristic.lexicon import find_constraints
-from refold.summarizers.heuristic.state import Failure, FileState, State
+from refold.summarizers.heuristic.state import Failure, FileState, Request, State
 from refold.summarizers.heuristic.steps import RUNNING
 from refold.text.json_values import parse_or_none
 from refold.text.plain import is_absolute
@@ -102,7 +102,8 @@ def _take_section(earlier: Earlier, title: str, body: str) -> None:
         case _ if title in REQUESTS:
             for words, times, questions in map(split_request, items):
                 state.questions.update({words: questions} if questions else {})
-                state.requests[words] = state.requests.pop(words, 0) + times
+                before = state.requests.pop(words, Request(0))
+                state.requests[words] = Request(before.times + times)
                 if _CUT not in words:
                     state.constraints |= dict.fromkeys(find_constraints(words))
         case "Rules":
@@ -212,11 +213,13 @@ def _read_conversation(rows: Sequence[str]) -> Iterator[Block]:
 
 def join_states(old: State, new: State) -> State:
     """Return the state after both; the later holds where they disagree."""
-    requests = {words: times for words, times in old.requests.items() if words not in new.requests}
-    for words, times in new.requests.items():
-        earlier_times = old.requests.get(words, 0)
+    requests = {
+        words: before for words, before in old.requests.items() if words not in new.requests
+    }
+    for words, request in new.requests.items():
+        times = old.requests.get(words, Request(0)).times, request.times
         is_retold = len(words) >= LONG  # a long one that is shown again was not made again
-        requests[words] = max(earlier_times, times) if is_retold else earlier_times + times
+        requests[words] = request._replace(times=max(times) if is_retold else sum(times))
     files = {path: file for path, file in old.files.items() if path not in new.files}
     for path, file in new.files.items():
         before = old.files.get(path)
@@ -229,7 +232,6 @@ def join_states(old: State, new: State) -> State:
     return replace(
         new,
         requests=requests,
-        media=old.media | new.media,
         questions=old.questions | new.questions,
         constraints=old.constraints | new.constraints,
         files=files,
@@ -258,7 +260,7 @@ def read_amendments(text: str, state: State) -> list[str]:
     Excerpts and lists end at a blank line; a section that lists holds what *state* does.
     """
     words, record = split_record(text) or ("", text)
-    requests = {state.media.get(words, "") + words for words in state.requests}
+    requests = {request.media + words for words, request in state.requests.items()}
     own = {*requests, *state.constraints, *state.ended, *state.decisions, *state.notes}
     amendments = [words]
     for title, body in _split_sections(record):

@@ -246,17 +246,17 @@ def _requests(state: State, start: int, stop: int | None, shown: Collection[str]
     """Return those of the requests that nothing shows beside the summary, as list items, without
     the lines that are *shown*; of a command's or skill's text before the latest a line."""
     items = list[str]()
-    for text, times in list(state.requests.items())[start:stop]:
+    for text, request in list(state.requests.items())[start:stop]:
         if text not in state.in_sight and (own := _leave_out(text, shown)):
-            is_over = text in state.templates and not (stop is None and state.is_latest_current)
+            is_over = request.is_template and not (stop is None and state.is_latest_current)
             if is_over:
                 own_lines = (line for line in own.split("\n") if line.strip() not in shown)
                 head = find_opening("\n".join(own_lines)) or find_opening(own)
                 head = one_line(head, MOST_OF_TEMPLATE)
                 rest = len(own.strip()) - len(head)
                 own = f"{head} [… {rest} characters …] …" if rest else own
-            words, questions = state.media.get(text, "") + own, state.questions.get(text, ())
-            item = list_item(write_request(words, times, questions))
+            words, questions = request.media + own, state.questions.get(text, ())
+            item = list_item(write_request(words, request.times, questions))
             items.append(_cut(item, FIRST_REQUEST) if is_over else item)
     return items
 

@@ -118,6 +118,17 @@ class FileState:
         return self.state in shell.CHANGES
 
 
+class Request(NamedTuple):
+    """What is known of something that a person asked, beside the words."""
+
+    times: int = 1
+    """How often it was asked."""
+    media: str = ""
+    """What stood beside the words the last time: `[image] `."""
+    is_template: bool = False
+    """Did a client put the text of a command or skill in its place?"""
+
+
 class Failure(NamedTuple):
     """A call that failed, or none, and how the work went on."""
 
@@ -143,12 +154,8 @@ class Failure(NamedTuple):
 class State:
     """What a successor needs to know before anything else."""
 
-    requests: dict[str, int] = field(default_factory=dict)
-    """What the person asked, word for word, and how often, in the order of the latest time."""
-    media: dict[str, str] = field(default_factory=dict)
-    """What stood beside the words of some: `[image] `."""
-    templates: set[str] = field(default_factory=set)
-    """Those in whose place a client put the text of a command or skill."""
+    requests: dict[str, Request] = field(default_factory=dict)
+    """What the person asked, word for word, in the order of the latest time."""
     is_latest_current: bool = True
     """Is the latest of them what the model works on, nothing newer asked behind it?"""
     in_sight: frozenset[str] = frozenset()
@@ -197,7 +204,7 @@ def read_state(steps: Iterable[Step], todos: Todos = ()) -> State:
         match step.kind:
             case "request":
                 _note_request(state, step)
-                state.media[step.text], announcing, worked = step.media, "", False
+                announcing, worked = "", False
             case "call" if step.effect.todos is not None:
                 state.todos, state.plan_age = step.effect.todos, 0
             case "result" if step.is_template:
@@ -264,14 +271,14 @@ def _note_request(state: State, step: Step) -> None:
     words, latest = step.text, next(reversed(state.requests), "")
     if is_fragment(latest):
         del state.requests[latest]
-    state.requests[words] = state.requests.pop(words, 0) + 1
+    times, _, was_template = state.requests.pop(words, Request(0))
+    state.requests[words] = Request(times + 1, step.media, was_template or step.is_template)
     state.changed = set()
     for file in state.files.values() if says_works(words) else ():
         file.is_checked |= file.state != "read"
     _note_question(state, step)
     _end_turn(state, words)
     if step.is_template:
-        state.templates.add(words)
         _lend_rules(state, words)
         return
     # A rule does not stand without what takes it back.
