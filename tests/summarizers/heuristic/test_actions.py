@@ -836,3 +836,15 @@ def test_what_a_person_says_who_refuses_a_call_stands_with_it():
     assert section(text, "Failed") == [
         "- Edit /w/a.py -> refused by the user: Keep the name, add `pool_two`."
     ]
+
+
+@pytest.mark.parametrize(("between", "is_near"), [(0, True), (9, False)])
+def test_only_a_failure_right_before_a_call_is_said_to_have_worked_otherwise(between, is_near):
+    """What stands behind a summary counts its messages on: else any failure, however old, was."""
+    wrong = call("bash", "Error: no theme Blue", is_error=True, command="omarchy theme set 'Blue'")
+    looks = [message for n in range(between) for message in call("bash", "x", command=f"ls {n}")]
+    hidden = [user("Go."), *wrong, *looks]
+    right = call("bash", "set", command="omarchy theme set blue")
+    run = RuleSummary()(View.of([*hidden, *right]), 0, len(hidden), 2_000)
+    [line] = section(drive(run).text, "Failed")
+    assert line.endswith("; then it worked otherwise") == is_near

@@ -103,9 +103,8 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
     given = {path: file.state for path, file in earlier.state.files.items()}
     changes, steps, after, spellings = read_spans(source, spoken, given.items())
     earlier.state.files = {spellings.get(p, p): file for p, file in earlier.state.files.items()}
-    behind = [step._replace(at=len(hidden) + step.at) for step in after]
     state = _read_standing((*changes, *steps), after, beside)
-    files = read_files((*steps, *behind))
+    files = read_files((*steps, *after))
     work, later_work = read_work(steps), read_work(after)
     work.commands |= dict.fromkeys(later_work.commands, len(whole))
     work.current = {

@@ -283,7 +283,8 @@ def read_spans(
     among those *given* with their states."""
     whole = (*source.older, *source.hidden)
     steps = list(_iter_steps(whole, spoken, source.folder))
-    later = list(_iter_steps(source.later, spoken[len(whole) :], source.folder))
+    behind = _iter_steps(source.later, spoken[len(whole) :], source.folder)
+    later = [step._replace(at=len(whole) + step.at) for step in behind]
     spans = (*source.changes, *steps, *later)
     spellings = _find_spellings((*given, *(file for step in spans for file in step.effect.files)))
     changes, steps, later = (
