@@ -285,11 +285,10 @@ def read_spans(
     steps = list(_iter_steps(whole, spoken, source.folder))
     behind = _iter_steps(source.later, spoken[len(whole) :], source.folder)
     later = [step._replace(at=len(whole) + step.at) for step in behind]
-    spans = (*source.changes, *steps, *later)
-    spellings = _find_spellings((*given, *(file for step in spans for file in step.effect.files)))
-    changes, steps, later = (
-        _rename_files(span, spellings) for span in (source.changes, steps, later)
-    )
+    spans = source.changes, steps, later
+    files = (file for step in chain(*spans) for file in step.effect.files)
+    spellings = _find_spellings((*given, *files))
+    changes, steps, later = (_rename_files(span, spellings) for span in spans)
     return changes, steps, later, spellings
 
 
