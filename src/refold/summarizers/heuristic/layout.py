@@ -4,7 +4,7 @@ import json
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 
@@ -129,7 +129,7 @@ def render_state(state: State, room: int, work: float = 1.0) -> str:
     may take more: rules all of it, what follows then shares a half; requests also what everything
     else leaves. *work*: the share of turns that no person answers; in a chat the dialogue is quoted
     instead of requests alone."""
-    parts: dict[str, str] = {}
+    parts, rooms = dict[str, str](), dict[str, int]()
     in_sight = set(_iter_rules(state.in_sight))
     rules = list(_rules(state, room - 4, in_sight))
     least = int(room * EARLIER_SHARE * work)
@@ -161,7 +161,7 @@ def render_state(state: State, room: int, work: float = 1.0) -> str:
             most = max(most, of_answers)
         if title == earlier:
             most = max(most, least, min(FIRST_REQUEST, room // 2))
-        lines = list(make(state, most - 4))
+        lines, rooms[title] = list(make(state, most - 4)), most - 4
         if lines:
             parts[title] = f"## {title}\n" + "\n".join(lines)
             room -= estimate(parts[title])
@@ -169,7 +169,7 @@ def render_state(state: State, room: int, work: float = 1.0) -> str:
             shown_lines.update(_iter_rows(line[2:] for line in lines))
     for title, make in ((latest, latest_request), (earlier, earlier_requests)):
         before = parts.get(title, "")  # in a chat the dialogue is quoted instead
-        lines = list(make(state, estimate(before) + int(room * work) - 4))
+        lines = list(make(state, rooms[title], spare=int(room * work)))
         if before and room > 0 and len(text := "\n".join((f"## {title}", *lines))) > len(before):
             parts[title], room = text, room + estimate(before) - estimate(text)
             shown_lines.update(_iter_rows(line[2:] for line in lines))
@@ -280,28 +280,28 @@ def _leave_out(text: str, shown: Collection[str]) -> str:
     return "\n".join(remaining) if any(at >= 0 and line.strip() for at, line in rows) else ""
 
 
-def _latest_request(state: State, room: int, shown: Collection[str]) -> Iterator[str]:
-    for request in _requests(state, -1, None, shown):
-        if text := _cut(request, room):
-            yield text
+def _latest_request(state: State, room: int, shown: Collection[str], spare: int = 0) -> list[str]:
+    texts = (_cut(request, room + spare) for request in _requests(state, -1, None, shown))
+    return [text for text in texts if text]
 
 
 def _earlier_requests(
-    state: State, room: int, rules: Sequence[str], shown: Collection[str]
+    state: State, room: int, rules: Sequence[str], shown: Collection[str], spare: int = 0
 ) -> Iterator[str]:
     """Return all in order if they fit, without the lines that a later one in sight has; else the
     first, which is the task, in half of the room, and the newest that fit and say more than
     *rules*, which stand beside them; one that does not fit takes half of what is left, and none
-    more than its share."""
+    more than its share. *spare* tokens are for what `_fill_up` adds."""
     earlier = _requests(state, 0, -1, shown)
     if _fitting(earlier, room) == earlier:
         return iter(earlier)
-    chosen, repeated, most = dict[int, str](), 0, max(room // MOST_OF_REQUESTS, FIRST_REQUEST)
+    most = max(room // MOST_OF_REQUESTS, FIRST_REQUEST)
+    chosen, repeated = dict[int, str](), set[int]()
     half = max(room // 2, min(room, FIRST_REQUEST))
     is_corrected = len(earlier) > 1 and any(find_corrections(earlier[1][2:]))
     for at in (0, *range(1, 1 + is_corrected), *range(len(earlier) - 1, is_corrected, -1)):
         if at and _repeats(earlier[at], rules):
-            repeated += 1
+            repeated.add(at)
             continue
         fits = at > 0 and estimate(earlier[at]) <= room
         if fits or len(earlier) == 1:
@@ -318,10 +318,33 @@ def _earlier_requests(
         price = estimate(chosen[at])
         chosen[at] = _cut(earlier[at], price + max(room, 0)) or chosen[at]
         room -= estimate(chosen[at]) - price
-    if chosen and (omitted := len(earlier) - len(chosen) - repeated):
+    chosen = _fill_up(earlier, chosen, rules, spare, most) if spare > 0 else chosen
+    if chosen and (omitted := len(earlier) - len(chosen.keys() | repeated)):
         first = max(at for at in chosen if at <= is_corrected or at == min(chosen))
         chosen[first] = f"{chosen[first]}\n- [… {omitted}{OMITTED}"
     return (chosen[at] for at in sorted(chosen))
+
+
+def _fill_up(
+    earlier: Sequence[str], chosen: Mapping[int, str], rules: Sequence[str], room: int, most: int
+) -> dict[int, str]:
+    """Return the *chosen* requests with more in *room* tokens: more of the first, and of the newest
+    long one, with which "go on" goes on; then the newest, whole. Others of more than *most* tokens
+    stay as they are: those are errors that were pasted, as often as not."""
+    filled, sizes = dict(chosen), [*map(estimate, earlier)]
+    newest = max((at for at, size in enumerate(sizes) if size >= FIRST_REQUEST), default=0)
+    for at in dict.fromkeys((0, newest, *range(len(earlier) - 1, 0, -1))):
+        text, before = earlier[at], filled.get(at, "")
+        if at in (0, newest):
+            text = _cut(text, estimate(before) + room)
+        elif sizes[at] > most or _repeats(text, rules):
+            continue
+        elif sizes[at] - estimate(before) > room:
+            break
+        if len(text) > len(before):
+            room -= estimate(text) - estimate(before) + 1
+            filled[at] = text
+    return filled
 
 
 def _repeats(request: str, rules: Sequence[str]) -> bool:
@@ -425,16 +448,13 @@ def _open(state: State, room: int) -> Iterator[str]:
         if text in state.in_sight
     )
     if state.next_step:
-        at = 0 if state.plan_age else len(active)
-        lines.insert(at, f"- {ANNOUNCED}{state.next_step}")
+        lines.insert(0 if state.plan_age else len(active), f"- {ANNOUNCED}{state.next_step}")
     running = ((call, act.times) for call, act in state.actions.done.items() if act.is_running)
     lines += [f"- {STARTED}{add_count(*pair)}" for pair in running]
     call, error, *_ = state.failure
     if error:
         lines.append(f"- last error: {error} ({one_line(call, 60)})")
-    if (
-        active or pending
-    ) and not state.plan_age:  # one that is done is not listed (conformance 42)
+    if (active or pending) and not state.plan_age:  # else none is listed (conformance 42)
         lines += [_write_todo(todo, 120) for todo in done[-MOST_DONE:]]
     yield from _fitting(lines, room)
 
@@ -450,9 +470,8 @@ def _checks(state: State, room: int) -> Iterator[str]:
     lines = {name: f"- {name} -> {outcome}" for name, outcome in state.checks.items()}
     newest = [*lines][::-1]
     failing = (name for name in newest[:FAILING_CHECKS] if has_failed(state.checks[name]))
-    commit = filter(COMMIT.search, newest)
-    ranked = dict.fromkeys((*newest[:1], *commit, *failing, *newest[:MOST_CHECKS]))
-    return _choose(lines.values(), map(lines.__getitem__, ranked), room)
+    ranked = *newest[:1], *filter(COMMIT.search, newest), *failing, *newest[:MOST_CHECKS]
+    return _choose(lines.values(), map(lines.__getitem__, dict.fromkeys(ranked)), room)
 
 
 def _actions(state: State, room: int) -> Iterator[str]:
@@ -488,9 +507,8 @@ def _failures(state: State, room: int) -> Iterator[str]:
 
 def _decisions(state: State, room: int) -> Iterator[str]:
     """Choose the weightiest sentences, of equals the later; return them in order."""
-    ranked = sorted(
-        enumerate(state.decisions.items()), key=lambda row: (row[1][1] + row[0] / 50, row[0])
-    )
+    decisions = enumerate(state.decisions.items())
+    ranked = sorted(decisions, key=lambda row: (row[1][1] + row[0] / 50, row[0]))
     chosen, vague = list[tuple[int, str]](), 0
     for at, (decision, weight) in reversed(ranked):
         price, is_vague = estimate(decision) + 3, weight < 1
@@ -508,8 +526,7 @@ def group_paths(paths: Sequence[str]) -> Iterator[str]:
     odd = (path for path in paths if not _PLAIN_PATH.fullmatch(path))
     yield from (json.dumps(path, ensure_ascii=not path.isprintable()) for path in odd)
     folders: dict[str, list[str]] = {}
-    for path in plain:
-        folder, name = split_path(path)
+    for folder, name in map(split_path, plain):
         folders.setdefault(folder, []).append(name)
     alike: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for folder, names in folders.items():
