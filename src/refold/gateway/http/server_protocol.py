@@ -109,9 +109,11 @@ class LimitedProtocol(HttpToolsProtocol):
         return partial(self._forget, callback)
 
     def on_stop(self, callback: Callable[[], None]) -> None:
-        """Have *callback* called when the gateway is stopping: for answers that have no end of
-        their own."""
+        """Have *callback* called when the gateway is stopping, at once if it is: for answers that
+        have no end of their own."""
         self._stop_callback = callback
+        if self._is_stopping:
+            callback()
 
     def _forget(self, callback: Callable[[], None]) -> None:
         if self._disconnect_callback is callback:
