@@ -168,8 +168,8 @@ def render_state(state: State, room: int, work: float = 1.0) -> str:
         if title == latest:
             shown_lines.update(_iter_rows(line[2:] for line in lines))
     for title, make in ((latest, latest_request), (earlier, earlier_requests)):
-        before = parts.get(title, "")  # in a chat the dialogue is quoted instead
-        lines = list(make(state, rooms[title], spare=int(room * work)))
+        before = parts.get(title, "")  # in a chat, from a half on, the dialogue is quoted instead
+        lines = list(make(state, rooms[title], spare=int(room * (2 * work - 1))))
         if before and room > 0 and len(text := "\n".join((f"## {title}", *lines))) > len(before):
             parts[title], room = text, room + estimate(before) - estimate(text)
             shown_lines.update(_iter_rows(line[2:] for line in lines))
