@@ -210,7 +210,12 @@ GUIDE_ZH = "\n".join(
 
 LINES = st.text(st.sampled_from("ab: ：.-、x\t"), max_size=12).filter(str.strip)
 ROWS = st.one_of(
-    LINES, st.builds("{}{}".format, st.sampled_from(["No: ", "No:", "禁止：", "a: b: "]), LINES)
+    LINES,
+    st.builds(
+        "{}{}".format,
+        st.sampled_from(["No: ", "No:", "禁止：", "a: b: ", "No: a: ", "No: a: b: c: d: "]),
+        LINES,
+    ),
 )
 
 
@@ -230,12 +235,15 @@ def test_the_words_that_introduce_a_list_of_rules_stand_once():
         "Never: merge",
         "禁止：推送",
         "禁止：合并",
+        "Run it: If it fails: say so",
+        "Run it: If it fails: say why",
+        "Run it: twice",
         "Note: it is at 10:30",
     ]
     text = render_state(State(constraints=dict.fromkeys(rules)), 500)
     assert text == (
         "## Rules\n- Ask first.\n- Never:\n  - push\n  - merge\n- 禁止：\n  - 推送\n  - 合并\n"
-        "- Note: it is at 10:30"
+        "- Run it:\n  - If it fails:\n    - say so\n    - say why\n  - twice\n- Note: it is at 10:30"
     )
 
 

@@ -14,6 +14,7 @@ from refold.summarizers.heuristic.layout import (
     LAST_TIME,
     LONGEST_FOLDER,
     MARKS,
+    MOST_LEADS,
     NOT_TESTED,
     OMITTED,
     PLANNED,
@@ -23,7 +24,6 @@ from refold.summarizers.heuristic.layout import (
     STARTED,
     split_count,
     split_request,
-    split_rules,
 )
 from refold.summarizers.heuristic.lexicon import find_constraints
 from refold.summarizers.heuristic.state import Failure, FileState, Request, State
@@ -78,6 +78,18 @@ def iter_items(title: str, body: str) -> Iterator[str]:
     for match in _ITEM.finditer(body):
         item = _INDENT.sub("\n", match[1])
         yield from split_rules(item) if title == "Rules" else [item]
+
+
+def split_rules(item: str, most: int = MOST_LEADS) -> Iterator[str]:
+    """Yield the rules of an item of a list in which the same words introduce several, as lists in
+    one another, at *most* so many."""
+    lead, *led = item.split("\n- ") if most else [item]
+    space = " " if lead.endswith(":") else ""
+    for rule in led:
+        rules = split_rules(rule.replace("\n  ", "\n"), most - 1)
+        yield from (f"{lead}{space}{text}" for text in rules)
+    if not led:
+        yield item
 
 
 # --- summaries whose messages are not here ------------------------------------------------------

@@ -82,8 +82,9 @@ LAST_TIME = "last: "
 """What stands before the outcome of a call that was made more than once."""
 REPEATED = " lines as in a later request …]"
 OMITTED = " earlier requests left out …]"
-_LED = re.compile(r"\A- ([^:：\n]{1,100}(?:：|: ))(.+)\Z")
+_LED = re.compile(r"\A- ([^:：\n]{1,200}(?:：|: ))(.+)\Z")
 """A rule with the words that introduce it, and without them."""
+MOST_LEADS = 3
 _TIMES = re.compile(r" \(×([1-9]\d{0,8})\)\Z")
 _MEDIA = re.compile(r"\A(?>(?:\[(?:image|audio|video|document)\] )+)")
 """What stands before the words of a request with media."""
@@ -187,23 +188,20 @@ def _rules_of(sections: str) -> set[str]:
 
 
 def _write_rules(rules: Iterable[str]) -> str:
-    """Write rules as a list; those in a row that the same words introduce as a list under these."""
-    items = list[str]()
-    for lead, group in groupby(rules, key=lambda rule: _LED.sub(r"\1", rule)):
+    return "\n".join(("## Rules", *_nest_rules(rules, MOST_LEADS)))
+
+
+def _nest_rules(rules: Iterable[str], most: int) -> Iterator[str]:
+    """Yield rules as lines; those in a row that the same words introduce as a list under these, in
+    which may be such lists, at *most* so many in one another."""
+    for lead, group in groupby(rules, lambda rule: head[1] if (head := _LED.match(rule)) else ""):
         led = list(group)
-        items += (
-            led
-            if len(led) == 1
-            else [f"- {lead.rstrip()}", *(_LED.sub(r"  - \2", rule) for rule in led)]
-        )
-    return "\n".join(("## Rules", *items))
-
-
-def split_rules(item: str) -> Iterator[str]:
-    """Yield the rules of an item of what `_write_rules` makes of them."""
-    lead, *led = item.split("\n- ")
-    space = " " if lead.endswith(":") else ""
-    yield from (f"{lead}{space}{rule}" for rule in led) if led else [item]
+        if not (lead and most) or len(led) == 1:
+            yield from led
+        else:
+            yield f"- {lead.rstrip()}"
+            own = _nest_rules((_LED.sub(r"- \2", rule) for rule in led), most - 1)
+            yield from (f"  {line}" for line in own)
 
 
 def _iter_rows(texts: Iterable[str]) -> Iterator[str]:
