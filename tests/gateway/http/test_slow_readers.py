@@ -63,6 +63,6 @@ def test_an_answer_does_not_wait_for_the_acknowledgement_of_its_head():
         connections = gateway.server.server_state.connections
         with socket.create_connection(("127.0.0.1", gateway.port), timeout=60):
             assert eventually(lambda: connections)
-            for connection in connections:
-                accepted = connection.transport.get_extra_info("socket")
-                assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            (connection,) = connections
+            accepted = connection.transport.get_extra_info("socket")
+            assert eventually(lambda: accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
