@@ -236,8 +236,8 @@ def exponent(small: float, large: float, times: float) -> float:
     return log(max(1e-9, large) / max(1e-9, small)) / log(times) if times > 1.5 else 0.0
 
 
-A_CHARACTER = 400
-"""Steps for one character of a text that are too many whatever they grow with."""
+A_CHARACTER = 600
+"""Steps for one character of a text that are too many whatever they grow with: the largest lexicon tries some 450."""
 
 
 def _steps(machine: Machine, text: str, use: str) -> int:

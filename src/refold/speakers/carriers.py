@@ -148,9 +148,6 @@ EXIT_CODE = "<returncode>"
 """Before the elements of a command's output, whatever their names, in one text (mini-swe-agent)."""
 OUTPUT_MARKS = ("Observation:", "OBSERVATION:", "EXECUTION RESULT")
 """Before the output of a command that an agent without calls wrote as text."""
-OUTPUT_LABEL = re.compile(r"\s{0,9}\[(\w{1,80})(?: for [\s\S]{0,20000}?)?\] Result:(\s*\Z)?")
-"""How a text begins that says what a call gave, and of which; a text of its own may follow (Cline,
-Roo Code). A person may write so: the call stands right before."""
 REPORTS = (EXIT_CODE, "<output>", *OUTPUT_MARKS)
 """How a text begins that has such an output."""
 TEXT_PREFIXES = (
@@ -318,7 +315,7 @@ SUMMARY_CHARS = 250
 ABORTED = re.compile(r"Note: The previous agent run was aborted by the user\.[^\n]*")
 """What it says of a turn that was interrupted, alone or before the message."""
 RUNTIME = re.compile(
-    r"<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>(?>(?:(?!<<<END_OPENCLAW)[\s\S])*)<<<END_OPENCLAW\w+>>>"
+    r"<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>(?>(?:(?!<<<(?:BEGIN|END)_OPENCLAW)[\s\S])*)<<<END_OPENCLAW\w+>>>"
 )
 """What it says of its own work, such as which agents have ended, alone or before the message."""
 _ENVELOPE = re.compile(

@@ -21,7 +21,6 @@ from refold.speakers.carriers import (
     EXPANDED,
     NEW_TASK,
     OF_REQUEST,
-    OUTPUT_LABEL,
     REPORTS,
     REQUEST_HEADINGS,
     SKILL,
@@ -56,6 +55,9 @@ STARTS = 80
 """Characters in which a text's first words stand."""
 _FOLDER = re.compile(r"<cwd>([^<\n]{2,400})</cwd>")
 """Where a client says in which folder it works (Codex)."""
+_OUTPUT_LABEL = re.compile(r"\s{0,9}\[(\w{1,80})(?: for [\s\S]{0,20000}?)?\] Result:(\s*\Z)?")
+"""How a text begins that says what a call gave, and of which; a text of its own may follow (Cline,
+Roo Code). A person may write so: the call stands right before."""
 LABELED_SHARE = 2 / 3
 """Of the texts after a task that are a tool's answers, if no client is known."""
 
@@ -126,7 +128,7 @@ def _mark_outputs(messages: Sequence[Message], segmented: list[Spoken]) -> None:
         is_under, marked = False, list[Segment]()
         names = {part.name for part in before.parts if isinstance(part, ToolCall)}
         for segment in segmented[at] if before.role == "assistant" != message.role else ():
-            label = OUTPUT_LABEL.match(segment.text) if _is_person(segment) else None
+            label = _OUTPUT_LABEL.match(segment.text) if _is_person(segment) else None
             is_call = label and (label[1] in names or f"<{label[1]}>" in before.text)
             is_output = _is_person(segment) and bool(is_call or is_under)
             marked.append(segment._replace(voice="tool") if is_output else segment)

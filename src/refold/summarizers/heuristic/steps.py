@@ -440,7 +440,7 @@ _EXEC = re.compile(
 )
 """How its end stands before a person's message (OpenClaw), with the first letters of its id."""
 _CHILD = re.compile(
-    r"^session_key: ([^\n]{1,200})\n(?:[^\n]{1,300}\n){0,5}?status: (\w+)[^\n]*\n"
+    r"^session_key: ([^\n]{1,200})\n(?:[^\n]{1,300}\n){0,5}?status: (\w+)\b[^\n]*\n"
     r"(?:\s{0,9}Result[^\n]{0,100}:\n)?((?:(?!\n(?:Stats: |Action:\n)).){0,20000})",
     re.MULTILINE | re.DOTALL,
 )
