@@ -117,7 +117,7 @@ FileEffect = tuple[str, str]
 """The path of a file, and what is done to it."""
 _BREAKS = frozenset({"&&", "&", "||", "|", ";", "\n"})
 """Marks behind which another simple command begins."""
-_REDIRECT = re.compile(r"[12&<>-]*[<>][12&<>-]*")
+_REDIRECT = re.compile(r"(?=[12&-]*[<>])[12&<>-]*")
 BEFORE_COMMAND = frozenset({"do", "then", "else", "elif", "if", "while", "until", "{", "!"})
 """Words of a shell that a simple command follows."""
 _BEFORE_PROGRAM = re.compile(r"[A-Z_]+=.*|sudo|time|git")
