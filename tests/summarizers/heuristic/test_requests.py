@@ -268,3 +268,20 @@ def test_no_request_is_cut_while_there_is_room():
     for asked in ((order,), (first, order), (first, order, "Go on.")):
         text = render_state(State(requests=dict.fromkeys(asked, Request())), 2_700)
         assert all(line in text for request in asked for line in request.split("\n"))
+
+
+def test_what_was_pasted_between_orders_takes_no_room_that_others_leave():
+    """A traceback of a thousand tokens stood whole in place of what was said of the work."""
+    trace = "It fails:\n" + "\n".join(f"at step_{n} (app_{n}.ts:{n})" for n in range(100))
+    order = "Then:\n" + "\n".join(f"- check part {n} for broken links" for n in range(60))
+    asked = ("Build it.", trace, "It works now.", order, "Go on.")
+    text = render_state(State(requests=dict.fromkeys(asked, Request())), 2_200)
+    assert len(re.findall(r"characters …\]", text)) == 1 and "at step_50 " not in text
+    assert all(line in text for line in (asked[0], asked[2], *order.split("\n")))
+
+
+def test_in_a_chat_no_request_takes_the_room_of_the_dialogue():
+    order = "Audit it.\n" + "\n".join(f"- check part {n} for broken links" for n in range(110))
+    state = State(requests=dict.fromkeys([order], Request()))
+    assert "characters …]" in render_state(state, 2_700, work=0.5)
+    assert "characters …]" not in render_state(state, 2_700, work=1.0)
