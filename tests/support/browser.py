@@ -14,6 +14,8 @@ import pytest
 
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 """The key of an element's id in the protocol."""
+IS_MISSING = "Cannot read properties of"
+"""Begins what Chromium says of `undefined.textContent` and `null.textContent`."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -35,8 +37,15 @@ class Browser:
         self.ask("POST", "/url", {"url": url})
 
     def run(self, script: str, *arguments: Any) -> Any:
-        """Return what JavaScript returns."""
-        return self.ask("POST", "/execute/sync", {"script": script, "args": list(arguments)})
+        """Return what JavaScript returns. Wait for an element that is just drawn again."""
+        until = time.monotonic() + self._patience
+        while True:
+            try:
+                return self.ask("POST", "/execute/sync", {"script": script, "args": [*arguments]})
+            except AssertionError as error:
+                if IS_MISSING not in str(error) or time.monotonic() > until:
+                    raise
+            time.sleep(0.02)
 
     def all(self, selector: str) -> list[str]:
         elements = self.ask("POST", "/elements", {"using": "css selector", "value": selector})

@@ -4,6 +4,7 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 
 def talk(port: int, *pieces: bytes, wait: float = 60.0, close_write: bool = False) -> bytes:
@@ -42,9 +43,9 @@ def statuses(answer: bytes) -> list[int]:
     return [int(part[:3]) for part in answer.split(b"HTTP/1.1 ")[1:]]
 
 
-def eventually(is_true: Callable[[], bool], within: float = 300.0) -> bool:
-    """Does it become true within so many seconds?"""
+def eventually(read: Callable[[], Any], within: float = 300.0) -> Any:
+    """Return the first true value that is read within so many seconds, or the last value."""
     until = time.monotonic() + within
-    while not is_true() and time.monotonic() < until:
+    while not (value := read()) and time.monotonic() < until:
         time.sleep(0.01)
-    return is_true()
+    return value

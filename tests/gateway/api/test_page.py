@@ -270,10 +270,11 @@ def test_a_newcomer_gives_the_token_sets_an_agent_up_and_sees_its_first_call(
 SAVED_WIDTH = (
     "return document.querySelector('.sessions .k-money .unseen').getBoundingClientRect().width"
 )
-NEWEST_DAY = (
-    "return [...document.querySelectorAll('.charts .chart:first-child text')].at(-1).textContent"
+CHARTS = (
+    "return [document.querySelector('.charts').innerHTML,"
+    " [...document.querySelectorAll('.charts .chart:first-child text')].at(-1)?.textContent]"
 )
-"""The last word below the chart of money."""
+"""The charts, and the last word below that of money: undefined until they are drawn."""
 
 
 def test_sessions_are_listed_filtered_sorted_and_searched(
@@ -293,10 +294,9 @@ def test_sessions_are_listed_filtered_sorted_and_searched(
     browser.resize(800, 900)
     assert browser.run("return document.getElementById('to-setup').offsetHeight") < 40, "a line"
     browser.resize(1_280, 900)
-    read = "return document.querySelector('.charts').innerHTML"
-    assert eventually(lambda: "1 call from" in browser.run(read)), "drawn anew for the width"
-    assert not re.search(r"\b1 calls", browser.run(read))
-    assert browser.run(NEWEST_DAY) == f"{datetime.now(UTC).astimezone():%-d %b}"
+    charts = eventually(lambda: all(drawn := browser.run(CHARTS)) and drawn)
+    assert "1 call from" in charts[0] and not re.search(r"\b1 calls", charts[0])
+    assert charts[1] == f"{datetime.now(UTC).astimezone():%-d %b}"
     take_picture(browser, "sessions")
     browser.run(
         "const s = [...document.querySelectorAll('.filters select')][0];"
