@@ -592,13 +592,21 @@ def test_a_table_of_the_latest_holds_those_that_were_put_last(keys, most):
 
 
 def chat_of(turns: int) -> list[dict[str, str]]:
-    """Questions with answers of about 900 characters each."""
+    """Questions with answers of about 700 characters each."""
     return [
-        {"role": role, "content": f"{start} {n}. " + words * 90}
+        {"role": role, "content": f"{start} {n}. " + words * 9}
         for n in range(turns)
         for role, start, words in (
-            ("user", "Question", "Why so? "),
-            ("assistant", "Part", "As is. "),
+            (
+                "user",
+                "Question",
+                "Why does the ferry leave at noon, when the tide is low, every day? ",
+            ),
+            (
+                "assistant",
+                "Part",
+                "It waits for the mail that the night train brings from the coast. ",
+            ),
         )
     ]
 

@@ -11,7 +11,7 @@ import sys
 import httpx
 import pytest
 
-from refold.gateway import Config, Gateway, Pipeline, Settings, Upstream, create_server
+from refold.gateway import Config, Gateway, Limits, Pipeline, Settings, Upstream, create_server
 from refold.memory import SQLiteMemories
 from refold.stores import MemoryStore
 from refold.testing.scripted_provider import Reply, ScriptedProvider
@@ -126,7 +126,11 @@ REQUEST = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r
 async def answers_of_a_server_that_stops(upstream: str, *, used: bool) -> list[bytes]:
     """What ten connections get that it has not taken yet, or that it has answered once, and which
     send a request in the moment in which it is stopped."""
-    config = Config(upstreams=(Upstream(name="test", url=upstream),), salt=b"s")
+    config = Config(
+        upstreams=(Upstream(name="test", url=upstream),),
+        salt=b"s",
+        limits=Limits(parting_seconds=60),
+    )
     server = create_server(config, Gateway(config, Pipeline(Settings(), MemoryStore())))
     server.config.load()
     server.lifespan = server.config.lifespan_class(server.config)

@@ -206,6 +206,8 @@ class Limits:
     of its answer."""
     idle_seconds: int = 75
     """That a client's unused connection is kept."""
+    parting_seconds: float = 1.0
+    """That it is kept when the gateway is stopped: a balancer may just have sent something."""
     grace_seconds: int = 300
     """For streams to end when the gateway is stopped."""
 

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Thread
 from typing import Any, Self, cast
 
@@ -82,13 +82,15 @@ class ScriptedPipeline:
 class Serving:
     """Serve an ASGI application on a free port: `with Serving(gateway) as served: served.url`.
 
-    The server is the one that `refold serve` runs, in a thread with its own event loop.
+    The server is the one that `refold serve` runs, in a thread with its own event loop; unused
+    connections end at once when it is stopped.
     """
 
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
         self._socket = socket.create_server(("127.0.0.1", 0), backlog=512)
-        self.server: uvicorn.Server = create_server(gateway.config, gateway)
+        limits = replace(gateway.config.limits, parting_seconds=0.001)
+        self.server: uvicorn.Server = create_server(replace(gateway.config, limits=limits), gateway)
         self._thread = Thread(target=self._run, daemon=True)
 
     @property

@@ -19,8 +19,6 @@ WRITE_BUFFER_BYTES = 32 * 1024
 """Bytes that may wait for a client to take them; while more do, no more of an answer is written."""
 _STOPPING_SECONDS = 2.0
 """Seconds that a request has to come whole once the gateway is stopping."""
-_PARTING_SECONDS = 1.0
-"""Seconds that an unused connection stays open then: what a balancer has just sent is answered."""
 _VERSIONS = ("1.0", "1.1")
 
 
@@ -234,8 +232,9 @@ class LimitedProtocol(HttpToolsProtocol):
     def _part(self) -> None:
         """Close the connection soon, unless a request comes, and look once more before that: a loop
         that was held up runs its timers before it reads what has come."""
-        again = partial(self.loop.call_later, _PARTING_SECONDS / 10, self._end_unused)
-        self.loop.call_later(_PARTING_SECONDS, again)
+        seconds = self._limits.parting_seconds
+        again = partial(self.loop.call_later, seconds / 10, self._end_unused)
+        self.loop.call_later(seconds, again)
 
     def _end_unused(self) -> None:
         is_unused = self.cycle is None or self.cycle.response_complete
