@@ -7,7 +7,7 @@ their ids, `additional_kwargs` and `response_metadata`. Needs the extra `langcha
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from refold.adapters.hook import explain_missing, fits_types
 from refold.codecs import anthropic
@@ -48,6 +48,7 @@ from refold.text.json_values import (
     dig,
     parse_or_text,
     text_at,
+    without_keys,
 )
 from refold.text.summary_wrapper import summary_in
 from refold.tokens.usage import Usage
@@ -121,13 +122,23 @@ _MEDIA = {
 }
 _CALLS = frozenset({"tool_use", "tool_call", "function_call", "invalid_tool_call"})
 """Blocks of content that repeat an entry of `tool_calls`."""
+_CALL_FIELDS = ("tool_calls", "invalid_tool_calls")
+_OWN_FIELDS = frozenset({"reasoning_content", "function_call"})
+"""Of a provider, in `additional_kwargs`: they stay as they are, or go."""
+_KINDS: Mapping[str, type[BaseMessage]] = {
+    "user": HumanMessage,
+    "assistant": AIMessage,
+    "system": SystemMessage,
+}
 
 
 class Slot(NamedTuple):
     """A part, and where in its message it is."""
 
-    place: Literal["kwargs", "content", "call", "invalid"]
+    field: str
+    """Of the message, or of its `additional_kwargs`."""
     block: Any
+    """What stands there."""
     part: Part
 
 
@@ -184,7 +195,7 @@ def slots_of(message: BaseMessage, at: int) -> Iterator[Slot]:
     """Yield every part with its place, in order; legacy calls are named by the position *at*."""
     reasoning = message.additional_kwargs.get("reasoning_content")
     if isinstance(reasoning, str) and reasoning:
-        yield Slot("kwargs", None, Thinking(reasoning))
+        yield Slot("reasoning_content", reasoning, Thinking(reasoning))
     calls = call_ids(message)
     for block in message.content if isinstance(message.content, list) else [message.content]:
         if block and not echoes(block, calls):
@@ -192,20 +203,16 @@ def slots_of(message: BaseMessage, at: int) -> Iterator[Slot]:
     if not isinstance(message, AIMessage):
         return
     for call in message.tool_calls:
-        yield Slot(
-            "call", call, ToolCall(call.get("id") or "", call["name"], canonicalize(call["args"]))
-        )
+        read = ToolCall(call.get("id") or "", call["name"], canonicalize(call["args"]))
+        yield Slot("tool_calls", call, read)
     for bad in message.invalid_tool_calls:  # no JSON objects; providers want a result for them, too
         arguments = canonicalize_text(bad.get("args") or "")
-        yield Slot("invalid", bad, ToolCall(bad.get("id") or "", bad.get("name") or "", arguments))
+        read = ToolCall(bad.get("id") or "", bad.get("name") or "", arguments)
+        yield Slot("invalid_tool_calls", bad, read)
     legacy = message.additional_kwargs.get("function_call")
     if isinstance(legacy, Mapping) and not calls:
-        named = ToolCall(
-            f"{at}.0",
-            str(legacy.get("name")),
-            canonicalize_text(str(legacy.get("arguments") or "")),
-        )
-        yield Slot("kwargs", legacy, named)
+        arguments = canonicalize_text(str(legacy.get("arguments") or ""))
+        yield Slot("function_call", legacy, ToolCall(f"{at}.0", str(legacy.get("name")), arguments))
 
 
 def call_ids(message: BaseMessage) -> set[str]:
@@ -265,15 +272,13 @@ def _medium(block: Record) -> Media | None:
         block,
     )
     place = {"url": inner} if isinstance(inner, str) else inner
-    mime = place.get("mime_type") or place.get("media_type") or ""
-    data = place.get("base64") or place.get("data") or place.get("file_data")
-    ref = place.get("url") or place.get("file_id") or place.get("id") or place.get("file_uri")
-    return read_media(
-        _MEDIA[kind],
-        str(mime),
-        data if isinstance(data, str) else None,
-        ref if data is None else None,
-    )
+
+    def find(*keys: str) -> Any:
+        return next(filter(None, map(place.get, keys)), None)
+
+    mime, data = find("mime_type", "media_type"), find("base64", "data", "file_data")
+    ref = find("url", "file_id", "id", "file_uri") if data is None else None
+    return read_media(_MEDIA[kind], str(mime or ""), data, ref)
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -291,15 +296,10 @@ def encode(message: Message) -> Wire:
             name=result.name or None,
             status="error" if result.error else "success",
         )
-    kwargs = {"lc_source": SOURCE} if summary_in(message) is not None else {}
-    kinds: dict[str, type[BaseMessage]] = {
-        "user": HumanMessage,
-        "assistant": AIMessage,
-        "system": SystemMessage,
-    }
-    if message.role not in kinds:
+    if message.role not in _KINDS:
         raise FormatError(f"LangChain has no message of the role {message.role!r}")
-    return patch(kinds[message.role](content="", additional_kwargs=kwargs), message)
+    kwargs = {"lc_source": SOURCE} if summary_in(message) is not None else {}
+    return patch(_KINDS[message.role](content="", additional_kwargs=kwargs), message)
 
 
 def patch(item: Wire, message: Message) -> Wire:
@@ -307,9 +307,9 @@ def patch(item: Wire, message: Message) -> Wire:
     whole = as_message(item)
     if isinstance(whole, ToolMessage | FunctionMessage):
         return _patch_result(whole, message)
-    slots = list(slots_of(whole, 0))
-    pairs = pair_with_old(slots, [slot.part for slot in slots], message.parts)
-    return whole.model_copy(update=_update(whole, slots, pairs))
+    old = list(slots_of(whole, 0))
+    pairs = pair_with_old(old, [slot.part for slot in old], message.parts)
+    return whole.model_copy(update=_update(whole, old, [_write_slot(*pair) for pair in pairs]))
 
 
 def _patch_result(item: ToolMessage | FunctionMessage, message: Message) -> BaseMessage:
@@ -321,57 +321,44 @@ def _patch_result(item: ToolMessage | FunctionMessage, message: Message) -> Base
     return item.model_copy(update={"content": content, **named})
 
 
-Pairs = Sequence[tuple[Slot | None, Part]]
-"""Each part of the new message, and the slot of the old part that it is or replaces."""
+def _write_slot(slot: Slot | None, part: Part) -> Slot:
+    """Return the slot that says *part*, in place of another one if there is one."""
+    if slot is None:
+        field = "tool_calls" if isinstance(part, ToolCall) else "content"
+        return Slot(field, _write(None, part), part)
+    if slot.part == part or slot.field in _OWN_FIELDS:
+        return slot
+    if slot.field == "invalid_tool_calls" and isinstance(part, ToolCall):
+        return Slot(slot.field, {**slot.block, "id": part.id, "args": part.arguments}, part)
+    return Slot(slot.field, _write(slot.block, part), part)
 
 
-def _update(whole: BaseMessage, slots: Sequence[Slot], pairs: Pairs) -> dict[str, Any]:
-    """Return the fields of a message with the parts of *pairs*."""
-    calls = [(slot, part) for slot, part in pairs if isinstance(part, ToolCall)]
-    valid = [_call(slot, call) for slot, call in calls if slot is None or slot.place == "call"]
-    invalid = [
-        slot.block if slot.part == call else {**slot.block, "id": call.id, "args": call.arguments}
-        for slot, call in calls
-        if slot is not None and slot.place == "invalid"
-    ]
-    contents = [(slot, part) for slot, part in pairs if _is_content(slot, part)]
-    by_id = {call["id"]: call for call in valid}
-    out: dict[str, Any] = {"content": _content(whole, slots, contents, by_id)}
+def _update(whole: BaseMessage, old: Sequence[Slot], new: Sequence[Slot]) -> dict[str, Any]:
+    """Return the fields of a message whose slots are *old*, with the *new*."""
+    calls = {field: [slot.block for slot in new if slot.field == field] for field in _CALL_FIELDS}
+    by_id = {call["id"]: call for call in calls["tool_calls"]}
+    ids = {call["id"] for blocks in calls.values() for call in blocks}
+    out = {
+        "content": _content(whole, old, new, by_id),
+        "additional_kwargs": _kwargs(whole, new, ids),
+    }
     if isinstance(whole, AIMessage):
-        out |= {"tool_calls": valid, "invalid_tool_calls": invalid}
+        out |= calls
         out |= {"tool_call_chunks": []} if "tool_call_chunks" in type(whole).model_fields else {}
-    call_ids = {call["id"] for call in (*valid, *invalid)}
-    return out | {"additional_kwargs": _kwargs(whole, pairs, call_ids)}
-
-
-def _is_content(slot: Slot | None, part: Part) -> bool:
-    if isinstance(part, ToolResult):
-        raise FormatError("only a tool message holds a tool's result")
-    return not isinstance(part, ToolCall) and (slot is None or slot.place == "content")
-
-
-def _call(slot: Slot | None, call: ToolCall) -> dict[str, Any]:
-    if slot is not None and slot.part == call:
-        return cast("dict[str, Any]", slot.block)
-    args = {"name": call.name, "args": parse_arguments(call), "id": call.id, "type": "tool_call"}
-    return {**slot.block, **args} if slot is not None else args
+    return out
 
 
 def _content(
-    whole: BaseMessage, slots: Sequence[Slot], contents: Pairs, calls: Mapping[str, Any]
+    whole: BaseMessage, old: Sequence[Slot], new: Sequence[Slot], calls: Mapping[str, Any]
 ) -> Any:
-    """Return the content with *contents*, and with the echoes of *calls*."""
-    parts = [part for _, part in contents]
-    blocks = [
-        slot.block if slot and slot.part == part else _write(slot.block if slot else None, part)
-        for slot, part in contents
-    ]
+    """Return the content with *new* slots, and with the echoes of *calls*."""
+    contents = [slot for slot in new if slot.field == "content"]
+    parts, blocks = [slot.part for slot in contents], [slot.block for slot in contents]
     if not isinstance(whole.content, list):
-        if len(parts) <= 1 and all(isinstance(part, Text) for part in parts):
-            return cast("Text", parts[0]).text if parts else ""
-        return blocks
+        is_text = len(parts) < 2 and all(isinstance(part, Text) for part in parts)
+        return "".join(cast("Text", part).text for part in parts) if is_text else blocks
     ids = call_ids(whole)
-    if parts == [slot.part for slot in slots if slot.place == "content"]:
+    if parts == [slot.part for slot in old if slot.field == "content"]:
         blocks = whole.content
     else:
         blocks += [block for block in whole.content if echoes(block, ids)]
@@ -392,18 +379,14 @@ def _echo(block: Any, calls: Mapping[str, Any]) -> Any:
     return block
 
 
-def _kwargs(whole: BaseMessage, pairs: Pairs, calls: set[Any]) -> dict[str, Any]:
+def _kwargs(whole: BaseMessage, new: Sequence[Slot], calls: Collection[Any]) -> dict[str, Any]:
     """Return the provider's own fields without what no longer holds."""
-    out = dict(whole.additional_kwargs)
-    rest = [part for slot, part in pairs if slot and slot.place == "kwargs"]
-    if not any(isinstance(part, Thinking) for part in rest):
-        out.pop("reasoning_content", None)
+    gone = _OWN_FIELDS - {slot.field for slot in new}
+    out = without_keys(whole.additional_kwargs, *gone)
     if isinstance(out.get("tool_calls"), list):
         out["tool_calls"] = [call for call in out["tool_calls"] if call.get("id") in calls]
         if not out["tool_calls"]:
             del out["tool_calls"]
-    if not any(isinstance(part, ToolCall) for part in rest):
-        out.pop("function_call", None)
     return whole.additional_kwargs if out == whole.additional_kwargs else out
 
 
@@ -416,6 +399,11 @@ def _write(block: Any, part: Part) -> Any:
             return {"type": "thinking", "thinking": text, "signature": signature}
         case Thinking(text):
             return {"type": "reasoning", "reasoning": text}
+        case ToolCall(id, name):
+            call = {"name": name, "args": parse_arguments(part), "id": id, "type": "tool_call"}
+            return {**(block or {}), **call}
+        case ToolResult():
+            raise FormatError("only a tool message holds a tool's result")
         case Media(kind, _, ref) if is_link(part):
             return {"type": kind, "url": ref}
         case Opaque():
@@ -432,15 +420,11 @@ def merge(first: Wire, second: Wire) -> Wire:
     if isinstance(first_message, ToolMessage | FunctionMessage):
         raise FormatError("two results of tools cannot share one message")
     both = [*_blocks(first_message), *_blocks(second_message)]
-    update: dict[str, Any] = {
-        "content": "\n\n".join(both) if all(isinstance(b, str) for b in both) else both
-    }
+    is_text = all(isinstance(block, str) for block in both)
+    update: dict[str, Any] = {"content": "\n\n".join(both) if is_text else both}
     if isinstance(first_message, AIMessage) and isinstance(second_message, AIMessage):
-        update["tool_calls"] = [*first_message.tool_calls, *second_message.tool_calls]
-        update["invalid_tool_calls"] = [
-            *first_message.invalid_tool_calls,
-            *second_message.invalid_tool_calls,
-        ]
+        for field in _CALL_FIELDS:
+            update[field] = [*getattr(first_message, field), *getattr(second_message, field)]
     return first_message.model_copy(update=update)
 
 
@@ -468,33 +452,28 @@ class ChatModel:
     def __call__(self, ask: Ask, within: float | None = None, /) -> Answer:  # noqa: ARG002 - a model's
         """Ask the model."""
         try:
-            return _answer(self.model.invoke(_prompt(ask), self._config(ask), **self._cap(ask)))
+            return _answer(self.model.invoke(**self._arguments(ask)))
         except Exception as error:  # noqa: BLE001 - a failing model must not stop an agent
             return answer_of_exception(error)
 
     async def acall(self, ask: Ask, within: float | None = None, /) -> Answer:  # noqa: ARG002 - a model's
         """Ask the model, in async code."""
         try:
-            return _answer(
-                await self.model.ainvoke(_prompt(ask), self._config(ask), **self._cap(ask))
-            )
+            return _answer(await self.model.ainvoke(**self._arguments(ask)))
         except Exception as error:  # noqa: BLE001 - as above
             return answer_of_exception(error)
 
-    def _config(self, ask: Ask) -> RunnableConfig:
+    def _arguments(self, ask: Ask) -> dict[str, Any]:
         own = RunnableConfig(
             tags=["nostream"], metadata={"lc_source": SOURCE}, run_name=f"refold {ask.purpose}"
         )
-        return merge_configs(self.config, own)
-
-    def _cap(self, ask: Ask) -> dict[str, Any]:
-        return {self.cap: ask.max_tokens} if self.cap else {}
+        cap = {self.cap: ask.max_tokens} if self.cap else {}
+        return {"input": _prompt(ask), "config": merge_configs(self.config, own), **cap}
 
 
 def _prompt(ask: Ask) -> list[BaseMessage]:
-    kinds: dict[str, type[BaseMessage]] = {"user": HumanMessage, "assistant": AIMessage}
     head: list[BaseMessage] = [SystemMessage(content=ask.system)] if ask.system else []
-    return [*head, *(kinds[role](content=text) for role, text in alternating_turns(ask))]
+    return [*head, *(_KINDS[role](content=text) for role, text in alternating_turns(ask))]
 
 
 def _answer(message: AIMessage) -> Answer:
