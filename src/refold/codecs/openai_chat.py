@@ -54,6 +54,7 @@ from refold.text.json_values import (
     objects_at,
     parse_or_text,
     text_at,
+    without_keys,
 )
 
 # --- the codec ------------------------------------------------------------------------------------
@@ -142,12 +143,6 @@ def slots_of(item: JsonObject) -> list[Slot]:
         elif value:
             slots.append((field, value))
     return slots
-
-
-def calls_of(item: JsonObject) -> Sequence[Any]:
-    """Return the blocks of `tool_calls`; some send a lone one as it is."""
-    calls = item.get("tool_calls")
-    return calls if isinstance(calls, LIST) else () if calls is None else (calls,)
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -333,34 +328,31 @@ def with_slots(item: JsonObject, old: Sequence[Slot], new: Sequence[Slot]) -> Js
     """Return *item*, whose blocks are *old*, with the *new*; a field that has none left goes."""
     out = dict(item)
     for field in dict.fromkeys(field for field, _ in (*old, *new)):
-        before = [slot for slot in old if slot[0] == field]
-        after = [slot for slot in new if slot[0] == field]
+        before, after = ([slot for slot in slots if slot[0] == field] for slots in (old, new))
         if len(before) == len(after) and all(map(is_, before, after)):
             continue
         blocks = [block for _, block in after]
         if field == "content":
             empty = None if item.get("tool_calls") else ""
-            out["content"] = join_content(item.get("content"), blocks, empty)
-            continue
-        if field == "reasoning":
-            _set_reasoning(out, blocks)
+            out[field] = join_content(item.get(field), blocks, empty)
+        elif field == "reasoning":
+            out = _with_reasoning(out, blocks)
         elif blocks:
-            out[field] = blocks if field == "tool_calls" else blocks[0]
+            out[field] = blocks if field in _LISTS else blocks[0]
         else:
             del out[field]
     return out
 
 
-def _set_reasoning(out: JsonObject, parts: Sequence[Thinking]) -> None:
-    """Write a text into every field that held one, and the details."""
-    present = [field for field in REASONING if field in out]
-    for field in present:
-        del out[field]
-    texts = [field for field in present if field not in _SIGNED] or ["reasoning_content"]
+def _with_reasoning(item: JsonObject, parts: Sequence[Thinking]) -> JsonObject:
+    """Return *item* with a text in every field that held one, and the details."""
+    texts = [field for field in REASONING if field in item and field not in _SIGNED]
+    out = without_keys(item, *REASONING)
     for part in parts:
         signed = parse_or_text(part.signature) if part.signature else {}
         signed = signed if isinstance(signed, dict) else {"reasoning_details": signed}
-        out |= dict.fromkeys(texts, part.text) | signed
+        out |= dict.fromkeys(texts or ["reasoning_content"], part.text) | signed
+    return out
 
 
 def join_content(value: Any, blocks: list[Any], empty: str | None) -> Any:
@@ -368,13 +360,8 @@ def join_content(value: Any, blocks: list[Any], empty: str | None) -> Any:
     if not blocks:
         return [] if isinstance(value, list) and empty is not None else empty
     texts = [{"type": "text", "text": b} if isinstance(b, str) else b for b in blocks]
-    if (
-        len(texts) > 1
-        or isinstance(value, list)
-        or not isinstance(read_content_block(texts[0]), Text)
-    ):
-        return texts
-    return texts[0]["text"]
+    is_text = len(texts) == 1 and isinstance(read_content_block(texts[0]), Text)
+    return texts[0]["text"] if is_text and not isinstance(value, list) else texts
 
 
 def encode(message: Message) -> Wire:
@@ -398,7 +385,7 @@ def encode_answer(item: Wire, result: ToolResult) -> Wire | None:
     call = dig(item, "function_call")
     if not isinstance(call, Mapping):
         return None
-    ids = [dig(call, "id") for call in calls_of(item)]
+    ids = [dig(block, "id") for field, block in slots_of(item) if field == "tool_calls"]
     answer = {"role": "function", "name": call.get("name"), "content": result.text}
     return None if result.id in ids else answer
 
@@ -435,14 +422,8 @@ def merge(first: Wire, second: Wire) -> Wire:
     first, second = as_dict(first, "a chat message"), as_dict(second, "a chat message")
     if first.get("role") in ("tool", "function"):
         raise FormatError("two results of tools cannot share one chat message")
-    slots = (slot for item in (first, second) for slot in slots_of(item))
+    both = [*slots_of(first), *slots_of(second)]
     contents = (first.get("content"), second.get("content"))
-    value = next((content for content in contents if isinstance(content, list)), contents[0])
-    blocks = [block for field, block in slots if field == "content"]
-    calls = {"tool_calls": [*calls_of(first), *calls_of(second)]}
-    return {
-        **second,
-        **first,
-        "content": join_content(value, blocks, first.get("content")),
-        **(calls if calls["tool_calls"] else {}),
-    }
+    lists = (content for content in contents if content and isinstance(content, list))
+    joined = {**second, **first, "content": next(lists, contents[0])}
+    return with_slots(joined, [], [slot for slot in both if slot[0] in _LISTS])
