@@ -332,15 +332,18 @@ def test_an_answer_that_is_not_read_closes_its_connection() -> None:
         ("/v1beta", "/v1beta/models/m:countTokens", "/v1beta/models/m:countTokens"),
         ("/v1", "/models", "/v1/models"),
         ("/v1", "/v1beta/models", "/v1/v1beta/models"),
-        ("/voice", "/voice/v1", "/voice/voice/v1"),
+        ("/voice", "/voices/v1", "/voice/voices/v1"),
+        ("/a/voice", "/voice/v1", "/a/voice/voice/v1"),
+        ("/openai", "/openai/v1/models", "/openai/v1/models"),
+        ("/api/v1", "/api/v1/models", "/api/v1/models"),
         ("", "/v1/v1/models", "/v1/v1/models"),
     ],
 )
-def test_a_version_that_address_and_client_name_is_asked_for_once(
+def test_a_version_or_path_that_address_and_client_name_is_asked_for_once(
     base: str, target: str, asked: str
 ) -> None:
     """Both `http://127.0.0.1:8000/v1` and the same without a version are usual as a base URL; with both there it was
-    `/v1/v1/models`, a 404 that named nothing."""
+    `/v1/v1/models`, a 404 that named nothing. Groq's own SDK names `/openai`, which its preset does too."""
     server = Server(OK)
 
     async def work(send, client) -> None:

@@ -416,12 +416,12 @@ def _tls_context() -> ssl.SSLContext:
 
 
 def _below(base: str, target: str) -> str:
-    """Return what to ask for below *base*: a version (`/v1`) with which it ends and *target* begins
-    is named once. Both are usual as the base URL of an API."""
+    """Return what to ask for below *base*: where *target* begins with all of it, or with a version
+    (`/v1`) with which it ends, that is named once. Each is usual as the base URL of an API."""
     version = base[base.rfind("/") :]
     is_version = version.startswith("/v") and version[2:3].isdigit()
-    is_repeated = is_version and target.startswith(f"{version}/")
-    return target.removeprefix(version) if is_repeated else target
+    repeated = version if is_version and not target.startswith(f"{base}/") else base
+    return target.removeprefix(repeated) if target.startswith(f"{repeated}/") else target
 
 
 def _encode_head(request: UpstreamRequest, endpoint: _Endpoint) -> bytes:
