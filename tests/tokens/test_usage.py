@@ -93,6 +93,8 @@ ANTHROPIC = {
             },
             Usage(100, 5, 64),
         ),
+        ({"prompt_tokens": 100, "completion_tokens": 5, "cached_tokens": 64}, Usage(100, 5, 64)),
+        ({"prompt_tokens": 100, "completion_tokens": 5, "total_tokens": 135}, Usage(100, 35)),
         (
             {"input": 10, "output": 5, "cacheRead": 90, "cacheWrite": 20, "cost": {"total": 0.1}},
             Usage(120, 5, 90, 20),
@@ -138,6 +140,8 @@ ANTHROPIC = {
         "python",
         "hit and miss",
         "both",
+        "moonshot",
+        "xai",
         "pi",
         "converse",
         "codex",

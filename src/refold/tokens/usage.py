@@ -67,7 +67,8 @@ def read_usage(usage: Any) -> Usage | None:
       level is a sum: the last iteration of the model itself is the one request that counts. What is
       written for five minutes and what for an hour stands apart in `cache_creation`.
     - OpenAI Chat `prompt_tokens`, Responses `input_tokens` with details, Gemini `promptTokenCount`
-      (its cached share included), DeepSeek `prompt_cache_hit_tokens`: the cached share is inside.
+      (its cached share included), DeepSeek `prompt_cache_hit_tokens`, Moonshot `cached_tokens`: the
+      cached share is inside.
     - LiteLLM: `prompt_tokens` with Anthropic's cache fields beside it, which are inside too.
     - Converse: `inputTokens`, `cacheReadInputTokens`, `cacheWriteInputTokens` add up.
     - pi: `input`, `cacheRead`, `cacheWrite` add up; OpenCode: `input` and what is in `cache`.
@@ -129,7 +130,7 @@ def _responses(usage: Mapping[str, Any]) -> Usage:
 def _chat(usage: Mapping[str, Any]) -> Usage:
     details = _object(usage, "prompt_tokens_details")
     cached = _int(details, "cached_tokens") or _int(
-        usage, "prompt_cache_hit_tokens", "cache_read_input_tokens"
+        usage, "prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens"
     )
     written, hour = _by_term(details, "cache_creation_tokens", "cache_creation_token_details")
     written = (
@@ -138,7 +139,9 @@ def _chat(usage: Mapping[str, Any]) -> Usage:
     total = _int(usage, "prompt_tokens") or _int(usage, "prompt_cache_hit_tokens") + _int(
         usage, "prompt_cache_miss_tokens"
     )
-    return Usage(total, _int(usage, "completion_tokens"), cached, written, hour=hour)
+    # xAI and Google leave reasoning out of the answer's figure; the sum shows it.
+    output = max(_int(usage, "total_tokens") - total, _int(usage, "completion_tokens"))
+    return Usage(total, output, cached, written, hour=hour)
 
 
 def _gemini(usage: Mapping[str, Any]) -> Usage:

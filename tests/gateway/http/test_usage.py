@@ -84,6 +84,18 @@ def late_chat() -> list[dict[str, Any]]:
     return [*[chunk("hi")] * 5, chunk("", "stop"), chunk("") | chat_usage(500)]
 
 
+def groq_chat() -> list[dict[str, Any]]:
+    """As Groq says it, whose SDK cannot ask for it otherwise."""
+    last = chunk("", "stop") | {"x_groq": {"id": "req", **chat_usage(500)}}
+    return [chunk("hi") | {"x_groq": {"id": "req"}}, *[chunk("hi")] * 5, last]
+
+
+def moonshot_chat() -> list[dict[str, Any]]:
+    """As Moonshot says it, with the reason to end."""
+    ends = {"delta": {}, "finish_reason": "stop", **chat_usage(500)}
+    return [*[chunk("hi")] * 6, {"choices": [ends]}]
+
+
 def responses() -> list[dict[str, Any]]:
     usage = {
         "input_tokens": 1_000,
@@ -115,6 +127,8 @@ PATHS = {
     "chat": "/v1/chat/completions",
     "counting chat": "/v1/chat/completions",
     "late chat": "/v1/chat/completions",
+    "groq chat": "/openai/v1/chat/completions",
+    "moonshot chat": "/v1/chat/completions",
     "responses": "/v1/responses",
     "gemini": "/v1beta/models/m:streamGenerateContent?alt=sse",
 }
@@ -123,6 +137,8 @@ STREAMS = {
     "chat": chat(),
     "counting chat": counting_chat(),
     "late chat": late_chat(),
+    "groq chat": groq_chat(),
+    "moonshot chat": moonshot_chat(),
     "responses": responses(),
     "gemini": gemini(),
 }

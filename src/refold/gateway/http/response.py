@@ -21,7 +21,7 @@ from refold.gateway.http.decoding import (
 )
 from refold.gateway.http.request import ClientDisconnected, Receive
 from refold.gateway.logs import AccessLogEntry
-from refold.text.json_values import object_at, parse_or_none
+from refold.text.json_values import object_at, objects_at, parse_or_none
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, TracerProvider
@@ -483,10 +483,12 @@ def is_cheap_to_parse(body: bytes) -> bool:
 
 
 def find_usage(value: Any) -> Mapping[str, Any] | None:
-    """Return the usage object in an answer or an event of one of the four APIs."""
-    holders = ((), ("response",), ("message",))
-    places = ((*holder, name) for holder in holders for name in ("usage", "usageMetadata"))
-    return next((usage for place in places if (usage := object_at(value, *place))), None)
+    """Return the usage object in an answer or an event of one of the four APIs. Streams of Groq
+    have it in `x_groq`, those of Moonshot in the choice."""
+    parts = [object_at(value, name) for name in ("response", "message", "x_groq")]
+    holders = (object_at(value), *parts, *objects_at(value, "choices"))
+    places = ((holder, name) for holder in holders for name in ("usage", "usageMetadata"))
+    return next((usage for place in places if (usage := object_at(*place))), None)
 
 
 def is_final_usage(event: Mapping[str, Any]) -> bool:
