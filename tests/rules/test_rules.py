@@ -355,6 +355,14 @@ def test_oa_2_calls_that_the_server_holds_are_there(field: str) -> None:
     assert broken(openai_responses.RULES, [reference, result("a", role="tool")]) == []
 
 
+def test_oa_2_a_tool_loop_of_references_may_be_cut_between_its_steps() -> None:
+    """It was one piece until the user spoke again: nothing could be cut after a context error."""
+    reference = Message("assistant", (Opaque("item_reference", '{"id":"fc_1"}'),))
+    step = [reference, reference, result("a", role="tool"), result("b", role="tool")]
+    cuts = Rules(openai_responses.RULES).cuts([user("1"), *step, *step, *step])
+    assert {0, 1, 5, 9} == cuts - {13}
+
+
 def test_oa_3_and_4_reasoning_stays_with_what_it_led_to() -> None:
     thought = Message("assistant", (Thinking("hm", "sealed"),))
     messages = [

@@ -69,7 +69,7 @@ def join_pairs(request: Request) -> Iterator[tuple[int, int]]:
     for at, message in enumerate(request.messages):
         if at in strays and latest >= 0:
             yield latest, at
-        elif message.role != "assistant":
+        if message.role != "assistant":
             turn = at + 1
         elif _has(message, "item_reference"):
             latest = turn
