@@ -132,6 +132,10 @@ SPOKEN = [
     (head("/v1/threads/t/messages", (b"authorization", b"Bearer k")), "openai_chat"),
     (head("/v1beta/openai/chat/completions"), "gemini"),
     (head("/v1beta/cachedContents"), "gemini"),
+    (head("/v1beta1/projects/p/locations/l/cachedContents"), "gemini"),  # Google's token
+    (head("/v1beta1/publishers/google/models"), "gemini"),
+    (head("/v1/publishers/google/models"), "gemini"),
+    (head("/v1/projects/p/locations/l/publishers/anthropic/models/c:rawPredict"), "gemini"),
     (head("/v1/publishers/google/models/m:countTokens"), "gemini"),
     (head("/v1/models/m:streamGenerateContent"), "gemini"),
     (head("/v1/models", query="key=k"), "gemini"),

@@ -42,13 +42,19 @@ _GENERATION_PATHS = (
     (re.compile(r"/[^/]+:(?:generateContent|streamGenerateContent)$"), "gemini"),
 )
 _API_PATHS = (
-    (re.compile(r"/v1(?:alpha|beta)/|:(?:g|streamG)enerateContent$|:countTokens$"), "gemini"),
+    (
+        re.compile(
+            r"/v1(?:alpha|beta)\d*/|/(?:locations|publishers)/"
+            r"|:(?:g|streamG)enerateContent$|:countTokens$"
+        ),
+        "gemini",
+    ),
     (re.compile(r"^(?!.*/threads/).*/messages(?:/|$)"), "anthropic"),
     (re.compile(r"/responses(?:/|$)"), "openai_responses"),
     (re.compile(r"/chat/completions(?:/|$)"), "openai_chat"),
 )
 """Whose path it is, whatever is asked; OpenAI's threads have messages too, and Google offers Chat
-Completions below its own paths."""
+Completions and Claude below its own paths, with its own tokens."""
 
 
 def read_head(scope: Mapping[str, Any], limits: Limits) -> RequestHead:
