@@ -9,7 +9,8 @@ Headers = tuple[tuple[str, str], ...]
 RawHeaders = tuple[tuple[bytes, bytes], ...]
 APIS = ("anthropic", "openai_chat", "openai_responses", "gemini")
 """The wire formats of requests."""
-_AUXILIARY_PATHS = ("count_tokens", ":countTokens", "/responses/compact", "/input_tokens")
+_COUNT_PATHS = ("/messages/count_tokens", "/count-tokens:rawPredict")
+_AUXILIARY_PATHS = (*_COUNT_PATHS, ":countTokens", "/responses/compact", "/input_tokens")
 """Ends of paths that carry a conversation and ask something else."""
 
 REASONS = {
@@ -158,8 +159,8 @@ class Outgoing:
 
 
 def is_token_count(path: str) -> bool:
-    """Does this path ask Anthropic for the tokens of a conversation?"""
-    return path.partition("?")[0].endswith("/messages/count_tokens")
+    """Does this path ask Anthropic, or Claude on Vertex AI, for the tokens of a conversation?"""
+    return path.partition("?")[0].endswith(_COUNT_PATHS)
 
 
 def is_auxiliary(path: str) -> bool:

@@ -392,7 +392,10 @@ def test_apis_are_known_by_path() -> None:
         generation_api("POST", "/v1beta/models/a/models/gemini-x:streamGenerateContent") == "gemini"
     )
     assert generation_api("POST", "/v1/projects/p/models/g%2Fh:generateContent") == "gemini"
+    assert generation_api("POST", "/v1/publishers/anthropic/models/c:rawPredict") == "anthropic"
     for path in (
+        "/v1/publishers/anthropic/models/count-tokens:rawPredict",
+        "/v1/publishers/mistralai/models/m:rawPredict",
         "/v1/messages/count_tokens",
         "/v1/responses/compact",
         "/v1beta/models/m:countTokens",

@@ -36,6 +36,7 @@ NAMES = {
     "/v1beta/tunedModels/my-tuned-1:generateContent": "my-tuned-1",
     f"{VERTEX}/publishers/google/models/gemini-3-pro:generateContent": "gemini-3-pro",
     f"{VERTEX}/publishers/anthropic/models/claude-opus-5@20261101:streamRawPredict": "claude-opus-5@20261101",
+    f"{VERTEX}/publishers/anthropic/models/count-tokens:rawPredict": "",
     f"{VERTEX}/endpoints/4711:generateContent": "4711",
     f"{VERTEX}/endpoints/openapi/chat/completions": "",
     "/openai/deployments/gpt-4o/chat/completions?api-version=2024-10-21": "gpt-4o",

@@ -23,6 +23,7 @@ from tests.support.pipeline_driver import UnreliableStore
 from tests.support.signing import refuse_bad_signatures, sign
 
 MODEL = "claude-opus-5-5"
+VERTEX = "/v1/projects/p/locations/us-east5/publishers/anthropic/models"
 HEADERS = {"anthropic-version": "2023-06-01", "x-claude-code-session-id": "s1"}
 
 
@@ -32,7 +33,7 @@ def provider(asked: Received) -> Reply:
         return Reply(body=json.dumps({"input_tokens": len(asked.body)}))
     if error := refuse_bad_signatures(asked.body):
         return Reply(status=400, body=error.decode())
-    if asked.target.endswith("count_tokens"):
+    if asked.target.endswith(("count_tokens", "count-tokens:rawPredict")):
         return Reply(body=json.dumps({"input_tokens": len(asked.body)}))
     sent = asked.json["messages"]
     thought = {"type": "thinking", "thinking": "hm", "signature": sign(sent)}
@@ -183,15 +184,25 @@ def test_a_refusal_without_reason_is_passed_on_in_the_end(place) -> None:
     assert b'"thinking"' not in place.upstream.received[-1].body
 
 
+@pytest.mark.parametrize("path", ["/v1/messages/count_tokens", f"{VERTEX}/count-tokens:rawPredict"])
 @pytest.mark.parametrize("zipped", [False, True])
-def test_what_is_counted_is_what_would_be_sent(place, zipped: bool) -> None:
+def test_what_is_counted_is_what_would_be_sent(place, path: str, zipped: bool) -> None:
     """AN-12: count_tokens checks signatures too; and the count is that of the request which would be made."""
     play_edited_session(place)
-    answer = place.ask("/v1/messages/count_tokens", zipped=zipped)
+    answer = place.ask(path, zipped=zipped)
     assert answer.status_code == 200, answer.text
     counted = json.loads(place.upstream.received[-1].body)
     assert place.ask().status_code == 200
     assert json.loads(place.upstream.received[-1].body)["messages"] == counted["messages"]
+    assert place.count_refused() == 0
+
+
+@pytest.mark.parametrize("verb", ["rawPredict", "streamRawPredict"])
+def test_claude_on_vertex_is_shown_its_edits_too(place, verb: str) -> None:
+    """It passed unread: sessions ended in a context error, and the ledger had none of their calls."""
+    play_edited_session(place)
+    answer = place.ask(f"{VERTEX}/{MODEL}:{verb}")
+    assert answer.status_code == 200 and int(answer.headers["refold-edits"]) > 0
     assert place.count_refused() == 0
 
 

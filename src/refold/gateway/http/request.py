@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
-from refold.gateway.exchange import HTTPException, RawHeaders, RequestHead
+from refold.gateway.exchange import HTTPException, RawHeaders, RequestHead, is_token_count
 from refold.gateway.settings import Limits, Upstream
 from refold.gateway.tenants import is_key
 from refold.text.json_values import object_at, parse_or_none
@@ -39,6 +39,7 @@ _GENERATION_PATHS = (
     (re.compile(r"/chat/completions/?$"), "openai_chat"),
     (re.compile(r"/responses/?$"), "openai_responses"),
     (re.compile(r"^(?!.*/threads/).*/messages/?$"), "anthropic"),
+    (re.compile(r"/anthropic/models/(?!count-)[^/]+:(?:r|streamR)awPredict$"), "anthropic"),
     (re.compile(r"/[^/]+:(?:generateContent|streamGenerateContent)$"), "gemini"),
 )
 _API_PATHS = (
@@ -277,7 +278,7 @@ def request_model(path: str, body: Mapping[str, Any]) -> str:
     path = path.partition("?")[0]
     model = body.get("model")
     model = model[:LONGEST_NAME] if isinstance(model, str) else ""
-    if not any(sign in path for sign in _SIGNS):
+    if is_token_count(path) or not any(sign in path for sign in _SIGNS):
         return model
     # Names hold slashes, so the last place counts.
     tail = path[max(0, *(path.rfind(place) for place in _PLACES)) :]
