@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import json
 from dataclasses import replace
+from time import sleep
 from typing import Any
 
 import httpx
@@ -20,6 +21,7 @@ from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
 from refold.tokens.model_table import Window
 from tests.support.compaction import thinking_steps
 from tests.support.pipeline_driver import UnreliableStore
+from tests.support.raw_http import eventually
 from tests.support.signing import refuse_bad_signatures, sign
 
 MODEL = "claude-opus-5-5"
@@ -65,8 +67,10 @@ class Place:
     def stop(self) -> None:
         self.served.__exit__(None, None, None)
 
-    def start(self) -> Serving:
-        settings = Settings(windows={MODEL: Window(100_000)}, decide_timeout_seconds=30)
+    def start(self, seconds: float = 30, **fields: Any) -> Serving:
+        settings = Settings(
+            windows={MODEL: Window(100_000)}, decide_timeout_seconds=seconds, **fields
+        )
         config = Config(
             upstreams=(Upstream(name="up", url=self.upstream.url),), settings=settings, salt=b"s"
         )
@@ -194,6 +198,23 @@ def test_what_is_counted_is_what_would_be_sent(place, path: str, zipped: bool) -
     counted = json.loads(place.upstream.received[-1].body)
     assert place.ask().status_code == 200
     assert json.loads(place.upstream.received[-1].body)["messages"] == counted["messages"]
+    assert place.count_refused() == 0
+
+
+def test_a_compaction_that_comes_too_late_costs_no_refusal(place) -> None:
+    """Its edits were noted as shown, so that thinking stayed which does not know them."""
+    place.stop()
+    events = list[Any]()
+
+    def be_late(event: Any) -> None:
+        events.append(event)
+        if len(events) == 1:
+            sleep(2)
+
+    place.served = place.start(1, on_event=be_late)
+    while not events:
+        place.turn(3_000)
+    assert eventually(lambda: place.ask().headers.get("refold-edits", "0") != "0", 30)
     assert place.count_refused() == 0
 
 

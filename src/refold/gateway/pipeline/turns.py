@@ -31,7 +31,7 @@ from refold.gateway.conversations.persistence import (
     save_edits,
 )
 from refold.gateway.conversations.stores import SharedSummaries, TentativeStore, hash_parts
-from refold.gateway.conversations.workers import Workers
+from refold.gateway.conversations.workers import DeadlineExceeded, Workers
 from refold.gateway.exchange import Incoming
 from refold.gateway.http.request import request_model
 from refold.gateway.ledger.rows import ledger_listener
@@ -199,9 +199,12 @@ class Turn:
 
     def save(self, view: View) -> None:
         """Keep the new edits of *view*, which is sent: in memory, and in the store as far as it may
-        be asked. Raises `StoreError`."""
+        be asked. Raises `StoreError`, and `DeadlineExceeded` if something else was sent by now."""
+        job = self.resources.workers.current_job()
         if self.in_memory:
             defer_edits(self.conversation, view)
+        elif job is not None and job.is_abandoned:
+            raise DeadlineExceeded
         else:
             save_edits(self.conversation, view, self.resources.store)
 
