@@ -111,7 +111,7 @@ def list_asked(messages: list[Message]) -> list[str]:
         (user("<returncode>0</returncode>\n<output>\n5\n</output>"), ["tool"]),
         (user("<returncode>1</returncode>\n<notice>\nToo long.\n</notice>\n<first_half>\n5\n</first_half>"), ["tool"]),
         (user("<returncode>1</returncode>\nWhat does that mean?"), ["person"]),
-        (user("Observation:\n5\n\nNew task:\nDo more."), ["person"]),
+        (user("Observation:\n5\n\nNew task:\nDo more."), ["tool", "person"]),
         (user("I have *added these files to the chat* so you can edit them.\n\na.py"), ["context"]),
         (user("This session is being continued from a previous conversation.\nSummary: ..."), ["summary"]),
         (user("What did we do so far?"), ["summary"]),
@@ -250,7 +250,7 @@ def test_f4_an_error_reported_to_an_agent_without_calls_is_no_request() -> None:
     assert list_asked([user("New task:\nDo it."), assistant("ls"), user(error)]) == [
         "New task:\nDo it."
     ]
-    assert list_asked([user(error + "\n\nNew task:\nDo it.")]) == [error + "\n\nNew task:\nDo it."]
+    assert list_asked([user(error + "\n\nNew task:\nDo it.")]) == ["\nNew task:\nDo it."]
     assert list_asked([user("Go."), assistant("Gone."), user("Error:\nx is undefined")]) == [
         "Error:\nx is undefined"
     ]

@@ -207,7 +207,6 @@ TEXT_PREFIXES = (
         "Manual `!` command result from the user.",
         "Recently accessed file (full current content",
         "Recent visual snapshots preserved",
-        "--- Content from referenced files ---",
         "Tool call error:",
         "Files attached by the user:\n\n<file_content",
         *OUTPUT_MARKS,
@@ -249,6 +248,10 @@ _OPEN_FILES, _SELECTION = _EDITOR_HEADINGS[0], "\n## Active selection of the fil
 REQUEST_HEADINGS = ("## My request for Codex:", "## My request:")
 """The beginning of the line between the two."""
 REQUEST_HEADING = re.compile(f"^(?:{'|'.join(map(re.escape, REQUEST_HEADINGS))})", re.MULTILINE)
+FILES_BEGIN, FILES_END = "--- Content from referenced files ---", "--- End of content ---"
+"""Around the texts of files that a person names, each in a part of its own (Gemini CLI)."""
+PARTS_FOLLOW = "Tool execution succeeded."
+"""All of a result whose texts stand behind it as parts of their own (Gemini CLI, Qwen Code)."""
 RAN_COMMAND = ("I ran this command:", "And got this output:")
 """Around a command that a person ran, and its output, in one text (aider)."""
 STEERING_LINE = "The user sent "
@@ -279,7 +282,7 @@ ENDING_TOOLS = frozenset({"finish", "attempt_completion", "plan_mode_respond", "
 ENDING_WORDS = ("message", "result", "response", "summary")
 """Arguments that hold what it says then."""
 RESUME_LINE = "Resume the prior task using the"
-"""At the end of a summary by Qwen Code."""
+"""How the last line of a summary by Qwen Code begins."""
 RETRY_MARKS = ("Error:\n", "\nNow let's retry: take care not to repeat previous errors")
 """In a text that tells an agent without calls what failed (smolagents)."""
 NEW_TASK = "\nNew task:\n"

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain, pairwise
-from operator import itemgetter
+from itertools import chain, groupby, pairwise
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 from refold.codecs.detect import open_payload
@@ -127,13 +127,23 @@ def _mark_outputs(messages: Sequence[Message], segmented: list[Spoken]) -> None:
     for at, (before, message) in enumerate(pairwise(messages), 1):
         is_under, marked = False, list[Segment]()
         names = {part.name for part in before.parts if isinstance(part, ToolCall)}
-        for segment in segmented[at] if before.role == "assistant" != message.role else ():
-            label = _OUTPUT_LABEL.match(segment.text) if _is_person(segment) else None
+        is_answered = before.role == "assistant" != message.role
+        for _, group in groupby(segmented[at] if is_answered else (), attrgetter("part")):
+            first, *rest = group
+            label = _OUTPUT_LABEL.match(first.text)
             is_call = label and (label[1] in names or f"<{label[1]}>" in before.text)
-            is_output = _is_person(segment) and bool(is_call or is_under)
-            marked.append(segment._replace(voice="tool") if is_output else segment)
-            is_under = bool(is_call and label and label[2] is not None)
+            is_output = bool(is_call or is_under)
+            marked += map(_as_output, (first, *rest)) if is_output else (first, *rest)
+            is_under = bool(is_call and label and label[2] is not None and not rest)
         segmented[at] = tuple(marked) or segmented[at]
+
+
+def _as_output(segment: Segment) -> Segment:
+    """Return what stands under the label of a call: an element in which a person speaks is kept,
+    with what says where it stood, and the client's own of the surroundings."""
+    if _is_person(segment) and segment.text.lstrip().startswith("<"):
+        return segment._replace(is_lifted=True)
+    return segment if segment.kind == "environment_details" else segment._replace(voice="tool")
 
 
 def _mark_templates(messages: Sequence[Message], segmented: list[Spoken]) -> None:
@@ -389,10 +399,11 @@ def find_verbatim(
 
     That is the current request, every order, and the newest context of each kind; *with_answer*
     also the answer that an open request follows, of a long one the two ends. If the request was
-    made in many messages, those between the task (the first) and the newest take at most *room*
-    tokens (by default half of what the view shows), the newest first; what the person's editor
-    showed beside it takes what they leave, and context of unknown kinds and skills of earlier
-    requests at most a fifth of the room. What people or clients say that finds no room is counted.
+    made in many messages, those between the task (the first) and the newest, and all in tools'
+    results, take at most *room* tokens (by default half of what the view shows), the newest first;
+    what the person's editor showed beside it takes what they leave, and context of unknown kinds
+    and skills of earlier requests at most a fifth of the room. What people or clients say that
+    finds no room is counted.
     """
     messages, spoken = view.transcript.messages, view_segments(view)
     room = view.estimate // 2 if room is None else max(0, room)
@@ -401,7 +412,8 @@ def find_verbatim(
     context_room = _TokenRoom(view.profile.count, room // UNKNOWN_SHARE)
     chosen = dict[int, list[Segment]]()
     for at in sorted((at for at in asked if at < stop), reverse=True):
-        if at not in (min(asked), max(asked)) and not request_room.takes(asked[at]):
+        stays = at == min(asked) or (at == max(asked) and not asked[at][0].is_lifted)
+        if not stays and not request_room.takes(asked[at]):
             omitted += len(asked[at])
         else:
             chosen[at] = list(asked[at])

@@ -13,11 +13,15 @@ from refold.speakers.carriers import (
     ABORTED,
     ASIDE,
     EXIT_CODE,
+    FILES_BEGIN,
+    FILES_END,
     INSIDE_PREFIXES,
     NEW_TASK,
     NOTE,
     NOTES,
     ORDER,
+    OUTPUT_MARKS,
+    PARTS_FOLLOW,
     PERSON,
     QUEUED,
     REMINDER,
@@ -25,6 +29,7 @@ from refold.speakers.carriers import (
     RESUME_LINE,
     RETRY_MARKS,
     RUNTIME,
+    SELECTED,
     SKILL,
     STAMP,
     STAMP_CHARS,
@@ -68,6 +73,8 @@ _COMMON_TAGS = frozenset(
 )
 """Tags that a person may write, too: with other text around them, all of it is the person's."""
 _CLIENT_TAGS = TAGS.keys() - _COMMON_TAGS
+_QUOTES = frozenset(tag for tag in _CLIENT_TAGS if TAGS[tag] in (TOOL, SELECTED))
+"""Those around a tool's words, or a file's: whatever these begin with or end."""
 _FIRST_TAG = re.compile(
     rf"^[ \t]{{0,40}}<([A-Za-z_][\w.:-]{{0,{NAME}}})(?:\s[^<>\n]{{0,500}})?>", re.MULTILINE
 )
@@ -145,18 +152,35 @@ def segments(message: Message) -> Spoken:
     if not spoken and message.role == "user" and not message.results:
         media = (at for at, part in enumerate(message.parts) if isinstance(part, Media | Opaque))
         spoken += (Segment("person", "", at) for at in media)
-    return tuple(spoken)
+    quoted, kind = _find_quoted(message)
+    return tuple(s._replace(voice="tool", kind=kind) if s.part in quoted else s for s in spoken)
+
+
+def _find_quoted(message: Message) -> tuple[range, str]:
+    """Return which parts of a message hold the texts of a result before them, or of files that a
+    person names, and of which kind these are."""
+    texts = [
+        part.text.strip() if isinstance(part, Text | ToolResult) else "" for part in message.parts
+    ]
+    if PARTS_FOLLOW in texts:
+        return range(texts.index(PARTS_FOLLOW), len(texts)), ""
+    if FILES_BEGIN not in texts:
+        return range(0), ""
+    end = texts[::-1].index(FILES_END) if FILES_END in texts else 0  # a file may hold the mark
+    return range(texts.index(FILES_BEGIN), len(texts) - end), SELECTED.kind
 
 
 def steering_texts(result: ToolResult) -> list[str]:
     """Find what a person says at the end of a tool's result, in the client's wrapper, in order: in
-    a note of the client's that begins a line. Any other element is the tool's, whatever it says."""
+    a note of the client's that begins a line and ends once. Any other element is the tool's,
+    whatever it says."""
     text = next((part.text for part in reversed(result.content) if isinstance(part, Text)), "")
     return [
         element
         for start, element in reversed(list(trailing_elements(text)))
         if element.startswith(NOTES)
         and text[max(0, start - 1) : start] in ("", "\n")
+        and element.count(f"</{element[1:].partition('>')[0]}") == 1
         and is_steering(_element_body(element))
     ]
 
@@ -201,6 +225,14 @@ def split_place(words: str) -> tuple[str, str]:
     return (IN_RESULT if words.startswith(IN_RESULT) else "", words.removeprefix(IN_RESULT))
 
 
+def sort_forgeable_last(items: Sequence[str]) -> list[int]:
+    """Return the places of the items of a list, the newest first, behind them those of words that
+    stood in tools' results: however many these are, they take no room from a person's."""
+    return sorted(
+        range(len(items) - 1, -1, -1), key=lambda at: items[at].startswith(f"- {IN_RESULT}")
+    )
+
+
 def without_numbers(text: str) -> str:
     """Drop numbers from *text*, so that another date, count or port makes no difference."""
     return _NUMBER.sub("", text)
@@ -210,7 +242,8 @@ def _make_segment(text: str, carrier: Carrier, role: str, at: int) -> Segment:
     if carrier.voice == "person" and role == "user":
         kind = TEMPLATE if text.lstrip().startswith(TEMPLATES) else carrier.kind
         is_sure = not SUMMARY_WORDS.search(text[:SUMMARY_CHARS])
-        return Segment("person", text, at, kind, is_sure=is_sure)
+        is_lifted = text.startswith(NEW_TASK)  # cut off a tool's output, which can forge it
+        return Segment("person", text, at, kind, is_lifted=is_lifted, is_sure=is_sure)
     kind = carrier.kind or _kind_by_heading(text)
     if carrier is SKILL:
         kind = f"{SKILL.kind} {_kind_by_heading(text)}"
@@ -243,7 +276,12 @@ def _split_message(text: str, role: str) -> Iterator[tuple[str, Carrier]]:
     if not bare:
         return
     if carrier := _carrier_of_text(bare, role):
-        yield text, carrier
+        at = text.rfind(NEW_TASK) if carrier is TOOL else -1
+        if at >= 0 and bare.startswith((*OUTPUT_MARKS, RETRY_MARKS[0])):
+            yield text[:at], TOOL
+            yield text[at:], PERSON
+        else:
+            yield text, carrier
         return
     if role == "user" and (read := read_envelope(text) or read_editor_text(text)):
         yield read
@@ -278,14 +316,16 @@ def _carrier_of_text(bare: str, role: str) -> Carrier | None:
         return ASIDE
     if role != "user":
         return None
-    is_output = bare.startswith(EXIT_CODE) and _spans_if_only_elements(bare)
+    is_output = bare.startswith(EXIT_CODE) and any(trailing_elements(bare))
     if read_ran_command(bare) or RUNTIME.fullmatch(bare) or is_output:
         return TOOL
     if bare.startswith(RETRY_MARKS[0]) and RETRY_MARKS[1] in bare:
-        return PERSON if NEW_TASK in bare else TOOL
+        return TOOL
     if carrier := _TEXT_CARRIERS.get(_first_words(bare)):
-        return PERSON if carrier is TOOL and NEW_TASK in bare else carrier
-    return SUMMARY if bare == SUMMARY_QUESTION or RESUME_LINE in bare[-400:] else None
+        return carrier
+    last = bare.rpartition("\n")[2]
+    is_resumed = last.startswith(RESUME_LINE) and not last.endswith(">")  # else an element has it
+    return SUMMARY if bare == SUMMARY_QUESTION or is_resumed else None
 
 
 def _split_outside_elements(text: str, role: str) -> Iterator[tuple[str, Carrier]]:
@@ -303,12 +343,13 @@ def _split_outside_elements(text: str, role: str) -> Iterator[tuple[str, Carrier
 
 
 def _carrier_of_element(text: str) -> Carrier:
-    """Return what an element is: its body decides, then its tag; an unknown one is context."""
+    """Return what an element is: of one that quotes its tag, of others their body, then their tag;
+    an unknown one is context."""
     match = _OPENING_TAG.search(text)
     carrier = carrier_of_tag(match[1]) if match else NOTE
-    return (
-        carrier if carrier.voice == "person" else _carrier_by_prefix(_element_body(text)) or carrier
-    )
+    if carrier.voice == "person" or (match and match[1] in _QUOTES):
+        return carrier
+    return _carrier_by_prefix(_element_body(text)) or carrier
 
 
 def _carrier_by_prefix(text: str) -> Carrier | None:
@@ -374,10 +415,15 @@ def _find_marked_elements(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _element_end(text: str, opening: "re.Match[str]") -> int:
-    """Return where an element ends; -1 if it does not."""
+    """Return where an element ends; -1 if it does not. One that holds a tool's words ends where the
+    last does, since these may have its end in them."""
     if opening.re is _OPENING_TAG and opening[3]:
         return opening.end()
-    close = text.find(f"</{opening[1]}", opening.end())
+    tag, begin = opening[1], opening.end()
+    is_quote = tag in _QUOTES
+    if not is_quote and _carrier_by_prefix(text[begin : begin + STEERING_CHARS]) is TOOL:
+        is_quote = text.find(f"<{tag}", begin) < 0
+    close = (text.rfind if is_quote else text.find)(f"</{tag}", begin)
     stop = text.find(">", close, close + NAME + 500) if close >= 0 else -1
     return stop + 1 if stop >= 0 else -1
 

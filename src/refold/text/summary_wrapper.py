@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from refold.messages import Message, Part, Text
+from refold.messages import Message, Part, Text, ToolResult
 
 OPEN = "<earlier-conversation>"
 CLOSE = "</earlier-conversation>"
@@ -33,6 +33,11 @@ _BEHIND = f"\n\n{OPEN}\n{NOTE}{_TAIL}"
 """Behind a summary that opens with its own title: the wrapper is whole there, too."""
 _BEGINS = re.compile(rf"\s*(?:{OPEN}|(?:{'|'.join(map(re.escape, TITLES))})\n)")
 """How a summary's text begins: the first characters rule out most other texts."""
+_QUOTES = re.compile(
+    r"(?:\s{0,9}\[\w{1,80}(?: for [\s\S]{0,20000}?)?\] Result:"
+    r"|\s{0,9}--- Content from referenced files ---|Tool execution succeeded\.)\s*\Z"
+)
+"""A part behind which what a tool or a file says stands in parts of its own (Cline, Gemini CLI)."""
 _TAG = re.compile(r"<(\\*)(?=/?\s{0,8}earlier-conversation)", re.IGNORECASE)
 _ESCAPED = re.compile(r"<\\(\\*)(?=/?\s{0,8}earlier-conversation)", re.IGNORECASE)
 _RECORD = "<record>"
@@ -134,9 +139,10 @@ def _parse(message: Message) -> tuple[str, tuple[Part, ...]] | None:
         isinstance(part, Text) and _BEGINS.match(part.text) for part in message.parts
     ):
         return None
-    texts, rest = list[str](), list[Part]()
+    texts, rest, is_quoted = list[str](), list[Part](), False
     for part in message.parts:
-        summary = _summary(part.text) if isinstance(part, Text) else None
+        is_quoted |= isinstance(part, Text | ToolResult) and bool(_QUOTES.match(part.text))
+        summary = _summary(part.text) if isinstance(part, Text) and not is_quoted else None
         if summary is None:
             rest.append(part)
         else:
