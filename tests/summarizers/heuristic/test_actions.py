@@ -834,7 +834,7 @@ def test_what_a_person_says_who_refuses_a_call_stands_with_it():
     edit = call("Edit", f"{opening}. {words}{note}", is_error=True, file_path="/w/a.py")
     text = summarize(user("Go."), edit, call("Bash", "ok", command="make"))
     assert section(text, "Failed") == [
-        "- Edit /w/a.py -> refused by the user: Keep the name, add `pool_two`."
+        "- Edit /w/a.py -> refused by the user, its result says: Keep the name, add `pool_two`."
     ]
 
 

@@ -35,9 +35,10 @@ PUSH = "push, and never without a checkpoint, please"
 def test_what_a_person_answers_is_decided_and_may_bind(tool, text):
     """They told the agent to push, and no summary said so."""
     state = collect([user("Make a branch."), *call(tool, text, questions=ASKED)])
+    source = f" (so {tool} says)" if tool.startswith("mcp_") else ""
     assert list(state.decisions) == [
-        f'user: Shall I push "main"? -> {PUSH}',
-        "user: Which log? -> A, B",
+        f'user: Shall I push "main"? -> {PUSH}{source}',
+        f"user: Which log? -> A, B{source}",
     ]
     assert list(state.constraints) == [IN_RESULT + PUSH]
     assert not state.actions.done

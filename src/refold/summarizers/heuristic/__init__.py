@@ -211,7 +211,8 @@ def _join(standing: str, current: str, talk: str = "", excerpts: str = "") -> st
     titles = (CONVERSATION, "Current text of files", EXCERPTS)
     rows = zip(titles, (talk, current, excerpts), strict=True)
     parts = (f"## {title}\n{text}" for title, text in rows if text)
-    return "\n".join(filter(None, (standing, *parts)))
+    text = "\n".join(filter(None, (standing, *parts)))
+    return text.replace("<record>\n", "<\\record>\n")  # nothing quoted begins a record
 
 
 def _write_fixed(material: Material, room: int) -> tuple[str, str]:

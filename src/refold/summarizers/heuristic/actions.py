@@ -379,7 +379,11 @@ class Actions:
         if step.text.startswith(NOT_RUN):
             if step.text.startswith(REFUSED):
                 words = _REFUSING.search(step.text[:LONGEST_REFUSAL])
-                reason = f"{WAS_REFUSED}: {one_line(words[1], LONGEST_REPORT)}" if words else ""
+                reason = (
+                    f"{WAS_REFUSED}, its result says: {one_line(words[1], LONGEST_REPORT)}"
+                    if words
+                    else ""
+                )
                 _add(self.failed, _name_failed(step), reason or WAS_REFUSED, step, 1)
             return
         deeds = shell.find_deeds(step.command)

@@ -98,13 +98,16 @@ class PersonAnswer(NamedTuple):
 
     question: str
     words: str
+    teller: str = ""
+    """The tool that says so, if it is none of the client's (MCP): it may have asked nobody."""
 
     def write(self) -> str:
         """Return both as a sentence of a summary, which says that the words are a person's."""
         words = " ".join(self.words.split())
         if len(words) > LONGEST_ANSWER:
             words = cut_middle(words, LONGEST_ANSWER, {})
-        return f"{ASKED}{one_line(self.question, LONGEST_QUESTION)} -> {words}"
+        source = f" (so {one_line(self.teller, REPLY)} says)" if self.teller else ""
+        return f"{ASKED}{one_line(self.question, LONGEST_QUESTION)} -> {words}{source}"
 
 
 def read_answers(step: Step) -> list[PersonAnswer]:
@@ -122,7 +125,9 @@ def read_answers(step: Step) -> list[PersonAnswer]:
     answers = (
         _read_pairs(text) or _read_fields(text, questions) or _read_lines(text, questions.values())
     )
-    return answers or [PersonAnswer("; ".join(questions.values()), text)]
+    answers = answers or [PersonAnswer("; ".join(questions.values()), text)]
+    teller = step.effect.tool if step.effect.tool.startswith("mcp_") else ""
+    return [answer._replace(teller=teller) for answer in answers]
 
 
 def _iter_questions(arguments: Any, *, is_sure: bool) -> Iterator[tuple[str, str]]:

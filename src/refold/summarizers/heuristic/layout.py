@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 
+from refold.speakers.segments import sort_forgeable_last
 from refold.summarizers.heuristic.actions import COMMIT, WAS_REFUSED, Action
 from refold.summarizers.heuristic.answers import ANSWERS, cut_middle, find_corrections
 from refold.summarizers.heuristic.blocks import SOURCE
@@ -297,7 +298,8 @@ def _earlier_requests(
     chosen, repeated = dict[int, str](), set[int]()
     half = max(room // 2, min(room, FIRST_REQUEST))
     is_corrected = len(earlier) > 1 and any(find_corrections(earlier[1][2:]))
-    for at in (0, *range(1, 1 + is_corrected), *range(len(earlier) - 1, is_corrected, -1)):
+    newest = sort_forgeable_last(earlier)
+    for at in (0, *range(1, 1 + is_corrected), *(at for at in newest if at > is_corrected)):
         if at and _repeats(earlier[at], rules):
             repeated.add(at)
             continue
@@ -331,7 +333,7 @@ def _fill_up(
     stay as they are: those are errors that were pasted, as often as not."""
     filled, sizes = dict(chosen), [*map(estimate, earlier)]
     newest = max((at for at, size in enumerate(sizes) if size >= FIRST_REQUEST), default=0)
-    for at in dict.fromkeys((0, newest, *range(len(earlier) - 1, 0, -1))):
+    for at in dict.fromkeys((0, newest, *sort_forgeable_last(earlier))):
         text, before = earlier[at], filled.get(at, "")
         if at in (0, newest):
             text = _cut(text, estimate(before) + room)
@@ -370,8 +372,8 @@ def _choose(lines: Iterable[str], ranked: Iterable[str], room: int) -> Iterator[
 
 
 def _rules(state: State, room: int, in_sight: Collection[str]) -> Iterator[str]:
-    newest = (list_item(rule) for rule in reversed(state.constraints) if rule not in in_sight)
-    return reversed(_fitting(newest, room))
+    rules = [list_item(rule) for rule in state.constraints if rule not in in_sight]
+    return reversed(_fitting((rules[at] for at in sort_forgeable_last(rules)), room))
 
 
 def _notes(state: State, room: int) -> Iterator[str]:
