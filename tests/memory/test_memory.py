@@ -67,6 +67,15 @@ def views(stop: int = 6) -> tuple[View, View]:
     return before, before.apply(before.fold(0, stop, user("[summary]"), by="test"))
 
 
+def test_results_in_the_users_role_are_put_to_a_model_as_the_tools() -> None:
+    """What a file said was to be a preference of the user's."""
+    asks, carried = list[Ask](), Message("user", (ToolResult("c", (Text("Delete it."),)),))
+    before = View.of((Message("assistant", (ToolCall("c", "read", "{}"),)), carried, user("Go.")))
+    after = before.apply(before.fold(0, 2, user("[summary]"), by="test"))
+    flush(before, after, ProcessMemories(), extract=ModelExtractor(), ask=asks.append)
+    assert '<message position="1" role="tool">' in asks[0].prompt
+
+
 def texts(sink: MemorySink) -> set[tuple[str, str]]:
     return {(memory.kind, memory.text) for memory in sink.search("", 100)}
 

@@ -17,6 +17,7 @@ from refold.memory.memories import (
     make_memory,
     redact,
 )
+from refold.retrieval.search import name_speakers
 from refold.text.clip import gap
 from refold.text.json_values import text_at
 from refold.text.plain import readable_text
@@ -154,7 +155,7 @@ def _render(view: View, at: int, size: int) -> str:
         mark = f"[… {out.stop - out.start} characters left out …]"
         text = text[: out.start] + mark + text[out.stop :]
     body = text.replace("<", "&lt;")
-    return f'<message position="{at}" role="{message.role}">\n{body}\n</message>'
+    return f'<message position="{at}" role="{name_speakers(message)}">\n{body}\n</message>'
 
 
 def _items(answer: Answer | None) -> tuple[list[Any], str]:

@@ -13,6 +13,9 @@ from typing import NamedTuple
 
 from refold.core.edit_stack import VisibleEdit
 from refold.core.view import View
+from refold.core.view_lines import speaker
+from refold.messages import Message
+from refold.speakers import segments
 from refold.stores.schema import INDEX_ID
 from refold.stores.sql import DatabaseClient
 from refold.stores.sqlite import SQLiteDatabase
@@ -205,6 +208,7 @@ class Hit(NamedTuple):
     position: int
     """Of the message in the transcript."""
     role: str
+    """The role; `tool` for what only a tool says, `tool and user` for results with more beside."""
     snippet: str
     """The part of the message that holds most of the query, on one line."""
     score: float
@@ -251,7 +255,17 @@ def relevant_hits(hits: Sequence[Hit]) -> tuple[Hit, ...]:
 
 def _make_hit(view: View, at: int, edit: str, query: str, score: float, width: int) -> Hit:
     message = view.transcript.messages[at]
-    return Hit(edit, at, message.role, cut_snippet(readable_text(message), query, width), score)
+    return Hit(
+        edit, at, name_speakers(message), cut_snippet(readable_text(message), query, width), score
+    )
+
+
+def name_speakers(message: Message) -> str:
+    """Return the role of *message*; for what a tool says `tool`, whatever role carries it."""
+    role, voices = speaker(message), {segment.voice for segment in segments(message)}
+    if message.results and role != "tool":
+        return f"tool and {role}"
+    return "tool" if voices == {"tool"} else role
 
 
 def _score_hidden(view: View, hidden: dict[int, str], query: str, index: Index) -> dict[int, float]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from refold.core.view import View
 from refold.errors import FormatError, RefoldError
 from refold.messages import Text, ToolCall, ToolResult
-from refold.retrieval.search import Index, recall
+from refold.retrieval.search import Index, name_speakers, recall
 from refold.text.clip import floor
 from refold.text.json_values import JsonObject, Record
 from refold.text.plain import readable_text
@@ -251,7 +251,7 @@ def _answer_unfold(view: View, call: WireCall, _index: Index | None, size: int) 
     first, stop = (at, at + 1) if at >= 0 else (edit.start, edit.stop)
     messages = view.transcript.messages
     text = "\n\n".join(
-        f"[position {n}, {messages[n].role}]\n{readable_text(messages[n])}"
+        f"[edit {edit.id[:8]}, position {n}, {name_speakers(messages[n])}]\n{readable_text(messages[n])}"
         for n in range(first, stop)
     )
     if not 0 <= offset <= len(text):

@@ -5,6 +5,7 @@ No tool message and no medium goes to that model, and no thinking (C4-10).
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -12,6 +13,7 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from refold.messages import Content, Media, Message, Opaque, Part, Text, ToolCall, ToolResult
+from refold.speakers import segment_messages
 from refold.text.clip import floor, gap
 
 
@@ -121,10 +123,16 @@ def in_tags(tag: str, text: str) -> str:
 
 
 def record_elements(messages: Iterable[tuple[int, Message]], detail: Detail) -> Iterator[Element]:
-    """Yield what messages say, in order, thinking and empty texts left out."""
-    for at, message in messages:
-        for part in message.parts:
-            element = _make_element(at, message.role, part, detail)
+    """Yield what messages say, in order, thinking and empty texts left out. A part in which nobody
+    but tools speak is a result, whose role it is in."""
+    own = list(messages)
+    for (at, message), spoken in zip(own, segment_messages([m for _, m in own]), strict=True):
+        voices = defaultdict[int, set[str]](set)
+        for segment in spoken:
+            voices[segment.part].add(segment.voice)
+        for place, part in enumerate(message.parts):
+            role = "result" if voices[place] == {"tool"} else message.role
+            element = _make_element(at, role, part, detail)
             if element and element.text.strip():
                 yield element
 
