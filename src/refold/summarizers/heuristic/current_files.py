@@ -278,14 +278,13 @@ def _lay_over(lines: Sequence[Numbered], read: list[Numbered]) -> list[Numbered]
     stands in both once, or no older line is kept."""
     first, last = read[0][0], read[-1][0]
     start, stop = bisect(lines, (first,)), bisect(lines, (last + 1,))
-    counts, before = Counter(text for _, text in read), Counter(text for _, text in lines)
+    counts = Counter(text for _, text in read)
     same_place = lines[start:stop]
     if sum(text in counts for _, text in same_place) < len(same_place) / 2:
         return read
     places = {text: number for number, text in read if text.strip() and counts[text] == 1}
-    moved = [places[text] - at for at, text in lines if text in places and before[text] == 1]
-    below = [places[text] - at for at, text in same_place if text in places]
-    shift, shift_below = (moved or [0])[0], (below or [0])[-1]
+    moved = [places[text] - at for at, text in same_place if text in places] or [0]
+    shift, shift_below = moved[0], moved[-1]
     behind = [(at + shift_below, text) for at, text in lines[start:] if at + shift_below > last]
     ahead, free = list[Numbered](), first - 1
     for number, text in reversed([row for row in lines if row[0] + shift < first]):
