@@ -664,3 +664,9 @@ def test_a_piece_of_a_page_is_what_a_person_pasted() -> None:
     whole = '<div class="a">\n<b>x</b>\n</div>'
     assert [own_words(s) for s in segment_messages([user(whole)])[0]] == [whole]
     assert segment_messages([user("<div>\nCheck it!\n</div>")])[0][0].voice == "context"
+
+
+def test_the_id_of_who_writes_in_feishu_is_not_what_they_say() -> None:
+    """It took the room of a request's first words wherever these stood."""
+    envelope, request = segments(user(f"{INFO}[message_id: om_1]\nou_{'1f9f28e3' * 4}: 重新测试"))
+    assert (envelope.voice, request.text) == ("tool", "重新测试")

@@ -331,6 +331,7 @@ _ENVELOPE = re.compile(
     r"|\[media attached[^:\n]{0,20}: [^\n]*+(?:\nTo send an image back, [^\n]*+)?"
     r")(?:\n+|\Z)"
     r"|\[[^\]\n]{1,200} \d{4}-\d\d-\d\d[ T]\d\d:\d\d(?: ?[A-Z]{1,5}[+-]?[\d:]{0,6})\] (?=\S)"
+    r"|ou_[0-9a-f]{32}: (?=\S)"
 )
 """One part of it."""
 _FIRST = re.compile(r"^[A-Z][\w ]{2,60}\(untrusted[^)\n]{0,40}\):\n```json$", re.MULTILINE)
