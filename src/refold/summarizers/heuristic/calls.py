@@ -239,8 +239,8 @@ def _files_of_command(command: str, place: Place, text: str) -> Iterator[FileEff
 
 
 def _command(arguments: Any) -> str:
-    if not isinstance(arguments, Mapping):
-        return ""
+    if not isinstance(arguments, Mapping) or arguments.get("is_input") in (True, "true"):
+        return ""  # keys for what runs are no command
     for key in _COMMAND_KEYS:
         value = arguments.get(key)
         if isinstance(value, list) and value and all(isinstance(word, str) for word in value):

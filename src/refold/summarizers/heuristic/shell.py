@@ -111,7 +111,7 @@ _NO_CHECKS = _LOOKING_PROGRAMS | {
 _COMMAND_FOLLOWS = frozenset({"run", "exec", "compose", "-m", "--"})
 _CHECK = re.compile(
     r"(?:run)?tests?|spec|checks?|lint\w*|build|compile|vet|validate|verify|type-?check|bench|nextest|clippy|credo|dialyzer|"
-    r"pytest|unittest|tox|nox|[jv]est|vitest|mocha|ava|playwright|cypress|rspec|phpunit|phpstan|ctest|ruff|mypy|pyright|pylint|flake8|"
+    r"pytest|unittest|tox|nox|[jv]est|vitest|mocha|ava|cypress|rspec|phpunit|phpstan|ctest|ruff|mypy|pyright|pylint|flake8|"
     r"tsc|eslint|biome|rubocop|golangci-lint|shellcheck|hadolint|make|ninja|gradlew?|mvnw?|xcodebuild|javac|rustc|gcc|g\+\+|clang"
 )
 _FORMATS = re.compile(r"\w{0,12}(?:fmt|format|imports)|black|isort|fix")

@@ -35,7 +35,7 @@ from refold.summarizers.heuristic.calls import (
 from refold.summarizers.heuristic.shell_words import PATCH_BEGINS, SESSION, Place, name_command
 from refold.text.clip import clip_scanned
 from refold.text.failures import is_failure, read_exit_code
-from refold.text.json_values import dig, join_texts, parse_or_none
+from refold.text.json_values import join_texts, parse_or_none
 from refold.text.plain import (
     call_gist,
     is_absolute,
@@ -333,13 +333,13 @@ def _read_result(result: ToolResult, waiting: _Open, at: int) -> Step:
     unknown = CallEffect(result.name or UNKNOWN_TOOL), ToolCall("", "", "")
     effect, call = waiting.calls.pop(result.id, unknown)
     report = read_report(_without_notes(result.text))
-    process = report.process
-    if waiting.processes and not process:
-        asked = parse_or_none(call.arguments)
-        process = str(next(filter(None, (dig(asked, key) for key in _PROCESS_KEYS)), ""))
-    is_later = process in waiting.processes and not _NO_NEWS.match(result.text)
+    asked = _ASKED.search(call.arguments) if waiting.processes else None
+    process = report.process or (asked[1] if asked else "")
+    is_new = bool(effect.command) and not result.text.startswith(_PREVIOUS)
+    is_later = process in waiting.processes and not (is_new or _NO_NEWS.match(result.text))
     effect, call = waiting.processes[process] if is_later else (effect, call)
-    if report.is_running:
+    is_script = bool(asked and "tools." in asked.string)  # which says no more than what is new
+    if is_running := report.is_running or (is_later and is_script and report.exit_code is None):
         waiting.processes[process] = waiting.processes[process[:SHORT_ID]] = effect, call
     text = spell_numbers(join_texts(report.output)) if len(effect.files) == 1 else report.output
     output = without_terminal_codes(text)
@@ -348,7 +348,7 @@ def _read_result(result: ToolResult, waiting: _Open, at: int) -> Step:
         files = ((effect.place.name(path), "changed") for path in paths if path)
         effect = effect._replace(files=(*effect.files, *files))
     is_error = result.error or bool(_IS_ERROR.match(output) and not effect.command)
-    ended = (is_error, report.exit_code, report.is_running, is_later)
+    ended = (is_error, report.exit_code, is_running, is_later)
     return Step("result", at, output, effect, call.arguments, call_gist(call), *ended)
 
 
@@ -423,7 +423,8 @@ _STARTED = re.compile(
     r"^(?:Process running with session ID|Script running with cell ID"
     r"|Command (?:running in background|was manually backgrounded by user) with ID:"
     r"|Command still running \(session|Async agent launched successfully\.[^\n]{0,300}\s{1,9}agentId:"
-    r"|\{\s{0,9}\"status\": \"accepted\",\s{0,9}\"childSessionKey\":) \"?([\w-]+(?::[\w-]+)*)",
+    r"|\{\"chunk_id\":\"\w+\",\"wall_time_seconds\":[\d.e-]+,\"session_id\":"
+    r"|\{\s{0,9}\"status\": \"accepted\",\s{0,9}\"childSessionKey\":) ?\"?([\w-]+(?::[\w-]+)*)",
     re.MULTILINE,
 )
 _TASK = re.compile(
@@ -454,18 +455,18 @@ _STUB = re.compile(
     r"\s{0,9}(?:\[[^\]\n]{1,200}\]|<[^>\n]{1,200}>|File unchanged since last read\b[^\n]{0,300})\s{0,9}"
     r"|<tool_output_masked>[\s\S]*"
 )
-_WAITS = re.compile(r"\[The command (?:has no new output|timed out) after \d")
-_PROCESS_KEYS = ("session_id", "sessionId", "cell_id", "bash_id", "shell_id", "task_id")
+_WAITS = re.compile(r"\[The command (?:has no new output|timed out) after \d|You CANNOT send new ")
+_ASKED = re.compile(r"\b(?:(?:session|cell|bash|shell|task)_?[iI]d|is_input)\W{1,9}([\w:-]+)")
+"""Where a call names what runs: by an id, or as `true`, what takes its keys (OpenHands)."""
 _STILL = re.compile(r"\A<status>running</status>|\nProcess still running\.\s*\Z")
-_STOPPED = re.compile(r"\A(?:Termination requested for|\{\"message\": ?\"Successfully \w+ )")
+_STOPPED = re.compile(r'Termination requested|The last command <|\{"message": ?"Successfully \w')
 _SIGNALED = re.compile(r"\nProcess exited with signal SIG(\w+)\.\s*\Z")
 _SIGNALS = {"KILL": 137}
 SHORT_ID = 8
 """Letters of an id by which OpenClaw names a process that has ended."""
 _NO_NEWS = re.compile(r"(?:<\w+>)?No (?:active )?\w+ found\b|write_stdin failed|This operation")
 _PREVIOUS = "[Below is the output of the previous command.]"
-_SHELL = "shell"
-"""What is said of a command that the one shell of a client still runs (OpenHands), and its id."""
+"""What is said of a command that the one shell of a client still runs (OpenHands)."""
 
 
 def is_stub(text: str) -> bool:
@@ -489,7 +490,7 @@ def read_report(text: str) -> CommandReport:
         return _read_task(task)._replace(output=text[task.end() :])
     head = header[0] if (header := _HEADER.match(text)) else ""
     output = text[len(head) :]
-    if started := _STARTED.search(head) if head else _STARTED.match(text):
+    if started := _STARTED.search(text, 0, len(head) + 99) if head else _STARTED.match(text):
         return CommandReport(_unwrap(output), process=started[1], is_running=True)
     if _STILL.search(f"{text[:30]}\n{text[-30:]}"):
         return CommandReport(output, is_running=True)
@@ -497,7 +498,7 @@ def read_report(text: str) -> CommandReport:
         return CommandReport(output, _SIGNALS.get(signal[1], 143) if signal else 130)
     is_waiting = bool(_WAITS.search(text, max(0, len(text) - 600)))
     if is_waiting or text.startswith(_PREVIOUS):
-        return CommandReport(output, read_exit_code(output), _SHELL, is_waiting)
+        return CommandReport(output, read_exit_code(output), "true", is_waiting)
     if (opening := _OPENING.match(text)) and _CLOSING.fullmatch(text.rpartition("\n")[2]):
         return _read_fields(text[opening.end() :])
     code = 1 if text.startswith("Script failed") else read_exit_code(head)
@@ -533,14 +534,13 @@ def _read_task(task: re.Match[str]) -> CommandReport:
     return CommandReport(report or summary, ended, id, status == "running")
 
 
-_CODE_FIELDS = frozenset({"metadata", "returncode", "exit_code"})
+_CODE_FIELDS = frozenset({"metadata", "returncode", "exit_code", "chunk_id"})
 """Fields beside a command's output that hold its exit code, or what does."""
 
 
 def _unwrap(text: str) -> str:
-    r"""Return a result's text; of a JSON object with a command's output and exit code, such as
-    `{"returncode": 0, "output": "a"}`, the output; of another the texts of several lines in it if
-    it holds any."""
+    """Return a result's text; of a JSON object with a command's output and exit code the output;
+    of another the texts of several lines in it if it holds any."""
     if not text.startswith("{") or not ("\\n" in text or '"output"' in text):
         return text
     fields = parse_or_none(text) or {}
