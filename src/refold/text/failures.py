@@ -215,7 +215,7 @@ _FAILURE_COUNT = re.compile(
 """How test runners and build tools sum up a failure: `1 failed`, `Found 3 errors`, `make: *** [all]
 Error 2`."""
 _HINT = re.compile(
-    r"(?i)\s*+(?:hint:|help:|note:|warn|npm warn|提示[：:]|at |file \"|\+ )"
+    r"(?i)\s*+(?:hint:|help:|note:|please try another command|the output of the command was:|warn|npm warn|提示[：:]|at |file \"|\+ )"
     r"|.*(?:echo |complete log of this run)|.*?\ufffd[^\ufffd]*\ufffd"
 )
 """How a line begins that warns, or says what to do about an error, where it arose or is logged, or
@@ -252,7 +252,7 @@ def looks_failed(text: str) -> bool:
     end = _RULE.sub(r"\1", without_escapes(text[-END_CHARS:]))
     return (
         is_failure(text)
-        or bool(_FAILURE_COUNT.search(end[-400:]) or _error_lines(end[-400:]))
+        or bool(_FAILURE_COUNT.search(end[-400:]) or error_lines(end[-400:]))
         or bool(_COMPILER_ERROR.search(end))
     )
 
@@ -264,10 +264,9 @@ def has_failed(outcome: str) -> bool:
 
 def find_error_line(text: str) -> str:
     """Return the line that says what went wrong: the last one that names an error, rather one of
-    several words (`FAIL` alone says little), else the last one with more to say than an exit code.
-    A hint (`hint: Updates were rejected ...`) is none."""
+    several words, else the last one with more to say than an exit code. A hint is none."""
     end = without_escapes(text[-END_CHARS:])
-    errors = _error_lines(end) or _error_lines(without_escapes(text[:END_CHARS]))
+    errors = error_lines(end) or error_lines(without_escapes(text[:END_CHARS]))
     rows = [row for row in end.splitlines() if any(map(str.isalnum, row))]
     rows = [row for row in rows if not (is_markup(row) or _HINT.match(row))]
     telling = [row for row in errors if _TELLS.match(row)] or errors
@@ -276,19 +275,20 @@ def find_error_line(text: str) -> str:
 
 
 _MARKUP = re.compile(
-    r"\s*+(?:</?\w{1,40}>(?:-?\d{1,10}</\w+>)?|Shell cwd was reset to .*"
-    r"|\[Command finished with exit code -?\d{1,10}\]|\(Bash completed with no output\)|\[rerun: b\d+\])\s*+"
+    r"\s*+(?:</?\w{1,40}>(?:-?\d{1,10}</\w+>)?|Shell cwd was reset to .*|\(Bash completed with no output\)|\[rerun: b\d+\]"
+    r"|\[(?:(?:Command finished|The command completed) with exit code|Python interpreter:|Current working directory:) [^\n]*\]"
+    r"|<<<\w+ id=\"\w+\">>>)\s*+"
 )
 
 
 def is_markup(row: str) -> bool:
-    """Is this line a tag around an output, a figure in one, or a client's word around it, such as
-    an exit code?"""
+    """Is this line a tag around an output, or a client's word around it, such as an exit code?"""
     words = " ".join(_ANY_WORD.findall(row[:200]))
     return bool(_MARKUP.fullmatch(row) or _CODE_ONLY.fullmatch(words))
 
 
-def _error_lines(text: str) -> list[str]:
+def error_lines(text: str) -> list[str]:
+    """Return the lines that name an error."""
     return [row for row in _ERROR_LINE.findall(text) if not _HINT.match(row)]
 
 

@@ -85,11 +85,6 @@ def test_deeds_stand_before_looks_and_what_prepares_them():
     assert "- helm upgrade web . -> Release web upgraded" in text
 
 
-def test_a_look_that_is_told_as_a_read_file_counts_no_look():
-    state = run(("cat a.md", "x"), ("grep -rn x docs", "y"))
-    assert state.actions.looks == {"grep": 1}
-
-
 def test_what_follows_a_deed_is_not_what_came_of_it():
     state = run(("systemctl restart web && sleep 1 && curl -s http://web", "<h1>Hello</h1>"))
     assert state.actions.done["systemctl restart web"].outcome == "ok"

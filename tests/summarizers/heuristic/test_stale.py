@@ -186,17 +186,15 @@ def test_a_finding_says_something_of_what_it_names():
     assert "very strict" not in text
 
 
-def test_what_repeats_the_heading_or_only_draws_is_not_quoted():
+def test_what_repeats_the_heading_is_not_quoted():
     listing = "Here's the result of running `cat -n` on /a/pool.py:\n" + FILE
     messages = [
         user("Go."),
         *call("Read", listing, file_path="/a/pool.py"),
-        *call("bash", "______ test_drain_pool ______\nE  no_slot == slot_3", command="pytest -x"),
         *call("bash", "total_lines 12 of it", command="wc -l a_file.py"),
     ]
     text = summarize(messages)
     assert "Here's the result" not in text
-    assert "___" not in text
     assert "### commands" not in text
 
 

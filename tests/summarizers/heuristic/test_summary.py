@@ -583,9 +583,15 @@ def test_a_long_line_is_quoted_in_pieces():
 
 
 def test_names_that_differ_in_digits_alone_do_not_crowd_out_others():
-    cues = "\n".join(f"395eec3e-bf72/{at}-0 and {at % 12}PM" for at in range(15_000, 15_400))
+    cues = [f"395eec3e-bf72/{at}-0 and {at % 12}PM" for at in range(15_000, 15_400)]
     last = "data/the_longest_folder_of_the_whole_application_state is where it is"
-    text = run([user("Go."), *call("bash", command="cat", result=f"{cues}\n{last}")], 400)
+    text = run(
+        [
+            user("Go."),
+            *call("list_cues", result=json.dumps([{"cue": cue} for cue in [*cues, last]])),
+        ],
+        400,
+    )
     assert last in text
     assert text.count("395eec3e") == 3
 
@@ -1229,11 +1235,11 @@ def test_in_work_names_with_digits_give_way_to_others():
     ]
     messages = [
         user("Go."),
-        *call("bash", result="\n".join(rows), command="list builds"),
-        *call("bash", result="tick " * 3_000, command="cat clock"),
-        *call("bash", result="tock " * 3_000, command="cat watch"),
+        *call("list_builds", result="\n".join(rows)),
+        *call("read_clock", result="tick " * 3_000),
+        *call("read_watch", result="tock " * 3_000),
     ]
-    text = drive(RuleSummary()(View.of(messages), 0, len(messages), 400)).text
+    text = drive(RuleSummary()(View.of(messages), 0, len(messages), 500)).text
     assert text.count("uses load_") > 2 * text.count("built ") > 0
 
 

@@ -44,7 +44,7 @@ LONGEST_REPORT = 400
 """The same of another agent: nothing else tells what that did."""
 LONGEST_REASON = 160
 """Characters of the line that says why it failed."""
-IDLE = frozenset({UNKNOWN_TOOL, "report_intent", "update_topic", "Skill", "skill"})
+IDLE = frozenset({UNKNOWN_TOOL, "report_intent", "update_topic", "update_plan", "Skill", "skill"})
 """Tools that do nothing: one that nobody names, those that say what comes (Copilot CLI, Gemini
 CLI), and those that only give the model a skill's text."""
 MAX_OUTPUT = 100_000
@@ -97,6 +97,7 @@ NEAR_ENDS = 2_000
 _CALL_REPEATED = re.compile(r"\AMCP tool '[^'\n]{1,200}' reported tool error for function call: ")
 _ANSWERED = " with response: "
 """Between a call that a client repeats with all its arguments, and the error (Gemini CLI)."""
+_ARGUMENTS = "\n\nReceived arguments:\n"  # behind the error (pi)
 _ANSWER = re.compile(r'"(?:text|error|message)": ?"((?>(?:[^"\\]|\\.){1,1000}))')
 """The words of that error."""
 _SEARCHES = frozenset({"grep", "egrep", "rg", "findstr"})
@@ -130,6 +131,7 @@ def read_words(text: str) -> str:
     behind it, and without the call's own arguments."""
     if _CALL_REPEATED.match(text) and (answer := _ANSWER.search(text.rpartition(_ANSWERED)[2])):
         return answer[1]
+    text = text.partition(_ARGUMENTS)[0]
     head, _, rest = text.partition("\n")
     text = rest if is_markup(head) else text
     body, _, last = text.rstrip().rpartition("\n")
@@ -268,7 +270,7 @@ def has_commit(command: str) -> bool:
 def tell_check(step: Step, name: str, outcome: str, *, is_commit: bool) -> str:
     """Return what came of a check or a commit of this name."""
     subject = _MESSAGE.search(step.command[:2_000]) if is_commit else None
-    printed = "" if outcome == RUNNING else step.text
+    printed = step.text if step.is_later or outcome != RUNNING else ""
     return write_outcome(name, printed, outcome, subject[2] if subject else "")
 
 
@@ -368,8 +370,6 @@ class Actions:
     done: dict[str, Action] = field(default_factory=dict)
     failed: dict[str, Action] = field(default_factory=dict)
     """Those that did not work when they were tried again."""
-    looks: dict[str, int] = field(default_factory=dict)
-    """How often each tool or program was called that only looks, but at files."""
 
     def note(self, step: Step, outcome: str, *, is_check: bool) -> None:
         """Note what came of a call; *is_check*: is it a check or a commit, which have a list of
@@ -429,9 +429,6 @@ class Actions:
     def _note_deed(self, step: Step, outcome: str, deeds: shell.CommandPart) -> None:
         effect = step.effect
         if _only_looks(step, deeds):
-            name = _name_program(step, 1)
-            name = effect.tool if name.startswith("$") else name
-            self.looks[name] = self.looks.get(name, 0) + 1
             return
         is_known = deeds.has_own_error or outcome in (RUNNING, "failed")
         if not is_known:
@@ -498,9 +495,9 @@ def _find_line(step: Step, *, failed: bool) -> str:
     return find_outcome_line(step.text, failed=failed, printed=bool(step.command))
 
 
-def _name_program(step: Step, words: int = 2) -> str:
-    """Return the first *words* of a command (`git push`), or the tool of another call."""
-    return " ".join(name_command(step.command).split(" ")[:words]) or step.effect.tool
+def _name_program(step: Step) -> str:
+    """Return the first two words of a command (`git push`), or the tool of another call."""
+    return " ".join(name_command(step.command).split(" ")[:2]) or step.effect.tool
 
 
 def _name_failed(step: Step) -> str:

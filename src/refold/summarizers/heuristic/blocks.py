@@ -28,6 +28,7 @@ from refold.summarizers.heuristic.shell_words import (
 )
 from refold.summarizers.heuristic.steps import Step, is_stub
 from refold.text.clip import clip_scanned, sentences, without_mark
+from refold.text.failures import error_lines
 from refold.text.json_values import iter_json_lines, parse_or_none
 from refold.text.plain import Span, count_bytes, iter_spans
 
@@ -37,14 +38,14 @@ Kind = str
 LONGEST_LINE = 200
 """Characters of a line; what is longer is cut into several."""
 _ENDS = (",", ";", "。", "；", "，", "、", " ")
+LONGEST_OUTPUT = 2_000
+"""Characters of what a command prints; more is a list or a log, of which only errors are quoted."""
 LONGEST_HEADING = 110
 """Characters of a command that heads what it printed."""
 MAX_JSON = 400_000
 """Characters of a tool's answer that are parsed."""
 MOST_ALIKE = 50
-"""Lines of an output that may differ in digits alone; of more, a log's, few are shown."""
-MOST_STEPS = 8
-"""Lines of two or three words that may begin with the same word."""
+"""Lines of an answer that may differ in digits alone; of more few are shown."""
 LOGS = (".output", ".log")
 """How files end that hold what a command printed."""
 LEAST_WORDS = 3
@@ -61,8 +62,6 @@ _HANDLES = re.compile(
 that read a part of a file (pi, OpenCode) or shows one (OpenHands)."""
 _CLIPPED = "<response clipped>"
 """Behind this a tool counts lines as if none were left out (OpenHands)."""
-_RULES = re.compile(r"^\s{0,20}([=*~_-])\1{3,}+\s{0,20}|(?<=[ \t])([=*~_-])\2{3,}+\s{0,20}$")
-"""What runners draw around a title."""
 _DIGITS = re.compile(r"(?<![0-9a-f])[a-f]*+\d[0-9a-f]*+")
 """A number, or a hash."""
 _WORD = re.compile(r"[^\W_]{2,}")
@@ -138,9 +137,6 @@ class Block:
                 return iter_lines(text, is_prose=True)
             case "finding":
                 return map(Line, find_notes(text))
-            case "run":
-                rows = (_RULES.sub("", row) for row in text.split("\n"))
-                return _fold_alike(list(iter_lines("\n".join(rows))))
             case _:
                 return iter_lines(text)
 
@@ -296,7 +292,9 @@ def _read_result(step: Step) -> Iterator[Block]:
     path = paths[0] if len(paths) == 1 and is_text else ""
     kind = "written" if is_change and path else _kind_of(name, path, command)
     heading = path or command[:LONGEST_HEADING] or " ".join(filter(None, (name, step.gist)))
-    yield Block(step.at, kind, heading, step.text, path)
+    is_long = kind == "run" and bool(command) and len(step.text) > LONGEST_OUTPUT
+    text = "\n".join(error_lines(clip_scanned(step.text))) if is_long else step.text
+    yield Block(step.at, kind, heading, text, path)
 
 
 def _kind_of(name: str, path: str, command: str) -> Kind:
@@ -358,30 +356,21 @@ def iter_lines(text: str, *, is_prose: bool = False, least: int = LEAST_WORDS) -
 
 
 def _fold_alike(lines: Sequence[Line]) -> Iterator[Line]:
-    """Yield lines; of more than `MOST_ALIKE` that differ in digits alone, or than `MOST_STEPS` that
-    name a step and what it is done to, the first, which says how many there are, and the last
-    two."""
-    if len(lines) <= MOST_STEPS:
+    """Yield lines; of more than `MOST_ALIKE` that differ in digits alone the first, which says how
+    many there are, and the last two."""
+    if len(lines) <= MOST_ALIKE:
         yield from lines
         return
-    places = defaultdict[tuple[str, int], list[int]](list)
-    shapes = [_shape(line.words) for line in lines]
+    places = defaultdict[str, list[int]](list)
+    shapes = [_DIGITS.sub("#", line.words) for line in lines]
     for at, shape in enumerate(shapes):
         places[shape].append(at)
     for at, (line, shape) in enumerate(zip(lines, shapes, strict=True)):
         alike = places[shape]
-        if len(alike) <= shape[1] or at in alike[-2:]:
+        if len(alike) <= MOST_ALIKE or at in alike[-2:]:
             yield line
         elif at == alike[0]:
             yield line._replace(text=f"{line.text} (… {len(alike) - 3} more such lines …)")
-
-
-def _shape(line: str) -> tuple[str, int]:
-    """Return what is the same in lines that are alike, and how many of them there may be."""
-    words = line.split(maxsplit=4)
-    if len(words) in (2, 3) and words[0].isalpha():  # `Compiling serde v1.0.228`
-        return f"{words[0]} {len(words)}", MOST_STEPS
-    return _DIGITS.sub("#", line), MOST_ALIKE
 
 
 def _parse_json(text: str) -> Any:

@@ -251,7 +251,6 @@ def join_states(old: State, new: State) -> State:
         actions=Actions(
             old.actions.done | new.actions.done,
             old.actions.failed | new.actions.failed,
-            old.actions.looks | new.actions.looks,
         ),
         todos=join_todos(old.todos, new.todos),
         plan_age=new.plan_age + (0 if new.todos else old.plan_age),

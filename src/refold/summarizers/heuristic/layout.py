@@ -476,15 +476,12 @@ def _checks(state: State, room: int) -> Iterator[str]:
 
 def _actions(state: State, room: int) -> Iterator[str]:
     """Yield what calls did that have ended, deeds before what prepares them and of these the last
-    ones first to stay, and how often others looked."""
+    ones first to stay."""
     done = state.actions.done.items()
     lines = {_write_action(call, act): act.rank for call, act in done if not act.is_running}
     newest = [*lines][::-1]
     ranked = sorted(newest, key=lambda line: -lines[line])
-    yield from _choose(lines, ranked[:MOST_ACTIONS], room)
-    looks = ", ".join(f"{name} ×{times}" for name, times in state.actions.looks.items())
-    if looks and not state.files:
-        yield f"- looked: {one_line(looks, 200)}"
+    return _choose(lines, ranked[:MOST_ACTIONS], room)
 
 
 def _write_action(call: str, action: Action) -> str:

@@ -197,7 +197,7 @@ class State:
     """Files and checks that others were compared with."""
 
 
-def read_state(steps: Iterable[Step], todos: Todos = ()) -> State:
+def read_state(steps: Sequence[Step], todos: Todos = ()) -> State:
     """Read where the work stands after *steps*, in one pass; *todos* is the plan before them."""
     state, announcing, is_done, worked, answers = State(todos=todos), "", False, False, 0
     for step in steps:
@@ -226,9 +226,7 @@ def read_state(steps: Iterable[Step], todos: Todos = ()) -> State:
                 _note_answer(state, step, worked=worked or not step.is_final)
                 announcing, state.answer = ("", step.text) if step.is_final else (step.text, "")
                 is_done, answers = False, answers + 1
-    if answers >= TALK_ANSWERS and not (
-        state.files or state.actions.done or state.actions.looks or state.checks
-    ):
+    if answers >= TALK_ANSWERS and all(step.kind != "result" for step in steps):
         state.constraints = dict.fromkeys(filter(is_demand, state.constraints))
     state.files = _without_deleted_folders(state.files)
     state.failure = state.failure._replace(error=find_error_line(state.failure.error))

@@ -1,0 +1,98 @@
+"""What clients report of a command is told as they report it: whether it ended, and why it
+failed."""
+
+import json
+
+from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.summarizers.heuristic.current_files import read_files
+from refold.summarizers.heuristic.steps import read_steps
+from tests.support.messages import call
+from tests.support.summaries import collect
+
+
+def test_a_command_that_was_killed_after_its_time_has_not_passed():
+    """mini-swe-agent says so in words alone: a test that hung stood as one that passed."""
+    edit = call("write", "Done.", path="a.py", content="a = 1")
+    killed = "The last command <command>pytest</command> timed out and has been killed."
+    rest = "\nThe output of the command was:\n <output>\n\n</output>\nPlease try another command."
+    state = collect([*edit, *call("bash", f"{killed}{rest}", command="pytest")])
+    assert state.checks == {"pytest": f"exit 130: {killed}"}
+
+
+def script(code, printed):
+    """Return a script that a model wrote to call tools (Codex), and what it printed."""
+    output = f"Script completed\nWall time 0.1 seconds\nOutput:\n{printed}"
+    return [
+        Message("assistant", (ToolCall("c1", "exec", code),)),
+        Message("tool", (ToolResult("c1", (Text(output),)),)),
+    ]
+
+
+def test_what_a_script_started_runs_until_it_is_told_that_it_ended():
+    """A build of images stood as done as soon as somebody had looked at it once."""
+    begin = (
+        'const r = await tools.exec_command({cmd:"docker compose build"}); text(JSON.stringify(r))'
+    )
+    ask = "const r = await tools.write_stdin({session_id:36178,chars:''}); text(r.output)"
+    first = {"chunk_id": "a57a", "wall_time_seconds": 1.0, "session_id": 36178, "output": "#1 done"}
+    started = script(begin, json.dumps(first, separators=(",", ":")))
+    assert collect([user("Go."), *started]).checks == {"docker compose build": "running"}
+    seen = [*started, *script(ask, "#2 [backend 4/6] RUN mvn")]
+    assert collect(seen).checks == {"docker compose build": "running: #2 [backend 4/6] RUN mvn"}
+    last = script(ask, '{"chunk_id":"b1","exit_code":1,"output":"failed to solve: exit 1\\n"}')
+    state = collect([*seen, *last])
+    assert state.checks["docker compose build"].startswith("exit 1") and not state.actions.done
+
+
+def test_keys_for_what_runs_are_no_command_and_nothing_else_runs_beside_it():
+    """Of OpenHands' one shell: a server stood with the refusal of the next command as its outcome,
+    and that test as run."""
+    notes = "\n[Current working directory: /a]\n[Python interpreter: /a/python]"
+    waits = "Up.\n[The command has no new output after 10 seconds. You may wait longer.]"
+    before = "[Below is the output of the previous command.]\n"
+    refused = f'{before}[Your command "pytest" is NOT executed. You CANNOT send new commands yet.]'
+    ended = f"^C\n[The command completed with exit code 0. CTRL+C was sent.]{notes}"
+    messages = [
+        *call("execute_bash", waits, command="python app.py"),
+        *call("execute_bash", refused, command="pytest"),
+        *call("execute_bash", ended, command="C-c", is_input="true"),
+        *call("execute_bash", f"Ready.{notes}", command="python seed.py"),
+    ]
+    state = collect([user("Go."), *messages])
+    assert {name: act.outcome for name, act in state.actions.done.items()} == {
+        "python app.py": "^C",
+        "python seed.py": "Ready.",
+    }
+    assert not state.checks
+
+
+def test_why_a_call_failed_is_not_what_it_was_given_nor_a_mark():
+    """pi repeats the arguments of a call behind what is wrong with them, OpenClaw puts marks around
+    pages."""
+    given = json.dumps({"message": "There was an error: none of it counts"}, indent=2)
+    wrong = f'Validation failed for tool "send":\n  - action: is missing\n\nReceived arguments:\n{given}'
+    page = 'Web fetch failed (404):\n<<<EXTERNAL_TEXT id="a1">>>\n404: No page\n<<<END_EXTERNAL_TEXT id="a1">>>'
+    sent = call("send", wrong, is_error=True, to="+49")
+    fetched = call("web_fetch", page, is_error=True, url="https://a.de")
+    failed = collect([user("Go."), *sent, *fetched]).actions.failed
+    assert [act.outcome for act in failed.values()] == [
+        "error: - action: is missing",
+        "error: 404: No page",
+    ]
+
+
+def test_what_installs_browsers_is_no_check_and_a_plan_in_a_script_is_no_deed():
+    install = call("bash", "Done.", command="npx playwright install")
+    plan = script('await tools.update_plan({plan:[{step:"Build"}]})', "{}")
+    state = collect([user("Go."), *install, *plan])
+    assert not state.checks and list(state.actions.done) == ["npx playwright install"]
+    assert collect(call("bash", "1 passed", command="npx playwright test")).checks
+
+
+def test_a_line_that_stands_elsewhere_too_moves_nothing():
+    """What ends a text in quotes moved a file's known lines to where another such line was read."""
+    known = "\n".join(f"{at}\tb_{at} = {at}" for at in range(400, 409)) + '\n409\t    """'
+    other = '20\tdef run():\n21\t    """Run."""\n22\t    """'
+    steps = read_steps([*call("read", known, path="a.py"), *call("read", other, path="a.py")])
+    [file] = read_files(steps).values()
+    assert [number for number, _ in file.lines] == [20, 21, 22, *range(400, 410)]
