@@ -91,8 +91,8 @@ def test_what_installs_browsers_is_no_check_and_a_plan_in_a_script_is_no_deed():
 
 def test_a_line_that_stands_elsewhere_too_moves_nothing():
     """What ends a text in quotes moved a file's known lines to where another such line was read."""
-    known = "\n".join(f"{at}\tb_{at} = {at}" for at in range(400, 409)) + '\n409\t    """'
-    other = '20\tdef run():\n21\t    """Run."""\n22\t    """'
-    steps = read_steps([*call("read", known, path="a.py"), *call("read", other, path="a.py")])
+    part = "\n".join(f"{at}\tb_{at} = {at}" for at in range(400, 409)) + '\n409\t    """'
+    rest = '20\tdef run():\n21\t    """Run."""\n22\t    """'
+    steps = read_steps([*call("read", part, path="a.py"), *call("read", rest, path="a.py")])
     [file] = read_files(steps).values()
     assert [number for number, _ in file.lines] == [20, 21, 22, *range(400, 410)]
