@@ -261,7 +261,7 @@ class Relay:
             await self._answer_unread(head, candidates, receive, writer)
             return
         limits = self._limits
-        raw = await read_body(receive, limits.body_bytes, limits.body_seconds, head.length)
+        raw = await read_body(receive, limits.body_bytes, limits, head.length)
         with (
             cancel_on_disconnect(receive, writer, asyncio.current_task()),
             self._tracing.trace_request(head, api, writer.log_entry) as trace_headers,
@@ -312,9 +312,7 @@ class Relay:
     ) -> AsyncIterator[bytes]:
         """Yield the body as it arrives. Raises as `iter_body` does."""
         limits = self._limits
-        async for piece in iter_body(
-            receive, limits.upload_bytes, limits.body_seconds, head.length
-        ):
+        async for piece in iter_body(receive, limits.upload_bytes, limits, head.length):
             writer.log_entry.received_bytes += len(piece)
             yield piece
         on_end()

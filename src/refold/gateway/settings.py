@@ -199,6 +199,8 @@ class Limits:
     """For the request line and the headers."""
     body_seconds: float = 60.0
     """Of silence while a body is awaited."""
+    body_bytes_per_second: float = 500.0
+    """That earn a second of `body_seconds` back, or a body that drips in would never end."""
     connect_seconds: float = 10.0
     """For a connection to an upstream."""
     silence_seconds: float = 900.0

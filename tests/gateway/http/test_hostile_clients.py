@@ -1,6 +1,8 @@
 """Clients that mean harm, on raw sockets against the server that `refold serve` runs."""
 
 import asyncio
+import json
+import select
 import socket
 from contextlib import ExitStack
 from dataclasses import replace
@@ -350,6 +352,46 @@ def test_a_body_that_does_not_come_is_not_awaited_for_ever(hasty, path: bytes) -
     _, gateway = hasty
     raw = b"POST " + path + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\n{"
     assert statuses(talk(gateway.port, raw, wait=60)) == [408]
+
+
+@pytest.mark.parametrize("path", [b"/v1/messages", b"/v1/messages/batches"])
+@pytest.mark.parametrize("start", [b"{", b"{" * 90_000])
+def test_a_body_that_drips_in_holds_no_place(hasty, path: bytes, start: bytes) -> None:
+    """A letter every few seconds was progress enough to hold one of `requests` for days. What came
+    fast before it earns no more than `body_seconds`."""
+    _, gateway = hasty
+    head = b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Length: 99000\r\n\r\n" % path
+    with socket.create_connection(("127.0.0.1", gateway.port), timeout=60) as line:
+        line.sendall(head + start)
+        for _ in range(100):
+            if select.select([line], [], [], 0.1)[0]:
+                break
+            line.sendall(b"x")
+        answer = read_rest(line)
+    assert statuses(answer) == [408]
+    error = json.loads(answer.partition(b"\r\n\r\n")[2])
+    assert error["type"] == "error" and "500 bytes a second" in error["error"]["message"]
+    assert eventually(lambda: gateway.gateway.in_progress == 0)
+    assert gateway.gateway.pipeline.counters.get("http_refused", reason="http_408") == 1
+
+
+@pytest.mark.parametrize("path", [b"/v1/messages", b"/v1/files"])
+def test_a_large_body_over_a_slow_line_comes_through(path: bytes) -> None:
+    """It takes longer than a body may be silent, and comes fast enough all the time."""
+    piece = b" " * 2_000
+    head = b"POST %b HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n{"
+    with ScriptedProvider() as upstream:
+        limits = replace(LIMITS, body_seconds=2)
+        up = Upstream(name="up", url=upstream.url)
+        with (
+            serving(Config(upstreams=(up,), salt=b"s", limits=limits)) as gateway,
+            socket.create_connection(("127.0.0.1", gateway.port), timeout=60) as line,
+        ):
+            line.sendall(head % (path, 25 * len(piece) + 2))
+            assert not pour(line, piece, 25, 0.1)
+            line.sendall(b"}")
+            assert statuses(read_rest(line)) == [200]
+    assert len(upstream.received[0].body) == 50_002
 
 
 def test_a_client_that_sends_too_much_reads_why(place) -> None:

@@ -129,7 +129,7 @@ class Api:
         _check_content_type(headers)
         declared = headers.get(b"content-length", b"")
         length = int(declared) if declared.isdigit() else None
-        body = await read_body(receive, self._limits.body_bytes, self._limits.body_seconds, length)
+        body = await read_body(receive, self._limits.body_bytes, self._limits, length)
         return await self._context.run_in_thread(partial(read_arguments, body, operation.arguments))
 
     # --- server-sent events -----------------------------------------------------------------------

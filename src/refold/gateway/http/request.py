@@ -5,6 +5,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from itertools import chain
+from time import monotonic
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -126,38 +127,38 @@ class ClientDisconnected(Exception):  # noqa: N818 - it is what happened, not an
     """The client has closed its connection."""
 
 
-async def read_body(
-    receive: Receive, limit: int, silence_seconds: float, declared: int | None
-) -> bytes:
-    """Return the whole body. Raises `HTTPException` (413 above *limit* bytes, 408 after *silence*
-    seconds) and `ClientDisconnected`."""
-    pieces = [piece async for piece in iter_body(receive, limit, silence_seconds, declared)]
+async def read_body(receive: Receive, most: int, limits: Limits, declared: int | None) -> bytes:
+    """Return the whole body. Raises `HTTPException` (413 above *most* bytes, 408 for one that comes
+    too slowly for *limits*) and `ClientDisconnected`."""
+    pieces = [piece async for piece in iter_body(receive, most, limits, declared)]
     return b"".join(pieces)  # a single piece is not copied
 
 
 async def iter_body(
-    receive: Receive, limit: int, silence_seconds: float, declared: int | None
+    receive: Receive, most: int, limits: Limits, declared: int | None
 ) -> AsyncIterator[bytes]:
     """Yield the body as it arrives. Raises as `read_body` does."""
-    _check_body_size(declared or 0, limit)
-    size, has_more = 0, True
+    _check_body_size(declared or 0, most)
+    size, has_more, rate = 0, True, limits.body_bytes_per_second
+    left = limits.body_seconds  # of waiting: what a slow upstream takes is not the client's
     while has_more:
-        piece, has_more = await _receive_piece(receive, silence_seconds)
+        begun = monotonic()
+        piece, has_more = await _receive_piece(receive, left, rate)
+        left = min(left + begun - monotonic() + len(piece) / rate, limits.body_seconds)
         size += len(piece)
-        _check_body_size(size, limit)
+        _check_body_size(size, most)
         if piece:
             yield piece
 
 
-async def _receive_piece(receive: Receive, silence_seconds: float) -> tuple[bytes, bool]:
+async def _receive_piece(receive: Receive, seconds: float, rate: float) -> tuple[bytes, bool]:
     """Return a piece, and whether more follows."""
     try:
-        async with asyncio.timeout(silence_seconds):
+        async with asyncio.timeout(seconds):
             message = await receive()
     except TimeoutError as error:
-        raise HTTPException(
-            408, f"Nothing of the body came for {silence_seconds:g} seconds.", close=True
-        ) from error
+        words = f"The body came too slowly: {rate:,g} bytes a second are the least."
+        raise HTTPException(408, words, close=True) from error
     if message["type"] == "http.disconnect":
         raise ClientDisconnected
     return message.get("body", b""), message.get("more_body", False)
