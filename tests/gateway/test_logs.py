@@ -16,6 +16,7 @@ from refold.errors import StoreError
 from refold.gateway import Config, Upstream, create_gateway
 from refold.gateway.conversations.workers import BackgroundJobs, Prefetch, Workers
 from refold.gateway.logs import (
+    LINES,
     JSONFormatter,
     LineFormatter,
     error_fields,
@@ -102,6 +103,56 @@ def test_what_libraries_say_is_one_json_object_a_line_without_what_they_quote():
     (line,) = map(json.loads, printed.splitlines())
     assert line["event"] == "Task exception was never retrieved"
     assert line["error"] == "ValueError" and b"secret" not in printed
+
+
+def test_lines_that_nobody_reads_are_dropped_beyond_a_bound_and_missed_in_the_log():
+    program = (
+        "from refold.gateway.logs import *\n"
+        "from refold.gateway.logs import WRITER\n"
+        "configure_logging()\n"
+        "for n in range(LINES + 2_000): log('line', n=n)\n"
+        "print(int(WRITER.counters.get('log_lines_dropped')), flush=True)\n"
+        "input()\n"
+        "WRITER.flush()\n"
+        "log('the last')\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        dropped = int(process.stdout.readline())
+        _, printed = process.communicate(b"\n")
+    *numbered, gap, last = map(json.loads, printed.splitlines())
+    assert 0 < dropped < 2_000
+    assert [line["n"] for line in numbered] == list(range(LINES + 2_000 - dropped))
+    assert gap["event"] == "log lines dropped" and gap["count"] == dropped
+    assert last["event"] == "the last"
+
+
+@pytest.mark.parametrize("begin", ["end()", "Supervisor(1, end).run()"])
+def test_the_last_line_before_a_crash_is_written(begin: str):
+    program = (
+        "import os, signal\n"
+        "from refold.gateway.logs import configure_logging, log\n"
+        "from refold.gateway.serve import Supervisor\n"
+        "configure_logging()\n"
+        "log('the first')\n"
+        "above = os.getpid()\n"
+        "def end():\n"
+        "    for n in range(100): log('line', n=n)\n"
+        "    if os.getpid() != above: os.kill(above, signal.SIGTERM)\n"
+        "    raise ValueError('it crashed')\n"
+        f"{begin}\n"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=False
+    ).stderr.decode()
+    lines = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
+    assert [line.get("n") for line in lines] == [None, *range(100)]
+    assert "ValueError: it crashed" in printed
 
 
 def test_only_requests_pass_through(caplog: pytest.LogCaptureFixture):

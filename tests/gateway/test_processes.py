@@ -1,10 +1,12 @@
 """`refold serve --workers N`: several processes on one socket."""
 
+import fcntl
 import json
 import os
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from threading import Event
 
@@ -104,6 +106,22 @@ def test_c19_a_terminal_that_is_closed_ends_nothing(tmp_path, workers):
                 assert ask(process) == 200
             assert process.process.poll() is None
         assert "replaced" not in process.log.read_text()
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_log_that_nobody_reads_holds_up_no_request(tmp_path, workers):
+    """Its pipe was full after some 160 requests, and the gateway waited for the reader."""
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4_096)
+    with ScriptedProvider(["Hello."]) as upstream, os.fdopen(reading) as log:
+        config = f'[[upstream]]\nurl = "{upstream.url}"\n'
+        process = GatewayProcess(tmp_path, "unread", config, "--workers", workers, pipe=writing)
+        os.close(writing)
+        with run_processes(process):
+            assert {ask(process) for _ in range(60)} == {200}
+            lines = (line for line in log if '"request"' in line)
+            assert len(list(islice(lines, 60))) == 60, "it waited until somebody reads"
+        assert log.read().count("Finished server process") == int(workers)
 
 
 def take_samples(name, **labels):

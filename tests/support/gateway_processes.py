@@ -30,11 +30,18 @@ PATIENT = "\n[compaction]\ndecide_timeout_seconds = 60\n"
 class GatewayProcess:
     """Run `refold serve` with a configuration in the folder *place*.
 
-    It waits for its decisions unless the configuration has a table `[compaction]`.
+    It waits for its decisions unless the configuration has a table `[compaction]`. What it logs goes
+    to a file, or to *pipe*.
     """
 
     def __init__(
-        self, place: Path, name: str, config: str, *flags: str, **environment: str
+        self,
+        place: Path,
+        name: str,
+        config: str,
+        *flags: str,
+        pipe: int | None = None,
+        **environment: str,
     ) -> None:
         self.port = free_port()
         patient = "" if "[compaction]" in config else PATIENT
@@ -45,7 +52,7 @@ class GatewayProcess:
         command = [sys.executable, "-m", "refold", "serve", "--config", f"{name}.toml", *flags]
         with self.log.open("wb") as log, default_signals():
             self.process = subprocess.Popen(
-                command, cwd=place, stderr=log, stdout=log, env=environment or None
+                command, cwd=place, stderr=pipe or log, stdout=log, env=environment or None
             )
 
     @property

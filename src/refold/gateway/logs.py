@@ -3,11 +3,13 @@ never a key."""
 
 import json
 import logging
-import sys
+import os
 import time
 from asyncio import CancelledError
 from dataclasses import dataclass, field
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Event, Thread
 from types import TracebackType
 from typing import Any
 
@@ -22,6 +24,11 @@ INCOMPLETE_RESPONSE = "ASGI callable returned without completing response."
 """What the server says when an answer is broken off as its upstream was; our own line of that
 request says so too."""
 LEVELS = ("debug", "info", "warning", "error")
+STANDARD_ERROR = 2
+LINES = 10_000
+"""So many lines may wait until they are written."""
+FLUSH_SECONDS = 2.0
+"""That the end of a process waits for its log."""
 
 
 @dataclass(slots=True)
@@ -188,17 +195,76 @@ def _is_of_our_line(record: logging.LogRecord) -> bool:
     return record.msg == INCOMPLETE_RESPONSE or (record.name == "uvicorn.error" and is_stopped)
 
 
+class LogWriter(logging.Handler):
+    """Writes to standard error in a thread of its own, so that a pipe that nobody reads holds up
+    nothing else. Beyond `LINES` that wait, lines are dropped until half of them are written; the
+    log says then how many. A forked process has a thread of its own."""
+
+    _process = _missing = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counters = Counters()
+        """Counts lines that are dropped."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Have a line written soon."""
+        try:
+            if self._process != os.getpid():
+                self._start()
+            if self._lines.qsize() >= (LINES // 2 if self._missing else LINES):
+                self._drop()
+                return
+            if missing := self._missing:
+                self._missing = 0
+                log("log lines dropped", logging.ERROR, count=missing)
+            self._lines.put(f"{self.format(record)}\n".encode())
+        except Exception:  # noqa: BLE001 - as of every handler
+            self.handleError(record)
+
+    def flush(self) -> None:
+        """Wait until all is written; not for long, in case nobody reads."""
+        if self._process == os.getpid():
+            is_written = Event()
+            self._lines.put(is_written)
+            is_written.wait(FLUSH_SECONDS)
+
+    def _start(self) -> None:
+        self._process, self._missing = os.getpid(), 0
+        self._lines = SimpleQueue[bytes | Event]()  # what waited is the other process's to write
+        Thread(target=self._keep_writing, name="refold-log", daemon=True).start()
+
+    def _drop(self) -> None:
+        self._missing += 1
+        self.counters.add("log_lines_dropped")
+
+    def _keep_writing(self) -> None:
+        while True:
+            line = self._lines.get()
+            if isinstance(line, Event):
+                line.set()
+                continue
+            try:
+                while line:  # without a buffer, which nobody could flush while this waits
+                    line = line[os.write(STANDARD_ERROR, line) :]
+            except OSError:  # a full disk, or a reader that has gone
+                self._drop()
+
+
+WRITER = LogWriter()
+"""Writes the log of this process, once that is configured: it has one standard error."""
+
+
 def configure_logging(level: str = "info") -> None:
     """Let the gateway and its server log to standard error: lines for people on a terminal, JSON
     elsewhere. *level*: debug, info, warning, error."""
     if level not in LEVELS:
         raise ValueError(f"no log level is called {level!r}; there are {', '.join(LEVELS)}")
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(LineFormatter() if sys.stderr.isatty() else JSONFormatter())
-    handler.addFilter(lambda record: not _is_of_our_line(record))
+    WRITER.setFormatter(LineFormatter() if os.isatty(STANDARD_ERROR) else JSONFormatter())
+    WRITER.filters = [lambda record: not _is_of_our_line(record)]
     # What fails of a database is ours to tell: psycopg quotes what was to be written.
     logging.getLogger("psycopg").setLevel(logging.CRITICAL)
     for name in ("refold", "uvicorn.error", "asyncio"):
         logger = logging.getLogger(name)
-        logger.handlers, logger.propagate = [handler], False
+        logger.handlers, logger.propagate = [WRITER], False
         logger.setLevel(level.upper())

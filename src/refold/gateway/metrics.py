@@ -39,6 +39,7 @@ HELP = {
     "store_replaced": "Times that the store was found deleted or replaced while it was open.",
     "ledger_failures": "Failures of the net ledger and of the transcripts, by what was being done.",
     "ledger_lost": "Calls that the net ledger has no room for.",
+    "log_lines_dropped": "Lines that nobody read in time, so that the log has no room for them.",
     "refetched_kept": "Results that were fetched again after they had been hidden: they stay.",
     "records_purged": "Transcripts that were deleted at their time.",
     "pruned": "Edits, attempts and sessions that were deleted at their time, by what.",

@@ -34,7 +34,7 @@ from refold.gateway.config import SALT, Config, load_config, parse_upstream, wit
 from refold.gateway.http.server_protocol import create_protocol
 from refold.gateway.ledger.sql import Retention
 from refold.gateway.ledger.writer import create_writer
-from refold.gateway.logs import configure_logging, log
+from refold.gateway.logs import WRITER, configure_logging, log
 from refold.gateway.metrics import Counters, SharedMetrics
 from refold.gateway.pipeline.pipeline import Pipeline
 from refold.gateway.settings import parse_duration
@@ -72,6 +72,7 @@ def create_gateway(config: Config) -> Gateway:
     if settings.shadow:  # asks no model, and decides nothing that a later run would show
         settings = replace(settings, ask=None)
     counters, rates_of = Counters(), partial(find_rates, given=settings.prices)
+    WRITER.counters = counters
     ledger_writer = create_writer(config.store, config.record, rates_of, counters, settings.clock)
     store = open_checked_store(MEMORY if settings.shadow else config.store)
     warn_if_locked(config.store)
@@ -150,6 +151,13 @@ class PartingServer(uvicorn.Server):
             loop = asyncio.get_running_loop()
             await loop.connect_accepted_socket(self._create_protocol, connection)
         await super().shutdown()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Write the log before uvicorn raises the signal again, which ends the process."""
+        with super().capture_signals():
+            yield
+            WRITER.flush()
 
     def _create_protocol(self) -> asyncio.Protocol:
         create = cast("Callable[..., asyncio.Protocol]", self.config.http_protocol_class)
@@ -357,8 +365,11 @@ class Supervisor:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         Thread(target=_stop_with_parent, args=(self._alive,), daemon=True).start()
-        with suppress(KeyboardInterrupt):
-            self._work()
+        try:
+            with suppress(KeyboardInterrupt):
+                self._work()
+        finally:
+            WRITER.flush()
 
 
 def _stop_with_parent(alive: int) -> None:

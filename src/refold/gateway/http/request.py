@@ -140,11 +140,12 @@ async def iter_body(
     """Yield the body as it arrives. Raises as `read_body` does."""
     _check_body_size(declared or 0, most)
     size, has_more, rate = 0, True, limits.body_bytes_per_second
-    left = limits.body_seconds  # of waiting: what a slow upstream takes is not the client's
+    patience = limits.body_seconds  # time that a slow upstream takes does not count
     while has_more:
         begun = monotonic()
-        piece, has_more = await _receive_piece(receive, left, rate)
-        left = min(left + begun - monotonic() + len(piece) / rate, limits.body_seconds)
+        piece, has_more = await _receive_piece(receive, patience, rate)
+        patience += begun - monotonic() + len(piece) / rate
+        patience = min(patience, limits.body_seconds)
         size += len(piece)
         _check_body_size(size, most)
         if piece:
