@@ -713,7 +713,7 @@ def test_streams_are_finished_when_the_gateway_is_stopped() -> None:
         came = answer.iter_raw()
         first = next(came)
         gateway.stop()
-        assert eventually(lambda: not gateway.server.servers[0].is_serving())
+        assert eventually(lambda: gateway.gateway.stopping)
         gate.set()
         assert first + b"".join(came) == b'data: {"n": 1}\n\ndata: {"n": 2}\n\n'
 

@@ -3,9 +3,12 @@
 import fcntl
 import json
 import os
+import re
 import signal
+import socket
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from threading import Event
@@ -122,6 +125,30 @@ def test_a_log_that_nobody_reads_holds_up_no_request(tmp_path, workers):
             lines = (line for line in log if '"request"' in line)
             assert len(list(islice(lines, 60))) == 60, "it waited until somebody reads"
         assert log.read().count("Finished server process") == int(workers)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_without_descriptors_connections_wait_and_the_log_and_a_metric_say_so(tmp_path, workers):
+    """They were closed without a word, which clients and balancers took for a crash."""
+    with ScriptedProvider(["Hello."]) as upstream, ExitStack() as connected:
+        config = f'[[upstream]]\nurl = "{upstream.url}"\n[limits]\nhead_seconds = 600\n'
+        process = GatewayProcess(tmp_path, "full", config, "--workers", workers, descriptors=64)
+        with run_processes(process):
+            assert ask(process) == 200
+            for _ in range(64 * int(workers)):
+                line = socket.create_connection(("127.0.0.1", process.port))
+                connected.enter_context(line)
+            assert eventually(lambda: "Too many open files" in process.log.read_text())
+            with ThreadPoolExecutor(1) as pool:
+                late = pool.submit(ask, process)
+                assert not wait([late], 2).done
+                connected.close()
+                assert late.result() == 200, "it was only late"
+            text = httpx.get(f"{process.url}/metrics", timeout=60).text
+            (count,) = re.findall(r"^refold_http_accept_failures_total (\d+)", text, re.MULTILINE)
+            assert 0 < int(count) < 300, "it does not try all the time"
+        lines = [line for line in process.log.read_text().splitlines() if "Too many" in line]
+        assert len(lines) <= 2 * int(workers)
 
 
 def take_samples(name, **labels):

@@ -1,5 +1,6 @@
 """Gateways as real processes, as `refold serve` starts them."""
 
+import resource
 import signal
 import socket
 import subprocess
@@ -31,7 +32,7 @@ class GatewayProcess:
     """Run `refold serve` with a configuration in the folder *place*.
 
     It waits for its decisions unless the configuration has a table `[compaction]`. What it logs goes
-    to a file, or to *pipe*.
+    to a file, or to *pipe*. It has *descriptors*, if that is not 0.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class GatewayProcess:
         config: str,
         *flags: str,
         pipe: int | None = None,
+        descriptors: int = 0,
         **environment: str,
     ) -> None:
         self.port = free_port()
@@ -54,6 +56,8 @@ class GatewayProcess:
             self.process = subprocess.Popen(
                 command, cwd=place, stderr=pipe or log, stdout=log, env=environment or None
             )
+        if descriptors:
+            resource.prlimit(self.process.pid, resource.RLIMIT_NOFILE, (descriptors, descriptors))
 
     @property
     def url(self) -> str:

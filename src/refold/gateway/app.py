@@ -254,6 +254,7 @@ def begin_counters(counters: Counters, config: Config) -> None:
     counters.add("http_refused", 0, reason="busy")
     counters.add("ledger_lost", 0)
     counters.add("log_lines_dropped", 0)
+    counters.add("http_accept_failures", 0)
     for doing in ("reckon", "record", "write", "sessions"):
         counters.add("ledger_failures", 0, doing=doing)
     for upstream in config.upstreams:

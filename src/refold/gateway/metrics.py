@@ -28,6 +28,7 @@ into each of `BUCKETS` and beyond, then their sum. Those of several processes ca
 HELP = {
     "http_requests": "Requests answered, by API, upstream and status.",
     "http_refused": "Requests that the gateway answered itself, by reason.",
+    "http_accept_failures": "Attempts to take a connection that failed, as without descriptors.",
     "http_client_disconnects": "Requests whose client left before the answer was complete.",
     "http_truncated": "Answers that the upstream broke off.",
     "http_tokens": "Tokens that upstreams reported, by kind.",

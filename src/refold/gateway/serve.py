@@ -10,7 +10,7 @@ import secrets
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from errno import ENOENT
@@ -131,26 +131,65 @@ def create_server(config: Config, app: Application) -> uvicorn.Server:
     )
 
 
+ACCEPT_SECONDS, NOTE_SECONDS = 1.0, 10.0
+"""From a connection that could not be taken to the next attempt, and to the next word of it."""
+
+
 class PartingServer(uvicorn.Server):
     """A server that answers, when it is stopped, whoever has connected before: a client waits
-    behind its connection until a process takes it, and would find it reset."""
+    behind its connection until a process takes it, and would find it reset.
+
+    It takes connections itself. Without descriptors for them uvloop closes them, or its socket, and
+    says nothing; here they wait, also for another process."""
+
+    _listening: Sequence[socket.socket] = ()
+    _silent_until = 0.0
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start as uvicorn does; Windows' loop takes connections in its own way."""
+        self._listening = sockets or () if hasattr(os, "fork") else ()
+        await super().startup([] if self._listening else sockets)
+        for listening in self._listening:
+            listening.setblocking(False)
+            self._watch(listening)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Take the connections that wait, and no more; then end as uvicorn does."""
-        app = self.config.app
+        app, loop = self.config.app, asyncio.get_running_loop()
         if isinstance(app, Gateway):
             app.stopping = True
-        last = [listening.dup() for listening in sockets or ()]
-        for server in self.servers:
-            server.close()
-        for listening in sockets or ():
-            listening.close()
-        await asyncio.sleep(0.01)  # uvloop closes them a little later
-        waiting = [connection for listening in last for connection in _take_waiting(listening)]
-        for connection in waiting:
-            loop = asyncio.get_running_loop()
-            await loop.connect_accepted_socket(self._create_protocol, connection)
-        await super().shutdown()
+        for listening in self._listening:
+            loop.remove_reader(listening)
+            for connection in _take_waiting(listening):
+                await self._connect(connection)
+        await super().shutdown(sockets)
+
+    def _watch(self, listening: socket.socket) -> None:
+        if listening.fileno() >= 0:
+            asyncio.get_running_loop().add_reader(listening, self._accept, listening)
+
+    def _accept(self, listening: socket.socket) -> None:
+        loop, app = asyncio.get_running_loop(), self.config.app
+        try:
+            connection = listening.accept()[0]
+        except BlockingIOError:  # another process was faster
+            return
+        except OSError as error:
+            loop.remove_reader(listening)
+            loop.call_later(ACCEPT_SECONDS, self._watch, listening)
+            if isinstance(app, Gateway):
+                app.pipeline.counters.add("http_accept_failures")
+            if loop.time() > self._silent_until:
+                self._silent_until = loop.time() + NOTE_SECONDS
+                log("connections wait: none can be taken", logging.ERROR, why=error.strerror)
+            return
+        tasks, task = self.server_state.tasks, loop.create_task(self._connect(connection))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    async def _connect(self, connection: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.connect_accepted_socket(self._create_protocol, connection)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -168,7 +207,6 @@ class PartingServer(uvicorn.Server):
 def _take_waiting(listening: socket.socket) -> list[socket.socket]:
     """Return the connections that nobody has taken yet, and close the socket that is *listening*
     at once."""
-    listening.setblocking(False)
     waiting = list[socket.socket]()
     with listening, suppress(OSError):  # there are no more
         while True:
