@@ -5,9 +5,12 @@ import gc
 import json
 from types import BuiltinFunctionType, FunctionType, ModuleType
 
+import pytest
+
 import refold
+from refold import Edit
 from refold.gateway import Incoming, Pipeline, Settings
-from refold.gateway.conversations.conversations import Conversation, Conversations
+from refold.gateway.conversations.conversations import Conversation, Conversations, LatestRequest
 from refold.stores import MemoryStore
 from refold.tokens.model_table import Window
 from tests.support.agent_requests import read_files
@@ -58,6 +61,23 @@ def test_a_forgotten_conversation_is_shown_as_before():
         await pipeline.aclose()
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_forgotten_conversation_waits_for_the_store_with_its_edits_alone(is_lost: bool):
+    """While a database was down each that was forgotten kept its history, however many there
+    were; it is needed only where the store has lost what it had."""
+    words, conversations = "what was said " * 80, Conversations(most=1, known_bytes=1_000)
+    first = conversations.get_or_create("a", 1, lambda: make_conversation("a"))
+    view = first.compactor([{"role": "user", "content": words}])
+    first.latest = LatestRequest("m", "up", 0.0, view)
+    first.shown.unsaved = [Edit(0, 1, (), "tip", "by")]
+    first.shown.is_lost = is_lost
+    del first, view
+    conversations.get_or_create("b", 1, lambda: make_conversation("b"))
+    (waiting,) = conversations.list_unsaved()
+    assert waiting.name == "a" and len(waiting.shown.unsaved) == 1
+    assert any(value == words for value in reachable(waiting) if type(value) is str) == is_lost
 
 
 def test_f27_the_text_of_a_request_is_not_kept():

@@ -1,6 +1,8 @@
 """The table of sessions, in SQLite and in a real PostgreSQL database."""
 
+import gc
 import json
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -134,6 +136,20 @@ def test_what_a_failing_database_did_not_take_waits(tmp_path) -> None:
     assert table.list_latest(1, 0, is_booked_enough=True)[1] == MAX_WAITING
     assert table.find("s4") is None and table.find("s5") is not None
     ledger.close()
+
+
+def test_what_waits_for_a_failing_database_holds_no_history(tmp_path) -> None:
+    """A thousand sessions of megabytes each waited with all that was said in them."""
+    table, noted = sessions(open_ledger(str(tmp_path / "none" / "refold.db"))), conversation("s")
+    table.note(noted)
+    with pytest.raises(StoreError):
+        table.save()
+    gone = weakref.ref(noted)
+    del noted
+    gc.collect()
+    assert gone() is None
+    (tmp_path / "none").mkdir()
+    assert table.find("s") is not None
 
 
 def test_sessions_are_read_while_the_database_takes_nothing(tmp_path) -> None:

@@ -248,16 +248,18 @@ class Conversation:
             lock.release()
 
     def without_history(self) -> "Conversation":
-        """Return what remains when it is forgotten: what the store has to take, and the locks."""
+        """Return what remains when it is forgotten: what the store has to take, and the locks. Its
+        history stays if that has to be written again."""
+        store = MemoryStore()
         return Conversation(
             self.name,
             self.family,
             self.tenant,
-            self.compactor,
+            self.compactor.with_settings(store=store),  # which knows no histories
             pins=self.pins,
             lock=self.lock,
-            shown=replace(self.shown, store=MemoryStore(), ids=set()),
-            latest=self.latest,
+            shown=replace(self.shown, store=store, ids=set()),
+            latest=self.latest if self.shown.is_lost else None,
             stuck_job=self.stuck_job,
         )
 

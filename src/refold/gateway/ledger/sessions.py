@@ -17,7 +17,7 @@ from refold.core.edit_stack import VisibleEdit
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import StoreError
-from refold.gateway.conversations.conversations import Conversation, LatestRequest
+from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.ledger.entry import clean_name
 from refold.gateway.ledger.sql import Tables, WordsOfEdits
 from refold.messages import Message
@@ -157,7 +157,8 @@ class Sessions(Tables):
     def __init__(self, database: Database, clock: Callable[[], float]) -> None:
         super().__init__(database)
         self._clock, self._lock, self._saving = clock, Lock(), Lock()
-        self._waiting = OrderedDict[str, Conversation]()
+        self._waiting = OrderedDict[str, Conversation | SessionRow]()
+        """What could not be written waits as a row: a conversation may hold megabytes."""
         self._texts = WordsOfEdits()
 
     def note(self, conversation: Conversation) -> None:
@@ -170,7 +171,7 @@ class Sessions(Tables):
         with self._saving:
             with self._lock:
                 waiting, self._waiting = self._waiting, OrderedDict()
-            rows = [self._row(item, item.latest) for item in waiting.values() if item.latest]
+            rows = [row for item in waiting.values() if (row := self._row(item))]
             if not rows:
                 return
             try:
@@ -178,7 +179,8 @@ class Sessions(Tables):
                     self._execute_many(connection, _SAVE, sorted(rows))
             except StoreError:
                 with self._lock:
-                    self._waiting = waiting | self._waiting
+                    newer, self._waiting = self._waiting, OrderedDict((row[0], row) for row in rows)
+                    self._waiting.update(newer)
                 raise
 
     def purge(self) -> None:
@@ -213,7 +215,11 @@ class Sessions(Tables):
         with suppress(StoreError):
             self.save()
 
-    def _row(self, conversation: Conversation, latest: LatestRequest) -> SessionRow:
+    def _row(self, conversation: Conversation | SessionRow) -> SessionRow | None:
+        if isinstance(conversation, SessionRow):
+            return conversation
+        if (latest := conversation.latest) is None:
+            return None
         view = latest.view
         fixed_tokens = view.profile.fixed_tokens + latest.unseen_tokens
         shown = [self._describe_edit(view, placed) for placed in view.visible_edits]

@@ -35,7 +35,7 @@ from refold.gateway.ledger.sql import Ledger
 from refold.gateway.ledger.transcripts import Transcripts
 from refold.gateway.logs import report_ledger_failure
 from refold.gateway.metrics import Counters
-from refold.gateway.settings import parse_duration
+from refold.gateway.settings import MIB, parse_duration
 from refold.stores import is_server
 from refold.stores.sql import Database, close_before_forks
 from refold.stores.sqlite import MEMORY, SQLiteDatabase
@@ -43,6 +43,8 @@ from refold.stores.sqlite import MEMORY, SQLiteDatabase
 MAX_WAITING = 10_000
 """Calls that may wait to be booked, and lines that may wait for a store that fails; more are not
 booked."""
+MAX_WAITING_BYTES = 256 * MIB
+"""Of the requests of calls that wait to be booked, whose bodies are read for that."""
 CALLS_PER_BATCH = 8
 """Calls that are booked at a stretch: requests then go first for PAUSE_SECONDS, instead of waiting
 for the interpreter's lock, which a thread that computes gives up after 5 ms only."""
@@ -94,8 +96,9 @@ class LedgerWriter:
         )
         self._accounts, self._counters = accounts, counters
         self._pause = pause
-        self._queue: queue.Queue[Item | None] = queue.Queue(MAX_WAITING)
+        self._queue = queue.SimpleQueue[Item | None]()
         self.survival = Survival()
+        self._waiting_bytes = 0
         self.unwritten = 0
         """Calls that the ledger could not take: they wait."""
         self._pending: dict[EntryKey, list[Sums]] = {}
@@ -118,10 +121,13 @@ class LedgerWriter:
         """Book *item*; None has what was noted written."""
         if self._thread is None or not self._thread.is_alive():  # a forked child has no thread yet
             self.start()
-        try:
-            self._queue.put_nowait(item)
-        except queue.Full:
-            self._counters.add("ledger_lost")
+        with self._lock:
+            size = self._waiting_bytes + _count_bytes(item)
+            if self._queue.qsize() >= MAX_WAITING or size > MAX_WAITING_BYTES:
+                self._counters.add("ledger_lost")
+            else:
+                self._waiting_bytes = size
+                self._queue.put(item)
 
     def note_session(self, conversation: Conversation) -> None:
         """Have the latest request of *conversation* written to the table of sessions."""
@@ -132,8 +138,7 @@ class LedgerWriter:
     def close(self, timeout: float = 5.0) -> None:
         """Book what waits and stop, within *timeout* seconds."""
         self._closing.set()
-        with suppress(queue.Full):
-            self._queue.put_nowait(None)
+        self._queue.put(None)
         with self._lock:
             thread = self._thread
         if thread is not None:
@@ -163,6 +168,8 @@ class LedgerWriter:
         self._run_guarded("close", self.transcripts.close)
 
     def _process(self, item: Item | None) -> None:
+        with self._lock:
+            self._waiting_bytes -= _count_bytes(item)
         if isinstance(item, BilledCall | SummaryCost):
             self._run_guarded("reckon", partial(self._reckon, item))
         elif item is not None and len(self._rows) < MAX_WAITING:
@@ -217,6 +224,10 @@ class LedgerWriter:
             act()
         except Exception as error:  # noqa: BLE001 - a ledger is no reason to fail
             report_ledger_failure(self._counters, doing, error)
+
+
+def _count_bytes(item: Item | None) -> int:
+    return len(item.incoming.body) if isinstance(item, BilledCall) else 0
 
 
 # --- where it is kept: beside the store's file, or in its database --------------------------------
