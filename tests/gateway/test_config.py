@@ -161,6 +161,8 @@ ERRORS = {
     "host = '::1'\nhold_seconds = -1": "hold_seconds: hold_seconds must be a number of at least 0, not -1.0",
     "host = '::1'\nport = 65536": "port: port must be a number from 0 to 65535, not 65536",
     "host = '::1'\nworkers = 0": "workers: workers must be a whole number of at least 1, not 0",
+    "host = '::1'\nworkers = 1000000": "workers: workers must be a number from 1 to 1000, not 1000000",
+    "[[upstream]]\nname = ''\nurl = 'https://a.example'": "upstream[0].name: name is empty: write one",
     "host = '::1'\nlog = 'loud'": "log: log must be one of debug, info, warning, error, not 'loud'",
     "host = '::1'\nrecord = '7x'": "record: '7x' is no time: write it as 7d, 12h or 30m",
     "[prices.m]\noutput = 1\ninput = -1": "prices.m.input: input must be a number of at least 0, not -1.0",

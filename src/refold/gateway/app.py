@@ -6,13 +6,14 @@ import ctypes
 import gc
 import logging
 import sys
+from base64 import b64decode
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from hmac import compare_digest
 from ipaddress import ip_address
-from itertools import chain
 from time import perf_counter
 from typing import Any
 from urllib.parse import unquote_to_bytes, urlsplit
@@ -410,12 +411,18 @@ def _text(headers: Headers, name: bytes) -> str:
 
 
 def has_admin_token(head: RequestHead, token: str) -> bool:
-    """Does a request carry the *token* in any header, with a scheme or without, or in its query?"""
+    """Does a request carry the *token* in any header, with a scheme or without, in a cookie, or in
+    its query?"""
     if not token:
         return False
     values = [value for _, value in head.headers]
-    values += [unquote_to_bytes(pair.partition("=")[2]) for pair in head.query.split("&")]
-    words = chain(values, (value.lstrip().partition(b" ")[2] for value in values))
+    pairs = b"&".join([head.query.encode(), *values]).replace(b";", b"&").split(b"&")
+    values += map(unquote_to_bytes, {pair.partition(b"=")[2] for pair in pairs})
+    words = [*values, *(value.lstrip().partition(b" ")[2] for value in values)]
+    for _, value in head.headers:
+        if value[:6].lower() == b"basic ":
+            with suppress(ValueError):
+                words += b64decode(value[6:]).partition(b":")
     return any(compare_digest(word.strip(), token.encode()) for word in words)
 
 

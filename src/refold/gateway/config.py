@@ -102,6 +102,7 @@ class Config:
         require_int(0, port=self.port)
         require_number(0, 65_535, port=self.port)
         require_int(1, workers=self.workers)
+        require_number(1, 1_000, workers=self.workers)
         require_number(0, inf, hold_seconds=self.hold_seconds)
         if not self.store or ("://" in self.store and not is_server(self.store)):
             scheme = self.store.partition("://")[0]  # behind it may be a password

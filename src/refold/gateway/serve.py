@@ -434,6 +434,8 @@ def with_salt(config: Config) -> Config:
     try:
         salt = _keep_salt(config.store, random_salt)
     except StoreError as error:
+        if "connection" not in str(error) or "FATAL" in str(error):  # it is wrong, and not away
+            raise
         raise StoreError(f"{error}; with {SALT} set the gateway can start without it") from error
     return replace(config, salt=salt or random_salt(), is_salt_stored=salt is not None)
 

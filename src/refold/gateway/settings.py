@@ -285,6 +285,8 @@ class Upstream:
 
     def __post_init__(self) -> None:
         _check_address(self.url)
+        if not self.name:
+            raise ValueError("name is empty: write one, by which the log and the metrics call it")
         if self.prefix and (not self.prefix.startswith("/") or self.prefix.endswith("/")):
             raise ValueError(
                 f"prefix begins with a slash and does not end with one, and {self.prefix!r} does not"

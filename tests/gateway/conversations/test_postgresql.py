@@ -97,6 +97,13 @@ def test_replicas_of_one_database_have_one_salt(server):
     assert first.salt == second.salt and len(first.salt) == 32
 
 
+def test_of_a_database_that_cannot_be_it_is_not_said_that_a_salt_helps(server):
+    for wrong in ("postgresql://me:a/b@host/db", server.url("that_nobody_made")):
+        with pytest.raises(StoreError) as caught:
+            with_salt(Config(store=wrong))
+        assert "REFOLD_SALT" not in str(caught.value)
+
+
 def test_without_its_database_a_gateway_starts_if_it_has_a_salt_of_its_own(server, tmp_path):
     url = server.database(password=SECRET)
     with ScriptedProvider(["Hello."]) as upstream:

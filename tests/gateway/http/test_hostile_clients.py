@@ -4,6 +4,7 @@ import asyncio
 import json
 import select
 import socket
+from base64 import b64encode
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -628,6 +629,10 @@ OUR_TOKEN = "correct horse battery"
         ("/v1/models", f"Authorization: {OUR_TOKEN}"),
         ("/v1/models", f"X-Api-Key: {OUR_TOKEN}"),
         ("/v1/models?token=correct%20horse%20battery", "X-Api-Key: its-own"),
+        ("/v1/models", f"Cookie: a=b; token={OUR_TOKEN}; c=d"),
+        ("/v1/models", "Cookie: token=correct%20horse%20battery"),
+        ("/v1/models", f"Proxy-Auth: basic {b64encode(f'me:{OUR_TOKEN}'.encode()).decode()}"),
+        ("/v1/models", f"X-Auth: Basic {b64encode(f'{OUR_TOKEN}:'.encode()).decode()}"),
     ],
 )
 def test_the_admin_token_goes_to_no_upstream(path: str, header: str) -> None:
@@ -637,8 +642,9 @@ def test_the_admin_token_goes_to_no_upstream(path: str, header: str) -> None:
         )
         with serving(config) as gateway:
             assert get(gateway.port, path, "Host: x", "Authorization: its-own", header) == [404]
-            assert get(gateway.port, "/v1/models", "Host: x", f"X-Api-Key: {OUR_TOKEN}2") == [200]
-        assert targets(upstream) == ["/v1/models"]
+            for like in (f"X-Api-Key: {OUR_TOKEN}2", "Authorization: Basic eDo", "Cookie: =;;"):
+                assert get(gateway.port, "/v1/models", "Host: x", like) == [200]
+        assert targets(upstream) == ["/v1/models"] * 3
 
 
 def test_what_is_meant_for_the_gateway_goes_to_no_upstream_whatever_its_token(place) -> None:
