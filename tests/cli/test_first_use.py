@@ -12,7 +12,7 @@ import pytest
 
 from refold.cli import terminal
 from refold.cli.run import main as run_main
-from refold.cli.sessions import list_recorded
+from refold.cli.sessions import list_recorded, read_listed
 from refold.gateway.serve import create_gateway
 from refold.session_files import demo_session
 from refold.testing.scripted_gateway import Serving
@@ -161,7 +161,11 @@ def test_commands_show_a_gateways_session_as_it_was_sent(tmp_path) -> None:
     named = [session.id, "--store", store]
     (stats,) = refold("stats", *named, "--json").json["sessions"]
     assert stats["tokens"]["sent"] < stats["tokens"]["unedited"] / 2
-    assert f"\nbilled: refold report --by session --store {store}\n" in refold("stats", *named).out
+    assert stats["billed"]["calls"] == 1 and stats["billed"]["cost"] > 0
+    assert "billed: 1 call" in (text := refold("stats", *named).out)
+    assert f"{terminal.dollars(stats['billed']['cost'])} as the gateway booked it\n" in text
+    (listed,) = read_listed([session], None, str(store))
+    assert listed.dollars == stats["billed"]["cost"]
     shown = refold("view", *named, "--payload").json["messages"]
     assert shown == sent
     diff = refold("diff", *named).out

@@ -412,7 +412,8 @@ def _bill_lines(edited: EditedSession) -> Lines:
             f"        no price is known of {clean(model) or 'a model without a name'}", "dim"
         )
         return
-    source = "as the client wrote down" if bill.is_recorded else "by list prices"
+    source = "by list prices" if edited.tenant is None else "as the gateway booked it"
+    source = "as the client wrote down" if bill.is_recorded else source
     yield Line(f"        {dollars(bill.dollars)} {source}", "bold")
     if counts.read:
         share = counts.read / counts.input

@@ -17,7 +17,7 @@ from refold.codecs.detect import rebuild_entries
 from refold.compactor.compactor import Compactor
 from refold.core.view import View
 from refold.errors import FormatError, RefoldError
-from refold.gateway.ledger.accounting import read_bill
+from refold.gateway.ledger.accounting import as_usage, read_bill
 from refold.gateway.ledger.calls import (
     CallLog,
     Filters,
@@ -26,6 +26,7 @@ from refold.gateway.ledger.calls import (
     show_past_call,
 )
 from refold.gateway.ledger.sessions import Sessions
+from refold.gateway.ledger.sql import NO_CALLS, Ledger
 from refold.gateway.ledger.writer import has_ledger, open_ledger_database, open_transcripts
 from refold.session_files import FoundSession, Session
 from refold.session_files.edited import NEVER, EditedSession, open_read_only, opening_words
@@ -161,6 +162,7 @@ def open_recorded(
         calls = CallLog(database)
         listed, times = calls.find(name), [call.at for call in calls.calls_of(name)]
         latest = Sessions(database, time.time).find(name)
+        booked = Ledger(database).sum_sessions([name]).get(name, NO_CALLS)
     recorded = past = None
     if listed is not None:
         with closing(open_transcripts(store, None, time.time)) as transcripts:
@@ -185,6 +187,7 @@ def open_recorded(
         cwd=listed.project,
         started=datetime.fromtimestamp(listed.began, UTC),
         updated=datetime.fromtimestamp(listed.latest, UTC),
+        usage=((0, as_usage(booked.reported)),),
     )
     edits = open_store(store, read_only=read_only)
     view = open_read_only(edits, codec, count, latest.salt)(session.payload)
@@ -266,7 +269,8 @@ def _read_file(file: FoundSession) -> Listed:
 
 def _read_recorded(file: FoundSession, store: str) -> Listed:
     edited = open_recorded(store, file.id, count_message, read_only=True, as_sent=True)
-    return Listed(file, edited.view.tokens, None, opening_words(edited.session))
+    dollars = read_bill(edited.session).dollars
+    return Listed(file, edited.view.tokens, dollars, opening_words(edited.session))
 
 
 def group_projects(rows: Iterable[Listed]) -> list[tuple[str, list[Listed]]]:

@@ -485,27 +485,36 @@ def has_hour_cache(source: bytes) -> bool:
     return bool(marks) and all(map(_HOUR_MARK.search, marks))
 
 
-# --- bills of session files -----------------------------------------------------------------------
+# --- bills of sessions ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """What the provider reported of a session's calls, by its file."""
+    """What the provider reported of a session's calls, by its file or by a gateway's ledger."""
 
     calls: int
     tokens: Tokens
     dollars: float | None
-    """By the client's own figures if the file has them, else by our table; None if the price of the
-    model is not known."""
+    """By the client's own figures if the file has them, else by our table, or as they were booked;
+    None if the price of the model is not known."""
     is_recorded: bool
     """Are the dollars the client's own figure?"""
     context: int
     """Tokens of the last request and its answer; 0 if none was reported."""
 
 
+def as_usage(sums: Sums) -> dict[str, Bill]:
+    """Return what was booked of a session's calls as `Session.usage` has it, for `read_bill`."""
+    tokens = Tokens(sums.fresh, sums.read, sums.written, sums.output)
+    dollars = sums.cost / DOLLAR if sums.calls > sums.unpriced else None
+    return {"booked": Bill(sums.calls, tokens, dollars, is_recorded=False, context=0)}
+
+
 def read_bill(session: Session) -> Bill:
     """Sum what the provider reported."""
     usages = [usage for _, usage in session.usage]
+    if usages and isinstance(bill := usages[0].get("booked"), Bill):
+        return bill
     billed = [tokens for usage in usages if any(tokens := read_billed_tokens(usage) or Tokens())]
     total = Tokens(*map(sum, zip(*billed, strict=True))) if billed else Tokens()
     costs = (dig(usage, "cost", "total") for usage in usages)
