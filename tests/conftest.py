@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import logging
 import os
 from collections.abc import Generator, Iterator
 from contextlib import suppress
@@ -109,6 +110,17 @@ def url(server: PostgreSQLServer) -> str:
     """The address of a new, empty database there."""
     server.start()  # a test that failed may have left it stopped
     return server.database()
+
+
+@pytest.fixture
+def loggers() -> Iterator[None]:
+    """The gateway's logging, put back afterwards."""
+    names = ("refold", "uvicorn.error")
+    before = [(logging.getLogger(name), list(logging.getLogger(name).handlers)) for name in names]
+    yield
+    for logger, handlers in before:
+        logger.handlers, logger.propagate = handlers, True
+        logger.setLevel(logging.NOTSET)
 
 
 # --- what was skipped -------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """`refold serve` as its user meets it: what it says, where its files are, what a failed start leaves."""
 
-import logging
 import socket
 import subprocess
 import sys
@@ -12,17 +11,6 @@ from refold import gateway
 from refold.cli.gateway_commands import banner
 from refold.cli.places import data_directory, find_store
 from tests.support.command_line import refold, set_home
-
-
-@pytest.fixture
-def loggers():
-    """The gateway's logging, put back afterwards."""
-    names = ("refold", "uvicorn.error")
-    before = [(logging.getLogger(name), list(logging.getLogger(name).handlers)) for name in names]
-    yield
-    for logger, handlers in before:
-        logger.handlers, logger.propagate = handlers, True
-        logger.setLevel(logging.NOTSET)
 
 
 def serve_config(**settings) -> gateway.Config:

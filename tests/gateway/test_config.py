@@ -389,26 +389,18 @@ def test_a_salt_is_made_once_and_only_its_owner_can_read_it(tmp_path: Path) -> N
     assert with_salt(Config(store=":memory:")).salt != with_salt(Config(store=":memory:")).salt
 
 
+@pytest.mark.usefixtures("loggers")
 def test_an_application_for_any_server(tmp_path: Path) -> None:
     path = tmp_path / "refold.toml"
     path.write_text(
         f'store = "{tmp_path}/e.db"\nlog = "error"\n[[upstream]]\nurl = "https://a.example"\n'
     )
-    before = [
-        (logging.getLogger(name), list(logging.getLogger(name).handlers))
-        for name in ("refold", "uvicorn.error")
-    ]
-    try:
-        app = create_app({"REFOLD_CONFIG": str(path)})
-        assert app.config.upstreams[0].url == "https://a.example"
-        named = create_app({"REFOLD_CONFIG": str(path), "REFOLD_UPSTREAMS": "openai gemini"})
-        assert [upstream.name for upstream in named.config.upstreams] == ["openai", "gemini"]
-        with pytest.raises(ValueError, match="no log level is called 'loud'"):
-            configure_logging("loud")
-    finally:
-        for logger, handlers in before:
-            logger.handlers, logger.propagate = handlers, True
-            logger.setLevel(logging.NOTSET)
+    app = create_app({"REFOLD_CONFIG": str(path)})
+    assert app.config.upstreams[0].url == "https://a.example"
+    named = create_app({"REFOLD_CONFIG": str(path), "REFOLD_UPSTREAMS": "openai gemini"})
+    assert [upstream.name for upstream in named.config.upstreams] == ["openai", "gemini"]
+    with pytest.raises(ValueError, match="no log level is called 'loud'"):
+        configure_logging("loud")
 
 
 def test_log_lines_hold_types_and_places_and_no_message_of_an_error() -> None:

@@ -74,6 +74,7 @@ def test_an_unusable_directory_is_reported(tmp_path: Path) -> None:
         read_or_create_salt(tmp_path / "gone" / "salt")
 
 
+@pytest.mark.usefixtures("loggers")
 def test_what_a_gateway_cannot_start_with_is_named_as_in_its_settings(tmp_path: Path) -> None:
     """Not the draft of a file beside the store, nor a call of Python's."""
     upstreams = (Upstream(name="up", url="http://127.0.0.1:9"),)
