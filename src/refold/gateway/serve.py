@@ -172,7 +172,7 @@ class PartingServer(uvicorn.Server):
         loop, app = asyncio.get_running_loop(), self.config.app
         try:
             connection = listening.accept()[0]
-        except BlockingIOError:  # another process was faster
+        except (BlockingIOError, ConnectionAbortedError):  # another process was faster, or it left
             return
         except OSError as error:
             loop.remove_reader(listening)
