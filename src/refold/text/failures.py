@@ -259,7 +259,7 @@ def looks_failed(text: str) -> bool:
 
 def has_failed(outcome: str) -> bool:
     """Does the outcome of a check say that it failed?"""
-    return outcome.startswith(("failed", "error", "exit", "nothing ran"))
+    return outcome.startswith(("failed", "error", "exit", "stopped", "nothing ran"))
 
 
 def find_error_line(text: str) -> str:

@@ -141,6 +141,15 @@ def test_an_error_is_no_text_of_a_file():
     assert text_of(missing, "src/pool.py") == []
 
 
+@pytest.mark.parametrize("answer", [
+    "<path>/src/app</path>\n<type>directory</type>\n<entries>\n\n(0 entries)\n</entries>",
+    "Here's the files and directories up to 2 levels deep in /src/app, excluding hidden items:\n/src/app",
+])  # fmt: skip
+def test_a_folder_that_a_reading_tool_lists_is_no_file(answer):
+    """OpenCode's and OpenHands' stood as the current text of a file, long after files came."""
+    assert text_of(call("read", answer, filePath="/src/app"), "/src/app") == []
+
+
 def test_a_patch_changes_the_text_that_a_shell_showed():
     shown = shell("cat src/pool.py", "\n".join(SOURCE))
     patched = shell(f"apply_patch <<'EOF'\n{PATCH}\nEOF", "Success.")

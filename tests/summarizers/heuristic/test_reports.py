@@ -16,7 +16,7 @@ def test_a_command_that_was_killed_after_its_time_has_not_passed():
     killed = "The last command <command>pytest</command> timed out and has been killed."
     rest = "\nThe output of the command was:\n <output>\n\n</output>\nPlease try another command."
     state = collect([*edit, *call("bash", f"{killed}{rest}", command="pytest")])
-    assert state.checks == {"pytest": f"exit 130: {killed}"}
+    assert state.checks == {"pytest": f"stopped: {killed}"}
 
 
 def script(code, printed):

@@ -19,7 +19,7 @@ from refold.summarizers.heuristic.shell_words import (
     read_inner,
     simple_commands,
 )
-from refold.summarizers.heuristic.steps import RUNNING, UNKNOWN_TOOL, Step
+from refold.summarizers.heuristic.steps import RUNNING, STOPPED, UNKNOWN_TOOL, Step
 from refold.text.clip import one_line
 from refold.text.failures import (
     find_error_line,
@@ -159,7 +159,7 @@ def read_outcome(step: Step, check: str, checks: shell.CommandPart) -> str:
 def read_check(step: Step, outcome: str, checks: shell.CommandPart) -> str | None:
     """Return the *outcome* of the *checks* in a command, empty if they printed figures and the exit
     code is another's; None if nobody knows, because what failed may stand behind them."""
-    if not outcome.startswith("exit") or looks_failed(read_words(step.text)):
+    if not outcome.startswith(("exit", STOPPED)) or looks_failed(read_words(step.text)):
         return outcome
     figures = find_figures(step.text)
     if checks.has_own_code(step.exit_code or 0):
@@ -339,8 +339,6 @@ _REFUSING = re.compile(r"the user said:\n(.+?)(?:\n\nNote: The user's next|\Z)",
 """What they say then (Claude Code)."""
 UNSEEN = "started, no end was seen"
 """The outcome of what ran when a turn had ended and something else was asked."""
-STOPPED = "exit 130"
-"""The outcome of a command that was interrupted."""
 
 
 class Action(NamedTuple):

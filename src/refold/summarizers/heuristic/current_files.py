@@ -82,6 +82,8 @@ _PART = re.compile(
 """What stands before a part of a file, with its first line (Gemini CLI, Qwen Code)."""
 _COUNTS_FROM_0 = "read_file"
 """The tool whose `offset` is 0 for the first line (Gemini CLI, Qwen Code, Mistral Vibe)."""
+_FOLDER = re.compile(r"<path>[^\n]*\n<type>directory<|Here's the files and directories ")
+"""How the answer to a read begins that lists a folder (OpenCode, OpenHands)."""
 _REFUSED = re.compile(r"(?:cat|head|nl|sed|tail): .*(?:\n|\Z)")
 """What a program says of a file that it cannot read."""
 _EXPLORES = re.compile(
@@ -242,7 +244,7 @@ def _apply(files: dict[str, CurrentFile], step: Step, marks: Marks) -> None:
 def _add_read(file: CurrentFile, step: Step) -> None:
     """Take the lines of a read in place of what was known there."""
     text = step.text
-    if is_stub(text) or not text.strip():
+    if is_stub(text) or _FOLDER.match(text) or not text.strip():
         return
     if frame := _OUTPUT.fullmatch(text):
         text = frame[1]

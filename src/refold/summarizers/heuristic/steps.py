@@ -52,8 +52,8 @@ from refold.tokens.count import estimate
 
 UNKNOWN_TOOL = "tool"
 """The tool of a result of which nobody says what was called."""
-RUNNING = "running"
-"""The outcome of what has none yet."""
+RUNNING, STOPPED = "running", "stopped"
+"""The outcomes of what has none yet, and of what was interrupted or killed."""
 
 
 class Step(NamedTuple):
@@ -92,11 +92,11 @@ class Step(NamedTuple):
 
     @property
     def outcome(self) -> str:
-        """Of a result: `ok`, `exit N`, `error` or `running`."""
+        """Of a result: `ok`, `exit N`, `error`, `running`, or `stopped` if it was interrupted."""
         if self.is_running:
             return RUNNING
         if self.exit_code:
-            return f"exit {self.exit_code}"
+            return STOPPED if self.exit_code == 130 else f"exit {self.exit_code}"
         return "error" if self.is_error else "ok"
 
     @property
