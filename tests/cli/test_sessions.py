@@ -6,15 +6,18 @@ import pty
 import re
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 from rich.cells import cell_len
 
 from refold import Budget, Compactor, SidecarStore, recall
 from refold.cli import terminal
+from refold.cli.read_output import argument_of
 from refold.cli.sessions import NEWEST, find_on_machine, short_id
 from refold.gateway.ledger.accounting import read_bill
 from refold.session_files import discover, read
+from refold.session_files.edited import open_edited
 from tests.support.api_gateway import write_pi_session
 from tests.support.command_line import REFOLD, edit_ids, refold, run_on_terminal, set_home
 
@@ -55,6 +58,26 @@ def home(tmp_path, monkeypatch):
 
 
 # --- the list --------------------------------------------------------------------------------
+
+
+def test_an_id_cannot_write_to_the_terminal_nor_add_to_a_command(home) -> None:
+    """A file's name and its id were printed as they were in the commands to type next."""
+    path = claude_code_file(home, "\x1b[1m`id`", "Fix it", "api")
+    shown = refold().out
+    assert "\x1b" not in shown
+    assert "refold compact '␛[1m`id`'" in shown
+    edited = replace(open_edited(read(path), None, None), typed="\x1b[1m`id`")
+    assert argument_of(edited) == "'␛[1m`id`'"
+
+
+def test_json_on_a_terminal_has_nothing_that_it_obeys(home) -> None:
+    """The one-byte beginning of a sequence, and what turns letters around, were printed as they were."""
+    path = claude_code_file(home, IDS[0], "\x9b31m \u202egnp \x7f", "api")
+    shown = refold("stats", path, "--json")
+    assert not {"\x9b", "\u202e", "\x7f"} & set(shown.out)
+    assert "\x9b31m \u202egnp \x7f" in [
+        row["begins"] for row in shown.json["sessions"][0]["largest"]
+    ]
 
 
 def test_refold_shows_the_newest_with_what_they_cost(home) -> None:

@@ -65,7 +65,7 @@ def name_of(edited: EditedSession) -> str:
 
 def argument_of(edited: EditedSession) -> str:
     """Return what one types to name a session: its id if the user did so, else its file."""
-    return edited.typed or terminal.argument(edited.name)
+    return terminal.argument(edited.typed or edited.name)
 
 
 def arguments_of(edited: EditedSession) -> str:
@@ -456,7 +456,7 @@ def show_listed(rows: Sequence[Listed], count: int, width: int | None) -> Iterat
     yield Line(f"\n{shown}; {rest}refold pick lets you choose", "dim")
     if not all(row.is_read for row in rows):
         yield Line("what has no tokens here was not read: refold --all takes its time", "dim")
-    example = short_id(rows[0].file) if rows else "ID"
+    example = terminal.argument(short_id(rows[0].file)) if rows else "ID"
     yield Line(f"refold stats {example}     where its tokens and its money are", "dim")
     yield Line(f"refold compact {example}   make it smaller; refold diff shows what changed", "dim")
 

@@ -50,6 +50,8 @@ _CONTROL = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"
 _CONTROL |= dict.fromkeys(
     (127, *range(128, 160), *range(8234, 8239), *range(8294, 8298), *range(55296, 57344)), 65533
 )
+_ESCAPED = {code: f"\\u{code:04x}" for code in _CONTROL if code > 126}
+"""The same in JSON, which has the first 32 escaped."""
 
 # --- text ------------------------------------------------------------------------------------
 
@@ -198,13 +200,9 @@ def warn_all(texts: Iterable[str]) -> None:
 
 
 def print_json(document: Any) -> None:
-    """Print one JSON document on standard output."""
-    text = json.dumps(document, ensure_ascii=False, indent=2)
-    try:
-        data = text.encode()
-    except UnicodeEncodeError:
-        data = json.dumps(document, indent=2).encode()
-    write(data + b"\n")
+    """Print one JSON document on standard output, which may be a terminal."""
+    text = json.dumps(document, ensure_ascii=False, indent=2).translate(_ESCAPED)
+    write(f"{text}\n".encode())
 
 
 def write(data: bytes) -> None:
