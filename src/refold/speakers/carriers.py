@@ -70,7 +70,8 @@ TAGS = {
         (TOOL, "local-command-stdout local-command-stderr bash-input bash-stdout bash-stderr"),
         (TOOL, "user_shell_command task-notification subagent_notification notification"),
         (TOOL, "file_content workspace_diagnostics untrusted_context system returncode output"),
-        (TOOL, "error"),
+        (TOOL, "error url_content folder_content terminal_output git_working_state git_commit"),
+        (TOOL, "mcp-resource"),
         (ASIDE, "local-command-caveat total_tokens command-name command-message command-args"),
         (SELECTED, "ide_selection ide_diagnostics attachments attached_files"),
         (OPENED, "ide_opened_file editorContext toolReferences open_and_recently_viewed_files"),
@@ -91,6 +92,8 @@ OF_REQUEST = frozenset({SELECTED.kind, OPENED.kind, ENVELOPE.kind})
 """Kinds of texts that stay with the request that they came with, as long as it is the current."""
 UNQUOTED = frozenset({ASIDE.kind, OPENED.kind, ENVELOPE.kind})
 """Kinds of a tool's texts that hold nothing to quote."""
+QUOTING_STATES = ("environment_details", "hook_context", "hook_result", "user_instructions")
+"""Tags of states that quote what a program, a hook or a file says."""
 NOTES = tuple(f"<{tag}>" for tag, carrier in TAGS.items() if carrier is NOTE)
 """How elements begin in which a client speaks of what is beside them."""
 
@@ -126,6 +129,8 @@ INSIDE_PREFIXES = (
         "Called the ",
     ),
     *_all(ASIDE, "The task tools haven't been used recently", "Context compaction is complete"),
+    *_all(SELECTED, "The user selected the lines "),
+    *_all(OPENED, "The user opened the file "),
 )
 """Bodies of elements, and parts of system messages, by their first words.
 
@@ -144,11 +149,11 @@ it (Kimi Code, Spec Kit, OpenClaw)."""
 EXPANDED = "<command-message>"
 """Before a command behind which a client sends what it stands for (Claude Code). A command that the
 client runs by itself begins with its name."""
-EXIT_CODE = "<returncode>"
+EXIT_CODE = ("<returncode>", "<exception>")
 """Before the elements of a command's output, whatever their names, in one text (mini-swe-agent)."""
 OUTPUT_MARKS = ("Observation:", "OBSERVATION:", "EXECUTION RESULT")
 """Before the output of a command that an agent without calls wrote as text."""
-REPORTS = (EXIT_CODE, "<output>", *OUTPUT_MARKS)
+REPORTS = (*EXIT_CODE, "<output>", "The last command <command>", *OUTPUT_MARKS)
 """How a text begins that has such an output."""
 TEXT_PREFIXES = (
     *_all(
@@ -209,6 +214,10 @@ TEXT_PREFIXES = (
         "Recent visual snapshots preserved",
         "Tool call error:",
         "Files attached by the user:\n\n<file_content",
+        "The last command <command>",  # mini-swe-agent
+        "Here is the content of http",  # aider, and the next two
+        "# Fix any errors below, if possible.",
+        "# 1 SEARCH/REPLACE block failed to match!",
         *OUTPUT_MARKS,
     ),
     *_all(
@@ -220,7 +229,6 @@ TEXT_PREFIXES = (
         "# task_progress ",
         "# TODO LIST ",
         "[ERROR] You did not use a tool in your previous response",
-        "The user has provided feedback on the results. Consider their",
         "[System] Your previous turn was interrupted",
         "[Image: original ",
         "[Image: source: ",
@@ -250,6 +258,10 @@ REQUEST_HEADINGS = ("## My request for Codex:", "## My request:")
 REQUEST_HEADING = re.compile(f"^(?:{'|'.join(map(re.escape, REQUEST_HEADINGS))})", re.MULTILINE)
 FILES_BEGIN, FILES_END = "--- Content from referenced files ---", "--- End of content ---"
 """Around the texts of files that a person names, each in a part of its own (Gemini CLI)."""
+UNTRUSTED = ("<<<EXTERNAL_UNTRUSTED_CONTENT", "<<<END_EXTERNAL_UNTRUSTED_CONTENT")
+"""Around a mail's or a web hook's text in a request (OpenClaw)."""
+PART_FOLLOWS = ("Called the Read tool with the following input", "Reading MCP resource: ")
+"""How a text begins behind which a file's, or a resource's, is a part of its own (OpenCode)."""
 PARTS_FOLLOW = "Tool execution succeeded."
 """All of a result whose texts stand behind it as parts of their own (Gemini CLI, Qwen Code)."""
 RAN_COMMAND = ("I ran this command:", "And got this output:")
@@ -283,6 +295,8 @@ ENDING_WORDS = ("message", "result", "response", "summary")
 """Arguments that hold what it says then."""
 RESUME_LINE = "Resume the prior task using the"
 """How the last line of a summary by Qwen Code begins."""
+CALL_ID = re.compile(r"Call id: \S{1,200}\n")
+"""Before a call's output or error, in the same text (smolagents)."""
 RETRY_MARKS = ("Error:\n", "\nNow let's retry: take care not to repeat previous errors")
 """In a text that tells an agent without calls what failed (smolagents)."""
 NEW_TASK = "\nNew task:\n"
@@ -380,7 +394,8 @@ def read_editor_text(text: str) -> tuple[str, Carrier] | None:
     """Read what an editor puts before the heading of the person's request; None if the person says
     all of it, or says nothing under the heading: then their comments stand before it."""
     bare = text.lstrip()
-    heading = bare.startswith(_EDITOR_HEADINGS) and REQUEST_HEADING.search(text)
+    headings = list(REQUEST_HEADING.finditer(text)) if bare.startswith(_EDITOR_HEADINGS) else []
+    heading = headings[-1] if headings else None  # a text may hold one
     if not heading or not text[heading.end() :].strip():
         return None
     before = text[: heading.start()]

@@ -132,9 +132,11 @@ def _mark_outputs(messages: Sequence[Message], segmented: list[Spoken]) -> None:
             first, *rest = group
             label = _OUTPUT_LABEL.match(first.text)
             is_call = label and (label[1] in names or f"<{label[1]}>" in before.text)
-            is_output = bool(is_call or is_under)
+            is_alone = bool(is_call and label and label[2] is not None and not rest)
+            is_answer = is_call and label and label[1] in ENDING_TOOLS  # by the person
+            is_output = is_under or (is_call and (is_alone or not is_answer))
             marked += map(_as_output, (first, *rest)) if is_output else (first, *rest)
-            is_under = bool(is_call and label and label[2] is not None and not rest)
+            is_under = is_alone and not is_answer
         segmented[at] = tuple(marked) or segmented[at]
 
 

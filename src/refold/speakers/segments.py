@@ -5,13 +5,14 @@ person's at the end of a tool's. Work is linear in the length of the text.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import NamedTuple
 
 from refold.messages import Media, Message, Opaque, Text, ToolResult
 from refold.speakers.carriers import (
     ABORTED,
     ASIDE,
+    CALL_ID,
     EXIT_CODE,
     FILES_BEGIN,
     FILES_END,
@@ -21,9 +22,11 @@ from refold.speakers.carriers import (
     NOTES,
     ORDER,
     OUTPUT_MARKS,
+    PART_FOLLOWS,
     PARTS_FOLLOW,
     PERSON,
     QUEUED,
+    QUOTING_STATES,
     REMINDER,
     REQUEST_HEADING,
     RESUME_LINE,
@@ -46,6 +49,7 @@ from refold.speakers.carriers import (
     TEMPLATES,
     TEXT_PREFIXES,
     TOOL,
+    UNTRUSTED,
     Carrier,
     Voice,
     carrier_of_tag,
@@ -73,8 +77,9 @@ _COMMON_TAGS = frozenset(
 )
 """Tags that a person may write, too: with other text around them, all of it is the person's."""
 _CLIENT_TAGS = TAGS.keys() - _COMMON_TAGS
-_QUOTES = frozenset(tag for tag in _CLIENT_TAGS if TAGS[tag] in (TOOL, SELECTED))
+_QUOTES = {tag for tag in _CLIENT_TAGS if TAGS[tag] in (TOOL, SELECTED)}.union(QUOTING_STATES)
 """Those around a tool's words, or a file's: whatever these begin with or end."""
+_TRUSTED = frozenset(("person", "summary", "instruction"))
 _FIRST_TAG = re.compile(
     rf"^[ \t]{{0,40}}<([A-Za-z_][\w.:-]{{0,{NAME}}})(?:\s[^<>\n]{{0,500}})?>", re.MULTILINE
 )
@@ -156,7 +161,7 @@ def segments(message: Message) -> Spoken:
     return tuple(s._replace(voice="tool", kind=kind) if s.part in quoted else s for s in spoken)
 
 
-def _find_quoted(message: Message) -> tuple[range, str]:
+def _find_quoted(message: Message) -> tuple[Container[int], str]:
     """Return which parts of a message hold the texts of a result before them, or of files that a
     person names, and of which kind these are."""
     texts = [
@@ -164,6 +169,9 @@ def _find_quoted(message: Message) -> tuple[range, str]:
     ]
     if PARTS_FOLLOW in texts:
         return range(texts.index(PARTS_FOLLOW), len(texts)), ""
+    heads = {at for at, text in enumerate(texts) if text.startswith(PART_FOLLOWS)}
+    if heads and message.role == "user":
+        return heads | {at + 1 for at in heads}, ""
     if FILES_BEGIN not in texts:
         return range(0), ""
     end = texts[::-1].index(FILES_END) if FILES_END in texts else 0  # a file may hold the mark
@@ -206,7 +214,7 @@ def iter_requests(segment: Segment) -> Iterator[tuple[str, bool]]:
 
 
 def _without_wrapper(text: str) -> str:
-    if arguments := _COMMAND_ARGUMENTS.search(text):
+    if text.startswith("<command-") and (arguments := _COMMAND_ARGUMENTS.search(text)):
         return arguments[1].strip()
     text = text.partition(REMINDER)[0].rstrip() if REMINDER in text else text
     if stamp := STAMP.search(text, max(0, len(text) - STAMP_CHARS)):
@@ -277,7 +285,7 @@ def _split_message(text: str, role: str) -> Iterator[tuple[str, Carrier]]:
         return
     if carrier := _carrier_of_text(bare, role):
         at = text.rfind(NEW_TASK) if carrier is TOOL else -1
-        if at >= 0 and bare.startswith((*OUTPUT_MARKS, RETRY_MARKS[0])):
+        if at >= 0 and CALL_ID.sub("", bare, 1).startswith((*OUTPUT_MARKS, RETRY_MARKS[0])):
             yield text[:at], TOOL
             yield text[at:], PERSON
         else:
@@ -289,7 +297,8 @@ def _split_message(text: str, role: str) -> Iterator[tuple[str, Carrier]]:
         if carrier := _carrier_of_text(text.strip(), role):
             yield text, carrier
             return
-    spans = _spans_if_only_elements(text) or list(_find_marked_elements(text))
+    spans = role == "user" and _find_untrusted(text)
+    spans = spans or _spans_if_only_elements(text) or list(_find_marked_elements(text))
     at = 0
     for start, stop in spans:
         before, element = text[at:start], text[start:stop]
@@ -310,6 +319,8 @@ def _split_message(text: str, role: str) -> Iterator[tuple[str, Carrier]]:
 
 def _carrier_of_text(bare: str, role: str) -> Carrier | None:
     """Return what a text is if its first words decide it as a whole."""
+    if call_id := CALL_ID.match(bare):
+        return TOOL if _carrier_of_text(bare[call_id.end() :], role) is TOOL else None
     if bare.startswith(("<command-name>", "<command-message>")):
         return PERSON if _COMMAND_ARGUMENTS.search(bare) else ASIDE
     if _IMAGE_TAG.fullmatch(bare) or ABORTED.fullmatch(bare):
@@ -347,9 +358,13 @@ def _carrier_of_element(text: str) -> Carrier:
     an unknown one is context."""
     match = _OPENING_TAG.search(text)
     carrier = carrier_of_tag(match[1]) if match else NOTE
+    if text.startswith(UNTRUSTED[0]):
+        return SELECTED
     if carrier.voice == "person" or (match and match[1] in _QUOTES):
         return carrier
-    return _carrier_by_prefix(_element_body(text)) or carrier
+    inside = _carrier_by_prefix(_element_body(text))
+    is_client = match and match[1] in TAGS  # else it may be a page's, or a file's
+    return inside if inside and (is_client or inside.voice not in _TRUSTED) else carrier
 
 
 def _carrier_by_prefix(text: str) -> Carrier | None:
@@ -386,6 +401,13 @@ def _is_page(opening: re.Match[str]) -> bool:
     return bool(_PAGE.search(opening[2] or ""))
 
 
+def _find_untrusted(text: str) -> list[tuple[int, int]]:
+    """Find the stretch that a client says is nobody's whom it knows, to its last end."""
+    begin, end = text.find(UNTRUSTED[0]), text.rfind(UNTRUSTED[1])
+    stop = text.find("\n", end)
+    return [(begin, stop if stop >= 0 else len(text))] if 0 <= begin < end else []
+
+
 def _spans_if_only_elements(text: str) -> list[tuple[int, int]]:
     """Find the elements of a text; none if it has anything else, or is a piece of a page."""
     spans, at, end = list[tuple[int, int]](), 0, len(text.rstrip())
@@ -394,10 +416,21 @@ def _spans_if_only_elements(text: str) -> list[tuple[int, int]]:
             at += 1
         opening = _OPENING_TAG.match(text, at)
         if not opening or _is_page(opening) or (stop := _element_end(text, opening)) < 0:
-            return []
+            return _spans_to_the_end(text, spans)
         spans.append((at, stop))
         at = stop
     return spans
+
+
+def _spans_to_the_end(text: str, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the elements up to the one that ends with the text, and not before: what it holds has
+    its end in it. None if no element with an unknown name does."""
+    closing = _CLOSING_TAG_AT_END.search(text, max(0, len(text.rstrip()) - NAME - 40))
+    if not closing or closing[1] in TAGS:
+        return []
+    begins = f"<{closing[1]}>", f"<{closing[1]} "
+    place = next((at for at, (start, _) in enumerate(spans) if text.startswith(begins, start)), -1)
+    return [*spans[:place], (spans[place][0], len(text))] if place >= 0 else []
 
 
 def _find_marked_elements(text: str) -> Iterator[tuple[int, int]]:
@@ -416,14 +449,15 @@ def _find_marked_elements(text: str) -> Iterator[tuple[int, int]]:
 
 def _element_end(text: str, opening: "re.Match[str]") -> int:
     """Return where an element ends; -1 if it does not. One that holds a tool's words ends where the
-    last does, since these may have its end in them."""
+    last does, since these may have its end in them; a client's note before the next one."""
     if opening.re is _OPENING_TAG and opening[3]:
         return opening.end()
     tag, begin = opening[1], opening.end()
-    is_quote = tag in _QUOTES
-    if not is_quote and _carrier_by_prefix(text[begin : begin + STEERING_CHARS]) is TOOL:
-        is_quote = text.find(f"<{tag}", begin) < 0
-    close = (text.rfind if is_quote else text.find)(f"</{tag}", begin)
+    close = text.find(f"</{tag}", begin)
+    if tag in _QUOTES or TAGS.get(tag) is NOTE:
+        following = text.find(f"\n<{tag}>", begin) if tag not in _QUOTES else -1
+        until = following if following >= 0 else len(text)
+        close = max(close, text.rfind(f"</{tag}", begin, until))
     stop = text.find(">", close, close + NAME + 500) if close >= 0 else -1
     return stop + 1 if stop >= 0 else -1
 

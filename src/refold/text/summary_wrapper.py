@@ -35,9 +35,11 @@ _BEGINS = re.compile(rf"\s*(?:{OPEN}|(?:{'|'.join(map(re.escape, TITLES))})\n)")
 """How a summary's text begins: the first characters rule out most other texts."""
 _QUOTES = re.compile(
     r"(?:\s{0,9}\[\w{1,80}(?: for [\s\S]{0,20000}?)?\] Result:"
-    r"|\s{0,9}--- Content from referenced files ---|Tool execution succeeded\.)\s*\Z"
+    r"|\s{0,9}--- Content from referenced files ---|Tool execution succeeded\."
+    r"|(?:Called the Read tool with the following input|Reading MCP resource): [^\n]*)\s*\Z"
 )
-"""A part behind which what a tool or a file says stands in parts of its own (Cline, Gemini CLI)."""
+"""A part behind which what a tool or a file says stands in parts of its own (Cline, Gemini CLI,
+OpenCode)."""
 _TAG = re.compile(r"<(\\*)(?=/?\s{0,8}earlier-conversation)", re.IGNORECASE)
 _ESCAPED = re.compile(r"<\\(\\*)(?=/?\s{0,8}earlier-conversation)", re.IGNORECASE)
 _RECORD = "<record>"
