@@ -188,3 +188,9 @@ def test_words_in_a_result_stay_as_far_as_there_is_room() -> None:
     view = View.of([user("Go."), before, page, Message("assistant", before.parts)])
     assert [at for at, _ in find_verbatim(view, 3, 500).messages] == [0]
     assert [at for at, _ in find_verbatim(view, 3, 10_000).messages] == [0, 2]
+
+
+def test_ids_of_calls_without_end_are_read_as_any_text() -> None:
+    """Each was taken off by a call of the same function, until Python had no room for more."""
+    (segment,) = segment_messages([user("Call id: c\n" * 5_000)])[0]
+    assert segment.voice == "person"

@@ -319,7 +319,7 @@ def _split_message(text: str, role: str) -> Iterator[tuple[str, Carrier]]:
 
 def _carrier_of_text(bare: str, role: str) -> Carrier | None:
     """Return what a text is if its first words decide it as a whole."""
-    if call_id := CALL_ID.match(bare):
+    if (call_id := CALL_ID.match(bare)) and not CALL_ID.match(bare, call_id.end()):
         return TOOL if _carrier_of_text(bare[call_id.end() :], role) is TOOL else None
     if bare.startswith(("<command-name>", "<command-message>")):
         return PERSON if _COMMAND_ARGUMENTS.search(bare) else ASIDE
