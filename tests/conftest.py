@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, Phase, settings
 from tests.support.components import is_failure, summarize_skips
 from tests.support.real_postgresql import PostgreSQLServer, start_server
 
-settings.register_profile("dev", max_examples=10, deadline=None)
-settings.register_profile("ci", max_examples=10, deadline=None, derandomize=True, print_blob=True)
+settings.register_profile("dev", max_examples=8, deadline=None)
+settings.register_profile("ci", max_examples=8, deadline=None, derandomize=True, print_blob=True)
 settings.register_profile(
     "nightly", max_examples=2_000, deadline=None, suppress_health_check=list(HealthCheck)
 )

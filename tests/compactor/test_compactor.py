@@ -5,6 +5,7 @@ import copy
 import hashlib
 import json
 from collections import OrderedDict
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -622,16 +623,21 @@ def test_a_model_that_is_given_without_strategies_writes_the_summary():
         assert tried.by.startswith("SummarizeTo(") and tried.calls
 
 
-@pytest.mark.parametrize("target", [Fraction(0.3), Tokens(12_000), 12_000])
-def test_default_strategies_come_down_to_the_target_and_no_further(target):
+FAR = refold.Budget(10**6, 10**6)
+BUDGETS = [
+    refold.Budget(20_000, to, window=40_000) for to in (Fraction(0.3), Tokens(12_000), 12_000)
+]
+WAYS = [
+    *(refold.Compactor(budget=budget) for budget in BUDGETS),
+    *(partial(refold.Compactor(), budget=budget) for budget in BUDGETS),
+    partial(refold.Compactor(budget=FAR).compact_now, to=12_000),
+    lambda history: refold.Compactor(budget=FAR).preview(history, to=12_000).view,
+]
+
+
+@pytest.mark.parametrize("make", WAYS)
+def test_default_strategies_come_down_to_the_target_and_no_further(make):
     """To 10,000 tokens, however large a share of the window the target was, or `to`."""
-    history, far = chat_of(80), refold.Budget(10**6, 10**6)
-    budget = refold.Budget(20_000, target, window=40_000)
-    for view in (
-        refold.Compactor(budget=budget)(history),
-        refold.Compactor()(history, budget=budget),
-        refold.Compactor(budget=far).compact_now(history, to=12_000),
-        refold.Compactor(budget=far).preview(history, to=12_000).view,
-    ):
-        assert view.goal == 12_000 and view.tokens <= 12_000
-        assert [edit.by[:25] for edit in view.edits] == ["SummarizeTo(tokens=12000,"]
+    view = make(chat_of(80))
+    assert view.goal == 12_000 and view.tokens <= 12_000
+    assert [edit.by[:25] for edit in view.edits] == ["SummarizeTo(tokens=12000,"]
