@@ -19,6 +19,14 @@ def test_a_command_that_was_killed_after_its_time_has_not_passed():
     assert state.checks == {"pytest": f"stopped: {killed}"}
 
 
+def test_who_interrupts_what_stands_behind_a_check_does_not_stop_the_check():
+    """A server behind the tests is ended with Ctrl-C, as a rule."""
+    printed = "Exit code 130\n3 passed in 1.00s\nserving"
+    behind, alone = (call("bash", printed, command=c) for c in ("pytest && npm start", "pytest"))
+    assert collect(behind).checks == {"pytest": "3 passed in 1.00s"}
+    assert collect(alone).checks == {"pytest": "stopped: 3 passed in 1.00s; serving"}
+
+
 def script(code, printed):
     """Return a script that a model wrote to call tools (Codex), and what it printed."""
     output = f"Script completed\nWall time 0.1 seconds\nOutput:\n{printed}"
