@@ -77,9 +77,10 @@ _COMMON_TAGS = frozenset(
 )
 """Tags that a person may write, too: with other text around them, all of it is the person's."""
 _CLIENT_TAGS = TAGS.keys() - _COMMON_TAGS
-_QUOTES = {tag for tag in _CLIENT_TAGS if TAGS[tag] in (TOOL, SELECTED)}.union(QUOTING_STATES)
+_QUOTING_TAGS = {tag for tag in _CLIENT_TAGS if TAGS[tag] in (TOOL, SELECTED)}.union(QUOTING_STATES)
 """Those around a tool's words, or a file's: whatever these begin with or end."""
 _TRUSTED = frozenset(("person", "summary", "instruction"))
+"""Voices that an element with an unknown name cannot give itself."""
 _FIRST_TAG = re.compile(
     rf"^[ \t]{{0,40}}<([A-Za-z_][\w.:-]{{0,{NAME}}})(?:\s[^<>\n]{{0,500}})?>", re.MULTILINE
 )
@@ -360,7 +361,7 @@ def _carrier_of_element(text: str) -> Carrier:
     carrier = carrier_of_tag(match[1]) if match else NOTE
     if text.startswith(UNTRUSTED[0]):
         return SELECTED
-    if carrier.voice == "person" or (match and match[1] in _QUOTES):
+    if carrier.voice == "person" or (match and match[1] in _QUOTING_TAGS):
         return carrier
     inside = _carrier_by_prefix(_element_body(text))
     is_client = match and match[1] in TAGS  # else it may be a page's, or a file's
@@ -454,8 +455,8 @@ def _element_end(text: str, opening: "re.Match[str]") -> int:
         return opening.end()
     tag, begin = opening[1], opening.end()
     close = text.find(f"</{tag}", begin)
-    if tag in _QUOTES or TAGS.get(tag) is NOTE:
-        following = text.find(f"\n<{tag}>", begin) if tag not in _QUOTES else -1
+    if tag in _QUOTING_TAGS or TAGS.get(tag) is NOTE:
+        following = text.find(f"\n<{tag}>", begin) if tag not in _QUOTING_TAGS else -1
         until = following if following >= 0 else len(text)
         close = max(close, text.rfind(f"</{tag}", begin, until))
     stop = text.find(">", close, close + NAME + 500) if close >= 0 else -1

@@ -252,7 +252,7 @@ def looks_failed(text: str) -> bool:
     end = _RULE.sub(r"\1", without_escapes(text[-END_CHARS:]))
     return (
         is_failure(text)
-        or bool(_FAILURE_COUNT.search(end[-400:]) or error_lines(end[-400:]))
+        or bool(_FAILURE_COUNT.search(end[-400:]) or find_error_lines(end[-400:]))
         or bool(_COMPILER_ERROR.search(end))
     )
 
@@ -266,7 +266,7 @@ def find_error_line(text: str) -> str:
     """Return the line that says what went wrong: the last one that names an error, rather one of
     several words, else the last one with more to say than an exit code. A hint is none."""
     end = without_escapes(text[-END_CHARS:])
-    errors = error_lines(end) or error_lines(without_escapes(text[:END_CHARS]))
+    errors = find_error_lines(end) or find_error_lines(without_escapes(text[:END_CHARS]))
     rows = [row for row in end.splitlines() if any(map(str.isalnum, row))]
     rows = [row for row in rows if not (is_markup(row) or _HINT.match(row))]
     telling = [row for row in errors if _TELLS.match(row)] or errors
@@ -287,7 +287,7 @@ def is_markup(row: str) -> bool:
     return bool(_MARKUP.fullmatch(row) or _CODE_ONLY.fullmatch(words))
 
 
-def error_lines(text: str) -> list[str]:
+def find_error_lines(text: str) -> list[str]:
     """Return the lines that name an error."""
     return [row for row in _ERROR_LINE.findall(text) if not _HINT.match(row)]
 

@@ -33,7 +33,7 @@ _BEHIND = f"\n\n{OPEN}\n{NOTE}{_TAIL}"
 """Behind a summary that opens with its own title: the wrapper is whole there, too."""
 _BEGINS = re.compile(rf"\s*(?:{OPEN}|(?:{'|'.join(map(re.escape, TITLES))})\n)")
 """How a summary's text begins: the first characters rule out most other texts."""
-_QUOTES = re.compile(
+_BEFORE_QUOTES = re.compile(
     r"(?:\s{0,9}\[\w{1,80}(?: for [\s\S]{0,20000}?)?\] Result:"
     r"|\s{0,9}--- Content from referenced files ---|Tool execution succeeded\."
     r"|(?:Called the Read tool with the following input|Reading MCP resource): [^\n]*)\s*\Z"
@@ -143,7 +143,7 @@ def _parse(message: Message) -> tuple[str, tuple[Part, ...]] | None:
         return None
     texts, rest, is_quoted = list[str](), list[Part](), False
     for part in message.parts:
-        is_quoted |= isinstance(part, Text | ToolResult) and bool(_QUOTES.match(part.text))
+        is_quoted |= isinstance(part, Text | ToolResult) and bool(_BEFORE_QUOTES.match(part.text))
         summary = _summary(part.text) if isinstance(part, Text) and not is_quoted else None
         if summary is None:
             rest.append(part)

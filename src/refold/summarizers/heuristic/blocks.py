@@ -28,7 +28,7 @@ from refold.summarizers.heuristic.shell_words import (
 )
 from refold.summarizers.heuristic.steps import Step, is_stub
 from refold.text.clip import clip_scanned, sentences, without_mark
-from refold.text.failures import error_lines
+from refold.text.failures import find_error_lines
 from refold.text.json_values import iter_json_lines, parse_or_none
 from refold.text.plain import Span, count_bytes, iter_spans
 
@@ -293,7 +293,7 @@ def _read_result(step: Step) -> Iterator[Block]:
     kind = "written" if is_change and path else _kind_of(name, path, command)
     heading = path or command[:LONGEST_HEADING] or " ".join(filter(None, (name, step.gist)))
     is_long = kind == "run" and bool(command) and len(step.text) > LONGEST_OUTPUT
-    text = "\n".join(error_lines(clip_scanned(step.text))) if is_long else step.text
+    text = "\n".join(find_error_lines(clip_scanned(step.text))) if is_long else step.text
     yield Block(step.at, kind, heading, text, path)
 
 
