@@ -6,6 +6,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks.evidence.sessions import datasets
+from benchmarks.questions import realmem
 from benchmarks.synthetic import anthropic
 from benchmarks.table import table
 
@@ -20,6 +22,7 @@ body = Path(sys.argv[1]).read_bytes()
 strategies = {
     "local and clearing": [DropDuplicates(), ClipResults(2_000), ClearThinking(keep=2), ClearToolResults(keep=3)],
     "with the rule summarizer": [ClearToolResults(keep=3), Summarize(keep=8)],
+    "the rule summarizer, a chat": [SummarizeTo()],
 }[sys.argv[2]]
 def peak(): return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) * 1024
 budget = refold.Budget(int(sys.argv[3]), int(sys.argv[3]))
@@ -41,6 +44,13 @@ print(taken, grown / len(body), said, view.tokens, len(out))
 def million() -> bytes:
     """A session of about a million tokens as a request body."""
     return json.dumps({"model": "claude-opus-5-5", "messages": anthropic(7_200)}).encode()
+
+
+def chats() -> bytes | None:
+    """Four recorded chats one behind another, a million tokens; None where they are not."""
+    turns = [turn for talk in realmem(datasets()) for turn in talk.messages]
+    messages = [{"role": role, "content": text} for role, text in turns]
+    return json.dumps({"model": "gpt-5.2", "messages": messages}).encode() if messages else None
 
 
 def run(path: Path, kind: str, target: int) -> list[str]:
@@ -93,8 +103,11 @@ def main() -> None:
             run(path, "local and clearing", 400_000),
             run(path, "with the rule summarizer", 60_000),
         ]
+        if chat := chats():
+            path.write_bytes(chat)
+            rows.append(run(path, "the rule summarizer, a chat", 12_000))
     print(
-        f"request body: {len(body) / 1e6:.1f} MB of JSON; memory at its peak in sizes of the body, output included: what Python "
+        f"request bodies: {len(body) / 1e6:.1f} MB of JSON, and {len(chat or b'') / 1e6:.1f} MB; memory at its peak in sizes of the body, output included: what Python "
         "allocates (tracemalloc, in a run of its own), and what the process grows by\n"
     )
     print(table(["strategies", "tokens said", "tokens sent", "time", "allocated", "process"], rows))

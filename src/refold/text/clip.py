@@ -139,15 +139,9 @@ def _is_inside(text: str, at: int) -> bool:
     return bool(_WORD.match(text[at - 1]) and _WORD.match(text[at]))
 
 
-def sentences(text: str) -> Iterator[str]:
-    """Yield the sentences of a text without list marks: Western and CJK stops and line ends part
-    them, but for stops in `code`."""
-    for line in clip_scanned(text).split("\n"):
-        yield from split_line(_MARK.sub("", line))
-
-
 def split_line(line: str) -> Iterator[str]:
-    """Yield the sentences of a line that has no list mark."""
+    """Yield the sentences of a line that has no list mark: Western and CJK stops part them, but for
+    stops in `code`."""
     masked, start = line, 0
     if "`" in line:
         masked = _CODE.sub(lambda code: "x" * len(code[0]), line)

@@ -29,7 +29,7 @@ from refold.summarizers.heuristic.lexicon import find_notes
 from refold.summarizers.heuristic.state import FileState, Request, State
 from refold.summarizers.heuristic.steps import read_source, read_steps
 from refold.testing import transcripts
-from refold.text.clip import sentences
+from refold.text.clip import split_line
 from refold.text.summary_wrapper import wrap_summary
 from tests.support.examples import examples_at_night
 from tests.support.messages import assistant
@@ -568,7 +568,9 @@ def test_what_only_the_answer_before_names_is_what_an_exchange_is_about():
         assistant("电话是010-63959988。"), user("谢谢！"), assistant("没有问题，不客气！"),
     ]  # fmt: skip
     work = read_work(read_steps(messages))
-    label_exchanges(work)
+    for block in work.blocks:
+        block.is_parted = True
+    label_exchanges(work.blocks)
     (block,) = [block for block in work.blocks if "010-63959988" in block.text]
     assert block.heading == "瑞尔威连锁饭店很不错"
     assert [line.text for line in work.blocks[-1].iter_lines()] == ["没有问题，", "不客气！"]
@@ -1203,15 +1205,15 @@ def test_a_short_sentence_that_names_nothing_is_no_finding():
 
 def test_a_stop_within_code_ends_no_sentence():
     text = "It runs `ALTER TABLE ... ADD x` first. `a.b. c` is next"
-    assert list(sentences(text)) == ["It runs `ALTER TABLE ... ADD x` first.", "`a.b. c` is next"]
-    assert list(sentences("One `tick. Two. ")) == ["One `tick.", "Two."]
+    assert list(split_line(text)) == ["It runs `ALTER TABLE ... ADD x` first.", "`a.b. c` is next"]
+    assert list(split_line("One `tick. Two. ")) == ["One `tick.", "Two."]
 
 
 def test_a_stop_behind_letters_ends_no_sentence():
     first = (
         "Databases without zones (e.g. SQLite, MySQL) are read in local time, i.e. as they stand."
     )
-    assert list(sentences(f"{first} It is so.")) == [first, "It is so."]
+    assert list(split_line(f"{first} It is so.")) == [first, "It is so."]
 
 
 def test_lines_about_what_the_work_is_on_are_quoted_first():

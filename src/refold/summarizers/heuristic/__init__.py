@@ -8,7 +8,7 @@ from refold.core.strategy import Answer, Ask, Summary
 from refold.core.view import View
 from refold.messages import Message
 from refold.speakers import current_request, dialogue_share, segment_messages
-from refold.summarizers.heuristic.blocks import Work, iter_lines, label_exchanges, read_work
+from refold.summarizers.heuristic.blocks import Work, iter_lines, read_work
 from refold.summarizers.heuristic.current_files import CurrentFile, read_files, render_current
 from refold.summarizers.heuristic.earlier import join_states, read_amendments, read_given
 from refold.summarizers.heuristic.excerpts import (
@@ -112,7 +112,8 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
     }
     dialogue = dialogue_share(source.hidden, spoken[len(source.older) :])
     if dialogue >= CHAT:
-        label_exchanges(work)
+        for block in work.blocks:
+            block.is_parted = block.kind in {"asked", "said"}
     request = current_request(whole, spoken)
     latest = max(request, default=-1)  # it stays beside the summary
     for block in (b for b in work.blocks if b.at == latest and b.kind in TURNS):

@@ -27,10 +27,10 @@ from refold.summarizers.heuristic.shell_words import (
     name_command,
 )
 from refold.summarizers.heuristic.steps import Step, is_stub
-from refold.text.clip import clip_scanned, sentences, without_mark
+from refold.text.clip import clip_scanned, split_line, without_mark
 from refold.text.failures import find_error_lines
 from refold.text.json_values import iter_json_lines, parse_or_none
-from refold.text.plain import Span, count_bytes, iter_spans
+from refold.text.plain import Span, count_bytes, iter_spans, terms
 
 Kind = str
 """`task`, `read`, `docs`, `source`, `written`, `run` (searches and subagents, too) or
@@ -130,8 +130,8 @@ class Block:
         if not self.path and (value := _parse_json(self.text)) is not None:
             return _fold_alike(list(_iter_record_lines(value)))
         match self.kind:
-            case "asked" | "said":
-                clauses = _iter_spoken(text, self.is_parted, binds=self.kind == "asked")
+            case "asked" | "said" | "latest":
+                clauses = _iter_spoken(text, self.is_parted, binds=self.kind != "said")
                 return (Line(clause, at, lead) for at, (clause, lead) in enumerate(clauses, 1))
             case "task" | "given" | "docs" | "read" | "command":
                 return iter_lines(text, is_prose=True)
@@ -231,25 +231,23 @@ def _read_words(step: Step) -> Block:
     return Block(step.at, "asked", "", step.text)
 
 
-def label_exchanges(work: Work) -> None:
-    """Part what is said in clauses, and head it by what it is about: what is rare in the request
+def label_exchanges(blocks: Iterable[Block]) -> None:
+    """Head what is said in a chat, in clauses, by what it is about: what is rare in the request
     before it, else in the answer before that, else what that answer states first, else the label of
     the exchange before."""
-    spoken = [block for block in work.blocks if block.kind in {"asked", "said"}]
-    for block in spoken:
-        block.is_parted = True
     turns = [
-        (block, [line.text for line in block.iter_lines() if not line.lead]) for block in spoken
+        (block, [line.text for line in block.iter_lines() if not line.lead])
+        for block in blocks
+        if block.is_parted and not block.heading
     ]
-    lines = [(block.kind, text) for block, texts in turns for text in texts]
     rarity = Rarity(
-        [text for kind, text in lines if kind == "asked"],
-        [text for kind, text in lines if kind == "said"],
+        [text for block, texts in turns for text in texts if block.kind != "said"],
+        [text for block, texts in turns for text in texts if block.kind == "said"],
     )
     label = ""
     for block, texts in turns:
         text = " ".join(texts)
-        if block.kind == "asked":
+        if block.kind != "said":
             label = rarity.find_label(text) or label
         block.heading = label
         if block.kind == "said":
@@ -338,7 +336,7 @@ def _iter_spoken(text: str, is_parted: bool, *, binds: bool) -> Iterator[tuple[s
 
 
 def _iter_clauses(text: str, is_parted: bool) -> Iterator[str]:
-    for sentence in sentences(text):
+    for sentence in split_line(text):
         yield from _CLAUSE.split(sentence) if is_parted else (sentence,)
 
 
@@ -442,6 +440,11 @@ class Rarity:
         """Count the words of clauses, each once a clause; return the stretches in them."""
         stretches = set[str]()
         for clause in clauses:
+            if clause.isascii():  # the same in a fraction of the time
+                words = {*terms(clause)}
+                self.counts.update(words)
+                stretches |= words
+                continue
             spans = [*iter_spans(clause)]
             self.counts.update({span.term for span in spans})
             stretches.update(stretch for _, stretch in _iter_stretches(spans))
@@ -474,18 +477,21 @@ class Rarity:
     def _find_rarest(
         self, text: str, spans: Sequence[Span], counting: Collection[int], bonus: float
     ) -> str:
-        limit = RARE * log(len(self.counts) + 1)
-        best, total, begin, first = (0.0, 0, 0, 0), 0.0, 0, 0
-        for at, span in enumerate(spans):
-            if _SENTENCE_ENDS.search(text, spans[at - 1].stop, span.start):
-                total, first = 0.0, span.start
+        size = len(self.counts) + 1
+        limit = RARE * log(size)
+        best, total, begin, first, last = (0.0, 0, 0, 0), 0.0, 0, 0, 0
+        for at, (start, stop, term) in enumerate(spans):
+            gap, last = text[last:start], stop
+            if gap != " " and _SENTENCE_ENDS.search(gap):
+                total, first = 0.0, start
             if at not in counting:
-                total, first = 0.0, span.stop
+                total, first = 0.0, stop
                 continue
             if total <= 0:
-                total, begin = 0.0, span.start
-            total += log((len(self.counts) + 1) / max(1, self.counts[span.term])) - limit + bonus
-            best = max(best, (total, begin, span.stop, first))
+                total, begin = 0.0, start
+            total += log(size / max(1, self.counts[term])) - limit + bonus
+            if total >= best[0]:
+                best = (total, begin, stop, first)
         points, start, stop, first = best
         if points <= limit:
             return ""

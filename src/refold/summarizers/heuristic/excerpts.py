@@ -12,7 +12,14 @@ from math import inf, log
 from operator import attrgetter
 from typing import NamedTuple
 
-from refold.summarizers.heuristic.blocks import COMMAND, Block, Kind, Line, Work
+from refold.summarizers.heuristic.blocks import (
+    COMMAND,
+    Block,
+    Kind,
+    Line,
+    Work,
+    label_exchanges,
+)
 from refold.summarizers.heuristic.identifiers import DEFINITION, NUMBER, iter_identifiers
 from refold.summarizers.heuristic.lexicon import iter_sentences, weigh_conclusion
 from refold.text.clip import one_line
@@ -188,21 +195,29 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
     """Return the lines that tell something, with what they are worth, in order: of the blocks that
     are worth most, as many as may matter for *room* tokens."""
     worths = [_weigh_block(block, work, context) for block in work.blocks]
+    # The latest request is worth nothing, but what is said behind it is about it.
+    ranks = [
+        inf if block.kind == "latest" else worth
+        for block, worth in zip(work.blocks, worths, strict=True)
+    ]
     chosen, spare = list[int](), READ * LONG_TOKEN * room
-    for position in sorted(range(len(worths)), key=worths.__getitem__, reverse=True):
+    for position in sorted(range(len(ranks)), key=ranks.__getitem__, reverse=True):
         chosen.append(position)
         spare -= len(work.blocks[position].text)
         if spare < 0:
             break
+    chosen.sort()
+    if context.is_chat:
+        label_exchanges([work.blocks[position] for position in chosen])
     lines_at = work.read_lines(chosen)
     wordy = [
         _STAMP.sub("", line.text)
-        for position in sorted(lines_at)
+        for position in chosen
         if work.blocks[position].kind in WORDY
         for line in lines_at[position]
     ]
     rarity, excerpts = _rarity(wordy), list[Excerpt]()
-    for position in sorted(lines_at):
+    for position in chosen:
         block, worth = work.blocks[position], worths[position]
         is_note, lines = block.kind == "finding", lines_at[position]
         is_said = block.kind in TALK and not context.is_chat

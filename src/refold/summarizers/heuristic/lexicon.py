@@ -476,11 +476,12 @@ def find_conclusions(text: str, *, final: bool, worked: bool = True) -> Iterator
     a *final* text they weigh 1 more; beside a call half as much if they name nothing. A question is
     none, nor is what is left open or quoted, a report of what was done, or a reason, unless it ends
     a turn in which the model *worked*. What is said to be agreed weighs `SETTLED` more."""
+    settles = cache(_settles)
     for statement in _iter_prose(text):
         sentence = statement.words
         is_open = is_question(sentence) or has_colon(sentence)
         if count_bytes(sentence) >= 12 and not is_open:
-            is_settled = _is_settled(statement)
+            is_settled = _is_settled(statement, settles)
             weight = weigh_conclusion(statement.text, lead=statement.lead, worked=worked and final)
             points = max(0.0, weight) + is_settled * SETTLED
             is_offer = points > 0 and not is_settled and _is_offer(statement)
@@ -489,12 +490,12 @@ def find_conclusions(text: str, *, final: bool, worked: bool = True) -> Iterator
                 yield points * share + final, one_line(sentence, MAX_SENTENCE)
 
 
-def _is_settled(statement: Statement) -> bool:
+def _is_settled(statement: Statement, settles: Callable[[Row], bool]) -> bool:
     """Is it said to be agreed, by its first words (`Agreed: …`) or by what introduces it?"""
     label, colon, _ = statement.text[:MOST_LABEL].replace("：", ":").partition(":")
     if colon and SETTLING.is_in(label) and not OFFERING.is_in(label):
         return True
-    heads = [head.text for head in statement.above if LISTING.is_in(head.text) or _settles(head)]
+    heads = [head.text for head in statement.above if LISTING.is_in(head.text) or settles(head)]
     return bool(heads) and not LISTING.is_in(heads[-1])
 
 
