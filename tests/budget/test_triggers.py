@@ -259,15 +259,79 @@ def test_async_checks_what_is_pending_too():
         ("gpt-5", Window(400_000, 272_000, 128_000)),
         ("openai/gpt-5-mini-2025-08-07", Window(400_000, 272_000, 128_000)),
         ("gpt-5-chat-latest", Window(128_000, None, 16_384)),
-        ("gpt-5.5-2026-04-23", Window(1_050_000, None, 128_000)),
+        ("gpt-5.5-2026-04-23", Window(1_050_000, 922_000, 128_000)),
         ("models/gemini-2.5-pro", Window(1_048_576, None, 65_536)),
         ("gpt-99", None),
         ("", None),
     ],
 )
 def test_the_table_of_windows(model, window):
-    """S1-39: the longest pattern counts; a name that is in no row is unknown."""
+    """S1-39: the pattern counts that spells most; a name that is in no row is unknown."""
     assert lookup(model) == window
+
+
+ARN = "arn:aws:bedrock:eu-west-1:123456789012"
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        (f"{ARN}:inference-profile/eu.anthropic.claude-sonnet-5-5", "claude-sonnet-5-5"),
+        ("anthropic.claude-sonnet-4-20250514-v1:0", "claude-sonnet-4"),
+        ("claude-opus-4-1@20250805", "claude-opus-4-1"),
+        ("publishers/google/models/gemini-2.5-pro", "gemini-2.5-pro"),
+        ("global.openai.gpt-6.1-sol", "gpt-6.1-sol"),
+        ("us.amazon.nova-pro-v1:0", "amazon/nova-pro-v1"),
+        ("x-ai/grok-4.7", "grok-4.7"),
+        ("moonshot/kimi-k3.1-pro", "kimi-k3.1-pro"),
+        ("dashscope/qwen3-max", "qwen3-max"),
+        ("claude-fable-5-20260701", "claude-fable-5"),
+    ],
+)
+def test_one_model_has_many_names(name, other):
+    assert lookup(name) == lookup(other) is not None
+    assert PRICES.lookup(name) == PRICES.lookup(other) is not None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"{ARN}:application-inference-profile/abcdef123456",
+        "my-azure-deployment",
+        "gpt-4o-realtime-preview",
+        "gpt-4o-mini-transcribe",
+        "gemini-2.5-flash-preview-tts",
+        "google/gemini-3-pro-image-preview",
+        "qwen/qwen3.8-27b",
+        "Qwen/Qwen3.8-Max",
+        "@cf/zai-org/glm-5.2",
+        "deepseek-ai/DeepSeek-V4-Flash",
+        "mistralai/mistral-medium-3",
+    ],
+)
+def test_what_is_like_a_model_in_its_name_alone_is_unknown(name):
+    """Other kinds of models, and models of which each host serves another window."""
+    assert lookup(name) is None
+    assert PRICES.lookup(name) is None
+
+
+def test_a_host_has_its_own_window_and_price():
+    maker, host = "minimax-m3", "accounts/fireworks/models/minimax-m3"
+    assert (lookup(maker).room, lookup(host).room) == (1_000_000, 512_000)
+    assert PRICES.lookup("kimi-k3") and not PRICES.lookup("moonshotai/kimi-k3")
+
+
+@pytest.mark.parametrize(
+    "name", ["claude-opus-5-4", "claude-opus-4.8-fast", "openai/gpt-6-sol:batch"]
+)
+def test_a_variant_does_not_have_the_price_of_the_model(name):
+    assert lookup(name)
+    assert PRICES.lookup(name) is None
+
+
+@pytest.mark.parametrize("part", ["a/", "a.", "a", ".", "/", "[", "*", "claude-"])
+def test_a_long_name_is_looked_up_at_once(part):
+    assert lookup(part * (100_000 // len(part))) is None
 
 
 @pytest.mark.parametrize("row", [row for row, _ in PRICES._rows])
@@ -289,7 +353,11 @@ def test_a_model_with_a_price_has_a_window(row):
         ("claude-opus-4@20250514", (15, 75, 1.5)),
         ("github_copilot/claude-sonnet-5.5", (2, 10, 0.1)),
         ("moonshot/kimi-k2.7-code", (0.95, 4, 0.19)),
-        ("gpt-5.2-pro", None),
+        ("gpt-5.2-pro", (21, 168, 21)),
+        ("claude-fable-5-2", (8, 40, 0.2)),
+        ("gpt-5.6-sol", (4, 20, 0.4)),
+        ("kimi-k2.7-code-highspeed", (1.9, 8, 0.38)),
+        ("gpt-5.9-pro", None),
     ],
 )
 def test_the_table_of_prices(model, figures):

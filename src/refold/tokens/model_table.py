@@ -1,4 +1,4 @@
-"""What is known of models, as dated data: the longest pattern that a model's name matches counts.
+"""What is known of models, as dated data: the pattern counts that spells most of a model's name.
 
 A table in a library is never complete and soon old: a model that is not in it is unknown, and
 nothing is decided by a guess. There are three: the windows of models (`windows.json`), what their
@@ -6,6 +6,7 @@ providers count for an estimated token (`priors.json`), and what tokens cost (`p
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -42,17 +43,42 @@ class ModelTable(Generic[T]):
 
     @cached_property
     def _rows(self) -> list[tuple[str, T]]:
+        """Patterns and their entries: those first that spell most of a name."""
         rows = (dict(row) for row in self._data["models"])
-        return [(row.pop("model"), self._make(**row)) for row in rows]
+        entries = [(row.pop("model"), self._make(**row)) for row in rows]
+        return sorted(entries, key=lambda entry: _spelled(entry[0]), reverse=True)
 
     def _lookup(self, model: str) -> T | None:
-        """Return the entry of *model*, with a provider's prefix (`anthropic/`, `models/`,
-        `us.anthropic.`) or without; None if there is none."""
-        name = model.lower()
-        bare = name.rpartition("/")[2]
-        spellings = name, bare, bare.rpartition("anthropic.")[2]
-        rows = [row for row in self._rows if any(fnmatchcase(each, row[0]) for each in spellings)]
-        return max(rows, key=lambda row: len(row[0]))[1] if rows else None
+        """Return the entry of *model*; None if there is none.
+
+        A host before the name (`anthropic/`, `models/`, `us.anthropic.`) does not matter, unless
+        the model is one that many hosts serve (`open`), each in its own way.
+        """
+        name = _OWN.sub("", model.lower())
+        bare = _HOST.sub("", name)
+        if self._is_listed(bare, "excluded"):
+            return None
+        spellings = {name} if self._is_listed(bare, "open") else {name, bare}
+        return next((entry for pattern, entry in self._rows if _fits(spellings, pattern)), None)
+
+    def _is_listed(self, name: str, key: str) -> bool:
+        return any(fnmatchcase(name, pattern) for pattern in self._data.get(key, ()))
+
+
+_HOST = re.compile(r"^(?:.*/)?(?:[a-z-]+\.)*")
+"""What stands before the name that a maker gave: a path, and Bedrock's regions and makers."""
+_OWN = re.compile(r"^(?:dashscope|moonshot)/")
+"""By what LiteLLM calls the own APIs of makers whose models others serve as well."""
+_WILD = re.compile(r"\[[^]]*\]|\*")
+
+
+def _spelled(pattern: str) -> tuple[int, int]:
+    """Return the characters that a pattern spells out, then its length."""
+    return len(_WILD.sub("", pattern)), len(pattern)
+
+
+def _fits(spellings: Iterable[str], pattern: str) -> bool:
+    return any(fnmatchcase(name, pattern) for name in spellings)
 
 
 # --- windows ------------------------------------------------------------------------------------
