@@ -20,6 +20,7 @@ REASONS = {
     "light": "too short for anything to be worth an edit",
     "encoding": "in a coding that cannot be unpacked, or too large when unpacked",
     "unreadable": "no JSON, no conversation of this API, or too many messages",
+    "signed": "signed with its body, so that no byte of it may change",
     "unstrict": "no strict JSON, so that providers may read it otherwise than we do",
     "delta": "the provider holds the history",
     "thread": "a message thread was refused, so that the client sends its history",
@@ -108,6 +109,12 @@ class Incoming:
     body: bytes = field(repr=False)
     credential: str = field(default="", repr=False)
     """A salted hash of the client's key, never the key."""
+
+    @property
+    def is_signed(self) -> bool:
+        """Does a signature (Amazon's, SigV4) cover the body, so that no byte of it may change?"""
+        is_amazon = self.header("authorization").startswith("AWS4-")
+        return is_amazon and self.header("x-amz-content-sha256") != "UNSIGNED-PAYLOAD"
 
     def header(self, name: str) -> str:
         """Return the first header of this name; empty if there is none."""

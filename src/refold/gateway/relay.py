@@ -53,8 +53,8 @@ from refold.gateway.pipeline.upstream_errors import (
     is_thinking_refused,
     read_figures,
 )
-from refold.gateway.settings import Upstream, choose_upstream, match_prefix
-from refold.gateway.tenants import Tenant, TenantResolver, has_key, redact_keys
+from refold.gateway.settings import Upstream, choose_upstream, match_prefix, name_owners
+from refold.gateway.tenants import Tenant, TenantResolver, list_keys, redact_keys
 from refold.tokens.usage import read_usage
 
 # --- calls to upstreams ---------------------------------------------------------------------------
@@ -359,8 +359,14 @@ class Relay:
         if len(candidates) == 1 and not candidates[0].models:  # nothing else could be meant
             upstream = candidates[0]
         else:
-            is_keyed = has_key(head, self._tenants.key_headers)
-            upstream = choose_upstream(candidates, candidate_apis(head), model, keyed=is_keyed)
+            keys = list_keys(head, self._tenants.key_headers)
+            upstream = choose_upstream(
+                candidates,
+                candidate_apis(head),
+                model,
+                keyed=bool(keys),
+                owners=name_owners(keys, head.path),
+            )
         writer.log_entry.upstream = upstream.name
         return upstream
 

@@ -256,6 +256,44 @@ _OWN_PATHS = ("/refold", "/metrics")
 _REMEDY = (
     "its key is sent to none of them. Bind them by apis, or give one a prefix, in refold.toml."
 )
+_PROVIDER_KEYS: Mapping[str, tuple[bytes, ...]] = {
+    "Anthropic": (b"sk-ant-",),
+    "Amazon": (b"ABSK", b"AWS4-", b"bedrock-api-key-"),
+    "Google": (b"ya29.", b"AIza", b"AQ."),
+    "OpenAI": (b"sk-proj-", b"sk-svcacct-", b"sk-admin-"),
+    "OpenRouter": (b"sk-or-",),
+    "Groq": (b"gsk_",),
+    "xAI": (b"xai-",),
+    "Fireworks": (b"fw_",),
+    "Cerebras": (b"csk-",),
+    "Together": (b"tgp_",),
+}
+"""How keys begin that one provider alone checks."""
+_PROVIDER_PATHS = (
+    (re.compile(r"/model/[^/]+/(?:converse|invoke)"), "Amazon"),
+    (re.compile(r"^/v2/(?:chat|embed|rerank)/?$"), "Cohere"),
+    (re.compile(r"^/v1/(?:(?:fim|agents)/completions|ocr)/?$"), "Mistral"),
+)
+"""Paths that one provider alone has."""
+_PROVIDER_HOSTS = (
+    ("*.anthropic.com", "Anthropic"),
+    ("bedrock*.amazonaws.com", "Amazon"),
+    ("*.api.aws", "Amazon"),
+    ("*.googleapis.com", "Google"),
+    ("*.openai.com", "OpenAI"),
+    ("openrouter.ai", "OpenRouter"),
+    ("api.groq.com", "Groq"),
+    ("api.x.ai", "xAI"),
+    ("api.fireworks.ai", "Fireworks"),
+    ("api.cerebras.ai", "Cerebras"),
+    ("api.together.*", "Together"),
+    ("api.cohere.*", "Cohere"),
+    ("*.mistral.ai", "Mistral"),
+    ("api.deepseek.com", "DeepSeek"),
+    ("api.moonshot.*", "Moonshot"),
+    ("api.z.ai", "Z.ai"),
+)
+"""Who answers at a host. Any other host may be a proxy of anybody's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,6 +348,23 @@ class Upstream:
         is_amazon = parts.scheme == "https" and (parts.hostname or "").endswith(".amazonaws.com")
         return (*self.issuers, "aws") if is_amazon else self.issuers
 
+    @property
+    def provider(self) -> str:
+        """Which provider answers at its address; empty if that is not known."""
+        host = urlsplit(self.url).hostname or ""
+        return next((name for pattern, name in _PROVIDER_HOSTS if fnmatchcase(host, pattern)), "")
+
+
+def name_owners(keys: Sequence[bytes], path: str) -> frozenset[str]:
+    """Return the providers that alone check these *keys*, else those that alone have the *path*;
+    none where nothing tells, or there is no key."""
+    bare = [part for key in keys for part in (key, key.partition(b" ")[2].lstrip())]
+    by_key = {
+        name for name, signs in _PROVIDER_KEYS.items() if any(key.startswith(signs) for key in bare)
+    }
+    by_path = {name for pattern, name in _PROVIDER_PATHS if keys and pattern.search(path)}
+    return frozenset(by_key or by_path)
+
 
 def match_prefix(upstreams: Sequence[Upstream], path: str) -> tuple[tuple[Upstream, ...], str]:
     """Return the upstreams that *path* can go to, and the path without their prefix. The longest
@@ -321,15 +376,39 @@ def match_prefix(upstreams: Sequence[Upstream], path: str) -> tuple[tuple[Upstre
 
 
 def choose_upstream(
-    upstreams: Sequence[Upstream], apis: Sequence[str], model: str = "", *, keyed: bool = False
+    upstreams: Sequence[Upstream],
+    apis: Sequence[str],
+    model: str = "",
+    *,
+    keyed: bool = False,
+    owners: frozenset[str] = frozenset(),
 ) -> Upstream:
     """Return the upstream for a request in one of these *apis*: by model, else by API, else the
     first that is bound to neither.
 
     If the request names no *model*, those with `models` may be meant too, and a key (*keyed*) goes
-    nowhere on a guess. Raises `HTTPException` (404) if no upstream fits, and if several do and it
-    has a key.
+    nowhere on a guess, nor from its *owners* to another provider. Raises `HTTPException` (404) if
+    no upstream fits, and if several do and it has a key.
     """
+    upstream = _choose_by_request(upstreams, apis, model, keyed=keyed)
+    if len(upstreams) == 1 or not upstream.provider or owners <= {upstream.provider}:
+        return upstream
+    own = [each for each in upstreams if owners == {each.provider}]
+    if own:
+        return _choose_by_request(own, apis, model, keyed=keyed)
+    whose, names = " and ".join(sorted(owners)), ", ".join(each.name for each in upstreams)
+    raise HTTPException(
+        404,
+        f"The request is for {whose}, by its key or path, and none of {names} is: its key is sent "
+        f"to none of them. Add an upstream for {whose}, with a prefix, in refold.toml.",
+        reason="no_upstream",
+    )
+
+
+def _choose_by_request(
+    upstreams: Sequence[Upstream], apis: Sequence[str], model: str, *, keyed: bool
+) -> Upstream:
+    """Return the upstream by model, else by API, else the first that is bound to neither."""
     if len(upstreams) == 1 and not (model and upstreams[0].models):
         return upstreams[0]
     for upstream in upstreams:

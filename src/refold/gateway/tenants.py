@@ -112,11 +112,10 @@ class TenantResolver:
         return digest.hexdigest()
 
 
-def has_key(head: RequestHead, key_headers: frozenset[bytes] = frozenset()) -> bool:
-    """Does the request carry a key?"""
-    if any(is_key(name) or name in key_headers for name in head.first_values):
-        return True
-    return bool(query_keys(head.query))
+def list_keys(head: RequestHead, key_headers: frozenset[bytes] = frozenset()) -> list[bytes]:
+    """Return the keys that the request carries, as they stand there."""
+    in_head = [value for name, value in head.headers if is_key(name) or name in key_headers]
+    return in_head + [value for _, value in query_keys(head.query)]
 
 
 def _find_claim(head: RequestHead, upstream: Upstream) -> tuple[str, str, str] | None:

@@ -46,7 +46,7 @@ class ModelTable(Generic[T]):
         """Patterns and their entries: those first that spell most of a name."""
         rows = (dict(row) for row in self._data["models"])
         entries = [(row.pop("model"), self._make(**row)) for row in rows]
-        return sorted(entries, key=lambda entry: _spelled(entry[0]), reverse=True)
+        return sorted(entries, key=lambda entry: _rank_pattern(entry[0]), reverse=True)
 
     def _lookup(self, model: str) -> T | None:
         """Return the entry of *model*; None if there is none.
@@ -72,7 +72,7 @@ _OWN = re.compile(r"^(?:dashscope|moonshot)/")
 _WILD = re.compile(r"\[[^]]*\]|\*")
 
 
-def _spelled(pattern: str) -> tuple[int, int]:
+def _rank_pattern(pattern: str) -> tuple[int, int]:
     """Return the characters that a pattern spells out, then its length."""
     return len(_WILD.sub("", pattern)), len(pattern)
 

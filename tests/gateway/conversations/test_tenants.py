@@ -412,7 +412,8 @@ def test_c7_a_session_whose_requests_are_signed_is_compacted_once(tmp_path: Path
     def sign(number: int, key: str = "AKIA1") -> dict[str, str]:
         scope = f"{key}/20261122/us-east-1/bedrock/aws4_request"
         return {
-            "authorization": f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature={number:064x}"
+            "authorization": f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature={number:064x}",
+            "x-amz-content-sha256": "UNSIGNED-PAYLOAD",
         }
 
     def verifying(asked: Received) -> Reply:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from refold.gateway.config import Config
 from refold.gateway.exchange import APIS, HTTPException, RequestHead
 from refold.gateway.http.request import candidate_apis, generation_api
-from refold.gateway.settings import Limits, Upstream, choose_upstream
-from refold.gateway.tenants import has_key
+from refold.gateway.settings import Limits, Upstream, choose_upstream, find_provider, name_owners
+from refold.gateway.tenants import list_keys
 from refold.testing.scripted_gateway import serving
 from refold.testing.scripted_provider import ScriptedProvider
 
@@ -157,8 +157,82 @@ def test_where_nothing_tells_it_could_be_either_of_openais() -> None:
 
 
 def test_keys_are_seen() -> None:
-    assert has_key(head("/x", (b"api-key", b"k"))) and has_key(head("/x", query="key=k"))
-    assert not has_key(head("/x", (b"x", b"k"), query="keys=k"))
+    assert list_keys(head("/x", (b"api-key", b"k"), query="key=q")) == [b"k", b"q"]
+    assert not list_keys(head("/x", (b"x", b"k"), query="keys=k"))
+
+
+def preset(name: str, **fields) -> Upstream:
+    return Upstream(**{"name": name, **(find_provider(name) or {}), **fields})
+
+
+SIGNED = b"AWS4-HMAC-SHA256 Credential=AKIA1/20261129/eu-west-1/bedrock/aws4_request, Signature=0"
+BEDROCK = Upstream(name="bedrock", url="https://bedrock-runtime.eu-west-1.amazonaws.com")
+PRESETS = [preset("openai"), preset("anthropic"), preset("openrouter")]
+
+
+def send(upstreams: list[Upstream], path: str, key: bytes, model: str = "") -> str:
+    """Where a request with this key goes; empty if it is refused."""
+    asked = head(path, (b"authorization", key))
+    keys = list_keys(asked)
+    try:
+        return choose_upstream(
+            upstreams,
+            candidate_apis(asked),
+            model,
+            keyed=bool(keys),
+            owners=name_owners(keys, path),
+        ).name
+    except HTTPException:
+        return ""
+
+
+CHAT_PATH, CONVERSE = "/v1/chat/completions", "/model/anthropic.claude-opus-5-5/converse"
+KEYS = [
+    (PRESETS, CONVERSE, b"Bearer ABSKQmVk", ""),
+    (PRESETS, CONVERSE, b"Bearer of-any-form", ""),
+    (PRESETS, CONVERSE, SIGNED, ""),
+    (PRESETS, "/v1/messages", SIGNED, ""),
+    (PRESETS, CHAT_PATH, b"bearer ya29.a0Af", ""),
+    (PRESETS, "/v2/chat", b"Bearer of-any-form", ""),
+    (PRESETS, "/v1/fim/completions", b"Bearer of-any-form", ""),
+    (PRESETS, CHAT_PATH, b"Bearer gsk_1", ""),
+    (PRESETS, CHAT_PATH, b"Bearer sk-or-v1-1", "openrouter"),
+    (PRESETS, CHAT_PATH, b"Bearer sk-proj-1", "openai"),
+    (PRESETS, CHAT_PATH, b"Bearer sk-1", "openai"),
+    (PRESETS, "/v1/messages", b"Bearer sk-ant-api03-1", "anthropic"),
+    ([*PRESETS, BEDROCK], CONVERSE, SIGNED, "bedrock"),
+    ([*PRESETS, BEDROCK], "/v1/messages", b"Bearer ABSKQmVk", "bedrock"),
+    ([preset("openai"), up("proxy", apis=("anthropic",))], "/v1/messages", SIGNED, "proxy"),
+    ([preset("openai")], CONVERSE, SIGNED, "openai"),  # one alone is the user's own choice
+]
+
+
+@pytest.mark.parametrize("case", KEYS)
+def test_a_key_goes_to_no_other_provider(case) -> None:
+    upstreams, path, key, name = case
+    assert send(upstreams, path, key) == name
+
+
+def test_a_key_goes_to_no_other_provider_for_the_model_either() -> None:
+    both = [preset("openrouter", models=("claude-*",)), preset("anthropic")]
+    assert send(both, "/v1/messages", b"Bearer sk-ant-1", "claude-opus-5") == "anthropic"
+    assert send(both, "/v1/messages", b"Bearer sk-or-v1-1", "claude-opus-5") == "openrouter"
+
+
+def test_whose_key_it_is_and_what_to_do_is_said() -> None:
+    config = Config(upstreams=tuple(PRESETS), salt=b"s")
+    with serving(config) as gateway:
+        status, error = ask(gateway, CONVERSE, b"{}", authorization="Bearer ABSKQmVk")
+    assert status == 404
+    assert b"The request is for Amazon, by its key or path, and none of openai, anthropic" in error
+    assert b"Add an upstream for Amazon, with a prefix" in error
+    assert b"ABSK" not in error
+
+
+@pytest.mark.parametrize("part", ["a ", "Bearer ", " ", "/model/", "/v2/"])
+def test_long_keys_and_paths_are_looked_at_at_once(part: str) -> None:
+    long = part * (100_000 // len(part))
+    assert not name_owners([long.encode()], long)
 
 
 @contextmanager

@@ -75,6 +75,34 @@ def body_of(outgoing: Outgoing | None) -> dict[str, Any]:
     return body
 
 
+def test_a_body_that_is_signed_is_not_changed(caplog: pytest.LogCaptureFixture) -> None:
+    """SigV4 covers it: Amazon refuses any other."""
+    signature = ("authorization", "AWS4-HMAC-SHA256 Credential=AKIA1/20261129, Signature=0")
+    count = "/v1/messages/count_tokens"
+    gateway = Gateway(windows={"nobody-knows": Window(4_000)})
+
+    def run(api: str, path: str, *headers: tuple[str, str]) -> tuple[Incoming, Outgoing, Any]:
+        body = json.dumps(chat(12)).encode()
+        incoming, pipeline = Incoming(api, "up", path, headers, body, "c"), gateway.pipeline
+        prepare = pipeline.prepare_count if path == count else pipeline.prepare
+        outgoing = gateway.loop.run_until_complete(prepare(incoming))
+        error = b'{"error": {"message": "maximum context length is 4000 tokens"}}'
+        again = gateway.loop.run_until_complete(pipeline.shrink(incoming, outgoing, error))
+        return incoming, outgoing, again
+
+    incoming, outgoing, again = run("openai_chat", CHAT, signature)
+    assert (outgoing.outcome, outgoing.reason) == ("opaque", "signed")
+    assert outgoing.body is incoming.body and again is None
+    labels = {"api": "openai_chat", "outcome": "opaque", "reason": "signed"}
+    assert gateway.pipeline.counters.get("requests", **labels) == 1
+    assert any(record.message == "passed through" for record in caplog.records)
+    incoming, outgoing, _ = run("anthropic", count, signature)
+    assert outgoing.body is incoming.body
+    unsigned = ("x-amz-content-sha256", "UNSIGNED-PAYLOAD")
+    assert run("openai_chat", CHAT, signature, unsigned)[1].edits
+    gateway.close()
+
+
 # --- only the cap is too large --------------------------------------------------------------------
 
 TOO_LARGE = [

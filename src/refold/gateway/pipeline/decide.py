@@ -82,6 +82,9 @@ def decide(resources: Resources, incoming: Incoming, progress: Progress) -> Outg
     """Return what to send for *incoming*."""
     if incoming.api not in APIS or is_auxiliary(incoming.path):
         return Outgoing(incoming.body, reason="path")
+    if incoming.is_signed:
+        log_passthrough(incoming.api, "signed")
+        return Outgoing(incoming.body, outcome="opaque", reason="signed")
     payload = open_request(resources, incoming)
     if field := server_history_field(incoming.api, payload.body):
         is_refused = field in resources.settings.refuse
@@ -117,7 +120,7 @@ def decide_count(resources: Resources, incoming: Incoming, progress: Progress) -
     """Return the request that counts a conversation's tokens as it is shown now. Nothing is
     compacted for it, and no conversation begins with it."""
     payload = open_request(resources, incoming)
-    if not len(payload) or server_history_field(incoming.api, payload.body):
+    if incoming.is_signed or not len(payload) or server_history_field(incoming.api, payload.body):
         return Outgoing(incoming.body)
     turn = progress.turn = open_turn(resources, incoming, payload, is_kept=False)
     if turn.in_memory:

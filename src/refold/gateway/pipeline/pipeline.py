@@ -216,7 +216,7 @@ class Pipeline:
     ) -> Outgoing | None:
         """Return what *change* makes of a request that was refused; None if that is nothing new."""
         is_other = is_auxiliary(incoming.path) and not is_token_count(incoming.path)
-        is_settled = outgoing.outcome == "refused" or self.settings.shadow
+        is_settled = outgoing.outcome == "refused" or self.settings.shadow or incoming.is_signed
         if is_settled or incoming.api not in APIS or is_other:
             return None
         work = partial(change, self.resources, incoming, outgoing, error)
