@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from importlib.resources import files
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from refold.compactor.hooks import OnEvent
@@ -256,44 +256,6 @@ _OWN_PATHS = ("/refold", "/metrics")
 _REMEDY = (
     "its key is sent to none of them. Bind them by apis, or give one a prefix, in refold.toml."
 )
-_PROVIDER_KEYS: Mapping[str, tuple[bytes, ...]] = {
-    "Anthropic": (b"sk-ant-",),
-    "Amazon": (b"ABSK", b"AWS4-", b"bedrock-api-key-"),
-    "Google": (b"ya29.", b"AIza", b"AQ."),
-    "OpenAI": (b"sk-proj-", b"sk-svcacct-", b"sk-admin-"),
-    "OpenRouter": (b"sk-or-",),
-    "Groq": (b"gsk_",),
-    "xAI": (b"xai-",),
-    "Fireworks": (b"fw_",),
-    "Cerebras": (b"csk-",),
-    "Together": (b"tgp_",),
-}
-"""How keys begin that one provider alone checks."""
-_PROVIDER_PATHS = (
-    (re.compile(r"/model/[^/]+/(?:converse|invoke)"), "Amazon"),
-    (re.compile(r"^/v2/(?:chat|embed|rerank)/?$"), "Cohere"),
-    (re.compile(r"^/v1/(?:(?:fim|agents)/completions|ocr)/?$"), "Mistral"),
-)
-"""Paths that one provider alone has."""
-_PROVIDER_HOSTS = (
-    ("*.anthropic.com", "Anthropic"),
-    ("bedrock*.amazonaws.com", "Amazon"),
-    ("*.api.aws", "Amazon"),
-    ("*.googleapis.com", "Google"),
-    ("*.openai.com", "OpenAI"),
-    ("openrouter.ai", "OpenRouter"),
-    ("api.groq.com", "Groq"),
-    ("api.x.ai", "xAI"),
-    ("api.fireworks.ai", "Fireworks"),
-    ("api.cerebras.ai", "Cerebras"),
-    ("api.together.*", "Together"),
-    ("api.cohere.*", "Cohere"),
-    ("*.mistral.ai", "Mistral"),
-    ("api.deepseek.com", "DeepSeek"),
-    ("api.moonshot.*", "Moonshot"),
-    ("api.z.ai", "Z.ai"),
-)
-"""Who answers at a host. Any other host may be a proxy of anybody's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,19 +312,18 @@ class Upstream:
 
     @property
     def provider(self) -> str:
-        """Which provider answers at its address; empty if that is not known."""
+        """Which well-known provider answers at its address; empty for any other, which may be a
+        proxy of anybody's."""
         host = urlsplit(self.url).hostname or ""
-        return next((name for pattern, name in _PROVIDER_HOSTS if fnmatchcase(host, pattern)), "")
+        return next((each.name for each in load_owners() if _matches(host, each.hosts)), "")
 
 
 def name_owners(keys: Sequence[bytes], path: str) -> frozenset[str]:
     """Return the providers that alone check these *keys*, else those that alone have the *path*;
     none where nothing tells, or there is no key."""
     bare = [part for key in keys for part in (key, key.partition(b" ")[2].lstrip())]
-    by_key = {
-        name for name, signs in _PROVIDER_KEYS.items() if any(key.startswith(signs) for key in bare)
-    }
-    by_path = {name for pattern, name in _PROVIDER_PATHS if keys and pattern.search(path)}
+    by_key = {each.name for each in load_owners() if any(key.startswith(each.keys) for key in bare)}
+    by_path = {each.name for each in load_owners() if keys and _matches(path, each.paths)}
     return frozenset(by_key or by_path)
 
 
@@ -457,13 +418,52 @@ def find_provider(name: str) -> dict[str, Any] | None:
 @cache
 def load_providers() -> dict[str, dict[str, Any]]:
     """Return all well-known providers, from `providers.toml`, as the fields of an `Upstream`."""
-    text = files("refold.gateway").joinpath("providers.toml").read_text(encoding="utf-8")
     return {
         name: {
-            key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()
+            key: tuple(value) if isinstance(value, list) else value
+            for key, value in raw.items()
+            if key not in Owner._fields
         }
-        for name, raw in tomllib.loads(text).items()
+        for name, raw in _read_providers().items()
+        if "url" in raw
     }
+
+
+class Owner(NamedTuple):
+    """A provider, and what tells that a request is for nobody else."""
+
+    name: str
+    hosts: tuple[str, ...]
+    """Where it answers; `*` stands for anything, as in *paths*."""
+    keys: tuple[bytes, ...]
+    """How the keys begin that it alone checks."""
+    paths: tuple[str, ...]
+    """Paths that it alone has."""
+
+
+@cache
+def load_owners() -> tuple[Owner, ...]:
+    """Return the providers of `providers.toml` that are somebody else's servers."""
+    return tuple(
+        Owner(
+            raw.get("name", name),
+            tuple(raw.get("hosts", [urlsplit(raw.get("url", "")).hostname])),
+            tuple(key.encode() for key in raw.get("keys", ())),
+            tuple(raw.get("paths", ())),
+        )
+        for name, raw in _read_providers().items()
+        if not raw.get("url", "").startswith("http://")
+    )
+
+
+@cache
+def _read_providers() -> dict[str, dict[str, Any]]:
+    text = files("refold.gateway").joinpath("providers.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def _matches(text: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(text, pattern) for pattern in patterns)
 
 
 def _is_below(path: str, prefix: str) -> bool:

@@ -979,7 +979,7 @@ def test_a_session_says_what_is_missing_for_its_cost_and_its_levels(browser: Bro
         assert eventually(lambda: at.get("overview").json()["total"] == 2)
         visit(browser, at, f"#/s/{at.session()}")
         shown = browser.wait(".figures", "[prices] in refold.toml")
-        assert "no window is known: [windows] in refold.toml" in shown
+        assert "no window is known of our-own: [windows] in refold.toml" in shown
         browser.open("about:blank")
     browser.console_messages()
 

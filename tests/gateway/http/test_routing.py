@@ -229,7 +229,7 @@ def test_whose_key_it_is_and_what_to_do_is_said() -> None:
     assert b"ABSK" not in error
 
 
-@pytest.mark.parametrize("part", ["a ", "Bearer ", " ", "/model/", "/v2/"])
+@pytest.mark.parametrize("part", ["a ", "Bearer ", " ", "/model/", "/v2/", "/converse/"])
 def test_long_keys_and_paths_are_looked_at_at_once(part: str) -> None:
     long = part * (100_000 // len(part))
     assert not name_owners([long.encode()], long)

@@ -291,6 +291,19 @@ def test_an_answer_to_half_as_much_tells_of_the_window(gateway: Gateway) -> None
     assert retried is not None and is_half(body, outgoing, retried)
 
 
+def test_what_is_not_known_of_a_model_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    gateway = Gateway()
+    for model in ("nobody-knows", "nobody-knows", "claude-opus-5-5"):
+        gateway.prepare({**chat(2), "model": model}, "openai_chat", CHAT)
+    gateway.close()
+    lines = [(record.levelname, vars(record)["fields"]["set"]) for record in caplog.records]
+    assert lines == [
+        ("WARNING", '[windows] "nobody-knows" = its tokens, in refold.toml'),
+        ("INFO", '[prices."nobody-knows"] in refold.toml'),
+    ]
+
+
 def test_a_table_tells_of_the_window() -> None:
     gateway = Gateway(windows={"nobody-knows": Window(100_000)})
     body = chat(90)

@@ -1,6 +1,8 @@
 """What fits each model, and what brings a conversation there: windows that are known, that
 upstreams name and that a refusal shows; levels, budgets, strategies."""
 
+import json
+import logging
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,6 +19,7 @@ from refold.core.view import View
 from refold.edits import Edit
 from refold.gateway.conversations.conversations import Conversation, Refusal
 from refold.gateway.exchange import Incoming
+from refold.gateway.logs import log
 from refold.gateway.pipeline.request_kind import read_cap
 from refold.gateway.pipeline.upstream_errors import ErrorFigures
 from refold.gateway.settings import Settings
@@ -31,7 +34,7 @@ from refold.strategies import (
     SummarizeTo,
 )
 from refold.summarizers.model import ModelSummary
-from refold.tokens.model_table import Window, find_window
+from refold.tokens.model_table import Window, find_rates, find_window
 
 NEVER = 10**15
 ModelKey = tuple[str, str, str]
@@ -76,9 +79,7 @@ class ModelLimits:
 
     def __init__(self, settings: Settings) -> None:
         self._settings, self._lock = settings, Lock()
-        self._known_levels = lru_cache(MAX_MODELS)(
-            lambda model: levels_for(settings, self._window(model))
-        )
+        self._known_levels = lru_cache(MAX_MODELS)(self._read_levels)
         self._learned = OrderedDict[ModelKey, TokenLevels]()
         self._answered = OrderedDict[ModelKey, int]()
         """Tokens of the largest request that was answered since the last context error that named a
@@ -161,6 +162,26 @@ class ModelLimits:
             is_less = before is None or before.model != model or sent < before.tokens
             conversation.refusal = Refusal(model, sent) if is_less else before
         return figures
+
+    def _read_levels(self, model: str) -> TokenLevels:
+        """Return what settings or the table say of *model*; say what they do not, once."""
+        window, settings = self._window(model), self._settings
+        if model and window is None:
+            log(
+                "no window is known of a model: until it refuses a request as too long, none is "
+                "compacted because its window is nearly full",
+                model=model[:200],
+                set=f"[windows] {json.dumps(model[:200])} = its tokens, in refold.toml",
+            )
+        if model and not settings.engines and find_rates(model, settings.prices) is None:
+            log(
+                "no prices are known of a model: none of its requests is compacted because that "
+                "pays, and what they cost is not reckoned",
+                logging.INFO,
+                model=model[:200],
+                set=f"[prices.{json.dumps(model[:200])}] in refold.toml",
+            )
+        return levels_for(settings, window)
 
     def _window(self, model: str) -> Window | None:
         """Return the window that settings or the table name."""

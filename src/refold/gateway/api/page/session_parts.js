@@ -33,8 +33,8 @@ function callFigures({ row, calls, levels }) {
   const original = sum(calls.map((call) => (call.sent ? (call.original * call.input) / call.sent : 0)));
   const wouldRead = Math.min(sum(calls.map((call) => call.wouldRead)), original);
   return [
-    ["Last call, tokens", last ? tokensOf(last) : "–", last ? [less(last), levels.window ? `${share(last.sent, levels.window)} of the window` : "no window is known: [windows] in refold.toml"].filter(Boolean).join(" · ") : "no call was answered"],
-    ["Spent", money(row.spent), row.spent === null ? (input ? "no price is known: [prices] in refold.toml" : "no usage was reported") : `${money(row.spent + row.saved)} without Refold`],
+    ["Last call, tokens", last ? tokensOf(last) : "–", last ? [less(last), levels.window ? `${share(last.sent, levels.window)} of the window` : `no window is known of ${row.model || "a model without a name"}: [windows] in refold.toml`].filter(Boolean).join(" · ") : "no call was answered"],
+    ["Spent", money(row.spent), row.spent === null ? (input ? `no price is known of ${row.model || "a model without a name"}: [prices] in refold.toml` : "no usage was reported") : `${money(row.spent + row.saved)} without Refold`],
     ["Saved", [create("span", { class: row.saved > 0 ? "teal" : "" }, money(row.saved)), " ", create("small", {}, row.saved ? share(row.saved, row.spent + row.saved) : "")], "after summaries and lookups"],
     ["Read from the cache", share(read, input), input ? `${share(wouldRead, original)} without Refold` : "no usage was reported"]];
 }
