@@ -275,7 +275,8 @@ def test_no_workers_or_several_with_a_store_in_memory_are_refused(workers, store
 def test_a_broken_off_answer_is_reported_once(tmp_path):
     """As a request that was cut, not as an error of the server too."""
     with ScriptedProvider([Reply("word " * 30, cut_after=2)]) as upstream:
-        process = GatewayProcess(tmp_path, "cut", f'[[upstream]]\nurl = "{upstream.url}"\n')
+        settings = f'[[upstream]]\nurl = "{upstream.url}"\n[windows]\nm = 20_000\n'
+        process = GatewayProcess(tmp_path, "cut", settings)
         with run_processes(process):
             with pytest.raises(httpx.RemoteProtocolError):
                 httpx.post(
