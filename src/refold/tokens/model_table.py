@@ -69,7 +69,7 @@ _HOST = re.compile(r"^(?:.*/)?(?:[a-z-]+\.)*")
 """What stands before the name that a maker gave: a path, and Bedrock's regions and makers."""
 _OWN = re.compile(r"^(?:dashscope|moonshot)/")
 """By what LiteLLM calls the own APIs of makers whose models others serve as well."""
-_WILD = re.compile(r"\[[^]]*\]|\*")
+_WILD = re.compile(r"\[[^][]*\]|\*")
 
 
 def _rank_pattern(pattern: str) -> tuple[int, int]:
