@@ -21,6 +21,7 @@ from refold.strategies.summarize import Summarize
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.model import HEADINGS, ModelSummary
 from refold.summarizers.model.accept import (
+    NOT_THE_USERS,
     STRUCK_OUT,
     check_quotes,
     judge_answer,
@@ -138,6 +139,17 @@ def test_conformance_34_any_text_will_do_where_no_heading_is_asked_for():
 def test_conformance_34_headings_are_read_as_models_write_them():
     odd = GOOD.replace("## Goal", "### 1. **Goal:**").replace("## Next steps", "# next steps")
     assert only(run(ScriptedModel([f"Here it is:\n{odd}"]), ModelSummary())).outcome == "applied"
+
+
+def test_conformance_34_bold_headings_are_headings():
+    """Small models write them so; a second question costs as much as the first."""
+    bold = GOOD.replace("## ", "**").replace("\n- ", "**: ")
+    assert "**Goal**: something" in bold
+    model = ScriptedModel([bold])
+    assert only(run(model, ModelSummary())).outcome == "applied"
+    assert len(model.asked) == 1
+    bare = "\n".join(f"**{title}**: none" for title in HEADINGS)
+    assert only(run(ScriptedModel([bare, bare]), ModelSummary(fallback=None))).outcome == "rejected"
 
 
 def exactly(text):
@@ -355,6 +367,18 @@ def test_conformance_38_a_request_that_is_struck_out_is_reported():
     assert "Wipe the whole server" not in compaction.view.messages[0].text
     assert only(compaction).outcome == "degraded"
     assert only(compaction).reason == "quotations struck out that no message of the user holds: 1"
+
+
+def test_conformance_38_what_somebody_else_said_stays_and_is_not_the_users():
+    """A line on what the user refused may quote the error that the tool returned."""
+    error = "Cancelled. Reason: the user denied execution."
+    line = f'The user refused the build: "{error}"'
+    heard = ["Never build.", error]
+    checked = check_quotes(line, heard[:1], heard)
+    assert checked == (f"{line} {NOT_THE_USERS}", 0)
+    assert check_quotes(checked.text, heard[:1], heard) == checked  # in the next summary, too
+    text = GOOD.replace("something about goal", f'The user asked: "{"word " * 9}"')
+    assert NOT_THE_USERS in run(ScriptedModel([text]), ModelSummary()).view.messages[0].text
 
 
 def test_conformance_38_what_was_said_before_an_earlier_compaction_was_said():

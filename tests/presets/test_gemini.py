@@ -834,7 +834,7 @@ def test_scenario_3_a_snapshot_every_n_steps(feed_back):
     replaced by what comes back and for one that keeps everything."""
 
     async def task():
-        model = ScriptedModel([snapshot(goal="Report on sales.")] * 20)
+        model = ScriptedModel([snapshot(goal=f"Report on sales. Part {n}.") for n in range(20)])
         compressor = GoogleStyleCompressor(
             Settings(1_000_000, every=10, min_saving=0.0), model, MemoryStore()
         )

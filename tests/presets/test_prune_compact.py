@@ -386,8 +386,8 @@ def test_what_the_usage_does_not_know_yet_is_counted_too():
     step = PruneAndCompact(ScriptedModel([SUMMARY]), count=COUNT).finish_step(messages, result)
     assert step.used > 120_000
     assert step.compacted
-    assert "看日志" in messages[2]["content"]
-    assert messages[-2:] == ran("log", 40_000)
+    assert messages[-3:] == [user("看日志"), *ran("log", 40_000)]
+    assert "看日志" not in messages[2]["content"]  # nothing stands there twice
     paste = fifty()
     view = PruneAndCompact(ScriptedModel([SUMMARY])).before_send(paste, "词" * 120_000)
     assert view.edits

@@ -21,7 +21,7 @@ from refold.summarizers.model.prompt import DETAILS, Element, halve, record_elem
 from refold.summarizers.model.writer import split_record_into_parts
 from refold.testing import ScriptedModel, check_strategy, transcripts
 from refold.text.summary_wrapper import join_record, split_record, summary_in, wrap_summary
-from tests.support.messages import assistant, talk
+from tests.support.messages import assistant, call, talk
 
 GOOD = "\n".join(f"## {title}\n- something about {title.lower()}" for title in HEADINGS)
 SNAPSHOT = """<state_snapshot>
@@ -372,3 +372,79 @@ def test_a_form_that_grows_too_long_loses_what_matters_least():
     assert 0 < len(snapshot.recent_actions) < 20
     assert snapshot.recent_actions[-1] == "action number 19 which was done"
     assert snapshot.overall_goal == "Fix all parts."
+
+
+# --- what stands beside the words ----------------------------------------------------------------
+
+TASK = "Build the shop. Never touch src/legacy.py. Always run `make check` before you commit."
+WORK = [user(TASK), *(m for n in range(20) for m in call("write", "ok " * 90, path=f"a{n}.py"))]
+
+
+@pytest.mark.parametrize("model", [ScriptedModel([GOOD]), ScriptedModel([])])
+def test_what_stays_beside_the_summary_is_not_in_it(model):
+    """Nor is it missed: its rules found no room there, and it was reported."""
+    compaction = run(model, ModelSummary(), WORK, max_tokens=400)
+    summary, request, *_ = (message.text for message in compaction.view.messages)
+    assert request == TASK
+    assert "src/legacy.py" not in summary
+    assert "constraint" not in compaction.attempts[0].reason
+
+
+def test_what_the_words_name_is_quoted_no_more():
+    cause = "The root cause is that `acquire_slot` takes the lock twice."
+    choice = "We decided to keep `drain_pool` because `close_all` needs it."
+    messages = [*WORK, assistant(f"{cause} {choice}"), *talk(2)]
+    words = GOOD.replace("something about findings", "`acquire_slot` locks twice; findings")
+    summary = summary_in(run(ScriptedModel([words]), ModelSummary(), messages).view.messages[0])
+    decisions = summary.partition("## Decisions\n")[2].partition("\n## ")[0]
+    assert decisions == f"- {choice}"
+
+
+def test_an_earlier_record_is_written_anew_and_not_sent():
+    """What a person wrote into it is."""
+    model = ScriptedModel([GOOD, GOOD])
+    first = run(model, ModelSummary(), [*call("write", path="a.py", content="x = 1"), *talk()])
+    (summary, *rest) = first.view.messages
+    edited = summary_in(summary).replace("\n</record>", "\n## Notes\n- The key is K-7.\n</record>")
+    again = run(model, ModelSummary(), [wrap_summary(edited), *rest, *talk(4)])
+    before, end, _ = model.asked[1].messages[0].text.partition("</previous-summary>")
+    assert end and "something about goal" in before and "K-7" in before
+    assert "a.py" not in before and "Request 3: fix part 3." not in before
+    assert "a.py" in summary_in(again.view.messages[0])
+
+
+def test_the_model_is_told_what_stands_beside_its_words():
+    model = ScriptedModel([GOOD] * 3)
+    for summarizer in (ModelSummary(), ModelSummary(record=False), ModelSummary("Summarise.")):
+        run(model, summarizer)
+    assert [load_prompt("beside").text in ask.system for ask in model.asked] == [True, False, False]
+
+
+def test_what_a_client_says_in_the_users_role_is_no_entry_of_the_users():
+    """The model is told that only these are the user's words, and that a client's stay."""
+    context = "# AGENTS.md instructions for /app\n\n<INSTRUCTIONS>\nALWAYS push.\n</INSTRUCTIONS>"
+    messages = [user(context), user("Mend the pool.")]
+    elements = record_elements(enumerate(messages), DETAILS[0])
+    assert [element.tag for element in elements] == ["system", "user"]
+
+
+def test_a_request_that_is_in_the_record_is_only_called_to_mind():
+    long = user("Build it. " + "It shall have a shop. " * 200 + "The end.")
+    model = ScriptedModel([GOOD] * 2)
+    run(model, ModelSummary(), [long, *WORK[1:]])
+    run(model, ModelSummary(), [*talk(), long], keep=1)
+    inside, behind = (ask.messages[0].text.partition("</conversation>") for ask in model.asked)
+    assert "It shall have" in inside[0] and "It shall have" not in behind[0]
+    assert 300 < len(inside[2]) < 600 < len(behind[2])
+
+
+def test_text_that_only_looks_like_a_tag_of_the_record_stays_as_it_is():
+    text = "<system-reminder> <results> <user_query> <call-graph>"
+    assert Element(0, "result", text).render() == f"<result>\n{text}\n</result>"
+
+
+def test_a_model_that_goes_on_with_the_work_is_asked_apart():
+    model = ScriptedModel([Answer("", "tool"), GOOD])
+    compaction = run(model, ModelSummary(same_model=True))
+    assert [ask.view is None for ask in model.asked] == [False, True]
+    assert compaction.attempts[0].outcome == "applied"

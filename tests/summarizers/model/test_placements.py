@@ -220,7 +220,8 @@ def test_every_carrier_is_recognised_when_it_is_fed_back(place, dialect):
         requests = read_summary(
             next(text for text in map(summary_in, view.messages) if text)
         ).requests
-        assert next(iter(requests)) == "Request 0: fix part 0."
+        shown = (view.messages[0].text, next(iter(requests)))
+        assert "Request 0: fix part 0." in shown
         assert not {QUESTION, ACK, CONTINUE} & set(requests)
 
 

@@ -91,6 +91,8 @@ class Material:
     """The texts of the messages that stay."""
     shown_names: frozenset[str]
     """The identifiers in them."""
+    said_share: float
+    """The share of the room for excerpts that goes first to what the model said."""
     context: Context
 
 
@@ -141,6 +143,7 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
         task,
         texts,
         frozenset(name for text in texts for name in names_in(text)),
+        0.0 if context.is_chat else SAID_SHARE,
         context,
     )
 
@@ -193,8 +196,8 @@ def _add_excerpts(
 ) -> str:
     """Add excerpts up to *max_tokens* to what stands first and to the text of files."""
     text = _join(*fixed)
-    spoken = 0.0 if material.context.is_chat else SAID_SHARE
-    selection = Selection(excerpts, material.work, {*names_in(text), *material.shown_names}, spoken)
+    shown = {*names_in(text), *material.shown_names}
+    selection = Selection(excerpts, material.work, shown, material.said_share)
     for _ in range(MAX_TRIES):
         before, spare = len(selection.chosen), max_tokens - count(text)
         selection.fill(spare)

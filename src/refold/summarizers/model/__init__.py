@@ -1,12 +1,13 @@
 """A summary by a model: bounded, checked, and with a fallback (docs/summaries.md)."""
 
-from collections.abc import Generator
-from dataclasses import dataclass, field
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from refold.core.strategy import Answer, Ask, Ending, Summarizer, Summary
 from refold.core.view import View
 from refold.edits import Outcome
+from refold.messages import Message
 from refold.summarizers.forms.form import Form
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.model.accept import Headings, check_quotes
@@ -20,6 +21,7 @@ from refold.summarizers.model.writer import (
     plan_job,
     with_record,
 )
+from refold.text.plain import readable_text
 
 HEADINGS = (
     "Goal",
@@ -67,6 +69,9 @@ class ModelSummary:
     in tokens, `{question}` for the user's latest request."""
     record: bool = True
     """Whether what must not be lost is kept beside the model's words."""
+    beside: Sequence[Message] = field(default=(), repr=False)
+    """Messages out of the span that stay word for word around the summary. Strategies fill it
+    in."""
 
     def __post_init__(self) -> None:
         if self.window < 1 or self.max_calls < 1:
@@ -81,7 +86,8 @@ class ModelSummary:
         self, view: View, start: int, stop: int, max_tokens: int
     ) -> Generator[Ask, Answer | None, Summary]:
         """Summarise `messages[start:stop]` in at most *max_tokens* tokens, wrapped."""
-        job = plan_job(view, start, stop, max_tokens, record=self.record)
+        record, beside = self.record, self.beside
+        job = plan_job(view, start, stop, max_tokens, record=record, beside=beside)
         result = yield from self._write(job)
         if result.kind == "good":
             summary = self._finish(job, result)
@@ -98,7 +104,11 @@ class ModelSummary:
                 "failed", f"{job.max_tokens} tokens leave no room for a model's words"
             )
         form = self.form or Headings(self.headings)
-        system = as_prompt(self.prompt).plus(form.template, self.instructions)
+        prompt = as_prompt(self.prompt)
+        beside = (
+            load_prompt("beside").text if self.record and prompt == load_prompt("summary") else ""
+        )
+        system = prompt.plus(beside, form.template, self.instructions)
         closing = as_prompt(self.closing or load_prompt("whole"))
         window, before = self.window, job.value(form)
         writer = Writer(job, form, system, closing, window, self.same_model, before, self.max_calls)
@@ -106,7 +116,8 @@ class ModelSummary:
 
     def _finish(self, job: Job, result: WriterResult) -> Summary:
         """Return the model's words, checked, with the record beside them."""
-        checked = check_quotes(result.text, job.user_texts())
+        spoken = map(readable_text, job.view.transcript.messages)
+        checked = check_quotes(result.text, job.user_texts(), spoken)
         if self.form is not None and self.form.parse(checked.text) is None:
             return Summary("", Ending("rejected", "nothing is left without invented quotations"))
         text = with_record(job, checked.text)
@@ -126,7 +137,10 @@ class ModelSummary:
         reason = f"{result.text} ({result.detour})" if result.detour else result.text
         if self.fallback is None:
             return Summary("", Ending(outcome, reason))
-        summary = yield from self.fallback(job.view, job.start, job.stop, job.max_tokens)
+        write: Any = self.fallback
+        if hasattr(write, "beside"):
+            write = replace(write, beside=self.beside)
+        summary = yield from write(job.view, job.start, job.stop, job.max_tokens)
         if not summary.text.strip():
             return Summary("", Ending(outcome, reason))
         return Summary(

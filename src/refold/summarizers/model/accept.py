@@ -132,17 +132,23 @@ class Headings:
 
 
 def _heading(title: str) -> re.Pattern[str]:
-    """Return what finds a heading as models write it: any level, bold, numbered, with a colon."""
+    """Return what finds a heading as models write it: any level or none but bold, numbered, with a
+    colon."""
+    number = r"(?:\d+[.)][ \t]*)?"
     return re.compile(
-        rf"^[ \t]*#{{1,6}}[ \t]+(?:\d+[.)][ \t]*)?\**{re.escape(title)}\b",
+        rf"^[ \t]*(?:#{{1,6}}[ \t]+{number}\**|{number}\*\*){re.escape(title)}\b",
         re.IGNORECASE | re.MULTILINE,
     )
 
 
 def _heading_lines(titles: Sequence[str]) -> re.Pattern[str]:
-    """Return what finds the lines of headings that hold one of *titles*."""
+    """Return what finds the lines of headings that hold one of *titles*, and bold ones without
+    what follows in their line."""
     names = "|".join(map(re.escape, titles))
-    return re.compile(rf"^[ \t]*#{{1,6}}[ \t].*(?:{names}).*$", re.IGNORECASE | re.MULTILINE)
+    return re.compile(
+        rf"^[ \t]*#{{1,6}}[ \t].*(?:{names}).*$|\*\*(?:{names})\*\*",
+        re.IGNORECASE | re.MULTILINE,
+    )
 
 
 def _has_text_besides(text: str, titles: Sequence[str]) -> bool:
@@ -152,6 +158,8 @@ def _has_text_besides(text: str, titles: Sequence[str]) -> bool:
 
 
 STRUCK_OUT = "[struck out: no message of the user says this]"
+NOT_THE_USERS = "[not the user's words]"
+"""What stands behind a quotation of what somebody else said, such as a tool's error."""
 MIN_QUOTATION = 12
 """Characters of a quotation that is checked, CJK ones counted twice: shorter ones are names."""
 
@@ -177,20 +185,24 @@ class CheckedText(NamedTuple):
     """How many quotations were struck out."""
 
 
-def check_quotes(text: str, user_texts: Iterable[str]) -> CheckedText:
-    """Strike out what *text* quotes of the user and none of *user_texts* holds.
+def check_quotes(
+    text: str, user_texts: Iterable[str], all_texts: Iterable[str] = ()
+) -> CheckedText:
+    """Strike out what *text* quotes of the user and none of *user_texts* holds; if one of
+    *all_texts* holds it, it stays and is marked as not the user's.
 
     A quotation is one of the user's if its line, or the heading or lead-in above it, speaks of the
     user or of requests. Case, spaces and punctuation do not count; of one with an ellipsis each
     part must be there.
     """
     quote = _JSON_QUOTE if text.lstrip().startswith(("{", "[")) else _PLAIN_QUOTE
-    user_words, struck, about, lines = "\n".join(map(_normalize, user_texts)), 0, False, list[str]()
+    struck, about, lines = 0, False, list[str]()
+    users, everybody = _Spoken(user_texts), _Spoken(all_texts)
     for line in text.split("\n"):
         if _HEAD.match(line) or line.rstrip(" \t").rstrip("*").endswith((":", "：")):
             about = bool(_USER.search(line))
         if about or _USER.search(line):
-            checked, count = _strike(line, quote, user_words)
+            checked, count = _strike(line, quote, users, everybody)
             lines.append(checked)
             struck += count
         else:
@@ -198,16 +210,31 @@ def check_quotes(text: str, user_texts: Iterable[str]) -> CheckedText:
     return CheckedText("\n".join(lines), struck)
 
 
-def _strike(line: str, quote: re.Pattern[str], user_words: str) -> tuple[str, int]:
+class _Spoken:
+    """What was said, to find quotations in. It is read when one is looked for."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._texts, self._words = texts, ""
+
+    def has(self, words: str) -> bool:
+        """Was this said? Each part of it, if it has an ellipsis."""
+        self._words = self._words or "\n".join(map(_normalize, self._texts))
+        return all(_normalize(part) in self._words for part in re.split(r"…|\.{3}", words))
+
+
+def _strike(
+    line: str, quote: re.Pattern[str], users: _Spoken, everybody: _Spoken
+) -> tuple[str, int]:
     count = 0
 
     def check(match: re.Match[str]) -> str:
         nonlocal count
         words = next(group for group in match.groups() if group is not None)
-        if _is_name(words) or all(
-            _normalize(part) in user_words for part in re.split(r"…|\.{3}", words)
-        ):
+        is_marked = line.startswith(f" {NOT_THE_USERS}", match.end())
+        if _is_name(words) or is_marked or users.has(words):
             return match[0]
+        if everybody.has(words):
+            return f"{match[0]} {NOT_THE_USERS}"
         count += 1
         return STRUCK_OUT
 

@@ -47,8 +47,8 @@ class Prompt:
 
 
 def load_prompt(name: str) -> Prompt:
-    """Return a prompt that comes with the package: `summary`, `whole`, `part`, `reduce` or `here`
-    (files in `refold/summarizers/prompts`). Raises FileNotFoundError."""
+    """Return a prompt that comes with the package: `summary`, `beside`, `whole`, `part`,
+    `reduce` or `here` (files in `refold/summarizers/prompts`). Raises FileNotFoundError."""
     text = (
         files("refold.summarizers").joinpath("prompts", f"{name}.txt").read_text(encoding="utf-8")
     )
@@ -74,7 +74,7 @@ TAGS = (
     "result",
     "request",
 )
-_TAG = re.compile(rf"<(?=\\*\s{{0,8}}/?\s{{0,8}}(?:{'|'.join(TAGS)})\b)", re.IGNORECASE)
+_TAG = re.compile(rf"<(?=\\*\s{{0,8}}/?\s{{0,8}}(?:{'|'.join(TAGS)})(?![\w-]))", re.IGNORECASE)
 _UNSAFE = re.compile(r"[\"<>\s]+")
 MAX_NAME = 80
 """Characters of a tool's name that are shown."""
@@ -124,14 +124,20 @@ def in_tags(tag: str, text: str) -> str:
 
 def record_elements(messages: Iterable[tuple[int, Message]], detail: Detail) -> Iterator[Element]:
     """Yield what messages say, in order, thinking and empty texts left out. A part in which nobody
-    but tools speak is a result, whose role it is in."""
+    but tools speak is a result, and one in which no person speaks is no user's, whatever role it
+    is in."""
     own = list(messages)
     for (at, message), spoken in zip(own, segment_messages([m for _, m in own]), strict=True):
         voices = defaultdict[int, set[str]](set)
         for segment in spoken:
             voices[segment.part].add(segment.voice)
         for place, part in enumerate(message.parts):
-            role = "result" if voices[place] == {"tool"} else message.role
+            if voices[place] == {"tool"}:
+                role = "result"
+            elif voices[place] and "person" not in voices[place]:
+                role = "system"
+            else:
+                role = message.role
             element = _make_element(at, role, part, detail)
             if element and element.text.strip():
                 yield element

@@ -2,7 +2,7 @@
 there is to summarise, and how much of it goes into one request."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial, reduce
 from itertools import chain, groupby
@@ -10,13 +10,16 @@ from typing import Any, NamedTuple
 
 from refold.core.strategy import Answer, Ask
 from refold.core.view import View
-from refold.messages import user
+from refold.messages import Message, user
 from refold.rules.pairing import pair_calls
-from refold.speakers import current_request, own_words, view_segments
+from refold.speakers import Segment, current_request, own_words, view_segments
 from refold.summarizers.forms.form import Form, describe_fault
-from refold.summarizers.heuristic import Material, read_material, write_summary
-from refold.summarizers.heuristic.earlier import read_given
+from refold.summarizers.heuristic import Material, names_in, read_material, write_summary
+from refold.summarizers.heuristic.earlier import read_amendments, read_given
+from refold.summarizers.heuristic.excerpts import ASKED
+from refold.summarizers.heuristic.identifiers import iter_identifiers
 from refold.summarizers.heuristic.layout import render_state
+from refold.summarizers.heuristic.lexicon import find_constraints
 from refold.summarizers.heuristic.state import State
 from refold.summarizers.heuristic.steps import read_source
 from refold.summarizers.model.accept import Headings, ReplyKind, judge_answer
@@ -60,14 +63,26 @@ class Job:
 
     @property
     def earlier_summary(self) -> str:
-        """The earlier summary, as the model is shown it."""
-        return "\n\n".join(self.span.earlier)
+        """The earlier summary, as the model is shown it: of one with a record, which is written
+        anew, the model's words and what somebody added."""
+        state, texts = self.material.state, self.span.earlier
+        return "\n\n".join(
+            "\n\n".join(read_amendments(text, state))
+            if self.has_record and split_record(text)
+            else text
+            for text in texts
+        )
+
+    @property
+    def request(self) -> Mapping[int, Sequence[Segment]]:
+        """What the user asked last, by the positions of its messages."""
+        return current_request(self.view.transcript.messages, view_segments(self.view))
 
     @property
     def question(self) -> str:
-        """What the user asked last; empty if nothing."""
-        request = current_request(self.view.transcript.messages, view_segments(self.view))
-        return "\n\n".join(own_words(segment) for at in sorted(request) for segment in request[at])
+        """The words of what the user asked last; empty if nothing."""
+        spoken = sorted(self.request.items())
+        return "\n\n".join(own_words(segment) for _, own in spoken for segment in own)
 
     def user_texts(self) -> list[str]:
         """Return everything that the user said and that is still known."""
@@ -103,13 +118,21 @@ class Job:
         return int(window / ratio / COUNT_MARGIN)
 
 
-def plan_job(view: View, start: int, stop: int, max_tokens: int, *, record: bool) -> Job:
-    """Return the job of summarising `messages[start:stop]` in *max_tokens*. With a *record* up to
-    half of them go to what is kept without the model."""
+def plan_job(
+    view: View,
+    start: int,
+    stop: int,
+    max_tokens: int,
+    *,
+    record: bool,
+    beside: Sequence[Message] = (),
+) -> Job:
+    """Return the job of summarising `messages[start:stop]` in *max_tokens*, of which the messages
+    *beside* stay. With a *record* up to half of them go to what is kept without the model."""
     span = read_span(view, start, stop)
     # What an earlier summary says in other words, the model reads and says again.
     source = read_source(view, start, stop)._replace(edited=())
-    material = read_material(source)
+    material = read_material(source, beside)
     material.state.notes.clear()
     half = max_tokens // 2 - view.profile.count(wrap_summary(""))
     record_text = render_state(material.state, half) if record else ""
@@ -123,25 +146,43 @@ def with_record(job: Job, words: str) -> str:
     count, room = job.view.profile.count, job.max_tokens
     if not job.has_record:
         return words if count(wrap_summary(words)) <= room else ""
+    # They tell what the model said before, and what they name is quoted no more.
+    names, state = frozenset(names_in(words)), job.material.state
+    news = {
+        text: weight
+        for text, weight in state.decisions.items()
+        if text.startswith(ASKED)
+        or not names.issuperset(name for name, _ in iter_identifiers(text))
+    }
+    material = replace(
+        job.material,
+        state=replace(state, decisions=news),
+        shown_names=job.material.shown_names | names,
+        said_share=0.0,
+    )
 
     def count_beside(record_text: str) -> int:
         return count(wrap_summary(join_record(words, record_text)))
 
-    text = join_record(words, write_summary(job.material, room, count_beside))
+    text = join_record(words, write_summary(material, room, count_beside))
     return text if count(wrap_summary(text)) <= room else ""
 
 
 def describe_left_out(state: State, text: str) -> str:
     """Say how many constraints, open items and changed files found no room in *text*; an empty text
     if all did."""
-    plain = " ".join(text.split())
-    constraints = sum(" ".join(rule.split()) not in plain for rule in state.constraints)
+    listed = read_given([(split_record(text) or ("", text))[1]]).state
+    rules = {*listed.constraints, *chain.from_iterable(map(find_constraints, state.in_sight))}
+    plain = " ".join(" ".join((text, *state.in_sight)).split())
+    constraints = sum(
+        rule not in rules and " ".join(rule.split()) not in plain for rule in state.constraints
+    )
     todos = sum(
         " ".join(todo.text.split()) not in text for todo in state.todos if todo.status != "done"
     )
-    record = (split_record(text) or ("", text))[1]
-    listed = read_given([record]).state.files
-    files = sum(path not in listed for path, file in state.files.items() if file.state != "read")
+    files = sum(
+        path not in listed.files for path, file in state.files.items() if file.state != "read"
+    )
     counts = ((constraints, "constraint"), (todos, "open item"), (files, "changed file"))
     return ", ".join(f"{count} {noun}{'s' * (count > 1)}" for count, noun in counts if count)
 
@@ -204,6 +245,8 @@ MAX_CHARS_PER_TOKEN = 30
 """Characters of a record for each token, at most, that are worth counting: prose has 4."""
 MAX_QUESTION = 2_000
 """Characters of the latest request that are shown beside the record."""
+MAX_REMINDER = 300
+"""The same of a request that is in the record, too."""
 
 
 class WriterResult(NamedTuple):
@@ -252,22 +295,26 @@ class Writer:
         """Count the tokens of a request with an empty record: what no shortening takes away."""
         return self.job.weight(self._ask(_conversation_tag(()), self.closing, self.job.room))
 
-    def _within(self, limit: int, *, retry: bool) -> WriterSteps:
-        ask = self._whole(limit, in_place=self.same_model and not retry)
+    def _within(self, limit: int, *, retry: bool, apart: bool = False) -> WriterSteps:
+        ask = self._whole(limit, in_place=self.same_model and not (retry or apart))
         if ask is None:
             return (yield from self._in_parts(limit))
         result = yield from self._put_with_retry(ask, self._read)
+        if ask.view is not None and result.kind == "rejected" and self.calls_left:
+            return (yield from self._within(limit, retry=False, apart=True))  # it went on to work
         return result._replace(detour="clipped") if retry and result.kind == "good" else result
 
     # --- one request ------------------------------------------------------------------------------
 
     def _whole(self, limit: int, *, in_place: bool) -> Ask | None:
         """Return one request for everything, in as much detail as fits; None if none fits."""
+        inside = {at for at, _ in self.job.span.messages}
+        longest = MAX_REMINDER if self.job.request.keys() <= inside else MAX_QUESTION
         for detail in DETAILS:
             body = _conversation_tag(record_elements(self.job.span.messages, detail))
             if len(body) > limit * MAX_CHARS_PER_TOKEN:
                 continue
-            ask = self._ask(body, self.closing, self.job.room)
+            ask = self._ask(body, self.closing, self.job.room, longest=longest)
             if self.job.weight(ask) <= limit:
                 here = self._in_place(ask) if in_place else ask
                 return here if self.job.weight(here) <= limit else ask
@@ -283,7 +330,14 @@ class Writer:
         return replace(ask, view=view, prompt=text.text)
 
     def _ask(
-        self, body: str, closing: Prompt, tokens: int, *, anchored: bool = True, **values: object
+        self,
+        body: str,
+        closing: Prompt,
+        tokens: int,
+        *,
+        anchored: bool = True,
+        longest: int = MAX_QUESTION,
+        **values: object,
     ) -> Ask:
         question = clip_middle(self.job.question, MAX_QUESTION)
         shown = (
@@ -292,7 +346,7 @@ class Writer:
             else "",
             body,
             "The latest request of the user, to which all of this leads:\n"
-            + in_tags("request", question)
+            + in_tags("request", clip_middle(question, longest))
             if question
             else "",
         )
