@@ -28,7 +28,7 @@ from refold.core.tool_groups import (
 )
 from refold.core.view import View
 from refold.errors import as_names
-from refold.messages import Part, Text, user
+from refold.messages import Message, Part, Text, user
 from refold.models.driver import Asker, AsyncAsker
 from refold.presets.in_place import EVERY_ROUND, CompactedLists
 from refold.presets.measures import KeepFrom, LastTurns, OnlyBeyond, Start, two_ratios
@@ -40,7 +40,7 @@ from refold.strategies.whole_history import HistorySummary
 from refold.summarizers.forms import Form
 from refold.summarizers.model import ModelSummary, Prompt
 from refold.summarizers.model.prompt import in_tags
-from refold.summarizers.placement import PLACEMENTS
+from refold.summarizers.placement import PLACEMENTS, set_beside
 from refold.summarizers.tail import find_requests, find_unsummarized
 from refold.text.clip import gap
 from refold.text.summary_wrapper import TITLES, without_summary
@@ -225,12 +225,15 @@ class Titled:
 
     summarizer: Summarizer
     title: str = TITLE
+    beside: Sequence[Message] = field(default=(), repr=False)
+    """Messages out of the span that stay word for word around the summary."""
 
     def __call__(self, view: View, start: int, stop: int, max_tokens: int) -> Asking[Summary]:
         """Return the summary of `messages[start:stop]`, title included at most *max_tokens* tokens
         when wrapped."""
         room = max_tokens - view.profile.count(user(self.title))
-        summary = yield from self.summarizer(view, start, stop, room)
+        write: Summarizer = set_beside(self.summarizer, self.beside)
+        summary = yield from write(view, start, stop, room)
         text = summary.text.strip().removeprefix(self.title).strip()
         return summary._replace(text=f"{self.title}\n{text}") if text else summary
 

@@ -339,12 +339,15 @@ class SpanResult(NamedTuple):
     ending: Ending | None = None
 
 
+def set_beside(summarizer: Any, messages: Sequence[Message]) -> Any:
+    """Return *summarizer* with *messages* as its setting `beside`, if it has one."""
+    return replace(summarizer, beside=messages) if hasattr(summarizer, "beside") else summarizer
+
+
 def tell_beside(summarizer: Summarizer, surroundings: Surroundings) -> Summarizer:
     """Return *summarizer* with what stays around its summary, if it has a setting `beside`. It
     raises TypeError if what it returns is no `Summary`."""
-    write: Any = summarizer
-    if hasattr(write, "beside"):
-        write = replace(write, beside=(*surroundings.before, *surroundings.after))
+    write = set_beside(summarizer, (*surroundings.before, *surroundings.after))
 
     def write_checked(view: View, start: int, stop: int, max_tokens: int) -> Asking[Summary]:
         run = write(view, start, stop, max_tokens)

@@ -193,6 +193,8 @@ def test_the_same_model_is_asked_in_the_conversation_itself():
     (ask,) = model.asked
     assert ask.view.messages == tuple(talk())
     assert "this message alone tells you what to do" in ask.prompt
+    assert "The last 4 messages before this one will stay" in ask.prompt
+    assert "the newest messages begin" in ask.messages[0].text  # else it does not see these
     assert load_prompt("summary").text in ask.prompt and f"## {HEADINGS[0]}" in ask.prompt
     assert ask.messages and ask.system  # for who cannot continue the conversation
     assert compaction.attempts[0].outcome == "applied"

@@ -1,7 +1,7 @@
 """A summary by a model: bounded, checked, and with a fallback (docs/summaries.md)."""
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from refold.core.strategy import Answer, Ask, Ending, Summarizer, Summary
@@ -21,6 +21,7 @@ from refold.summarizers.model.writer import (
     plan_job,
     with_record,
 )
+from refold.summarizers.placement import set_beside
 from refold.text.plain import readable_text
 
 HEADINGS = (
@@ -137,9 +138,7 @@ class ModelSummary:
         reason = f"{result.text} ({result.detour})" if result.detour else result.text
         if self.fallback is None:
             return Summary("", Ending(outcome, reason))
-        write: Any = self.fallback
-        if hasattr(write, "beside"):
-            write = replace(write, beside=self.beside)
+        write = set_beside(self.fallback, self.beside)
         summary = yield from write(job.view, job.start, job.stop, job.max_tokens)
         if not summary.text.strip():
             return Summary("", Ending(outcome, reason))

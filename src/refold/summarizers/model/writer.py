@@ -247,6 +247,8 @@ MAX_QUESTION = 2_000
 """Characters of the latest request that are shown beside the record."""
 MAX_REMINDER = 300
 """The same of a request that is in the record, too."""
+NEWER = "\n\nHere the newest messages begin. They stay as they are, and you do not see them."
+"""What stands behind a record at which the conversation does not end."""
 
 
 class WriterResult(NamedTuple):
@@ -310,8 +312,9 @@ class Writer:
         """Return one request for everything, in as much detail as fits; None if none fits."""
         inside = {at for at, _ in self.job.span.messages}
         longest = MAX_REMINDER if self.job.request.keys() <= inside else MAX_QUESTION
+        end = NEWER if self.job.stop < len(self.job.view.transcript) else ""
         for detail in DETAILS:
-            body = _conversation_tag(record_elements(self.job.span.messages, detail))
+            body = _conversation_tag(record_elements(self.job.span.messages, detail)) + end
             if len(body) > limit * MAX_CHARS_PER_TOKEN:
                 continue
             ask = self._ask(body, self.closing, self.job.room, longest=longest)
@@ -326,7 +329,8 @@ class Writer:
         view = self.job.view
         if pair_calls(view.messages).pending:
             return ask
-        text = load_prompt("here").plus(self.system.text, ask.prompt)
+        here = load_prompt("here").fill(kept=len(view.transcript) - self.job.stop)
+        text = here.plus(self.system.text, ask.prompt)
         return replace(ask, view=view, prompt=text.text)
 
     def _ask(
