@@ -5,6 +5,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Literal, NamedTuple
 
 from refold.core.strategy import Answer
@@ -160,6 +161,8 @@ def _has_text_besides(text: str, titles: Sequence[str]) -> bool:
 STRUCK_OUT = "[struck out: no message of the user says this]"
 NOT_THE_USERS = "[not the user's words]"
 """What stands behind a quotation of what somebody else said, such as a tool's error."""
+MAX_LOOKED_UP = 50
+"""So many quotations that are not the user's are looked for in all that was said."""
 MIN_QUOTATION = 12
 """Characters of a quotation that is checked, CJK ones counted twice: shorter ones are names."""
 
@@ -197,7 +200,7 @@ def check_quotes(
     """
     quote = _JSON_QUOTE if text.lstrip().startswith(("{", "[")) else _PLAIN_QUOTE
     struck, about, lines = 0, False, list[str]()
-    users, everybody = _Spoken(user_texts), _Spoken(all_texts)
+    users, everybody = _Spoken(user_texts), _Spoken(all_texts, MAX_LOOKED_UP)
     for line in text.split("\n"):
         if _HEAD.match(line) or line.rstrip(" \t").rstrip("*").endswith((":", "：")):
             about = bool(_USER.search(line))
@@ -213,11 +216,15 @@ def check_quotes(
 class _Spoken:
     """What was said, to find quotations in. It is read when one is looked for."""
 
-    def __init__(self, texts: Iterable[str]) -> None:
-        self._texts, self._words = texts, ""
+    def __init__(self, texts: Iterable[str], most: float = inf) -> None:
+        self._texts, self._words, self._left = texts, "", most
 
     def has(self, words: str) -> bool:
-        """Was this said? Each part of it, if it has an ellipsis."""
+        """Was this said? Each part of it, if it has an ellipsis. It is looked for so often at
+        *most*."""
+        self._left -= 1
+        if self._left < 0:
+            return False
         self._words = self._words or "\n".join(map(_normalize, self._texts))
         return all(_normalize(part) in self._words for part in re.split(r"…|\.{3}", words))
 
