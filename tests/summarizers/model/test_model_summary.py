@@ -402,17 +402,17 @@ def test_what_the_words_name_is_quoted_no_more():
     assert decisions == f"- {choice}"
 
 
-def test_an_earlier_record_is_written_anew_and_not_sent():
-    """What a person wrote into it is."""
+def test_what_an_earlier_record_quotes_is_not_sent_again():
+    """It is chosen anew. The model sees where the work stood, which may belie its own words."""
     model = ScriptedModel([GOOD, GOOD])
-    first = run(model, ModelSummary(), [*call("write", path="a.py", content="x = 1"), *talk()])
-    (summary, *rest) = first.view.messages
-    edited = summary_in(summary).replace("\n</record>", "\n## Notes\n- The key is K-7.\n</record>")
-    again = run(model, ModelSummary(), [wrap_summary(edited), *rest, *talk(4)])
+    work = [user("Mend it."), *call("write", path="a.py", content="x = 1"), assistant("`x` is 1.")]
+    first = run(model, ModelSummary(), [*work, *talk()])
+    assert "## Current text of files" in first.view.messages[0].text
+    again = run(model, ModelSummary(), [*first.view.messages, *talk(4)])
     before, end, _ = model.asked[1].messages[0].text.partition("</previous-summary>")
-    assert end and "something about goal" in before and "K-7" in before
-    assert "a.py" not in before and "Request 3: fix part 3." not in before
-    assert "a.py" in summary_in(again.view.messages[0])
+    assert end and "something about goal" in before and ": a.py" in before
+    assert "Mend it." in before and "x = 1" not in before and "`x` is 1." not in before
+    assert ": a.py" in summary_in(again.view.messages[0])
 
 
 def test_the_model_is_told_what_stands_beside_its_words():

@@ -73,6 +73,12 @@ def _split_sections(text: str) -> Iterator[tuple[str, str]]:
     yield title, "\n".join(lines)
 
 
+def drop_quotes(record: str) -> str:
+    """Return a record without its sections that hold nothing but what messages say."""
+    own = (row for row in _split_sections(record) if row[0] and not row[0].startswith(QUOTING))
+    return "\n".join(f"## {title}\n{body}" for title, body in own)
+
+
 def iter_items(title: str, body: str) -> Iterator[str]:
     """Yield list items with their indented lines, as they were before they were indented."""
     for match in _ITEM.finditer(body):

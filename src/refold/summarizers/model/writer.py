@@ -15,7 +15,7 @@ from refold.rules.pairing import pair_calls
 from refold.speakers import Segment, current_request, own_words, view_segments
 from refold.summarizers.forms.form import Form, describe_fault
 from refold.summarizers.heuristic import Material, names_in, read_material, write_summary
-from refold.summarizers.heuristic.earlier import read_amendments, read_given
+from refold.summarizers.heuristic.earlier import drop_quotes, read_given
 from refold.summarizers.heuristic.excerpts import ASKED
 from refold.summarizers.heuristic.identifiers import iter_identifiers
 from refold.summarizers.heuristic.layout import render_state
@@ -63,14 +63,13 @@ class Job:
 
     @property
     def earlier_summary(self) -> str:
-        """The earlier summary, as the model is shown it: of one with a record, which is written
-        anew, the model's words and what somebody added."""
-        state, texts = self.material.state, self.span.earlier
+        """The earlier summary, as the model is shown it: of a record, which is written anew, not
+        what it quotes."""
+        texts = self.span.earlier
+        parts = map(split_record, texts) if self.has_record else [None] * len(texts)
         return "\n\n".join(
-            "\n\n".join(read_amendments(text, state))
-            if self.has_record and split_record(text)
-            else text
-            for text in texts
+            f"{part[0]}\n\n{drop_quotes(part[1])}" if part else text
+            for text, part in zip(texts, parts, strict=True)
         )
 
     @property
