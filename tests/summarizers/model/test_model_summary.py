@@ -416,10 +416,13 @@ def test_what_an_earlier_record_quotes_is_not_sent_again():
 
 
 def test_the_model_is_told_what_stands_beside_its_words():
-    model = ScriptedModel([GOOD] * 3)
-    for summarizer in (ModelSummary(), ModelSummary(record=False), ModelSummary("Summarise.")):
-        run(model, summarizer)
-    assert [load_prompt("beside").text in ask.system for ask in model.asked] == [True, False, False]
+    model = ScriptedModel([GOOD, GOOD, GOOD, SNAPSHOT])
+    run(model, ModelSummary())
+    run(model, ModelSummary(record=False))
+    run(model, ModelSummary("Summarise."))
+    run(model, ModelSummary(form=SnapshotForm()))  # it asks for paths
+    heard = [load_prompt("beside").text in ask.system for ask in model.asked]
+    assert heard == [True, False, False, False]
 
 
 def test_what_a_client_says_in_the_users_role_is_no_entry_of_the_users():

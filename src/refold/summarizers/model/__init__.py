@@ -106,9 +106,8 @@ class ModelSummary:
             )
         form = self.form or Headings(self.headings)
         prompt = as_prompt(self.prompt)
-        beside = (
-            load_prompt("beside").text if self.record and prompt == load_prompt("summary") else ""
-        )
+        is_own = self.form is None and prompt == load_prompt("summary")  # a form may ask for these
+        beside = load_prompt("beside").text if self.record and is_own else ""
         system = prompt.plus(beside, form.template, self.instructions)
         closing = as_prompt(self.closing or load_prompt("whole"))
         window, before = self.window, job.value(form)
