@@ -370,7 +370,7 @@ GIVEN: dict[str, Any] = {
     "folders": set(), "lines": ["a"], "after": "", "code": 1, "status": 400, "api": "openai_chat", "role": "user", "encoding": "gzip",
     "problems": [], "asked": {"a", "error"}, "kinds": ("log", "json"), "cut": Gap(10, 20), "fields": {"a": 1}, "caps": (Cap(("max_tokens",), 5),), "patterns": ("a*",), "message": "", "param": "",
     "signature": "", "concept": "a", "kind": "said", "tag": "record", "model": "m", "upstream": "u", "by": "rule", "id": "1", "finish": "stop", "method": "POST",
-    "bad": True, "record": "r", "server": "s", "sent": 0, "token": "t", "other": "", "text": "a",
+    "bad": True, "record": "r", "server": "s", "sent": 0, "token": "t", "other": "", "text": "a", "tools": None,
 }  # fmt: skip
 """What functions are given beside the text, by the parameters' names."""
 BESIDE: dict[str, dict[str, Any]] = {
@@ -407,7 +407,7 @@ SHAPES: dict[str, Callable[[int], str]] = {
         "<system-reminder>", "<skill a=", "<summary>", "<!--", "<![CDATA[", "| cat ", "|", " | cat | grep x", "cd a; ", "A=b ", "<<E ", "2>&1 ", "a/", "/", "//", "a/b.py ",
         "## Counts\nmessages 3; calls a", "## Requests\n- a\n", "## Files\nread: a/{b,c} ", "- [ ] a\n", "- a\n", "1. ", "# ", "> ", "* ", "**", "“", "「", "『", "«", "„", ": ", ", ",
         "exit code ", "error ", "Error: ", "Traceback (most recent call last):\n ", "\x1b[31m", "\x1b]", "data: {}\n\n", "data: ", "https://", "a@", "a.", "password=",
-        "-----BEGIN PRIVATE KEY-----", "eyJ", "sk-", "*** Add File: ", "never ", "decided ", "(×2)", "\ufeff", "&lt;", "\x00", "=", "-", "~", "$",
+        "-----BEGIN PRIVATE KEY-----", "eyJ", "sk-", "*** Add File: ", "<function=a>", "<a_b><c>", "<a_b></c></a_b>", "<a_b><c></c>", "<tool_call>{}", "<<<<<<< SEARCH\n=======\n", "never ", "decided ", "(×2)", "\ufeff", "&lt;", "\x00", "=", "-", "~", "$",
     )
 } | {
     "names": lambda size: " ".join(f"name_{at}" for at in range(size // 10)),

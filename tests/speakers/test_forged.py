@@ -80,6 +80,8 @@ CARRIERS: dict[str, Callable[[str], Message]] = {
         f'Task: Mail\n\n<<<EXTERNAL_UNTRUSTED_CONTENT id="a">>>\n{text}\n'
         '<<<END_EXTERNAL_UNTRUSTED_CONTENT id="a">>>'
     ),
+    "Qwen-Agent": lambda text: user(f"<tool_response>\n{text}\n</tool_response>"),
+    "OpenHands": lambda text: user(f"EXECUTION RESULT of [read_file]:\n{text}"),
     "a result": lambda text: Message("tool", (ToolResult("c", (Text(text),)),)),
 }
 MARKS = (
@@ -87,7 +89,7 @@ MARKS = (
         "user_message", "userRequest", "feedback", "task", "system-reminder", "output", "skill",
         "environment_context", "goal_context", "state_snapshot", "bash-stdout", "ide_selection",
         "local-command-stdout", "user_shell_command", "file_content", "INSTRUCTIONS", "content",
-        "url_content", "mcp-resource",
+        "url_content", "mcp-resource", "tool_response",
     )),
     *FILES, LABEL, "\nNew task:\n", "Observation:\n", "## My request:\n", "User hints:",
     "The user said: ", "Base directory for this skill:", "# AGENTS.md instructions",

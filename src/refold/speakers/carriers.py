@@ -71,7 +71,7 @@ TAGS = {
         (TOOL, "user_shell_command task-notification subagent_notification notification"),
         (TOOL, "file_content workspace_diagnostics untrusted_context system returncode output"),
         (TOOL, "error url_content folder_content terminal_output git_working_state git_commit"),
-        (TOOL, "mcp-resource"),
+        (TOOL, "mcp-resource tool_response"),
         (ASIDE, "local-command-caveat total_tokens command-name command-message command-args"),
         (SELECTED, "ide_selection ide_diagnostics attachments attached_files"),
         (OPENED, "ide_opened_file editorContext toolReferences open_and_recently_viewed_files"),
@@ -151,7 +151,8 @@ EXPANDED = "<command-message>"
 client runs by itself begins with its name."""
 EXIT_CODE = ("<returncode>", "<exception>")
 """Before the elements of a command's output, whatever their names, in one text (mini-swe-agent)."""
-OUTPUT_MARKS = ("Observation:", "OBSERVATION:", "EXECUTION RESULT")
+NO_OUTPUT = "Your command ran successfully and did not produce any output."
+OUTPUT_MARKS = ("Observation:", "OBSERVATION:", "EXECUTION RESULT", NO_OUTPUT)
 """Before the output of a command that an agent without calls wrote as text."""
 REPORTS = (*EXIT_CODE, "<output>", "The last command <command>", *OUTPUT_MARKS)
 """How a text begins that has such an output."""

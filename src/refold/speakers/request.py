@@ -55,7 +55,7 @@ STARTS = 80
 """Characters in which a text's first words stand."""
 _FOLDER = re.compile(r"<cwd>([^<\n]{2,400})</cwd>")
 """Where a client says in which folder it works (Codex)."""
-_OUTPUT_LABEL = re.compile(r"\s{0,9}\[(\w{1,80})(?: for [\s\S]{0,20000}?)?\] Result:(\s*\Z)?")
+OUTPUT_LABEL = re.compile(r"\s{0,9}\[(\w{1,80})(?: for [\s\S]{0,20000}?)?\] Result:(\s*\Z)?")
 """How a text begins that says what a call gave, and of which; a text of its own may follow (Cline,
 Roo Code). A person may write so: the call stands right before."""
 LABELED_SHARE = 2 / 3
@@ -130,7 +130,7 @@ def _mark_outputs(messages: Sequence[Message], segmented: list[Spoken]) -> None:
         is_answered = before.role == "assistant" != message.role
         for _, group in groupby(segmented[at] if is_answered else (), attrgetter("part")):
             first, *rest = group
-            label = _OUTPUT_LABEL.match(first.text)
+            label = OUTPUT_LABEL.match(first.text)
             is_call = label and (label[1] in names or f"<{label[1]}>" in before.text)
             is_alone = bool(is_call and label and label[2] is not None and not rest)
             is_answer = is_call and label and label[1] in ENDING_TOOLS  # by the person

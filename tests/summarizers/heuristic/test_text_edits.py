@@ -1,30 +1,42 @@
 """Edits written as text are told from the words around them."""
 
+from itertools import starmap
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.summarizers.heuristic.calls import TextEdit, split_edits
+from refold.speakers.written import WrittenCall, split_edits
+from refold.text.json_values import canonicalize
 
 LINES = st.lists(
     st.text("ab =`\u4e00", max_size=8).filter(lambda line: "=====" not in line), max_size=4
 )
-EDITS = st.builds(
-    TextEdit, st.sampled_from(["app.py", "src/订单.py"]), LINES.map("\n".join), LINES.map("\n".join)
+
+
+def edit(path: str, old: str, new: str) -> WrittenCall:
+    fields = {"old_string": old, "new_string": new} if old else {"content": new}
+    return WrittenCall("edit" if old else "create", canonicalize({"path": path, **fields}))
+
+
+EDITS = st.tuples(
+    st.sampled_from(["app.py", "src/订单.py"]), LINES.map("\n".join), LINES.map("\n".join)
 )
 MARKS = ["<<<<<<< SEARCH", "=======", ">>>>>>> REPLACE", "```python", "```", "app.py", "", "words"]
 
 
-def write(edit: TextEdit) -> str:
+def write(path: str, old: str, new: str) -> str:
     """As aider asks models to write it."""
-    body = f"<<<<<<< SEARCH\n{edit.old}\n=======\n{edit.new}\n>>>>>>> REPLACE"
-    return f"{edit.path}\n```python\n{body}\n```"
+    body = f"<<<<<<< SEARCH\n{old}\n=======\n{new}\n>>>>>>> REPLACE"
+    return f"{path}\n```python\n{body}\n```"
 
 
 @given(st.lists(EDITS, max_size=3))
-def test_edits_are_read_and_the_words_around_them_stay(edits: list[TextEdit]) -> None:
-    text = "I change it.\n" + "\nThen:\n".join([*map(write, edits), "Done."])
+def test_edits_are_read_and_the_words_around_them_stay(
+    edits: list[tuple[str, str, str]],
+) -> None:
+    text = "I change it.\n" + "\nThen:\n".join([*starmap(write, edits), "Done."])
     rest, read = split_edits(text)
-    assert read == edits
+    assert read == list(starmap(edit, edits))
     assert rest.split("\n") == ["I change it.", *["Then:"] * len(edits), "Done."]
 
 
@@ -38,4 +50,4 @@ def test_what_is_no_whole_edit_stays_as_it_is(text: str) -> None:
 def test_two_edits_of_a_file_may_stand_in_a_fence() -> None:
     body = "<<<<<<< SEARCH\na\n=======\nb\n>>>>>>> REPLACE"
     rest, edits = split_edits(f"**app.py**\n```\n{body}\n{body}\n```\nDone.")
-    assert rest == "Done." and edits == [TextEdit("app.py", "a", "b")] * 2
+    assert rest == "Done." and edits == [edit("app.py", "a", "b")] * 2

@@ -1,7 +1,6 @@
 """What a tool call does to files, commands and plans, by the names of tools and arguments in use;
 and what a model writes as text instead of calling a tool."""
 
-import json
 import re
 import shlex
 from collections import defaultdict
@@ -10,6 +9,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from refold.messages import ToolCall
+from refold.speakers.written import split_edits
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.shell_words import (
     APPLIES,
@@ -31,7 +31,7 @@ from refold.summarizers.heuristic.shell_words import (
     spell_code,
     split_heredocs,
 )
-from refold.text.json_values import list_at, object_at, objects_in, parse_or_text
+from refold.text.json_values import list_at, object_at, objects_in, parse_or_text, text_at
 from refold.text.plain import PATHS, has_extension, is_question
 
 MAX_ARGUMENTS = 400_000
@@ -62,7 +62,7 @@ _VERBS = {
     "read": "read", "view": "read", "open": "read", "cat": "read",
     "write": "created", "create": "created",
     "edit": "modified", "editor": "modified", "replace": "modified", "insert": "modified", "update": "modified", "patch": "modified",
-    "append": "modified", "multi": "modified",
+    "append": "modified", "multi": "modified", "apply": "modified",
     "delete": "deleted", "remove": "deleted",
 }  # fmt: skip
 _PATCH = re.compile(
@@ -222,13 +222,6 @@ def effect_of_command(command: str, folder: str = "", directory: str = ".") -> C
     place = Place(folder).enter(directory)
     files = tuple(_files_of_command(command, place, command))
     return _add_changes(CallEffect("shell", files, command, place=place), command)
-
-
-def effect_of_edit(edit: "TextEdit", folder: str = "") -> CallEffect:
-    """Understand an edit that an assistant wrote as text (aider)."""
-    path = Place(folder).name(edit.path)
-    change = Change(path, _split(edit.old), _split(edit.new), is_within_lines=True)
-    return CallEffect("edit", ((path, "modified" if edit.old else "created"),), changes=(change,))
 
 
 def _files_of_command(command: str, place: Place, text: str) -> Iterator[FileEffect]:
@@ -464,6 +457,8 @@ def _iter_replaced(arguments: Any, path: str) -> Iterator[Change]:
                 value.get("mode") == "overwrite" or _PARTLY.isdisjoint(value)
             ):
                 yield Change(path, None, _split(whole))
+            _, edits = split_edits(text_at(value, "diff"), path or ".")
+            pending += [parse_or_text(edit.arguments) for edit in reversed(edits)]
             pending += reversed([item for item in value.values() if isinstance(item, list | dict)])
 
 
@@ -495,51 +490,3 @@ def is_look(effect: CallEffect) -> bool:
     names = f"{effect.tool[:200]} {effect.action}"
     words = [word.lower() for word in _WORD.findall(names)]
     return any(word in shell.LOOKS or word.endswith(_LOOKS_AT) for word in words)
-
-
-# --- edits that are written as text ---------------------------------------------------------------
-
-
-class TextEdit(NamedTuple):
-    """An edit of a file that a model writes as text."""
-
-    path: str
-    old: str
-    new: str
-
-    @property
-    def arguments(self) -> str:
-        """Those of a call that does the same."""
-        return json.dumps({"old_string": self.old, "new_string": self.new})
-
-
-def split_edits(text: str) -> tuple[str, list[TextEdit]]:
-    """Return *text* without the edits in it, and these (aider): a line with a file's path, a fence,
-    `<<<<<<< SEARCH`, `=======`, `>>>>>>> REPLACE`. One that names no file or never ends is text. In
-    time linear in the length."""
-    if "<<<<<<< SEARCH" not in text:
-        return text, []
-    rest, edits, parts = list[str](), list[TextEdit](), list[list[str]]()
-    path, begins, has_ended = "", 0, False
-    for line in text.split("\n"):
-        is_fence = line.startswith("```")
-        if len(parts) == 2 and line.startswith(">>>>>>> REPLACE"):
-            edits.append(TextEdit(path, *map("\n".join, parts)))
-            del rest[begins:]
-            parts, has_ended = [], True
-            continue
-        if has_ended and is_fence:  # the one that closes
-            has_ended = False
-            continue
-        if len(parts) == 1 and line.startswith("======="):
-            parts.append([])
-        elif parts:
-            parts[-1].append(line)
-        elif path and line.startswith("<<<<<<< SEARCH"):
-            parts, begins = [[]], min(begins, len(rest))
-        elif line.strip() and not is_fence:
-            words = line.strip("`*#: ").split()
-            path = words[0] if len(words) == 1 and "." in words[0] else ""
-            begins, has_ended = len(rest), False
-        rest.append(line)
-    return "\n".join(rest), edits

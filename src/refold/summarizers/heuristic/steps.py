@@ -23,14 +23,13 @@ from refold.speakers import (
 from refold.speakers.carriers import NOTES, REPORTS, TEMPLATE, UNQUOTED
 from refold.speakers.request import Segmented, answer_text, is_final
 from refold.speakers.segments import trailing_elements
+from refold.speakers.written import restore_calls, restore_written
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import (
     CallEffect,
     effect_of_call,
     effect_of_command,
-    effect_of_edit,
     read_boxes,
-    split_edits,
 )
 from refold.summarizers.heuristic.shell_words import PATCH_BEGINS, SESSION, Place, name_command
 from refold.text.clip import clip_scanned
@@ -209,12 +208,13 @@ def _read_effects(message: Message) -> _Effects:
     if message.role != "assistant":
         results = (part for part in message.parts if isinstance(part, ToolResult))
         return _Effects(failed=tuple(result.id for result in results if result.error))
-    ids = [part.id for part in message.parts if isinstance(part, ToolCall)] or [""]
+    message = restore_written(message, None)
+    ids = [part.id for part in message.parts if isinstance(part, ToolCall)]
     effects = [step.effect for step in read_steps([message]) if step.kind == "call"]
     boxes = CallEffect("", todos=read_boxes(clip_scanned(message.text)) or None)
     changes = (
         (id, effect._replace(files=files, command="", place=SESSION, changes=()))
-        for id, effect in zip((*ids[: len(effects)], ""), (*effects, boxes), strict=True)
+        for id, effect in zip((*ids, ""), (*effects, boxes), strict=True)
         if (files := tuple(file for file in effect.files if file[1] != "read"))
         or effect.todos
         or effect.changed_todos
@@ -247,8 +247,6 @@ def _count_read(hidden: int, unsummarized: int) -> int:
 
 # --- messages as steps ----------------------------------------------------------------------------
 
-_ACTION = re.compile(r"```(?:bash|sh|shell|mswea_bash_command)\n(.*?)\n?```", re.DOTALL)
-"""A command that a model wrote as text (mini-swe-agent)."""
 _THOUGHT = re.compile(r"\A\s*+(?:THOUGHT|Thought)\s?:\s*+")
 """What stands before the words of agents that write their actions as text (ReAct)."""
 
@@ -260,8 +258,6 @@ class _Open:
     calls: dict[str, _Call] = field(default_factory=dict)
     processes: dict[str, _Call] = field(default_factory=dict)
     """What runs behind a result that said so, by the id that later calls ask for it with."""
-    action: str = ""
-    """A command that the model wrote as text."""
     folder: str = ""
     """The folder that the session works in, if it is known."""
 
@@ -296,7 +292,7 @@ def _iter_steps(messages: Sequence[Message], spoken: Segmented, folder: str) -> 
     """Yield the steps of *messages* in a session at *folder*, empty if that is not known, in order,
     with files as calls name them; *spoken* are the messages' segments."""
     waiting = _Open(folder=folder)
-    for at, (message, segments) in enumerate(zip(messages, spoken, strict=False)):
+    for at, (message, segments) in enumerate(restore_calls(messages, spoken)):
         for part in message.parts:
             match part:
                 case ToolCall():
@@ -307,7 +303,8 @@ def _iter_steps(messages: Sequence[Message], spoken: Segmented, folder: str) -> 
                     yield _read_result(part, waiting, at)
         yield from _read_segments(segments, waiting, at, message)
         if message.role == "assistant" and answer_text(message).strip():
-            yield from _read_answer(message, waiting, at, spoken[at + 1 : at + 2])
+            text = without_terminal_codes(clip_scanned(answer_text(message)))
+            yield Step("answer", at, _THOUGHT.sub("", text, count=1), is_final=is_final(message))
 
 
 def _find_spellings(files: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -365,7 +362,6 @@ def _read_segments(
     media = "".join(f"[{part.kind}] " for part in message.parts if isinstance(part, Media))
     for segment in segments:
         if segment.voice == "person" and (requests := [*iter_requests(segment)]):
-            waiting.action = ""
             for words, is_template in requests:
                 yield Step("request", at, words, media=media, is_template=is_template)
                 media = ""
@@ -378,32 +374,12 @@ def _read_segments(
                     yield step._replace(is_error=bool(code), exit_code=code)
             if segment.kind in UNQUOTED:
                 continue
-            asked = "" if text.startswith("<bash-input>") else waiting.action
-            command, output = read_ran_command(text) or (asked, text)
-            waiting.action = ""
+            command, output = read_ran_command(text) or ("", text)
             has_run = bool(command) or text.lstrip().startswith(REPORTS)
             unknown, folder = CallEffect(UNKNOWN_TOOL), waiting.folder
             effect = effect_of_command(command, folder) if has_run else unknown
             code, is_template = read_exit_code(output), segment.kind == TEMPLATE
             yield Step("result", at, output, effect, exit_code=code, is_template=is_template)
-
-
-def _read_answer(message: Message, waiting: _Open, at: int, follower: Segmented) -> Iterator[Step]:
-    """Yield what the model says and does in its text; a command that a person answers is shown."""
-    text = _THOUGHT.sub("", without_terminal_codes(clip_scanned(answer_text(message))), count=1)
-    voices = {segment.voice for segment in chain.from_iterable(follower)}
-    is_run = "tool" in voices or "person" not in voices
-    actions = _ACTION.findall(text) if is_run and not message.calls else []
-    waiting.action = actions[-1] if actions else ""
-    text, edits = split_edits(text)
-    for edit in edits:
-        effect = effect_of_edit(edit, waiting.folder)
-        yield Step("call", at, edit.arguments, effect)
-        yield Step("result", at, "", effect, edit.arguments)
-    if actions:
-        yield Step("call", at, waiting.action, effect_of_command(waiting.action, waiting.folder))
-        text = _ACTION.sub("", text)
-    yield Step("answer", at, text, is_final=is_final(message) and not actions)
 
 
 # --- what clients report of a command: whether it still runs, and its exit code -------------------
