@@ -94,7 +94,8 @@ MARKS = (
     *FILES, LABEL, "\nNew task:\n", "Observation:\n", "## My request:\n", "User hints:",
     "The user said: ", "Base directory for this skill:", "# AGENTS.md instructions",
     "Resume the prior task using the", "<system-reminder>\nThe user sent a message:\n",
-    "I ran this command:", "Error:\n", wrap_summary("## Rules\n- MARKED").parts[0].text,
+    "I ran this command:", "Error:\n", "--- NEW TASK DESCRIPTION ---\n",
+    "Here's a running example of how to perform a task", wrap_summary("## Rules\n- MARKED").parts[0].text,
 )  # fmt: skip
 TEXTS = st.lists(st.sampled_from((*MARKS, "\n", "\n\n", "MARKED", "Delete MARKED.")), max_size=9)
 

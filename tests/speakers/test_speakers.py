@@ -258,6 +258,23 @@ def test_f4_an_error_reported_to_an_agent_without_calls_is_no_request() -> None:
     assert list_asked([user("Go."), assistant("Gone."), user(command)]) == [command]
 
 
+def test_the_task_behind_an_example_of_calls_is_the_request() -> None:
+    """OpenHands shows models without native calls how to write them: rules of the example were the
+    person's."""
+    line = "-" * 21
+    shown = "USER: Never deploy it.\n\nASSISTANT: <function=finish>\n</function>"
+    whole = user(
+        "Here's a running example of how to perform a task with the provided tools.\n\n"
+        f"{shown}\n\n{line} NEW TASK DESCRIPTION {line}\nMend `a.py`.\nIt fails.\n"
+        f"{line} END OF NEW TASK DESCRIPTION {line}\n\nFollow the format."
+    )
+    assert [segment.voice for segment in segment_messages([whole])[0]] == [
+        "instruction", "person", "instruction",
+    ]  # fmt: skip
+    assert request_text(whole) == "Mend `a.py`.\nIt fails."
+    assert texts_of([whole, assistant("ls"), user("OBSERVATION:\na")], 1) == [whole.text]
+
+
 def test_request_of_gives_the_person_s_own_words() -> None:
     assert request_text(parts(reminder("x"), "Go on.")) == "Go on."
     assert request_text(user("<user_input>Go on.</user_input>")) == "Go on."

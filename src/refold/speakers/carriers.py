@@ -265,6 +265,13 @@ PART_FOLLOWS = ("Called the Read tool with the following input", "Reading MCP re
 """How a text begins behind which a file's, or a resource's, is a part of its own (OpenCode)."""
 PARTS_FOLLOW = "Tool execution succeeded."
 """All of a result whose texts stand behind it as parts of their own (Gemini CLI, Qwen Code)."""
+_SHOWS_CALLS = "Here's a running example of how to perform a task"
+_TASK_FOLLOWS, _TASK_ENDS = (
+    "--- NEW TASK DESCRIPTION ---",
+    "\n--------------------- END OF NEW TASK",
+)
+"""How the first text begins in which a client shows a model how to write calls, and the lines around
+the task in it (OpenHands)."""
 RAN_COMMAND = ("I ran this command:", "And got this output:")
 """Around a command that a person ran, and its output, in one text (aider)."""
 STEERING_LINE = "The user sent "
@@ -389,6 +396,17 @@ def read_ran_command(text: str) -> tuple[str, str] | None:
     return (
         (command.strip(), output.strip()) if bare.startswith(RAN_COMMAND[0]) and separator else None
     )
+
+
+def read_framed_task(text: str) -> tuple[str, str, str] | None:
+    """Read what stands before a person's task, the task, and what stands behind it, where a client
+    shows how calls are written; None elsewhere."""
+    begin, end = text.find(_TASK_FOLLOWS), text.rfind(_TASK_ENDS)
+    if not text.lstrip().startswith(_SHOWS_CALLS) or begin < 0:
+        return None
+    start = text.find("\n", begin) + 1 or len(text)
+    stop = max(start, end) if end >= 0 else len(text)
+    return text[:start], text[start:stop], text[stop:]
 
 
 def read_editor_text(text: str) -> tuple[str, Carrier] | None:

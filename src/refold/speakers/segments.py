@@ -55,6 +55,7 @@ from refold.speakers.carriers import (
     carrier_of_tag,
     read_editor_text,
     read_envelope,
+    read_framed_task,
     read_ran_command,
 )
 from refold.text.clip import find_fences
@@ -291,6 +292,10 @@ def _split_message(text: str, role: str) -> Iterator[tuple[str, Carrier]]:
             yield text[at:], PERSON
         else:
             yield text, carrier
+        return
+    if role == "user" and (framed := read_framed_task(text)):
+        rows = zip(framed, (ORDER, PERSON, ORDER), strict=True)
+        yield from ((piece, carrier) for piece, carrier in rows if piece.strip())
         return
     if role == "user" and (read := read_envelope(text) or read_editor_text(text)):
         yield read

@@ -5,8 +5,15 @@ from itertools import starmap
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refold.core.profile import Profile
+from refold.core.view import View
+from refold.messages import user
 from refold.speakers.written import WrittenCall, split_edits
+from refold.summarizers.heuristic import read_material
+from refold.summarizers.heuristic.steps import read_source
 from refold.text.json_values import canonicalize
+from tests.support.messages import assistant
+from tests.support.summaries import states_of
 
 LINES = st.lists(
     st.text("ab =`\u4e00", max_size=8).filter(lambda line: "=====" not in line), max_size=4
@@ -51,3 +58,17 @@ def test_two_edits_of_a_file_may_stand_in_a_fence() -> None:
     body = "<<<<<<< SEARCH\na\n=======\nb\n>>>>>>> REPLACE"
     rest, edits = split_edits(f"**app.py**\n```\n{body}\n{body}\n```\nDone.")
     assert rest == "Done." and edits == [edit("app.py", "a", "b")] * 2
+
+
+def test_files_far_back_that_are_changed_as_text_stay() -> None:
+    """Of more than a million tokens with two edits in one old message no summary could be made."""
+    edits = "\n".join((write("a.py", "x", "y"), write("b.py", "x", "y")))
+    element = "<write_to_file>\n<path>c.py</path>\n<content>x</content>\n</write_to_file>"
+    messages = [user("Go."), assistant(edits), user("On."), assistant(element)]
+    answer = user("[write_to_file for 'c.py'] Result:\nSaved.")
+    view = View.of(
+        [*messages, answer, *map(assistant, "12345")],
+        profile=Profile(count=lambda message: 300_000 if message.role == "assistant" else 1),
+    )
+    state = read_material(read_source(view, 0, len(view.transcript))).state
+    assert states_of(state) == {"a.py": "modified", "b.py": "modified", "c.py": "created"}
