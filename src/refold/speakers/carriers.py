@@ -270,8 +270,8 @@ _TASK_FOLLOWS, _TASK_ENDS = (
     "--- NEW TASK DESCRIPTION ---",
     "\n--------------------- END OF NEW TASK",
 )
-"""How the first text begins in which a client shows a model how to write calls, and the lines around
-the task in it (OpenHands)."""
+"""How the first text begins in which a client shows a model how to write calls, and the lines
+around the task in it (OpenHands)."""
 RAN_COMMAND = ("I ran this command:", "And got this output:")
 """Around a command that a person ran, and its output, in one text (aider)."""
 STEERING_LINE = "The user sent "
