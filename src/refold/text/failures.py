@@ -74,7 +74,7 @@ TRACEBACK = re.compile(
 """A Python traceback; its last line is the error. Of one within another the inner: no line is read
 for both."""
 OPENING = re.compile(
-    r"""\s*(?:<\w+>\s*)?[{\["']*(?:error|fatal|fail(?:ed|ure)\b|traceback|exception|错误|失败|异常|报错|エラー|오류)"""
+    r"""\s*(?:<\w+>\s*)?[{\["']*(?:error|fatal|fail(?:ed|ure)\b|traceback|exception|the tool execution failed|错误|失败|异常|报错|エラー|오류)"""
     r"""(?![\w-]*["']?\s*[:=]\s*(?:null|none|false|0(?![\dx.])|""|''|\[\s*\]|\{\s*\}))""",
     re.IGNORECASE,
 )

@@ -7,7 +7,7 @@ from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.summarizers.heuristic.current_files import read_files
 from refold.summarizers.heuristic.steps import read_steps
 from tests.support.messages import call
-from tests.support.summaries import collect
+from tests.support.summaries import collect, states_of
 
 
 def test_a_command_that_was_killed_after_its_time_has_not_passed():
@@ -104,3 +104,37 @@ def test_a_line_that_stands_elsewhere_too_moves_nothing():
     steps = read_steps([*call("read", part, path="a.py"), *call("read", rest, path="a.py")])
     [file] = read_files(steps).values()
     assert [number for number, _ in file.lines] == [20, 21, 22, *range(400, 410)]
+
+
+def test_an_edit_that_cline_or_roo_code_refused_changed_nothing():
+    """They say so in words: files stood as modified and created that were as before."""
+    failed = "The tool execution failed with the following error:\n<error>\nNo match.\n</error>"
+    diff = "------- SEARCH\na = 1\n=======\na = 2\n+++++++ REPLACE"
+    for refusal in (
+        failed,
+        "The user denied this operation.",
+        "Unable to apply diff to file: a.py",
+    ):
+        assert states_of(collect(call("replace_in_file", refusal, path="a.py", diff=diff))) == {}
+    [*_, step] = read_steps(call("replace_in_file", "Saved.", path="a.py", diff=diff))
+    assert step.has_effect and step.effect.files == (("a.py", "modified"),)
+
+
+def test_what_roo_code_says_around_a_command_s_output_is_none_of_it():
+    where = "Command executed in terminal  within working directory '/a'."
+    failed = f"{where} Command execution was not successful, adjust it.\nExit code: 2\nOutput:\nNo."
+    results = [
+        step
+        for text in (
+            failed,
+            f"{where} Exit code: 0\nOutput:\n3 passed",
+            "Command is still running.",
+        )
+        for step in read_steps(call("execute_command", text, command="npm test"))
+        if step.kind == "result"
+    ]
+    assert [(step.text, step.outcome) for step in results] == [
+        ("No.", "exit 2"),
+        ("3 passed", "ok"),
+        ("Command is still running.", "running"),
+    ]

@@ -20,7 +20,7 @@ from refold.speakers import (
     segment_messages,
     view_segments,
 )
-from refold.speakers.carriers import NOTES, REPORTS, TEMPLATE, UNQUOTED
+from refold.speakers.carriers import NOT_RUN, NOTES, REPORTS, TEMPLATE, UNQUOTED
 from refold.speakers.request import Segmented, answer_text, is_final
 from refold.speakers.segments import trailing_elements
 from refold.speakers.written import restore_calls, restore_written
@@ -107,7 +107,8 @@ class Step(NamedTuple):
         if self.command:
             has_failed = self.is_error or bool(self.exit_code)
             return not has_failed or bool(self.exit_code and shell.find_checks(self.command).text)
-        is_refused = is_failure(self.text) or _NO_PLACE.search(self.text[:200].partition("\n")[0])
+        first = self.text[:200].partition("\n")[0]
+        is_refused = first.startswith(NOT_RUN) or is_failure(self.text) or _NO_PLACE.search(first)
         return not (self.is_error or (self.effect.changed_files and is_refused))
 
 
@@ -115,7 +116,9 @@ _IS_ERROR = re.compile(r'\{\s{0,9}"status": ?"error"')
 """How a tool's answer begins that its client sends as one that worked (OpenClaw)."""
 _NOT_APPLIED = re.compile(r"(?i)verification failed|failed to (?:apply|find)|invalid patch")
 """What is said of a patch that was not applied."""
-_NO_PLACE = re.compile(r"(?i)\b(?:not found|no (?:match|replacement|occurrence)|could not find)")
+_NO_PLACE = re.compile(
+    r"(?i)\b(?:not found|unable to apply|no (?:match|replacement|occurrence)|could not find)"
+)
 """The same of an edit, in its first line."""
 _Call = tuple[CallEffect, ToolCall]
 
@@ -385,11 +388,12 @@ def _read_segments(
 # --- what clients report of a command: whether it still runs, and its exit code -------------------
 
 _HEADER = re.compile(
-    r"\Arc=-?\d{1,10}\n|\ACommand (?:executed|failed with)[^\n]{0,60}\.(?:\nOutput:\n|\s*\Z)"
+    r"\Arc=-?\d{1,10}\n|\ACommand (?:executed|failed with)[^\n]{0,400}(?:\nExit code: -?\d{1,10})?"
+    r"(?:\nOutput:\n|\s*\Z)"
     r"|\A(?:Chunk ID: |Exit code: |Wall time|Script )[^\n]{0,100}\n(?:[^\n]{0,100}\n){0,7}?Output:\n+"
     r"(?:Warning: truncated output [^\n]{0,99}\n)?(?:Total output lines: \d+\n+)?"
 )
-"""Before a command's output (Cline, Codex)."""
+"""Before a command's output (Cline, Roo Code, Codex)."""
 _OPENING = re.compile(r"(?s)\A(?:Command: .{0,2000}?\nDirectory: [^\n]*\n)?(?:Output|Stdout): ")
 _CLOSING = re.compile(
     r"(?:Error|Stderr|Exit Code|Signal|Background PIDs|Process Group PGID): ?(\(none\))?(.*)"
@@ -434,7 +438,9 @@ _STUB = re.compile(
 _WAITS = re.compile(r"\[The command (?:has no new output|timed out) after \d|You CANNOT send new ")
 _ASKED = re.compile(r"\b(?:(?:session|cell|bash|shell|task)_?[iI]d|is_input)\W{1,9}([\w:-]+)")
 """Where a call names what runs: by an id, or as `true`, what takes its keys (OpenHands)."""
-_STILL = re.compile(r"\A<status>running</status>|\nProcess still running\.\s*\Z")
+_STILL = re.compile(
+    r"\A(?:<status>running</status>|Command is still running)|\nProcess still running\.\s*\Z"
+)
 _STOPPED = re.compile(r'Termination requested|The last command <|\{"message": ?"Successfully \w')
 _SIGNALED = re.compile(r"\nProcess exited with signal SIG(\w+)\.\s*\Z")
 _SIGNALS = {"KILL": 137}
