@@ -258,6 +258,12 @@ def test_f4_an_error_reported_to_an_agent_without_calls_is_no_request() -> None:
     assert list_asked([user("Go."), assistant("Gone."), user(command)]) == [command]
 
 
+def test_that_a_command_printed_nothing_is_no_request() -> None:
+    """SWE-agent says so in the user's role: the task was over with the first such command."""
+    quiet = user("Your command ran successfully and did not produce any output.")
+    assert list_asked([user("Do it."), assistant("mkdir a"), quiet]) == ["Do it."]
+
+
 def test_the_task_behind_an_example_of_calls_is_the_request() -> None:
     """OpenHands shows models without native calls how to write them: rules of the example were the
     person's."""

@@ -200,6 +200,10 @@ def test_who_ends_a_turn_by_a_call_says_what_it_holds() -> None:
     shown = user(
         "[attempt_completion] Result: Done\n<file_content path='a.py'>\nx\n</file_content>"
     )
+    alone = Message(
+        "user", (Text("[attempt_completion] Result:"), Text("<feedback>\nMore.\n</feedback>"))
+    )
+    assert [step.kind for step in read_steps([done, alone])] == ["call", "answer", "request"]
     for following in ([], [user("Thanks.")], [shown]):
         answer = next(s for s in read_steps([user("Go."), done, *following]) if s.kind == "answer")
         assert (answer.text, answer.is_final) == ("So.\nIt works.", True)

@@ -96,29 +96,38 @@ def _restore_results(
 ) -> tuple[Message, Spoken]:
     """Return a message with what tools say in it as results of the calls *waiting*, by their ids
     with their tools, and its remaining segments; they wait no longer."""
-    texts, rest, id, part = dict[str, str](), list[Segment](), "", -1
+    queues = defaultdict[str | None, list[str]](list)
+    for call, tool in reversed(waiting.items()):
+        queues[tool].append(call)
+        queues[None].append(call)
+    pieces, rest, id, part = defaultdict[str, list[str]](list), list[Segment](), "", -1
     for segment in spoken:
-        text = segment.text
-        label = OUTPUT_LABEL.match(text) or _OUTPUT_MARK.match(text)
-        asked = (call for call, tool in waiting.items() if not label or label[1] in (None, tool))
-        if not _is_answer(segment):
+        text, queue = segment.text, queues[None]
+        if label := OUTPUT_LABEL.match(text) or _OUTPUT_MARK.match(text):
+            queue = queues[label[1]]
+        while queue and queue[-1] not in waiting:
+            queue.pop()
+        if not _is_answer(segment) or not (queue or id):
             rest.append(segment)
             id = ""
-        elif (label or not id) and (next_id := next(asked, "")):
-            id = next_id
+        elif queue and (label or not id):
+            id = queue[-1]
             del waiting[id]
-            texts[id] = text[label.end() :].removeprefix("\n") if label else text
-            if label and label[0].endswith(">"):
-                texts[id] = texts[id].rstrip().removesuffix("</tool_response>").removesuffix("\n")
-        elif id:
-            texts[id] += "\n" * (segment.part != part and bool(texts[id])) + text
+            pieces[id] = [_without_label(text, label) if label else text]
         else:
-            rest.append(segment)
+            pieces[id] += ["\n" * (segment.part != part and pieces[id] != [""]), text]
         part = segment.part
-    results = (ToolResult(id, (Text(text),)) for id, text in texts.items())
+    results = (ToolResult(id, (Text("".join(texts)),)) for id, texts in pieces.items())
     unsaid = (*results, *(part for part in message.parts if not isinstance(part, Text)))
     own = tuple(segment._replace(part=at) for at, segment in enumerate(rest, len(unsaid)))
     return Message(message.role, (*unsaid, *(Text(segment.text) for segment in own))), own
+
+
+def _without_label(text: str, label: re.Match[str]) -> str:
+    text = text[label.end() :].removeprefix("\n")
+    if not label[0].rstrip().endswith(">"):
+        return text
+    return text.rstrip().removesuffix("</tool_response>").removesuffix("\n")
 
 
 # --- a text and the calls in it --------------------------------------------------------------------

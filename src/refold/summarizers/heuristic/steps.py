@@ -21,7 +21,7 @@ from refold.speakers import (
     view_segments,
 )
 from refold.speakers.carriers import NOT_RUN, NOTES, REPORTS, TEMPLATE, UNQUOTED
-from refold.speakers.request import Segmented, answer_text, is_final
+from refold.speakers.request import OUTPUT_LABEL, Segmented, answer_text, is_final
 from refold.speakers.segments import trailing_elements
 from refold.speakers.written import restore_calls, restore_written
 from refold.summarizers.heuristic import shell
@@ -375,7 +375,8 @@ def _read_segments(
                     code, step = report.exit_code, Step("result", at, report.output, ran[0])
                     step = step._replace(arguments=ran[1].arguments, is_later=True)
                     yield step._replace(is_error=bool(code), exit_code=code)
-            if segment.kind in UNQUOTED:
+            label = OUTPUT_LABEL.match(text)
+            if segment.kind in UNQUOTED or (label and label[2] is not None):  # nothing is under it
                 continue
             command, output = read_ran_command(text) or ("", text)
             has_run = bool(command) or text.lstrip().startswith(REPORTS)
