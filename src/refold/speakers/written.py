@@ -29,8 +29,6 @@ from refold.text.json_values import canonicalize, dig, object_at, parse_or_none,
 
 # --- calls that are written as text ---------------------------------------------------------------
 
-WRITTEN = "written "
-"""How the ids of such calls begin."""
 _OPENS, _CLOSES = ("<<<<<<< SEARCH", "------- SEARCH"), (">>>>>>> REPLACE", "+++++++ REPLACE")
 """The first and the last line of an edit (aider and Roo Code, Cline)."""
 _MARKS = ("</", "```", "Calling tools:", *_OPENS)
@@ -52,9 +50,10 @@ def restore_calls(
     for at, (message, own) in enumerate(zip(messages, spoken, strict=False)):
         if message.role == "assistant":
             restored = restore_written(message, next(iter(spoken[at + 1 : at + 2]), ()), at)
+            native = {*message.calls, *restored.results}  # the results are those of edits
             calls = (part for part in restored.parts if isinstance(part, ToolCall))
-            own_calls = (call for call in calls if call.id.startswith(WRITTEN))
-            waiting = {call.id: call.name for call in own_calls if call.name not in ENDING_TOOLS}
+            written = (call for call in calls if call.id not in native)
+            waiting = {call.id: call.name for call in written if call.name not in ENDING_TOOLS}
             yield restored, own
         else:
             yield _restore_results(message, own, waiting) if waiting else (message, own)
@@ -64,10 +63,9 @@ def restore_written(message: Message, following: Spoken | None, at: int = 0) -> 
     """Return a model's message with the calls and edits of its text as parts, ids by *at*. They are
     words if a person answers them, by the segments *following* it; nobody knows if these are
     None."""
-    text, edits = message.text, list[WrittenCall]()
-    if not any(mark in text for mark in _MARKS):
+    if not any(mark in message.text for mark in _MARKS):
         return message
-    text, edits = split_edits(text)
+    text, edits = split_edits(message.text)
     labels = (OUTPUT_LABEL.match(segment.text) for segment in following or ())
     is_labeled = any(label and f"<{label[1]}>" in text for label in labels)
     tools = None if following is None or is_labeled else ENDING_TOOLS
@@ -78,12 +76,12 @@ def restore_written(message: Message, following: Spoken | None, at: int = 0) -> 
         rest, calls = text, []
     if not (edits or calls):
         return message
-    native = [ToolCall(f"{WRITTEN}{at}.{n}", *call) for n, call in enumerate((*edits, *calls))]
-    done = ((call, ToolResult(call.id)) for call in native[: len(edits)])
+    written = [ToolCall(f"written {at}.{n}", *call) for n, call in enumerate((*edits, *calls))]
+    done = ((call, ToolResult(call.id)) for call in written[: len(edits)])
     parts: list[Part] = [part for part in message.parts if not isinstance(part, Text)]
     parts += [Text(rest.rstrip())] if rest.strip() else []
     parts += chain.from_iterable(done)
-    return Message(message.role, (*parts, *native[len(edits) :]))
+    return Message(message.role, (*parts, *written[len(edits) :]))
 
 
 def _is_answer(segment: Segment) -> bool:

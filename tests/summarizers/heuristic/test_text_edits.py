@@ -10,7 +10,7 @@ from refold.core.view import View
 from refold.messages import user
 from refold.speakers.written import WrittenCall, split_edits
 from refold.summarizers.heuristic import read_material
-from refold.summarizers.heuristic.steps import read_source
+from refold.summarizers.heuristic.steps import read_source, read_steps
 from refold.text.json_values import canonicalize
 from tests.support.messages import assistant
 from tests.support.summaries import states_of
@@ -72,3 +72,14 @@ def test_files_far_back_that_are_changed_as_text_stay() -> None:
     )
     state = read_material(read_source(view, 0, len(view.transcript))).state
     assert states_of(state) == {"a.py": "modified", "b.py": "modified", "c.py": "created"}
+
+
+def test_what_is_said_behind_an_edit_is_not_its_result() -> None:
+    lint = "# Fix any errors below, if possible.\n\n## Running: flake8 a.py\na.py:1: E999"
+    steps = read_steps([user("Go."), assistant(write("a.py", "x", "y")), user(lint)])
+    assert [(step.kind, step.effect.files, step.text) for step in steps] == [
+        ("request", (), "Go."),
+        ("call", (("a.py", "modified"),), steps[1].text),
+        ("result", (("a.py", "modified"),), ""),
+        ("result", (), lint),
+    ]
