@@ -346,6 +346,42 @@ def test_what_turns_a_clause_of_a_chat_is_not_said_again_right_behind_it():
     assert f"{head} La diferencia puede deberse al CSV: El CSV es una adaptación." in text
 
 
+def test_what_is_said_in_a_chat_stands_below_the_heading_that_names_it():
+    """Of a plan for a journey stood `Drive: about 5.5 hours`, without the day and the place."""
+    text = "Here it is:\n\n## 5. Punakaiki to **Kaikoura**\n\n- Drive: 5.5 hours.\n- Dinner: 19:45."
+    lines = [*Block(0, "said", "", text, is_parted=True).iter_lines()]
+    assert [(line.lead, line.text) for line in lines[1:]] == [
+        ("", "Punakaiki to **Kaikoura**"),
+        ("5. Punakaiki to Kaikoura: ", "Drive: 5.5 hours."),
+        ("5. Punakaiki to Kaikoura: ", "Dinner: 19:45."),
+    ]
+    talk = [user("Hello, what do you know?"), assistant("A lot. What is it?")] * 20
+    talk[20:22] = [user("Plan the next day, please."), assistant(text)]
+    assert "Drive: 5.5 hours. Dinner: 19:45." in summarize(talk, 600)
+
+
+PEOPLE = {
+    "aunt Ida": "Oslo", "uncle Joe": "Turin", "cousin Kay": "Lagos", "niece Lea": "Quito",
+    "nephew Max": "Hanoi", "sister Nan": "Perth", "brother Oz": "Accra", "father Pit": "Lima",
+}  # fmt: skip
+WEEK = ["January", "March", "Easter", "Monday", "Friday", "August", "October", "Christmas"]
+
+
+@pytest.mark.parametrize(("is_person_asked", "least"), [(True, 5), (False, 7)])
+def test_what_people_tell_who_are_asked_is_quoted_as_what_the_model_says(is_person_asked, least):
+    """Of a counselling stood what the counsellor said, and next to nothing of what the person told.
+    Who asks the model tells less."""
+    talk = list[Message]()
+    for at, (name, place) in enumerate(PEOPLE.items()):
+        told = f"My {name} in {place} has not called since {1990 + at}."
+        pair = told, f"How did your friend {chr(at + 65)}. feel about it, and since {WEEK[at]}?"
+        first, second = pair if is_person_asked else pair[::-1]
+        talk += [user(first), assistant(second)]
+    text = summarize(talk, 200)
+    quoted = [name for name, place in PEOPLE.items() if f"{name} in {place} has not" in text]
+    assert len(quoted) >= least
+
+
 def test_what_a_model_rejects_is_no_decision():
     text = "We will not do this:\n- move to Redis, because `queue.py` is fast\n\nWe chose a list."
     assert [sentence for _, sentence in find_conclusions(text, final=True)] == [

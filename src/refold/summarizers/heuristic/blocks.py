@@ -5,7 +5,7 @@ from bisect import bisect
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, starmap
 from math import log
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from refold.summarizers.heuristic.actions import is_agent
 from refold.summarizers.heuristic.calls import LEAVES_PLANNING
 from refold.summarizers.heuristic.lexicon import (
     MAX_SENTENCE,
+    Statement,
     find_leads,
     find_notes,
     is_binding,
@@ -27,10 +28,10 @@ from refold.summarizers.heuristic.shell_words import (
     name_command,
 )
 from refold.summarizers.heuristic.steps import Step, is_stub
-from refold.text.clip import clip_scanned, split_line, without_mark
+from refold.text.clip import clip_scanned, one_line, split_line, without_mark
 from refold.text.failures import find_error_lines
 from refold.text.json_values import iter_json_lines, parse_or_none
-from refold.text.plain import Span, count_bytes, iter_spans, terms
+from refold.text.plain import Span, count_bytes, is_question, iter_spans, terms
 
 Kind = str
 """`task`, `read`, `docs`, `source`, `written`, `run` (searches and subagents, too) or
@@ -48,6 +49,8 @@ MOST_ALIKE = 50
 """Lines of an answer that may differ in digits alone; of more few are shown."""
 LOGS = (".output", ".log")
 """How files end that hold what a command printed."""
+LONGEST_SUBJECT = 80
+"""Characters of a heading, or an item, before what stands below it."""
 LEAST_WORDS = 3
 """Words that a line must have to tell something."""
 
@@ -90,7 +93,8 @@ class Line(NamedTuple):
     """The lines above it that turn it, in texts that people read: `Do NOT: `; what an object of
     JSON stands in: `order_id: 17 › items › `."""
     top: str = ""
-    """Of an object in JSON what may stand once above several: `order_id: 17 › items › sku | n:`."""
+    """Of an object in JSON what may stand once above several: `order_id: 17 › items › sku | n:`; of
+    what is said in a chat the heading before the first of several: `Day 2: `."""
     row: str = ""
     """What stands below that then: `A-1 | 2`."""
 
@@ -132,7 +136,13 @@ class Block:
         match self.kind:
             case "asked" | "said" | "latest":
                 clauses = _iter_spoken(text, self.is_parted, binds=self.kind != "said")
-                return (Line(clause, at, lead) for at, (clause, lead) in enumerate(clauses, 1))
+                return starmap(
+                    Line,
+                    (
+                        (words, at, lead, top, words)
+                        for at, (words, lead, top) in enumerate(clauses, 1)
+                    ),
+                )
             case "task" | "given" | "docs" | "read" | "command":
                 return iter_lines(text, is_prose=True)
             case "finding":
@@ -231,27 +241,28 @@ def _read_words(step: Step) -> Block:
     return Block(step.at, "asked", "", step.text)
 
 
-def label_exchanges(blocks: Iterable[Block]) -> None:
+def label_exchanges(blocks: Iterable[Block]) -> float:
     """Head what is said in a chat, in clauses, by what it is about: what is rare in the request
     before it, else in the answer before that, else what that answer states first, else the label of
-    the exchange before."""
+    the exchange before. Return how far people tell and do not ask: near 0 if most questions are
+    theirs, near 1 if the model asks."""
     turns = [
-        (block, [line.text for line in block.iter_lines() if not line.lead])
+        (block, [line.text for line in block.iter_lines() if line.top or not line.lead])
         for block in blocks
-        if block.is_parted and not block.heading
+        if block.is_parted
     ]
-    rarity = Rarity(
-        [text for block, texts in turns for text in texts if block.kind != "said"],
-        [text for block, texts in turns for text in texts if block.kind == "said"],
-    )
-    label = ""
+    asked = [text for block, texts in turns for text in texts if block.kind != "said"]
+    said = [text for block, texts in turns for text in texts if block.kind == "said"]
+    rarity, label = Rarity(asked, said), ""
     for block, texts in turns:
         text = " ".join(texts)
         if block.kind != "said":
             label = rarity.find_label(text) or label
-        block.heading = label
+        block.heading = block.heading or label
         if block.kind == "said":
             label = rarity.find_label(text) or rarity.find_statement(texts) or label
+    theirs, ours = (sum(map(is_question, texts)) for texts in (asked, said))
+    return ours**2 / (ours**2 + theirs**2 or 1)
 
 
 def _read_changes(work: Work, step: Step) -> None:
@@ -314,25 +325,36 @@ def _shows_task(command: str) -> bool:
     return any(map(_SHOWS.fullmatch, words[1:])) and bool(_TASK.search(" ".join(words)))
 
 
-def _iter_spoken(text: str, is_parted: bool, *, binds: bool) -> Iterator[tuple[str, str]]:
+def _iter_spoken(text: str, is_parted: bool, *, binds: bool) -> Iterator[tuple[str, str, str]]:
     """Yield the sentences of what somebody says, each with the lines above that turn it; if it
-    *is_parted*, clauses, in scripts that mark these with a wide comma. What is turned, or if a
-    person says it (*binds*) binds, is not parted: its first words turn all; nor is an item of a
-    list in work, which begins with what it is about. There the model's code is none of its words.
-    """
+    *is_parted*, clauses, in scripts that mark these with a wide comma, with the line above that
+    says of what they are, also by itself: several share it. What is turned, or if a person says it
+    (*binds*) binds, is not parted: its first words turn all; nor is an item of a list in work,
+    which begins with what it is about. There the model's code is none of its words."""
     for _, group in groupby(iter_statements(text), key=attrgetter("at")):
         first, *rest = group
         if first.kind == "code" and not (is_parted or binds):
             continue
         is_item = first.kind == "item" and rest and not (is_parted or rest[-1].is_head)
         if is_item and len(first.line) <= MAX_SENTENCE:
-            yield without_mark(first.line), first.lead
+            yield without_mark(first.line), first.lead, ""
             continue
         for statement in (first, *rest):
-            if not statement.is_head:
+            is_mark = first.kind == "heading" and statement.text.rstrip(".").isdecimal()
+            if not (statement.is_head or is_mark):
                 is_whole = statement.lead or (binds and is_binding(statement.text))
                 rows = [statement.text] if is_whole else _iter_clauses(statement.text, is_parted)
-                yield from ((piece, statement.lead) for row in rows for piece in _cut_line(row))
+                top = _find_subject(statement) if is_parted and not statement.lead else ""
+                lead = statement.lead or top
+                yield from ((piece, lead, top) for row in rows for piece in _cut_line(row))
+
+
+def _find_subject(statement: Statement) -> str:
+    """Return the heading, or the item with others under it, that a statement stands below: of what
+    it says something, such as a figure; empty if there is none."""
+    head = next((row for row in reversed(statement.above) if row.kind != "text"), None)
+    words = one_line(head.text.replace("**", "").strip("#:：.。 "), LONGEST_SUBJECT) if head else ""
+    return f"{words}: " if words else ""
 
 
 def _iter_clauses(text: str, is_parted: bool) -> Iterator[str]:

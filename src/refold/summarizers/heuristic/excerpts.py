@@ -207,8 +207,9 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
         if spare < 0:
             break
     chosen.sort()
+    telling = 0.0
     if context.is_chat:
-        label_exchanges([work.blocks[position] for position in chosen])
+        telling = label_exchanges([work.blocks[position] for position in chosen])
     lines_at = work.read_lines(chosen)
     wordy = [
         _STAMP.sub("", line.text)
@@ -238,8 +239,7 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
             if names := tuple(dict.fromkeys((*fresh, *words))):
                 total = sum([weight for _, weight in names])
                 least = beside + len(line.row or line.words) // LONG_TOKEN
-                factor = 1.0 if context.is_chat else _weigh_work(block, line, context.words)
-                own = worth * factor
+                own = worth * _weigh_line(block, line, context, telling)
                 excerpts.append(Excerpt(position, line, names, own, own * total / least, least))
     return excerpts
 
@@ -256,11 +256,15 @@ def _misleads(block: Block, line: Line, context: Context) -> bool:
     return is_question(line.text) or any(find(line.text) for find in patterns)
 
 
-def _weigh_work(block: Block, line: Line, words: frozenset[str]) -> float:
-    """Return by how much a line counts for more in work: for the *words* that it shares with the
-    messages that stay, if it defines a name, and if the model concludes in it or gives a reason."""
+def _weigh_line(block: Block, line: Line, context: Context, telling: float) -> float:
+    """Return by how much a line counts for more: in a chat if a person tells something in it, as
+    far as people do (*telling*); in work for the words that it shares with the messages that stay,
+    if it defines a name, and if the model concludes in it or gives a reason."""
+    if context.is_chat:
+        tells = block.kind == "asked" and not is_question(line.text)
+        return 1 + (WEIGHTS["said"] / WEIGHTS["asked"] - 1) * telling * tells
     own = split_words(line.text)
-    related = 1 + RELATED * len(own & words) / len(own) if own else 1.0
+    related = 1 + RELATED * len(own & context.words) / len(own) if own else 1.0
     if block.kind == "source":
         return related * DEFINES if DEFINITION.match(line.key) else related
     concludes = block.kind in OWN_WORDS and weigh_conclusion(line.text) > 0
@@ -481,11 +485,16 @@ def _exchange(label: str, excerpts: Sequence[Excerpt], work: Work) -> str:
 def _write_clauses(lines: Sequence[Line], block: Block) -> str:
     """Write clauses of a text with the mark of a person, if one says it, and of nobody else; a mark
     stands where something between them is left out. What turns one stands before it once."""
-    text, before = "", lines[0].number
+    text, before, top = "", lines[0].number, ""
     for line in lines:
         is_led = spell_bare(text[-2 * len(line.lead) :]).endswith(spell_bare(line.lead))
+        is_led |= "" != line.top == top
         gap = " .. " if line.number > before + 1 else " "
-        text, before = f"{text}{gap}{line.text if is_led else line.words}", line.number
+        text, before, top = (
+            text + gap + (line.text if is_led else line.words),
+            line.number,
+            line.top,
+        )
     words = _SPACED.sub(r"\1", text[1:])
     if block.kind == "asked":
         return ASKED + quote(words)
