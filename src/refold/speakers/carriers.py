@@ -5,7 +5,11 @@ no list is kept, so a list that is out of date costs tokens and loses nothing.
 """
 
 import re
+from itertools import chain
 from typing import Literal, NamedTuple
+
+from refold.text.clip import one_line
+from refold.text.json_values import parse_or_none
 
 Voice = Literal["person", "instruction", "context", "summary", "tool"]
 """`person`; `instruction`: an operator or person in standing orders; `context`: the client, about
@@ -90,6 +94,10 @@ ENVELOPE = Carrier("tool", "message's envelope")
 what happened to the gateway since (OpenClaw)."""
 OF_REQUEST = frozenset({SELECTED.kind, OPENED.kind, ENVELOPE.kind})
 """Kinds of texts that stay with the request that they came with, as long as it is the current."""
+LONGEST_NAME = 24
+"""Characters of a sender's name."""
+FROM_SENDER = re.compile(r"\[from [^\]\n]{1,60}\] ")
+"""Stands before the words of one of several people (`mark_sender`)."""
 UNQUOTED = frozenset({ASIDE.kind, OPENED.kind, ENVELOPE.kind})
 """Kinds of a tool's texts that hold nothing to quote."""
 QUOTING_STATES = ("environment_details", "hook_context", "hook_result", "user_instructions")
@@ -382,6 +390,50 @@ def read_envelope(text: str) -> tuple[str, Carrier] | None:
     last_echo = "".join(_ECHO.findall(text[:end])[-1:])
     has_words = end and words and "".join(last_echo.split())[:ECHOED] in words
     return (text[:end], ENVELOPE) if has_words else None
+
+
+DIRECTIVE = re.compile(r"\[\[(?:reply_to|audio_as|tts)\w{0,20}(?::[^\]\n]{0,200})?\]\] ?")
+"""What the model tells it in an answer, and nobody else."""
+_RECORD = re.compile(
+    r"^([A-Z][\w ]{2,60}) \(untrusted[^)\n]{0,40}\):\n```json\n((?>(?:(?!```)[^\n]*\n)*))```",
+    re.MULTILINE,
+)
+"""A part that is JSON: its title and its text."""
+_FROM = re.compile(
+    r"^\[[A-Z]\w{1,20} ([^\]\n]{1,160}?)(?: id:\S{1,40})?(?: \+\d{1,5}[a-z])?(?: [A-Z][a-z]{2})?"
+    r" \d{4}-\d\d-\d\d[^\]\n]{0,40}\] \Z|^(ou_[0-9a-f]{32}): \Z",
+    re.MULTILINE,
+)
+"""Its end in a line with the message: from whom or, in a group, where that comes."""
+
+
+def read_sender(envelope: str) -> str:
+    """Return from whom a message comes by its envelope; empty if that does not say."""
+    records = ((title, parse_or_none(text)) for title, text in _RECORD.findall(envelope))
+    about = {title.partition(" ")[0]: value for title, value in records if isinstance(value, dict)}
+    rows = (about.get("Sender", {}).get("name"), about.get("Conversation", {}).get("sender"))
+    name = next((row for row in rows if row and isinstance(row, str)), "")
+    header = _FROM.search(envelope)
+    sender = one_line(name or (header[1] or header[2] if header else ""), LONGEST_NAME)
+    return "" if sender.startswith("openclaw-") else sender  # written in its own window
+
+
+def mark_sender(sender: str, words: str) -> str:
+    """Return words behind a mark of who of several says them, if there is a *sender*."""
+    return f"[from {sender.replace(']', ')')}] {words}" if sender else words
+
+
+def read_overheard(envelope: str) -> str:
+    """Return what an envelope says that others wrote before: in a group all that was written since
+    the model's last answer, and what the message replies to."""
+    values = [parse_or_none(text) for _, text in _RECORD.findall(envelope)]
+    rows = chain.from_iterable(value if isinstance(value, list) else [value] for value in values)
+    lines = [
+        f"{row.get('sender') or row.get('sender_label') or '?'}: {row['body']}"
+        for row in rows
+        if isinstance(row, dict) and isinstance(row.get("body"), str)
+    ]
+    return "\n".join(lines)
 
 
 def carrier_of_tag(tag: str) -> Carrier:

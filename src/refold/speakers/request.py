@@ -16,6 +16,7 @@ from refold.core.view import View
 from refold.errors import FormatError
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from refold.speakers.carriers import (
+    DIRECTIVE,
     ENDING_TOOLS,
     ENDING_WORDS,
     EXPANDED,
@@ -33,6 +34,7 @@ from refold.speakers.segments import (
     Segment,
     Spoken,
     is_steering,
+    name_senders,
     own_words,
     segments,
     without_numbers,
@@ -98,9 +100,9 @@ def _apply_labels(messages: Sequence[Message], labeled: Sequence[LabeledSegments
     """Return the segments of each message: those under a client's label are a tool's, those of what
     carries a summary are left out."""
     labels = _find_client_labels(messages, labeled)
-    segmented, skills = [spoken for spoken, _ in labeled], set[str]()
+    segmented, skills = name_senders([spoken for spoken, _ in labeled]), set[str]()
     is_launched = False
-    for at, (spoken, own) in enumerate(labeled):
+    for at, (spoken, (_, own)) in enumerate(zip(segmented, labeled, strict=True)):
         for part in messages[at].parts:
             if isinstance(part, ToolCall) and part.name.lower() == "skill":
                 skills.add(part.id)
@@ -361,7 +363,8 @@ def answer_text(message: Message) -> str:
     calls = (part for part in message.parts if isinstance(part, ToolCall))
     values = [parse_or_none(call.arguments) for call in calls if call.name in ENDING_TOOLS]
     texts = (first_text(values, key) for key in ENDING_WORDS)
-    return "\n".join(filter(None, (message.text, next(filter(None, texts), ""))))
+    text = "\n".join(filter(None, (message.text, next(filter(None, texts), ""))))
+    return DIRECTIVE.sub("", text)
 
 
 # --- words that stay when messages are hidden -----------------------------------------------------

@@ -13,9 +13,11 @@ from refold.speakers.carriers import (
     ABORTED,
     ASIDE,
     CALL_ID,
+    ENVELOPE,
     EXIT_CODE,
     FILES_BEGIN,
     FILES_END,
+    FROM_SENDER,
     INSIDE_PREFIXES,
     NEW_TASK,
     NOTE,
@@ -53,10 +55,12 @@ from refold.speakers.carriers import (
     Carrier,
     Voice,
     carrier_of_tag,
+    mark_sender,
     read_editor_text,
     read_envelope,
     read_framed_task,
     read_ran_command,
+    read_sender,
 )
 from refold.text.clip import find_fences
 from refold.text.summary_wrapper import summary_in, without_summary
@@ -132,6 +136,8 @@ class Segment(NamedTuple):
     """Did it stand at the end of a tool's result?"""
     is_sure: bool = True
     """False if a person's text may as well be a client's, such as one about summaries."""
+    sender: str = ""
+    """Who of several people says it, if a gateway of chats tells that."""
 
 
 Spoken = tuple[Segment, ...]
@@ -150,10 +156,11 @@ def segments(message: Message) -> Spoken:
     spoken = list[Segment]()
     for at, part in enumerate(message.parts):
         if isinstance(part, Text):
-            spoken += (
-                _make_segment(text, carrier, message.role, at)
-                for text, carrier in _split_text(part.text, message.role)
-            )
+            sender = ""
+            for text, carrier in _split_text(part.text, message.role):
+                sender = read_sender(text) if carrier is ENVELOPE else sender
+                segment = _make_segment(text, carrier, message.role, at)
+                spoken.append(segment._replace(sender=sender * (segment.voice == "person")))
         elif isinstance(part, ToolResult):
             spoken += (Segment("person", text, at, is_lifted=True) for text in steering_texts(part))
     if not spoken and message.role == "user" and not message.results:
@@ -204,15 +211,15 @@ def own_words(segment: Segment) -> str:
 
 
 def iter_requests(segment: Segment) -> Iterator[tuple[str, bool]]:
-    """Yield a person's own words, and whether they are the text of a command or skill; what the
-    person gave that text stands before it (Spec Kit)."""
+    """Yield a person's own words, behind a name if several write, and whether they are the text of
+    a command or skill; what the person gave that text stands before it (Spec Kit)."""
     words, is_template = own_words(segment), segment.kind == TEMPLATE
     if given := _TEMPLATE_INPUT.match(words) if is_template else None:
         if given[1].strip(" \n") not in ("", "$ARGUMENTS"):
             yield given[1].strip(), False
         words = words[given.end() :]
     if words:
-        yield words, is_template
+        yield mark_sender(segment.sender, words), is_template
 
 
 def _without_wrapper(text: str) -> str:
@@ -230,8 +237,18 @@ def _without_wrapper(text: str) -> str:
     return rest.strip() if explained and is_steering(first) else text
 
 
+def name_senders(spoken: Sequence[Spoken]) -> list[Spoken]:
+    """Return the segments of messages; if one person writes them all, without their name."""
+    if len({segment.sender for own in spoken for segment in own if segment.sender}) > 1:
+        return [*spoken]
+    return [tuple(s._replace(sender="") if s.sender else s for s in own) for own in spoken]
+
+
 def split_place(words: str) -> tuple[str, str]:
-    """Return what says that words stood in a tool's result, if they did, and the words."""
+    """Return what says that words stood in a tool's result, or who of several says them, if
+    anything does, and the words."""
+    if sender := FROM_SENDER.match(words):
+        return sender[0], words[sender.end() :]
     return (IN_RESULT if words.startswith(IN_RESULT) else "", words.removeprefix(IN_RESULT))
 
 

@@ -373,8 +373,8 @@ def test_what_people_tell_who_are_asked_is_quoted_as_what_the_model_says(is_pers
     Who asks the model tells less."""
     talk = list[Message]()
     for at, (name, place) in enumerate(PEOPLE.items()):
-        told = f"My {name} in {place} has not called since {1990 + at}."
-        pair = told, f"How did your friend {chr(at + 65)}. feel about it, and since {WEEK[at]}?"
+        tells = f"My {name} in {place} has not called since {1990 + at}."
+        pair = tells, f"How did your friend {chr(at + 65)}. feel about it, and since {WEEK[at]}?"
         first, second = pair if is_person_asked else pair[::-1]
         talk += [user(first), assistant(second)]
     text = summarize(talk, 200)

@@ -1,6 +1,6 @@
 """A summary without a model: where the work stands, and the lines that nothing else shows."""
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -8,6 +8,7 @@ from refold.core.strategy import Answer, Ask, Summary
 from refold.core.view import View
 from refold.messages import Message
 from refold.speakers import current_request, dialogue_share, segment_messages
+from refold.speakers.carriers import mark_sender
 from refold.summarizers.heuristic.blocks import Work, iter_lines, read_work
 from refold.summarizers.heuristic.current_files import CurrentFile, read_files, render_current
 from refold.summarizers.heuristic.earlier import join_states, read_amendments, read_given
@@ -105,7 +106,8 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
     given = {path: file.state for path, file in earlier.state.files.items()}
     changes, steps, after, spellings = read_spans(source, spoken, given.items())
     earlier.state.files = {spellings.get(p, p): file for p, file in earlier.state.files.items()}
-    state = _read_standing((*changes, *steps), after, beside)
+    names = {segment.sender for own in spoken for segment in own if segment.sender}
+    state = _read_standing((*changes, *steps), after, beside, names)
     files = read_files((*steps, *after))
     work, later_work = read_work(steps), read_work(after)
     work.commands |= dict.fromkeys(later_work.commands, len(whole))
@@ -149,14 +151,16 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
 
 
 def _read_standing(
-    steps: Sequence[Step], after: Sequence[Step], beside: Sequence[Message]
+    steps: Sequence[Step], after: Sequence[Step], beside: Sequence[Message], names: Iterable[str]
 ) -> State:
     """Read where the work stands after hidden *steps*, but for what stays in sight: the steps
-    *after* them, and the messages *beside* the summary."""
+    *after* them, and the messages *beside* the summary, by one of those with *names*."""
     state = read_state(steps)
     drop_superseded(state, after)
-    in_sight = (*read_steps(beside), *after)
-    state.in_sight = frozenset(step.text for step in in_sight if step.kind == "request")
+    seen = [step.text for step in (*read_steps(beside), *after) if step.kind == "request"]
+    state.in_sight = frozenset(
+        (*seen, *(mark_sender(name, text) for name in names for text in seen))
+    )
     state.is_latest_current = not any(step.kind == "request" for step in after)
     return state
 

@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from refold.speakers.carriers import NOT_RUN
-from refold.speakers.segments import IN_RESULT, is_fragment
+from refold.speakers.segments import IN_RESULT, is_fragment, split_place
 from refold.summarizers.heuristic.actions import is_agent
 from refold.summarizers.heuristic.calls import LEAVES_PLANNING
 from refold.summarizers.heuristic.lexicon import (
@@ -127,6 +127,8 @@ class Block:
     path: str = ""
     is_parted: bool = False
     """Is what is said in it quoted in clauses, not in sentences?"""
+    sender: str = ""
+    """What says which of several people says it."""
 
     def iter_lines(self) -> Iterator[Line]:
         """Yield the lines that say something; of what people and the model say, sentences."""
@@ -238,7 +240,8 @@ def _read_words(step: Step) -> Block:
         place = "at the end of a tool's result" if is_lifted else "from the user's request"
         kind, heading = ("command", COMMAND) if step.is_template else ("given", place)
         return Block(step.at, kind, heading, step.text)
-    return Block(step.at, "asked", "", step.text)
+    sender, words = split_place(step.text)
+    return Block(step.at, "asked", "", words, sender=sender)
 
 
 def label_exchanges(blocks: Iterable[Block]) -> float:
@@ -353,6 +356,8 @@ def _find_subject(statement: Statement) -> str:
     """Return the heading, or the item with others under it, that a statement stands below: of what
     it says something, such as a figure; empty if there is none."""
     head = next((row for row in reversed(statement.above) if row.kind != "text"), None)
+    if head and statement.line.startswith("**"):
+        return ""  # one such line may be as much a head as the next
     words = one_line(head.text.replace("**", "").strip("#:：.。 "), LONGEST_SUBJECT) if head else ""
     return f"{words}: " if words else ""
 

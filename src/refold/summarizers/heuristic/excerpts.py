@@ -497,7 +497,7 @@ def _write_clauses(lines: Sequence[Line], block: Block) -> str:
         )
     words = _SPACED.sub(r"\1", text[1:])
     if block.kind == "asked":
-        return ASKED + quote(words)
+        return ASKED + block.sender + quote(words)
     return f'"{words}"' if words.startswith(ASKED) else quote(words)
 
 

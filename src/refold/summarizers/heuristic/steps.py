@@ -11,18 +11,17 @@ from typing import Literal, NamedTuple
 
 from refold.core.view import View
 from refold.messages import Media, Message, ToolCall, ToolResult
-from refold.speakers import (
-    Segment,
-    find_folder,
-    has_person,
-    iter_requests,
-    read_ran_command,
-    segment_messages,
-    view_segments,
+from refold.speakers import Segment, find_folder, read_ran_command, segment_messages, view_segments
+from refold.speakers.carriers import (
+    NOT_RUN,
+    NOTES,
+    REPORTS,
+    TEMPLATE,
+    UNQUOTED,
+    read_overheard,
 )
-from refold.speakers.carriers import NOT_RUN, NOTES, REPORTS, TEMPLATE, UNQUOTED
-from refold.speakers.request import OUTPUT_LABEL, Segmented, answer_text, is_final
-from refold.speakers.segments import trailing_elements
+from refold.speakers.request import OUTPUT_LABEL, Segmented, answer_text, has_person, is_final
+from refold.speakers.segments import iter_requests, trailing_elements
 from refold.speakers.written import restore_calls, restore_written
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import (
@@ -377,6 +376,8 @@ def _read_segments(
                     yield step._replace(is_error=bool(code), exit_code=code)
             label = OUTPUT_LABEL.match(text)
             if segment.kind in UNQUOTED or (label and label[2] is not None):  # nothing is under it
+                if overheard := read_overheard(text):
+                    yield Step("result", at, overheard, CallEffect("read what others wrote"))
                 continue
             command, output = read_ran_command(text) or ("", text)
             has_run = bool(command) or text.lstrip().startswith(REPORTS)

@@ -1,0 +1,60 @@
+"""Who says what in a chat in which several people write to an assistant."""
+
+import json
+
+from refold.core.view import View
+from refold.messages import user
+from refold.models.driver import drive
+from refold.summarizers.heuristic import RuleSummary
+from refold.summarizers.heuristic.blocks import read_work
+from refold.summarizers.heuristic.steps import read_steps
+from tests.support.messages import assistant
+from tests.support.summaries import collect
+
+
+def run(messages):
+    """The text of a summary of *messages*."""
+    return drive(RuleSummary()(View.of(messages), 0, len(messages), 2_000)).text
+
+
+def _from(sender, words):
+    return user(f"[WhatsApp {sender} +3m 2026-02-03 17:27 UTC] {words}\n[message_id: A59DB5]")
+
+
+def test_of_several_people_who_write_to_an_assistant_each_is_named():
+    """A guest and the owner of an agent read as one person, whose order the guest's was."""
+    guest, owner = "+59100000001", "+51900000002"
+    messages = [
+        _from(guest, "What does a page cost?"), assistant("About 189 USD. [[reply_to_current]]"),
+        _from(owner, "Stop. Never write to her again."), assistant("[[reply_to:A59DB5]] Noted."),
+        _from(guest, "I ask my husband tonight."), assistant("Very well."),
+    ]  # fmt: skip
+    text = run([*messages, user("Go on.")])
+    assert f"- [from {guest}] What does a page cost?" in text
+    assert f"[from {owner}] Stop. Never write to her again." in text
+    assert f"[from {guest}] I ask my husband tonight." in text
+    assert [*collect(messages).constraints] == [f"[from {owner}] Never write to her again."]
+    assert "189 USD" in text and "reply_to" not in text
+    asked = [block for block in read_work(read_steps(messages)).blocks if block.kind == "asked"]
+    assert [block.sender for block in asked] == [
+        f"[from {name}] " for name in (guest, owner, guest)
+    ]
+    alone = run([messages[2], messages[3], _from(owner, "Thanks."), assistant("OK."), user("On.")])
+    assert "Never write to her again." in alone and "[from" not in alone
+
+
+def test_what_others_wrote_in_a_group_is_quoted_and_nobodys_request():
+    records = {
+        "Conversation info": {"sender": "205157820289127@lid", "is_group_chat": True},
+        "Sender": {"label": "Ana (+57)", "name": "Ana"},
+        "Chat history since last reply": [
+            {"sender": "Leo", "body": "Never mind, we train at 5:45"}
+        ],
+    }
+    parts = (
+        f"{k} (untrusted metadata):\n```json\n{json.dumps(v)}\n```" for k, v in records.items()
+    )
+    message = user("\n\n".join((*parts, "@bot what now?")))
+    text = run([message, assistant("Let us see."), user("Go on.")])
+    assert "Leo: Never mind, we train at 5:45" in text and "## Rules" not in text
+    assert "## Done" not in text
