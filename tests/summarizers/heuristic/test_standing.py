@@ -192,6 +192,9 @@ def test_a_line_of_a_log_keeps_its_date():
         "405 Method Not Allowed",
         "Install the required packages.",
         "这些文件不应该放在这里么",
+        "Must have been hard for you.",
+        "It must've never stopped!",
+        "必ず私と組んでくれてた方も組んでくれなくなりました",
     ],
 )
 def test_data_and_questions_are_no_rules(text):

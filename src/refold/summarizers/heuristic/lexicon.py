@@ -291,8 +291,10 @@ _NO_RULE = re.compile(
     r"(?i)\A(?:and |but |so )?(?:why|how|who|where)\b(?! (?:you|we)\b)[^:：]*+\Z"
     r"|\A(?:那|可是|但)?(?:为什么|為什麼|为何|為何|怎么|怎麼)[^:：]*+\Z|[吗嗎么麼?？][。！!]?\Z"
     r"|(?:error|exception|failed): |\A\s{0,40}\d{1,6}:\d{1,6}\s"
+    r"|\A(?:(?:that|this|it|you|he|she|they) )?must(?: have been|['’]ve) |(?<!言い|いし)(?:ました|でした)[。！…]*\Z"
 )
-"""A question, of which many leave out the mark; an error that a program reports."""
+"""A question, of which many leave out the mark; an error that a program reports; a guess at what
+was, and in Japanese what was."""
 _DATA = re.compile(r"\s{0,40}(?:(?:[\w ]{1,30}: ?)?[\[{]{1,9}\s?\"|\"[\w.$-]{1,40}\" ?:)")
 """How a line of JSON begins, behind a label or by itself; or one member of it."""
 _OPTION = re.compile(
