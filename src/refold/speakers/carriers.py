@@ -415,7 +415,7 @@ def read_sender(envelope: str) -> str:
     name = next((row for row in rows if row and isinstance(row, str)), "")
     header = _FROM.search(envelope)
     sender = one_line(name or (header[1] or header[2] if header else ""), LONGEST_NAME)
-    return "" if sender.startswith("openclaw-") else sender  # written in its own window
+    return "" if sender.startswith(("openclaw-", "system")) else sender  # it itself, or its window
 
 
 def mark_sender(sender: str, words: str) -> str:

@@ -43,6 +43,12 @@ def test_of_several_people_who_write_to_an_assistant_each_is_named():
     assert "Never write to her again." in alone and "[from" not in alone
 
 
+def test_what_the_gateway_itself_writes_makes_no_group():
+    text = 'Sender (untrusted metadata):\n```json\n{"name": "%s"}\n```\n\n'
+    messages = [user(text % "Ana" + "Good morning."), user(text % "system" + "An error came.")]
+    assert "[from" not in run([*messages, assistant("Well."), user("Go on.")])
+
+
 def test_what_others_wrote_in_a_group_is_quoted_and_nobodys_request():
     records = {
         "Conversation info": {"sender": "205157820289127@lid", "is_group_chat": True},
