@@ -23,9 +23,9 @@ from refold.speakers import (
     segment_messages,
     segments,
 )
-from refold.speakers.carriers import INSIDE_PREFIXES, TAGS, TEXT_PREFIXES
+from refold.speakers.carriers import IN_RESULT, INSIDE_PREFIXES, TAGS, TEXT_PREFIXES
 from refold.speakers.request import has_person
-from refold.speakers.segments import IN_RESULT, own_words
+from refold.speakers.segments import own_words
 from refold.summarizers.heuristic.steps import read_steps
 from refold.text.summary_wrapper import wrap_summary
 from tests.support.examples import examples_at_night

@@ -20,7 +20,7 @@ from refold.edits import Edit
 from refold.messages import Message, Text, Thinking
 from refold.rules.request import is_signed
 from refold.speakers import Segment, current_request, own_words, segment_messages, view_segments
-from refold.speakers.segments import split_place
+from refold.speakers.carriers import split_place
 from refold.text.summary_wrapper import belongs_to_summary, without_summary
 
 

@@ -17,7 +17,7 @@ from refold.core.tool_groups import tool_results
 from refold.core.view import View
 from refold.messages import Message
 from refold.speakers import own_words, segments
-from refold.speakers.segments import split_place
+from refold.speakers.carriers import IN_RESULT
 from refold.stores.schema import MEMORIES_ID
 from refold.stores.sql import DatabaseClient
 from refold.stores.sqlite import SQLiteDatabase
@@ -366,7 +366,7 @@ def _user_statements(at: int, message: Message) -> Iterator[Statement]:
     """Yield what the user's own words state, with its kind, but for words in a tool's result, which
     a tool can forge. Secrets go first: of one that is cut its beginning would stay."""
     words = (own_words(segment) for segment in segments(message) if segment.voice == "person")
-    own = redact("\n\n".join(text for text in words if not split_place(text)[0]))
+    own = redact("\n\n".join(text for text in words if not text.startswith(IN_RESULT)))
     binding = set(find_constraints(own))
     for statement in iter_statements(own, is_rule=True):
         line = one_line(statement.words, LONGEST)

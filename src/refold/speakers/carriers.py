@@ -96,6 +96,9 @@ OF_REQUEST = frozenset({SELECTED.kind, OPENED.kind, ENVELOPE.kind})
 """Kinds of texts that stay with the request that they came with, as long as it is the current."""
 LONGEST_NAME = 24
 """Characters of a sender's name."""
+IN_RESULT = "[at the end of a tool's result] "
+"""Stands before words of a person's that stood there, without the client's wrapper: a tool can
+forge that."""
 FROM_SENDER = re.compile(r"\[from [^\]\n]{1,60}\] ")
 """Stands before the words of one of several people (`mark_sender`)."""
 UNQUOTED = frozenset({ASIDE.kind, OPENED.kind, ENVELOPE.kind})
@@ -421,6 +424,14 @@ def read_sender(envelope: str) -> str:
 def mark_sender(sender: str, words: str) -> str:
     """Return words behind a mark of who of several says them, if there is a *sender*."""
     return f"[from {sender.replace(']', ')')}] {words}" if sender else words
+
+
+def split_place(words: str) -> tuple[str, str]:
+    """Return what says that words stood in a tool's result, or who of several says them, if
+    anything does, and the words."""
+    if sender := FROM_SENDER.match(words):
+        return sender[0], words[sender.end() :]
+    return (IN_RESULT if words.startswith(IN_RESULT) else "", words.removeprefix(IN_RESULT))
 
 
 def read_overheard(envelope: str) -> str:

@@ -17,7 +17,7 @@ from refold.speakers.carriers import (
     EXIT_CODE,
     FILES_BEGIN,
     FILES_END,
-    FROM_SENDER,
+    IN_RESULT,
     INSIDE_PREFIXES,
     NEW_TASK,
     NOTE,
@@ -69,8 +69,6 @@ WRAPPED = 50
 """Characters from which on a line may have been broken because it was long."""
 LIFTED = "(This stood at the end of a tool's result.)"
 """Put before words that were at the end of a tool's result and now stand alone."""
-IN_RESULT = "[at the end of a tool's result] "
-"""Stands before such words without the client's wrapper: a tool can forge that."""
 NAME = 64
 """Characters of a tag's name, at most."""
 
@@ -242,14 +240,6 @@ def name_senders(spoken: Sequence[Spoken]) -> list[Spoken]:
     if len({segment.sender for own in spoken for segment in own if segment.sender}) > 1:
         return [*spoken]
     return [tuple(s._replace(sender="") if s.sender else s for s in own) for own in spoken]
-
-
-def split_place(words: str) -> tuple[str, str]:
-    """Return what says that words stood in a tool's result, or who of several says them, if
-    anything does, and the words."""
-    if sender := FROM_SENDER.match(words):
-        return sender[0], words[sender.end() :]
-    return (IN_RESULT if words.startswith(IN_RESULT) else "", words.removeprefix(IN_RESULT))
 
 
 def sort_forgeable_last(items: Sequence[str]) -> list[int]:

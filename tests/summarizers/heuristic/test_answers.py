@@ -5,7 +5,7 @@ import json
 import pytest
 
 from refold.messages import user
-from refold.speakers.segments import IN_RESULT
+from refold.speakers.carriers import IN_RESULT
 from refold.summarizers.heuristic.layout import render_state
 from tests.support.messages import assistant, call
 from tests.support.summaries import collect

@@ -11,7 +11,7 @@ from refold.core.view import View
 from refold.messages import Text, ToolResult, user
 from refold.models.driver import drive
 from refold.speakers import steering_texts
-from refold.speakers.segments import IN_RESULT
+from refold.speakers.carriers import IN_RESULT
 from refold.strategies import Summarize
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.heuristic.layout import CONVERSATION, render_state

@@ -3,7 +3,7 @@
 import pytest
 
 from refold.messages import Message, Text, ToolCall, ToolResult, user
-from refold.speakers.segments import IN_RESULT
+from refold.speakers.carriers import IN_RESULT
 from refold.summarizers.heuristic.steps import read_steps
 from refold.text.failures import find_error_line
 from tests.support.messages import assistant, call

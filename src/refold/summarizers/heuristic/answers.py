@@ -7,7 +7,8 @@ from itertools import islice
 from typing import Any, NamedTuple
 from unicodedata import normalize
 
-from refold.speakers.segments import read_typed, split_place
+from refold.speakers.carriers import split_place
+from refold.speakers.segments import read_typed
 from refold.summarizers.heuristic.excerpts import ASKED, PIECE
 from refold.summarizers.heuristic.identifiers import iter_identifiers
 from refold.summarizers.heuristic.lexicon import (

@@ -5,13 +5,13 @@ from bisect import bisect
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, starmap
+from itertools import groupby
 from math import log
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from refold.speakers.carriers import NOT_RUN
-from refold.speakers.segments import IN_RESULT, is_fragment, split_place
+from refold.speakers.carriers import IN_RESULT, NOT_RUN, split_place
+from refold.speakers.segments import is_fragment
 from refold.summarizers.heuristic.actions import is_agent
 from refold.summarizers.heuristic.calls import LEAVES_PLANNING
 from refold.summarizers.heuristic.lexicon import (
@@ -138,13 +138,8 @@ class Block:
         match self.kind:
             case "asked" | "said" | "latest":
                 clauses = _iter_spoken(text, self.is_parted, binds=self.kind != "said")
-                return starmap(
-                    Line,
-                    (
-                        (words, at, lead, top, words)
-                        for at, (words, lead, top) in enumerate(clauses, 1)
-                    ),
-                )
+                rows = enumerate(clauses, 1)
+                return (Line(words, at, lead, top, words) for at, (words, lead, top) in rows)
             case "task" | "given" | "docs" | "read" | "command":
                 return iter_lines(text, is_prose=True)
             case "finding":
@@ -254,9 +249,9 @@ def label_exchanges(blocks: Iterable[Block]) -> float:
         for block in blocks
         if block.is_parted
     ]
-    asked = [text for block, texts in turns for text in texts if block.kind != "said"]
-    said = [text for block, texts in turns for text in texts if block.kind == "said"]
-    rarity, label = Rarity(asked, said), ""
+    requests = [text for block, texts in turns for text in texts if block.kind != "said"]
+    answers = [text for block, texts in turns for text in texts if block.kind == "said"]
+    rarity, label = Rarity(requests, answers), ""
     for block, texts in turns:
         text = " ".join(texts)
         if block.kind != "said":
@@ -264,7 +259,7 @@ def label_exchanges(blocks: Iterable[Block]) -> float:
         block.heading = block.heading or label
         if block.kind == "said":
             label = rarity.find_label(text) or rarity.find_statement(texts) or label
-    theirs, ours = (sum(map(is_question, texts)) for texts in (asked, said))
+    theirs, ours = (sum(map(is_question, texts)) for texts in (requests, answers))
     return ours**2 / (ours**2 + theirs**2 or 1)
 
 

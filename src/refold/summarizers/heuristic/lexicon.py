@@ -15,7 +15,8 @@ from itertools import chain, compress, dropwhile, zip_longest
 from typing import NamedTuple
 from unicodedata import east_asian_width
 
-from refold.speakers.segments import read_typed, split_place
+from refold.speakers.carriers import split_place
+from refold.speakers.segments import read_typed
 from refold.text.clip import TOP, Row, RowKind, clip_scanned, iter_rows, one_line, split_line
 from refold.text.plain import count_bytes, has_colon, is_question
 
@@ -221,9 +222,8 @@ class WordPattern:
             for kind in self.kinds
         )
         # In lower case, but for what stands behind a backslash.
-        return re.sub(
-            r"(?<!\\)\w", lambda match: match[0].lower(), "|".join(chain.from_iterable(lists))
-        )
+        words = "|".join(chain.from_iterable(lists))
+        return re.sub(r"(?<!\\)\w", lambda match: match[0].lower(), words)
 
 
 BINDING = WordPattern(("strict", "binds"))
@@ -249,7 +249,6 @@ PREFERRING = WordPattern(("prefers",))
 
 
 # --- sentences that bind or conclude --------------------------------------------------------------
-
 
 LEAST_PROSE = 30
 """Characters of a sentence that tells something without a name; of a letter of Chinese three."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from heapq import nlargest
 from typing import NamedTuple
 
-from refold.speakers.carriers import NOT_RUN
-from refold.speakers.segments import IN_RESULT, is_fragment
+from refold.speakers.carriers import IN_RESULT, NOT_RUN
+from refold.speakers.segments import is_fragment
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.actions import (
     COMMITTED,
