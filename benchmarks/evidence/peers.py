@@ -1,5 +1,6 @@
 """Other libraries as policies: each runs in a process of the environment that it is installed in."""
 
+import atexit
 import json
 import os
 import subprocess
@@ -64,7 +65,9 @@ class Worker:
 @cache
 def worker_of(script: Path, _: int) -> Worker:
     """One worker for all sessions of a process, by its id; importing the libraries takes seconds."""
-    return Worker(openhands_python() if script == OPENHANDS else peers_python(), script)
+    worker = Worker(openhands_python() if script == OPENHANDS else peers_python(), script)
+    atexit.register(worker.close)
+    return worker
 
 
 def find_peers() -> dict[str, Path]:
