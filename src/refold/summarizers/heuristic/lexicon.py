@@ -193,15 +193,15 @@ class WordPattern:
     def is_opening(self, text: str) -> bool:
         """Does one of the words open *text*, behind a word at most (`please`, `you`, 请)?"""
         text = text.lower()
-        spaced, dense = self._spaced.search(text), self._dense.search(text)
+        spaced, dense = self._spaced.search(text), not text.isascii() and self._dense.search(text)
         is_opened = bool(spaced and text.count(" ", 0, spaced.start()) <= 1)
         return is_opened or bool(dense and dense.start() <= 2)
 
     def is_closing(self, text: str) -> bool:
         """Does *text* end in one of the words?"""
         text = text.lower()
-        matches = (*self._spaced.finditer(text), *self._dense.finditer(text))
-        return any(match.end() == len(text) for match in matches)
+        dense = () if text.isascii() else self._dense.finditer(text)
+        return any(m.end() == len(text) for m in (*self._spaced.finditer(text), *dense))
 
     @cached_property
     def _spaced(self) -> re.Pattern[str]:
