@@ -21,10 +21,12 @@ from refold.strategies.summarize import Summarize
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.model import HEADINGS, ModelSummary
 from refold.summarizers.model.accept import (
+    IN_NO_MESSAGE,
     NOT_THE_USERS,
     STRUCK_OUT,
     check_quotes,
     judge_answer,
+    mark_unheard,
     without_reasoning,
 )
 from refold.summarizers.model.prompt import DETAILS, TAGS, record_elements
@@ -379,6 +381,48 @@ def test_conformance_38_what_somebody_else_said_stays_and_is_not_the_users():
     assert check_quotes(checked.text, heard[:1], heard) == checked  # in the next summary, too
     text = GOOD.replace("something about goal", f'The user asked: "{"word " * 9}"')
     assert NOT_THE_USERS in run(ScriptedModel([text]), ModelSummary()).view.messages[0].text
+
+
+HEARD = [
+    "read src/pool.py\ncd lib && vi cache.py\n412 passed in 3.482 s",
+    "D:\\app\\Foo.cs 1487 行",
+]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "`src/pool.py`, pool.py, lib/cache.py and D:/app/Foo.cs changed; app/Foo.cs too.",
+        "`src/.../pool.py` has about 1,500 lines; 412 passed in 3.48 s on 2026-11-29, port:8080, v2.10.1.",
+        "修改了src/pool.py文件，通过412个",
+    ],
+)
+def test_conformance_38_paths_and_figures_that_messages_hold_are_not_marked(text):
+    assert mark_unheard(text, HEARD) == text
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ("`lib/pool.py`", "The fix is in `lib/pool.py`: see src/pool.py."),
+        ("src/polo.py", "修改了src/polo.py"),
+        ("413", "413 tests pass"),
+        ("3.91", "3.91 s"),
+        ("1,600", "1,600 lines"),
+    ],
+)
+def test_conformance_38_what_no_message_holds_is_marked(wrong, text):
+    """Once: the next summary is made of this one."""
+    marked = text.replace(wrong, f"{wrong} {IN_NO_MESSAGE}", 1)
+    assert mark_unheard(text, HEARD) == marked == mark_unheard(marked, HEARD)
+
+
+def test_conformance_38_a_path_in_a_models_words_is_marked():
+    words = GOOD.replace("something about goal", "`src/polo.py` mended")
+    assert (
+        f"`src/polo.py` {IN_NO_MESSAGE}"
+        in run(ScriptedModel([words]), ModelSummary()).view.messages[0].text
+    )
 
 
 def test_conformance_38_what_was_said_before_an_earlier_compaction_was_said():

@@ -932,7 +932,7 @@ def test_truncation_and_a_plain_summary_lose_what_the_snapshot_keeps():
         return "\n".join(str(m.content) for m in history), len(model.asked)
 
     def fact(n):
-        return f"The port of service {n} is {5400 + n}."
+        return f"Service {n} speaks to service {n + 1}."
 
     plain, rounds = session(lambda n: f"So far: {fact(n)}", headings=())
     knowledge, same = session(lambda n: snapshot(knowledge=(fact(n),)), form=SnapshotForm())

@@ -17,6 +17,7 @@ from refold.rules.rule import Rules
 from refold.strategies.summarize import Summarize
 from refold.summarizers.forms import SnapshotForm, State, StateForm
 from refold.summarizers.model import HEADINGS, ModelSummary, Prompt, load_prompt
+from refold.summarizers.model.accept import IN_NO_MESSAGE
 from refold.summarizers.model.prompt import DETAILS, Element, halve, record_elements
 from refold.summarizers.model.writer import split_record_into_parts
 from refold.testing import ScriptedModel, check_strategy, transcripts
@@ -423,6 +424,15 @@ def test_the_model_is_told_what_stands_beside_its_words():
     run(model, ModelSummary(form=SnapshotForm()))  # it asks for paths
     heard = [load_prompt("beside").text in ask.system for ask in model.asked]
     assert heard == [True, False, False, False]
+
+
+def test_values_of_a_form_are_not_marked():
+    """A path with a mark behind it is no path."""
+    view = run(ScriptedModel([SNAPSHOT]), ModelSummary(form=SnapshotForm())).view
+    assert "modified: src/a.py" in view.messages[0].text
+    assert IN_NO_MESSAGE not in view.messages[0].text
+    view = run(ScriptedModel([GOOD.replace("goal", "src/a.py")]), ModelSummary()).view
+    assert f"src/a.py {IN_NO_MESSAGE}" in view.messages[0].text
 
 
 def test_what_a_client_says_in_the_users_role_is_no_entry_of_the_users():

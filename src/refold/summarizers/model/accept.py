@@ -3,6 +3,7 @@
 
 import re
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -162,7 +163,7 @@ STRUCK_OUT = "[struck out: no message of the user says this]"
 NOT_THE_USERS = "[not the user's words]"
 """What stands behind a quotation of what somebody else said, such as a tool's error."""
 MAX_LOOKED_UP = 50
-"""So many quotations that are not the user's are looked for in all that was said."""
+"""So many quotations that are not the user's, and paths, are looked for in all that was said."""
 MIN_QUOTATION = 12
 """Characters of a quotation that is checked, CJK ones counted twice: shorter ones are names."""
 
@@ -204,12 +205,10 @@ def check_quotes(
     for line in text.split("\n"):
         if _HEAD.match(line) or line.rstrip(" \t").rstrip("*").endswith((":", "：")):
             about = bool(_USER.search(line))
-        if about or _USER.search(line):
-            checked, count = _strike(line, quote, users, everybody)
-            lines.append(checked)
-            struck += count
-        else:
-            lines.append(line)
+        is_checked = about or _USER.search(line)
+        checked, count = _strike(line, quote, users, everybody) if is_checked else (line, 0)
+        lines.append(checked)
+        struck += count
     return CheckedText("\n".join(lines), struck)
 
 
@@ -220,8 +219,7 @@ class _Spoken:
         self._texts, self._words, self._left = texts, "", most
 
     def has(self, words: str) -> bool:
-        """Was this said? Each part of it, if it has an ellipsis. It is looked for so often at
-        *most*."""
+        """Was this said, of what has an ellipsis each part? It is looked for so often at *most*."""
         self._left -= 1
         if self._left < 0:
             return False
@@ -256,3 +254,47 @@ def _is_name(words: str) -> bool:
     """Is it too short to be a sentence, or one word such as a path?"""
     width = sum(1 + (char > "\u2e7f") for char in words.strip())
     return width < MIN_QUOTATION or (words.isascii() and not re.search(r"\s", words.strip()))
+
+
+IN_NO_MESSAGE = "[in no message]"
+"""What stands behind a path or a figure that no message holds."""
+_PATH = r"(?<![\w./@+-])(?:[\w.@+-]*+/)+(?:[\w@+-]++\.)+[A-Za-z]\w{0,7}(?![\w/])`?"
+_FIGURE = r"(?<![\w.,:/#+-])\d++(?:,\d{3})*+(?:\.\d++)?+(?![.,:/-]?\w)"  # of no name, date, version
+_CHECKED = re.compile(f"{_PATH}|{_FIGURE}", re.ASCII)
+
+
+def mark_unheard(text: str, messages: Iterable[str]) -> str:
+    """Mark the paths and figures of *text* that no one of *messages* holds.
+
+    A path is there if its name stands behind its folder's there, or nowhere behind one, as after
+    `cd`. A figure of three digits or more is there if one is that it rounds (`1,500` of 1487,
+    `3.48` of 3.482). In time n log n; of very many different paths the first are looked for.
+    """
+    whole = "\n".join(messages).casefold().replace("\\", "/")
+    digits = re.findall(r"[0-9]++(?:,[0-9]{3})*+(?:\.[0-9]++)?+", whole)
+    numbers = sorted(float(number.replace(",", "")) for number in digits)
+    names = dict.fromkeys(match[0].rstrip("`") for match in _CHECKED.finditer(text))
+    paths = [name for name in names if "/" in name][:MAX_LOOKED_UP]
+    unheard = {path for path in paths if not _holds_path(whole, path)}
+
+    def mark(match: re.Match[str]) -> str:
+        name = match[0].rstrip("`")
+        is_heard = name not in unheard if "/" in name else _holds_figure(numbers, name)
+        is_marked = is_heard or text.startswith(f" {IN_NO_MESSAGE}", match.end())
+        return match[0] if is_marked else f"{match[0]} {IN_NO_MESSAGE}"
+
+    return _CHECKED.sub(mark, text)
+
+
+def _holds_path(text: str, path: str) -> bool:
+    folder, name = path.casefold().split("/")[-2:]
+    is_bare = name in text and (f"/{name}" not in text or not folder.strip("."))
+    return is_bare or f"{folder}/{name}" in text
+
+
+def _holds_figure(numbers: Sequence[float], figure: str) -> bool:
+    whole, _, decimals = figure.replace(",", "").partition(".")
+    zeros = 0 if decimals else len(whole) - len(whole.rstrip("0"))
+    number, reach = float(f"{whole}.{decimals}"), 10.0 ** min(zeros or -len(decimals), 9) / 2
+    at = bisect_left(numbers, number - reach)
+    return len(whole + decimals) < 3 or (at < len(numbers) and numbers[at] <= number + reach)
