@@ -373,3 +373,18 @@ def test_the_exit_code_of_a_check_is_not_that_of_what_stands_before_or_behind_it
     """`npm install` and `git push` stood as failed; the first had worked, the second not run."""
     state = run((command, f"{result}\n\nCommand exited with code 1"))
     assert {call: act.outcome for call, act in state.actions.done.items()} == deeds
+
+
+CRASH = 'Traceback (most recent call last):\n  File "run.py", line 2, in <module>\nKeyError: "a"'
+
+
+def test_a_run_that_fails_since_is_not_done():
+    """It stood under Done, and the failure was taken back by the next one: the tool gives no code."""
+    runs = [("python run.py", "dtype: object"), *[("python run.py", f"dtype: object\n{CRASH}")] * 2]
+    actions = run(*runs).actions
+    assert not actions.done
+    assert actions.failed["python run.py"].outcome == 'failed: KeyError: "a"'
+    assert actions.failed["python run.py"].times == 2
+    actions = run(*runs, ("python run.py", "dtype: category")).actions
+    assert not actions.failed
+    assert "category" in actions.done["python run.py"].outcome

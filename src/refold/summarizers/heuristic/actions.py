@@ -389,11 +389,11 @@ class Actions:
             outcome = "failed"
         if not is_check and (reason := _find_failure(step, outcome, deeds)):
             name = _name_failed(step)
-            if name in self.done and self.done[name].outcome.startswith((RUNNING, UNSEEN)):
-                del self.done[name]  # it has come to its end
             only_looks = _only_looks(step, deeds)
-            if not (only_looks and _MISSING.search(reason)):  # it is looked for elsewhere at once
-                _add(self.failed, name, reason, step, 2 - only_looks)
+            if only_looks and _MISSING.search(reason):  # it is looked for elsewhere at once
+                return
+            self.done.pop(name, None)
+            _add(self.failed, name, reason, step, 2 - only_looks)
             return
         self.drop_mended(step)
         is_behind = deeds.is_last and not looks_failed(find_figures(step.text))
@@ -405,7 +405,7 @@ class Actions:
     def drop_mended(self, step: Step) -> None:
         """Forget that a call failed which works now; say so of one that works in other words right
         behind it."""
-        if not self.failed or step.outcome != "ok":
+        if not self.failed or read_outcome(step, "", shell.CommandPart()) != "ok":
             return
         deeds, acts = shell.find_deeds(step.effect.command), self.failed.values()
         edits = {f"{act.program} {path}" for path in step.effect.edited_files for act in acts}
