@@ -330,11 +330,13 @@ def without_escapes(text: str) -> str:
 
 
 def without_terminal_codes(text: str) -> str:
-    r"""Remove the escape sequences of terminals, except those written out: source code holds them.
+    r"""Remove the escape sequences of terminals, except those written out: source code holds them;
+    and what a terminal, or a file of Windows, has before the end of a line.
 
     Takes no time over a text that has none.
     """
-    return _TERMINAL.sub("", text) if "\x1b" in text or "\x9b" in text else text
+    bare = _TERMINAL.sub("", text) if "\x1b" in text or "\x9b" in text else text
+    return bare.replace("\r\n", "\n")
 
 
 # --- words, in any script ---------------------------------------------------------------------

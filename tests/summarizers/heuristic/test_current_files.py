@@ -211,6 +211,27 @@ def test_a_blank_line_at_the_beginning_of_a_part_is_its_first():
     assert text_of(shown, "/repo/pool.py")[:2] == [(20, ""), (21, SOURCE[19])]
 
 
+VIEW = "Here's the result of running `cat -n` on {path}:\n{text}"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_an_indented_part_behind_a_line_of_the_tools_has_its_indent(end):
+    """A blank was taken for the tool's, so the edit found nothing; nor did it in what a terminal, or
+    a file of Windows, ends each line with."""
+    rows = ["class Pool:", *(f"    size_{n} = {n}" for n in range(2, 9))]
+    numbered = [f"{n:6}\t{row}" for n, row in enumerate(rows, 1)]
+    views = [VIEW.format(path="a.py", text=end.join(lines)) for lines in (numbered, numbered[3:6])]
+    edit = {"old_str": rows[4], "new_str": "    size_5 = 50"}
+    messages = [
+        *call("str_replace_editor", views[0], command="view", path="a.py"),
+        *call("str_replace_editor", views[1], command="view", path="a.py", view_range=[4, 6]),
+        *call("str_replace_editor", "The file a.py has been edited.", command="str_replace", path="a.py", **edit),
+    ]  # fmt: skip
+    file = read_files(read_steps(messages))["a.py"]
+    assert not file.is_stale
+    assert file.text.split("\n") == [*rows[:4], "    size_5 = 50", *rows[5:]]
+
+
 def test_an_edit_in_an_unknown_form_makes_a_file_stale():
     shown = call("read", "\n".join(SOURCE), path="src/pool.py")
     edited = call("edit", "Done.", path="src/pool.py", input="=20ab\n    limit_20 = 1")

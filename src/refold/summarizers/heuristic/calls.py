@@ -436,7 +436,7 @@ def _add_changes(effect: CallEffect, text: str, arguments: Any = None) -> CallEf
 
 
 def _split(text: str) -> Lines:
-    return tuple(text.split("\n"))
+    return tuple(text.replace("\r\n", "\n").split("\n"))
 
 
 def _iter_replaced(arguments: Any, path: str) -> Iterator[Change]:

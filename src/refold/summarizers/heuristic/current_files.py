@@ -256,7 +256,8 @@ def _add_read(file: CurrentFile, step: Step) -> None:
     matches = [match for row in rows if (match := _NUMBERED.fullmatch(row))]
     if part or (step.command and len(matches) < len(rows)):
         matches = []  # a program numbers all of them: else they begin like that
-    lines = _without_blanks([(int(match[1]), match[2].rstrip()) for match in matches], text)
+    lines = [(int(match[1]), match[2].rstrip()) for match in matches]
+    lines = _without_blanks(lines, matches[0][0]) if matches else []
     start = int(part[1]) if part else min(_find_start(step), FARTHEST)
     if not lines and start:  # no numbers are printed
         lines = [(at, row.rstrip()) for at, row in enumerate(rows, start)]
@@ -267,10 +268,10 @@ def _add_read(file: CurrentFile, step: Step) -> None:
     file.lines = laid
 
 
-def _without_blanks(lines: list[Numbered], text: str) -> list[Numbered]:
-    """Return the numbered lines of a *text* without the blank that a tool puts behind each number
-    and mark (`7: x`, `7| x`)."""
-    is_tools = not _TIGHT.match(text) and all(row[:1] in ("", " ") for _, row in lines)
+def _without_blanks(lines: list[Numbered], first: str) -> list[Numbered]:
+    """Return numbered lines, of which the *first* was printed so, without the blank that a tool
+    puts behind each number and mark (`7: x`, `7| x`)."""
+    is_tools = not _TIGHT.match(first) and all(row[:1] in ("", " ") for _, row in lines)
     return [(number, row[1:]) for number, row in lines] if is_tools else lines
 
 
