@@ -370,7 +370,7 @@ GIVEN: dict[str, Any] = {
     "folders": set(), "lines": ["a"], "after": "", "code": 1, "status": 400, "api": "openai_chat", "role": "user", "encoding": "gzip",
     "problems": [], "asked": {"a", "error"}, "kinds": ("log", "json"), "cut": Gap(10, 20), "fields": {"a": 1}, "caps": (Cap(("max_tokens",), 5),), "patterns": ("a*",), "message": "", "param": "",
     "signature": "", "concept": "a", "kind": "said", "tag": "record", "model": "m", "upstream": "u", "by": "rule", "id": "1", "finish": "stop", "method": "POST",
-    "bad": True, "record": "r", "server": "s", "sent": 0, "token": "t", "other": "", "text": "a", "tools": None,
+    "bad": True, "record": "r", "server": "s", "sent": 0, "token": "t", "other": "", "text": "a", "tools": None, "path": "src/a.py",
 }  # fmt: skip
 """What functions are given beside the text, by the parameters' names."""
 BESIDE: dict[str, dict[str, Any]] = {

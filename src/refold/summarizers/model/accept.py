@@ -259,7 +259,7 @@ def _is_name(words: str) -> bool:
 IN_NO_MESSAGE = "[in no message]"
 """What stands behind a path or a figure that no message holds."""
 _PATH = r"(?<![\w./@+-])(?:[\w.@+-]*+/)+(?:[\w@+-]++\.)+[A-Za-z]\w{0,7}(?![\w/])`?"
-_FIGURE = r"(?<![\w.,:/#+-])\d++(?:,\d{3})*+(?:\.\d++)?+(?![.,:/-]?\w)"  # of no name, date, version
+_FIGURE = r"(?<![\w.,:/#+-])\d++(?:,\d{3})*(?:\.\d++)?(?![.,:/-]?\w)"  # of no name, date, version
 _CHECKED = re.compile(f"{_PATH}|{_FIGURE}", re.ASCII)
 
 
@@ -271,7 +271,7 @@ def mark_unheard(text: str, messages: Iterable[str]) -> str:
     `3.48` of 3.482). In time n log n; of very many different paths the first are looked for.
     """
     whole = "\n".join(messages).casefold().replace("\\", "/")
-    digits = re.findall(r"[0-9]++(?:,[0-9]{3})*+(?:\.[0-9]++)?+", whole)
+    digits = re.findall(r"[0-9]++(?:,[0-9]{3})*(?:\.[0-9]++)?", whole)
     numbers = sorted(float(number.replace(",", "")) for number in digits)
     names = dict.fromkeys(match[0].rstrip("`") for match in _CHECKED.finditer(text))
     paths = [name for name in names if "/" in name][:MAX_LOOKED_UP]
@@ -286,10 +286,10 @@ def mark_unheard(text: str, messages: Iterable[str]) -> str:
     return _CHECKED.sub(mark, text)
 
 
-def _holds_path(text: str, path: str) -> bool:
+def _holds_path(whole: str, path: str) -> bool:
     folder, name = path.casefold().split("/")[-2:]
-    is_bare = name in text and (f"/{name}" not in text or not folder.strip("."))
-    return is_bare or f"{folder}/{name}" in text
+    is_bare = name in whole and (f"/{name}" not in whole or not folder.strip("."))
+    return is_bare or f"{folder}/{name}" in whole
 
 
 def _holds_figure(numbers: Sequence[float], figure: str) -> bool:
