@@ -6,7 +6,7 @@ no list is kept, so a list that is out of date costs tokens and loses nothing.
 
 import re
 from itertools import chain
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from refold.text.clip import one_line
 from refold.text.json_values import parse_or_none
@@ -363,8 +363,8 @@ _ENVELOPE = re.compile(
     rf"|{RUNTIME.pattern}"
     r"|\[media attached[^:\n]{0,20}: [^\n]*+(?:\nTo send an image back, [^\n]*+)?"
     r")(?:\n+|\Z)"
-    r"|\[[^\]\n]{1,200} \d{4}-\d\d-\d\d[ T]\d\d:\d\d(?: ?[A-Z]{1,5}[+-]?[\d:]{0,6})\] (?=\S)"
-    r"|ou_[0-9a-f]{32}: (?=\S)"
+    r"|\[[^\]\n]{1,200} \d{4}-\d\d-\d\d[ T]\d\d:\d\d(?: ?[A-Z]{1,5}[+-]?[\d:]{0,6})\] "
+    r"|ou_[0-9a-f]{32}: "
 )
 """One part of it."""
 _FIRST = re.compile(r"^[A-Z][\w ]{2,60}\(untrusted[^)\n]{0,40}\):\n```json$", re.MULTILINE)
@@ -386,13 +386,29 @@ ECHOED = 30
 def read_envelope(text: str) -> tuple[str, Carrier] | None:
     """Read what a gateway of chats puts before a person's message; None if it puts nothing there,
     or the message stands in nothing else."""
-    end = first.start() if (first := _FIRST.search(text)) else 0
-    while part := _ENVELOPE.match(text, end):
-        end = part.end()
+    end, is_header = _skip_parts(text, 0)
+    first = None if is_header else _FIRST.search(text, end)
+    end = _skip_parts(text, first.start())[0] if first and not _FIRST.search(text, 0, end) else end
     words = "".join(text[end:].split())
     last_echo = "".join(_ECHO.findall(text[:end])[-1:])
     has_words = end and words and "".join(last_echo.split())[:ECHOED] in words
     return (text[:end], ENVELOPE) if has_words else None
+
+
+def _skip_parts(text: str, end: int) -> tuple[int, bool]:
+    """Return where the parts of an envelope end, and whether the last says from whom the message
+    is: whatever stands behind that is their own."""
+    while part := _ENVELOPE.match(text, end):
+        end = part.end()
+        if _FROM.match(part[0].lstrip()):
+            return end, True
+    return end, False
+
+
+def has_queue(text: str) -> bool:
+    """Does a gateway of chats say, before anybody's words, that several messages follow?"""
+    envelope = read_envelope(text)
+    return bool(envelope and "---\nQueued #1\n" in _FIRST.split(envelope[0], 1)[0])
 
 
 DIRECTIVE = re.compile(r"\[\[(?:reply_to|audio_as|tts)\w{0,20}(?::[^\]\n]{0,200})?\]\] ?")
@@ -403,27 +419,34 @@ _RECORD = re.compile(
 )
 """A part that is JSON: its title and its text."""
 _FROM = re.compile(
-    r"^\[[A-Z]\w{1,20} ([^\]\n]{1,160}?)(?: id:\S{1,40})?(?: \+\d{1,5}[a-z])?(?: [A-Z][a-z]{2})?"
-    r" \d{4}-\d\d-\d\d[^\]\n]{0,40}\] \Z|^(ou_[0-9a-f]{32}): \Z",
-    re.MULTILINE,
+    r"\[[A-Z]\w{1,20} ([^\]\n]{1,160}?)(?: id:\S{1,40})?(?: \+\d{1,5}[a-z])?(?: [A-Z][a-z]{2})?"
+    r" \d{4}-\d\d-\d\d[^\]\n]{0,40}\] \Z|(ou_[0-9a-f]{32}): \Z"
 )
 """Its end in a line with the message: from whom or, in a group, where that comes."""
+_BRACKETS = str.maketrans("[]", "()")
+"""A name ends no mark, and begins none."""
 
 
 def read_sender(envelope: str) -> str:
-    """Return from whom a message comes by its envelope; empty if that does not say."""
-    records = ((title, parse_or_none(text)) for title, text in _RECORD.findall(envelope))
-    about = {title.partition(" ")[0]: value for title, value in records if isinstance(value, dict)}
-    rows = (about.get("Sender", {}).get("name"), about.get("Conversation", {}).get("sender"))
-    name = next((row for row in rows if row and isinstance(row, str)), "")
-    header = _FROM.search(envelope)
-    sender = one_line(name or (header[1] or header[2] if header else ""), LONGEST_NAME)
-    return "" if sender.startswith(("openclaw-", "system")) else sender  # it itself, or its window
+    """Return from whom a message comes by its envelope; empty if that does not say. Of records with
+    one title the first is the gateway's: who writes the message can write more."""
+    about = dict[str, dict[str, Any]]()
+    for title, text in _RECORD.findall(envelope):
+        value = parse_or_none(text)
+        about.setdefault(title, value if isinstance(value, dict) else {})
+    sender, talk = about.get("Sender", {}), about.get("Conversation info", {})
+    header = _FROM.match(envelope.rpartition("\n")[2])
+    rows = (*map(sender.get, ("name", "label")), *map(talk.get, ("sender", "sender_id")))
+    names = (row for row in rows if isinstance(row, str) and row.strip())
+    name = next(names, header[1] or header[2] if header else "")
+    if name.startswith(("openclaw-", "system")) and not (header or talk.get("is_group_chat")):
+        return ""  # it itself, or its window
+    return one_line(name, LONGEST_NAME).translate(_BRACKETS)
 
 
 def mark_sender(sender: str, words: str) -> str:
     """Return words behind a mark of who of several says them, if there is a *sender*."""
-    return f"[from {sender.replace(']', ')')}] {words}" if sender else words
+    return f"[from {sender}] {words}" if sender else words
 
 
 def split_place(words: str) -> tuple[str, str]:

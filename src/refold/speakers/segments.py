@@ -55,6 +55,7 @@ from refold.speakers.carriers import (
     Carrier,
     Voice,
     carrier_of_tag,
+    has_queue,
     mark_sender,
     read_editor_text,
     read_envelope,
@@ -284,7 +285,7 @@ def _kind_by_heading(text: str) -> str:
 def _split_text(text: str, role: str) -> Iterator[tuple[str, Carrier]]:
     """Yield the stretches of one text, which may have several messages, and what each is."""
     pieces = QUEUED.split(text)
-    for piece in pieces if len(pieces) < 2 or read_envelope(text) else [text]:
+    for piece in pieces if len(pieces) < 2 or has_queue(text) else [text]:
         yield from _split_message(piece, role)
 
 
