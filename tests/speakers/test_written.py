@@ -161,6 +161,19 @@ def test_only_what_a_model_calls_and_a_tool_answers_is_a_call(messages: list[Mes
     assert "rm -rf" not in str(collect(messages).actions)
 
 
+@pytest.mark.parametrize(
+    "shown", ["a.py\n<<<<<<< SEARCH\nx\n=======\ny\n>>>>>>> REPLACE", FUNCTION]
+)
+def test_where_there_are_native_calls_none_is_written(shown: str) -> None:
+    """A model that explained one had called it, as soon as anything but a person came next."""
+    calls = Message("assistant", (Text(shown), ToolCall("c", "ls", "{}")))
+    done = Message("tool", (ToolResult("c", (Text("a.py"),)),))
+    note = user("<task-notification>\n<status>completed</status>\n</task-notification>")
+    messages = [user("How?"), calls, done, assistant(shown), note]
+    assert calls_of(*messages) == [[], ["ls"], [], [], []]
+    assert [step.text for step in read_steps(messages) if step.kind == "answer"] == [shown] * 2
+
+
 def test_what_stands_beside_an_answer_stays_whose_it_is() -> None:
     done = assistant("<read_file>\n<path>a.py</path>\n</read_file>")
     details = "<environment_details>\n# Open\na.py\n</environment_details>"

@@ -45,32 +45,32 @@ def restore_calls(
     messages: Sequence[Message], spoken: Segmented
 ) -> Iterator[tuple[Message, Spoken]]:
     """Yield *messages*, and of *spoken* their segments, with the calls and edits that models wrote
-    as text, and what answers them, as the parts that native ones are."""
+    as text, and what answers them, as the parts that native ones are. Where there are native ones
+    the client reads none in a text: it is an example there."""
+    if any(message.calls for message in messages):
+        yield from zip(messages, spoken, strict=False)
+        return
     waiting = dict[str, str]()
     for at, (message, own) in enumerate(zip(messages, spoken, strict=False)):
         if message.role == "assistant":
-            restored = restore_written(message, next(iter(spoken[at + 1 : at + 2]), ()), at)
-            native = {*message.calls, *restored.results}  # the results are those of edits
+            restored = _restore_written(message, next(iter(spoken[at + 1 : at + 2]), ()), at)
             calls = (part for part in restored.parts if isinstance(part, ToolCall))
-            written = (call for call in calls if call.id not in native)
+            written = (call for call in calls if call.id not in restored.results)  # edits have some
             waiting = {call.id: call.name for call in written if call.name not in ENDING_TOOLS}
             yield restored, own
         else:
             yield _restore_results(message, own, waiting) if waiting else (message, own)
 
 
-def restore_written(message: Message, following: Spoken | None, at: int = 0) -> Message:
+def _restore_written(message: Message, following: Spoken, at: int) -> Message:
     """Return a model's message with the calls and edits of its text as parts, ids by *at*. They are
-    words if a person answers them, by the segments *following* it; nobody knows if these are
-    None."""
+    words if a person answers them, by the segments *following* it."""
     if not any(mark in message.text for mark in _MARKS):
         return message
     text, edits = split_edits(message.text)
-    labels = (OUTPUT_LABEL.match(segment.text) for segment in following or ())
+    labels = (OUTPUT_LABEL.match(segment.text) for segment in following)
     is_labeled = any(label and f"<{label[1]}>" in text for label in labels)
-    tools = None if following is None or is_labeled else ENDING_TOOLS
-    following = following or ()
-    rest, calls = (text, []) if message.calls else split_calls(text, tools)
+    rest, calls = split_calls(text, None if is_labeled else ENDING_TOOLS)
     is_run = any(map(_is_answer, following)) or not has_person(following)
     if not (is_run or all(call.name in ENDING_TOOLS for call in calls)):
         rest, calls = text, []

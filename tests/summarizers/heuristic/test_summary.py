@@ -1134,9 +1134,8 @@ def test_of_a_hidden_history_beyond_a_million_tokens_requests_changed_files_and_
             *call("Write", id="c1", file_path="/old.py", content="x = 1"),
             *call("Write", id="c2", file_path="/denied.py", content="x = 1", error=True),
             *call("Read", id="c3", file_path="/seen.py", result="old_name = 7"),
-            assistant("```bash\ncat > /old.log <<EOF\nx\nEOF\n```"),
             assistant("Plan:\n- [x] Look\n- [ ] Restore the index"),
-            assistant("The log is new."),
+            assistant("It is new."),
             user("Go on."),
             *call("Write", id="c4", file_path="/new.py", content="x = 2"),
             assistant("Done, too."),
@@ -1148,7 +1147,6 @@ def test_of_a_hidden_history_beyond_a_million_tokens_requests_changed_files_and_
     assert list(material.state.constraints) == ["Never restart the database."]
     assert states_of(material.state) == {
         "/old.py": "created",
-        "/old.log": "created",
         "/new.py": "created",
     }
     assert [item.text for item in material.state.todos] == ["Look", "Restore the index"]

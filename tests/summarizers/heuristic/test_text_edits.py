@@ -74,6 +74,15 @@ def test_files_far_back_that_are_changed_as_text_stay() -> None:
     assert states_of(state) == {"a.py": "modified", "b.py": "modified", "c.py": "created"}
 
 
+def test_an_example_of_a_call_far_back_changes_no_file() -> None:
+    """A person answered it, and a summary had the file."""
+    element = "<function=write_to_file>\n<parameter=path>c.py</parameter>\n</function>"
+    messages = [user("How?"), assistant(f"So:\n{element}"), user("Thanks."), *map(assistant, "123")]
+    count = Profile(count=lambda message: 400_000 if message.role == "assistant" else 1)
+    view = View.of(messages, profile=count)
+    assert not read_material(read_source(view, 0, len(view.transcript))).state.files
+
+
 def test_what_is_said_behind_an_edit_is_not_its_result() -> None:
     lint = "# Fix any errors below, if possible.\n\n## Running: flake8 a.py\na.py:1: E999"
     steps = read_steps([user("Go."), assistant(write("a.py", "x", "y")), user(lint)])

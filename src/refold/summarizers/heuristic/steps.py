@@ -22,7 +22,7 @@ from refold.speakers.carriers import (
 )
 from refold.speakers.request import OUTPUT_LABEL, Segmented, answer_text, has_person, is_final
 from refold.speakers.segments import iter_requests, trailing_elements
-from refold.speakers.written import restore_calls, restore_written
+from refold.speakers.written import restore_calls
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import (
     CallEffect,
@@ -182,7 +182,12 @@ def read_source(view: View, start: int, stop: int) -> Source:
         ]
 
     positions = [at for at in range(start, first) if has_person(spoken[at])]
-    effects = view.base.map_cached(_read_effects)[start:first] if first > start else ()
+    cached = view.base.map_cached(_read_effects)[start:first] if first > start else ()
+    restored = restore_calls(messages[start:first], spoken[start : first + 1])
+    effects = [
+        effect if own is message else _read_effects(own)
+        for effect, message, (own, _) in zip(cached, messages[start:first], restored, strict=False)
+    ]
     older, hidden = read_own(positions), read_own(range(first, stop))
     estimates = view.base.map_cached(_estimate_text)
     sizes = [
@@ -210,13 +215,12 @@ def _read_effects(message: Message) -> _Effects:
     if message.role != "assistant":
         results = (part for part in message.parts if isinstance(part, ToolResult))
         return _Effects(failed=tuple(result.id for result in results if result.error))
-    message = restore_written(message, None)
-    ids = [part.id for part in message.parts if isinstance(part, ToolCall)]
-    effects = [step.effect for step in read_steps([message]) if step.kind == "call"]
+    calls = tuple([part for part in message.parts if isinstance(part, ToolCall)])
+    effects = [step.effect for step in read_steps([Message(message.role, calls)])]
     boxes = CallEffect("", todos=read_boxes(clip_scanned(message.text)) or None)
     changes = (
         (id, effect._replace(files=files, command="", place=SESSION, changes=()))
-        for id, effect in zip((*ids, ""), (*effects, boxes), strict=True)
+        for id, effect in zip((*(call.id for call in calls), ""), (*effects, boxes), strict=True)
         if (files := tuple(file for file in effect.files if file[1] != "read"))
         or effect.todos
         or effect.changed_todos
