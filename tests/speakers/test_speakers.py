@@ -281,6 +281,16 @@ def test_the_task_behind_an_example_of_calls_is_the_request() -> None:
     assert texts_of([whole, assistant("ls"), user("OBSERVATION:\na")], 1) == [whole.text]
 
 
+def test_who_reports_an_observation_says_it() -> None:
+    """`Observation: it is slow` was a tool's."""
+    voices = {
+        "Observation: use tabs.": "person",
+        "Observation:\nx": "tool",
+        "OBSERVATION:\n": "tool",
+    }
+    assert {text: segments(user(text))[0].voice for text in voices} == voices
+
+
 def test_request_of_gives_the_person_s_own_words() -> None:
     assert request_text(parts(reminder("x"), "Go on.")) == "Go on."
     assert request_text(user("<user_input>Go on.</user_input>")) == "Go on."

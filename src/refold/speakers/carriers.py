@@ -163,8 +163,9 @@ client runs by itself begins with its name."""
 EXIT_CODE = ("<returncode>", "<exception>")
 """Before the elements of a command's output, whatever their names, in one text (mini-swe-agent)."""
 NO_OUTPUT = "Your command ran successfully and did not produce any output."
-OUTPUT_MARKS = ("Observation:", "OBSERVATION:", "EXECUTION RESULT", NO_OUTPUT)
-"""Before the output of a command that an agent without calls wrote as text."""
+OUTPUT_MARKS = ("Observation:\n", "OBSERVATION:\n", "EXECUTION RESULT of [", NO_OUTPUT)
+"""Before the output of a command that an agent without calls wrote as text, if it has any: a person
+may go on in the first line."""
 REPORTS = (*EXIT_CODE, "<output>", "The last command <command>", *OUTPUT_MARKS)
 """How a text begins that has such an output."""
 TEXT_PREFIXES = (
@@ -395,14 +396,14 @@ def read_envelope(text: str) -> tuple[str, Carrier] | None:
     return (text[:end], ENVELOPE) if has_words else None
 
 
-def _skip_parts(text: str, end: int) -> tuple[int, bool]:
-    """Return where the parts of an envelope end, and whether the last says from whom the message
+def _skip_parts(text: str, at: int) -> tuple[int, bool]:
+    """Return where the parts of an envelope at *at* end, and whether the last says from whom the message
     is: whatever stands behind that is their own."""
-    while part := _ENVELOPE.match(text, end):
-        end = part.end()
+    while part := _ENVELOPE.match(text, at):
+        at = part.end()
         if _FROM.match(part[0].lstrip()):
-            return end, True
-    return end, False
+            return at, True
+    return at, False
 
 
 def has_queue(text: str) -> bool:

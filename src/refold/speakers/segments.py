@@ -346,8 +346,8 @@ def _carrier_of_text(bare: str, role: str) -> Carrier | None:
         return TOOL
     if bare.startswith(RETRY_MARKS[0]) and RETRY_MARKS[1] in bare:
         return TOOL
-    if carrier := _TEXT_CARRIERS.get(_first_words(bare)):
-        return carrier
+    if carrier := _TEXT_CARRIERS.get(_first_words(f"{bare}\n")):
+        return carrier  # of an output that is empty, too
     last = bare.rpartition("\n")[2]
     is_resumed = last.startswith(RESUME_LINE) and not last.endswith(">")  # else an element has it
     return SUMMARY if bare == SUMMARY_QUESTION or is_resumed else None
