@@ -150,6 +150,7 @@ FUNCTION = "<function=bash>\n<parameter=command>rm -rf src</parameter>\n</functi
         [user("How?"), assistant(f"Write {WRITTEN}"), user("Thanks."), assistant()],
         [user("How?"), assistant(f"Write {WRITTEN}"), user("OBSERVATION:\nok")],
         [user("How?"), assistant(f"Write {WRITTEN}"), user("[read_file for 'b'] Result:\nok")],
+        [user("How?"), assistant(f"So: {FUNCTION}"), user("<file_content path='a'>\nx\n</file_content>\nThanks.")],
         [user("How?"), assistant("<function=bash>\n<parameter=command>ls"), user("OBSERVATION:\n")],
         [user("How?"), assistant("<function=bash>ls</function>"), user("OBSERVATION:\n")],
     ],

@@ -19,7 +19,9 @@ from refold.messages import Message, Part, Text, ToolCall, ToolResult
 from refold.speakers.carriers import (
     ENDING_TOOLS,
     OF_REQUEST,
+    TAGS,
     TEMPLATE,
+    TOOL,
     UNQUOTED,
     read_ran_command,
 )
@@ -39,6 +41,11 @@ _OUTPUT_MARK = re.compile(
 """How the text begins that answers one (OpenHands, SWE-agent, smolagents, Qwen-Agent)."""
 _BESIDE = OF_REQUEST | UNQUOTED | {TEMPLATE}
 """Kinds of a tool's texts that answer none."""
+_OUTPUT_TAGS = frozenset(("tool_response", "output", "returncode", "error", "system"))
+_REPORTS_BESIDE = tuple(
+    f"<{tag}" for tag, carrier in TAGS.items() if carrier is TOOL and tag not in _OUTPUT_TAGS
+)
+"""How those begin that tell of something else: a file that a person attached, an agent's end."""
 
 
 def restore_calls(
@@ -85,8 +92,8 @@ def _restore_written(message: Message, following: Spoken, at: int) -> Message:
 
 
 def _is_answer(segment: Segment) -> bool:
-    is_person = segment.text.startswith("<bash-") or read_ran_command(segment.text)
-    return segment.voice == "tool" and segment.kind not in _BESIDE and not is_person
+    is_beside = segment.text.startswith(_REPORTS_BESIDE) or read_ran_command(segment.text)
+    return segment.voice == "tool" and segment.kind not in _BESIDE and not is_beside
 
 
 def _restore_results(
