@@ -321,7 +321,8 @@ class Upstream:
 def name_owners(keys: Sequence[bytes], path: str) -> frozenset[str]:
     """Return the providers that alone check these *keys*, else those that alone have the *path*;
     none where nothing tells, or there is no key."""
-    bare = [part for key in keys for part in (key, key.partition(b" ")[2].lstrip())]
+    bare = [part.strip(b"\"'") for key in keys for part in (key, *key.split(maxsplit=1)[1:])]
+    path = f"/{path.strip('/')}"
     by_key = {each.name for each in load_owners() if any(key.startswith(each.keys) for key in bare)}
     by_path = {each.name for each in load_owners() if keys and _matches(path, each.paths)}
     return frozenset(by_key or by_path)

@@ -167,6 +167,7 @@ def preset(name: str, **fields) -> Upstream:
 
 SIGNED = b"AWS4-HMAC-SHA256 Credential=AKIA1/20261129/eu-west-1/bedrock/aws4_request, Signature=0"
 BEDROCK = Upstream(name="bedrock", url="https://bedrock-runtime.eu-west-1.amazonaws.com")
+AZURE = Upstream(name="azure", url="https://a.openai.azure.com")
 PRESETS = [preset("openai"), preset("anthropic"), preset("openrouter")]
 
 
@@ -196,6 +197,14 @@ KEYS = [
     (PRESETS, "/v2/chat", b"Bearer of-any-form", ""),
     (PRESETS, "/v1/fim/completions", b"Bearer of-any-form", ""),
     (PRESETS, CHAT_PATH, b"Bearer gsk_1", ""),
+    (PRESETS, CHAT_PATH, b"Bearer\tgsk_1", ""),
+    (PRESETS, CHAT_PATH, b'Bearer "gsk_1"', ""),
+    (PRESETS, f"/{CONVERSE}/", b"Bearer of-any-form", ""),
+    (PRESETS, "/openai/deployments/d/chat/completions", b"of-any-form", ""),
+    (PRESETS, "/v1/messages", b"Bearer sk-kimi-1", ""),
+    (PRESETS, CHAT_PATH, b"Bearer gho_1", ""),
+    (PRESETS, CHAT_PATH, b"Bearer hf_1", ""),
+    ([*PRESETS, AZURE], "/openai/deployments/d/chat/completions", b"of-any-form", "azure"),
     (PRESETS, CHAT_PATH, b"Bearer sk-or-v1-1", "openrouter"),
     (PRESETS, CHAT_PATH, b"Bearer sk-proj-1", "openai"),
     (PRESETS, CHAT_PATH, b"Bearer sk-1", "openai"),
