@@ -307,6 +307,7 @@ def test_one_model_has_many_names(name, other):
         "@cf/zai-org/glm-5.2",
         "deepseek-ai/DeepSeek-V4-Flash",
         "mistralai/mistral-medium-3",
+        "deepseek-v4-flash:4b",
     ],
 )
 def test_what_is_like_a_model_in_its_name_alone_is_unknown(name):

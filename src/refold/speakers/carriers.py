@@ -397,8 +397,8 @@ def read_envelope(text: str) -> tuple[str, Carrier] | None:
 
 
 def _skip_parts(text: str, at: int) -> tuple[int, bool]:
-    """Return where the parts of an envelope at *at* end, and whether the last says from whom the message
-    is: whatever stands behind that is their own."""
+    """Return where the parts of an envelope at *at* end, and whether the last says from whom the
+    message is: whatever stands behind that is their own."""
     while part := _ENVELOPE.match(text, at):
         at = part.end()
         if _FROM.match(part[0].lstrip()):

@@ -52,13 +52,15 @@ class ModelTable(Generic[T]):
         """Return the entry of *model*; None if there is none.
 
         A host before the name (`anthropic/`, `models/`, `us.anthropic.`) does not matter, unless
-        the model is one that many hosts serve (`open`), each in its own way.
+        the model is one that many hosts serve (`open`), each in its own way; a tag behind such a
+        name (`:4b`) is Ollama's, unless a host stands before it.
         """
         name = _OWN.sub("", model.lower())
         bare = _HOST.sub("", name)
-        if self._is_listed(bare, "excluded"):
+        is_open = self._is_listed(bare, "open")
+        if self._is_listed(bare, "excluded") or (is_open and name == bare and ":" in name):
             return None
-        spellings = {name} if self._is_listed(bare, "open") else {name, bare}
+        spellings = {name} if is_open else {name, bare}
         return next((entry for pattern, entry in self._rows if _fits(spellings, pattern)), None)
 
     def _is_listed(self, name: str, key: str) -> bool:
