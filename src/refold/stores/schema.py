@@ -96,9 +96,13 @@ def upgrade_copy(
     if _pragma(connection, "user_version") == newest:
         return connection
     copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    connection.backup(copy)
+    try:
+        connection.backup(copy)
+        _migrate(copy, migrations, application_id)
+    except BaseException:
+        copy.close()
+        raise
     connection.close()
-    _migrate(copy, migrations, application_id)
     return copy
 
 
