@@ -9,6 +9,8 @@ from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.models.driver import drive
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.heuristic.shell import file_effects, find_checks, find_deeds
+from refold.summarizers.heuristic.state import drop_superseded
+from refold.summarizers.heuristic.steps import read_steps
 from tests.support.summaries import collect, states_of
 
 
@@ -385,6 +387,9 @@ def test_a_run_that_fails_since_is_not_done():
     assert not actions.done
     assert actions.failed["python run.py"].outcome == 'failed: KeyError: "a"'
     assert actions.failed["python run.py"].times == 2
+    state = run(*runs[:2])
+    drop_superseded(state, read_steps(call("bash", {"command": runs[2][0]}, runs[2][1])))
+    assert "python run.py" in state.actions.failed
     actions = run(*runs, ("python run.py", "dtype: category")).actions
     assert not actions.failed
     assert "category" in actions.done["python run.py"].outcome

@@ -1462,3 +1462,14 @@ def test_sentences_are_read_back_as_they_were():
         ("asked", "", "Go on."),
         ("said", "the Adlon", "It costs 240 EUR."),
     ]
+
+
+def test_in_a_chat_of_which_a_part_is_read_an_answer_is_about_its_request():
+    """The latest request is worth nothing, so it is the first that is not read."""
+    filler = " ".join(f"The {word} is blue." for word in ("sea", "sky", "car", "hat", "door"))
+    blocks = [Block(at, "said", "", filler, is_parted=True) for at in range(40)]
+    latest = Block(40, "latest", "", "What does Hotel Adlon cost?", is_parted=True)
+    answer = Block(41, "said", "", "A night there costs 240 EUR.", is_parted=True)
+    ages = [9.0] * 40 + [0.0, 0.0]
+    find_excerpts(Work([*blocks, latest, answer]), Context(ages, frozenset(), 1.0, ""), room=2)
+    assert "Adlon" in answer.heading
