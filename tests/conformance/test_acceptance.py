@@ -26,7 +26,7 @@ from refold.summarizers.model.accept import (
     STRUCK_OUT,
     check_quotes,
     judge_answer,
-    mark_unheard,
+    mark_ungrounded,
     without_reasoning,
 )
 from refold.summarizers.model.prompt import DETAILS, TAGS, record_elements
@@ -398,7 +398,7 @@ HEARD = [
     ],
 )
 def test_conformance_38_paths_and_figures_that_messages_hold_are_not_marked(text):
-    assert mark_unheard(text, HEARD) == text
+    assert mark_ungrounded(text, HEARD) == text
 
 
 @pytest.mark.parametrize(
@@ -414,7 +414,7 @@ def test_conformance_38_paths_and_figures_that_messages_hold_are_not_marked(text
 def test_conformance_38_what_no_message_holds_is_marked(wrong, text):
     """Once: the next summary is made of this one."""
     marked = text.replace(wrong, f"{wrong} {IN_NO_MESSAGE}", 1)
-    assert mark_unheard(text, HEARD) == marked == mark_unheard(marked, HEARD)
+    assert mark_ungrounded(text, HEARD) == marked == mark_ungrounded(marked, HEARD)
 
 
 def test_conformance_38_a_path_in_a_models_words_is_marked():

@@ -123,9 +123,9 @@ def _restore_results(
             pieces[id] += ["\n" * (segment.part != part and pieces[id] != [""]), text]
         part = segment.part
     results = (ToolResult(id, (Text("".join(texts)),)) for id, texts in pieces.items())
-    unsaid = (*results, *(part for part in message.parts if not isinstance(part, Text)))
-    own = tuple(segment._replace(part=at) for at, segment in enumerate(rest, len(unsaid)))
-    return Message(message.role, (*unsaid, *(Text(segment.text) for segment in own))), own
+    parts = (*results, *(part for part in message.parts if not isinstance(part, Text)))
+    own = tuple(segment._replace(part=at) for at, segment in enumerate(rest, len(parts)))
+    return Message(message.role, (*parts, *(Text(segment.text) for segment in own))), own
 
 
 def _without_label(text: str, label: re.Match[str]) -> str:

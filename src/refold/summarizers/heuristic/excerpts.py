@@ -12,14 +12,7 @@ from math import inf, log
 from operator import attrgetter
 from typing import NamedTuple
 
-from refold.summarizers.heuristic.blocks import (
-    COMMAND,
-    Block,
-    Kind,
-    Line,
-    Work,
-    label_exchanges,
-)
+from refold.summarizers.heuristic.blocks import COMMAND, Block, Kind, Line, Work, label_exchanges
 from refold.summarizers.heuristic.identifiers import DEFINITION, NUMBER, iter_identifiers
 from refold.summarizers.heuristic.lexicon import iter_sentences, weigh_conclusion
 from refold.text.clip import one_line
@@ -488,13 +481,10 @@ def _write_clauses(lines: Sequence[Line], block: Block) -> str:
     text, before, top = "", lines[0].number, ""
     for line in lines:
         is_led = spell_bare(text[-2 * len(line.lead) :]).endswith(spell_bare(line.lead))
-        is_led |= "" != line.top == top
+        is_led |= bool(top) and line.top == top
         gap = " .. " if line.number > before + 1 else " "
-        text, before, top = (
-            text + gap + (line.text if is_led else line.words),
-            line.number,
-            line.top,
-        )
+        text += gap + (line.text if is_led else line.words)
+        before, top = line.number, line.top
     words = _SPACED.sub(r"\1", text[1:])
     if block.kind == "asked":
         return ASKED + block.sender + quote(words)

@@ -10,7 +10,7 @@ from refold.edits import Outcome
 from refold.messages import Message
 from refold.summarizers.forms.form import Form
 from refold.summarizers.heuristic import RuleSummary
-from refold.summarizers.model.accept import Headings, check_quotes, mark_unheard
+from refold.summarizers.model.accept import Headings, check_quotes, mark_ungrounded
 from refold.summarizers.model.prompt import Prompt, as_prompt, load_prompt
 from refold.summarizers.model.writer import (
     MIN_TOKENS,
@@ -119,7 +119,7 @@ class ModelSummary:
         spoken = [readable_text(message) for message in job.view.transcript.messages]
         checked = check_quotes(result.text, job.user_texts(), spoken)
         if self.form is None:  # a form has values, not prose
-            checked = checked._replace(text=mark_unheard(checked.text, spoken))
+            checked = checked._replace(text=mark_ungrounded(checked.text, spoken))
         if self.form is not None and self.form.parse(checked.text) is None:
             return Summary("", Ending("rejected", "nothing is left without invented quotations"))
         text = with_record(job, checked.text)

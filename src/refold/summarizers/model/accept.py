@@ -263,7 +263,7 @@ _FIGURE = r"(?<![\w.,:/#+-])\d++(?:,\d{3})*(?:\.\d++)?(?![.,:/-]?\w)"  # of no n
 _CHECKED = re.compile(f"{_PATH}|{_FIGURE}", re.ASCII)
 
 
-def mark_unheard(text: str, messages: Iterable[str]) -> str:
+def mark_ungrounded(text: str, messages: Iterable[str]) -> str:
     """Mark the paths and figures of *text* that no one of *messages* holds.
 
     A path is there if its name stands behind its folder's there, or nowhere behind one, as after
@@ -275,12 +275,12 @@ def mark_unheard(text: str, messages: Iterable[str]) -> str:
     numbers = sorted(float(number.replace(",", "")) for number in digits)
     names = dict.fromkeys(match[0].rstrip("`") for match in _CHECKED.finditer(text))
     paths = [name for name in names if "/" in name][:MAX_LOOKED_UP]
-    unheard = {path for path in paths if not _holds_path(whole, path)}
+    ungrounded = {path for path in paths if not _holds_path(whole, path)}
 
     def mark(match: re.Match[str]) -> str:
         name = match[0].rstrip("`")
-        is_heard = name not in unheard if "/" in name else _holds_figure(numbers, name)
-        is_marked = is_heard or text.startswith(f" {IN_NO_MESSAGE}", match.end())
+        is_grounded = name not in ungrounded if "/" in name else _holds_figure(numbers, name)
+        is_marked = is_grounded or text.startswith(f" {IN_NO_MESSAGE}", match.end())
         return match[0] if is_marked else f"{match[0]} {IN_NO_MESSAGE}"
 
     return _CHECKED.sub(mark, text)
