@@ -7,6 +7,7 @@ from refold.core.view import View
 from refold.memory import ProcessMemories, flush
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.scorers import Emphasis
+from refold.summarizers.heuristic import lexicon
 from refold.summarizers.heuristic.answers import find_corrections
 from refold.summarizers.heuristic.lexicon import (
     BINDING,
@@ -14,12 +15,15 @@ from refold.summarizers.heuristic.lexicon import (
     NEGATING,
     PREFERRING,
     STRESSING,
-    WORDINGS,
+    WordPattern,
     find_conclusions,
     find_constraints,
+    read_words,
 )
 from tests.support.examples import examples_at_night
 from tests.support.summaries import collect
+
+WORDS = read_words()
 
 BINDS = {
     "zh-Hans": [
@@ -332,10 +336,18 @@ def test_words_that_turn_what_they_stand_with() -> None:
     assert [text for text in NEGATES_NOT if NEGATING.is_in(text)] == []
 
 
-@pytest.mark.parametrize("words", WORDINGS, ids=lambda wording: wording.language)
-def test_every_language_has_words_of_each_kind(words: object) -> None:
-    for kind in ("strict", "binds", "stresses", "prefers", "corrects", "negates"):
-        assert getattr(words, kind), kind
+OF_ALL = {"strict", "binds", "stresses", "prefers", "corrects", "negates"}
+
+
+@pytest.mark.parametrize("language", WORDS)
+def test_every_language_has_words_of_each_kind(language: str) -> None:
+    assert {kind for kind in OF_ALL if WORDS[language].get(kind)} == OF_ALL
+
+
+def test_no_word_is_of_a_kind_that_nobody_asks_for() -> None:
+    patterns = [value for value in vars(lexicon).values() if isinstance(value, WordPattern)]
+    asked = {kind for pattern in patterns for kind in pattern.kinds}
+    assert {kind for words in WORDS.values() for kind in words} == asked | {"spaced"}
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,15 @@
-"""The words by which a rule summary, `Emphasis` and `RuleExtractor` know what binds, what matters
-and what somebody prefers; and the sentences that they find.
-
-One entry for each language, each list a few sure words: alternatives of a regular expression, in
-any case, whole words if a language has spaces. What follows a word can rule it out: `总是报错` and `it
-always fails` complain, they bind nobody. Add with each word a sentence that it finds, and one that
-it must not find, to tests/summarizers/heuristic/test_lexicon.py.
-"""
+"""What binds, what matters, what was concluded and what somebody prefers, known by words (of each
+language in words.toml); and the sentences that say it, for rule summaries, `Emphasis` and
+`RuleExtractor`."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import chain, compress, dropwhile, zip_longest
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 from unicodedata import east_asian_width
 
 from refold.speakers.carriers import split_place
@@ -20,163 +17,13 @@ from refold.speakers.segments import read_typed
 from refold.text.clip import TOP, Row, RowKind, clip_scanned, iter_rows, one_line, split_line
 from refold.text.plain import count_bytes, has_colon, is_question
 
-
-class Wording(NamedTuple):
-    """The words of one language."""
-
-    language: str
-    """ISO 639-1."""
-    strict: Sequence[str]
-    """Bind and stress: never, must, 禁止."""
-    binds: Sequence[str]
-    """Say what shall hold from now on, or that something shall be left alone."""
-    stresses: Sequence[str]
-    """Say that something matters."""
-    prefers: Sequence[str]
-    """Say what somebody likes or wants rather."""
-    spaced: bool = True
-    """Whether spaces part words."""
-    corrects: Sequence[str] = ()
-    """Take back what was asked before; most of them only at the beginning."""
-    negates: Sequence[str] = ()
-    """Turn what they stand with: not, never, without, 不, 勿, 除非; as good as all of a language."""
-    offers: Sequence[str] = ()
-    """Recommend, or leave something to somebody."""
-    options: Sequence[str] = ()
-    """Head what one can choose from."""
-    settles: Sequence[str] = ()
-    """Head what was agreed or decided."""
-    faults: Sequence[str] = ()
-    """Say what is wrong, or how something is before it is mended; in the languages in which a
-    conclusion is known by its words."""
+WORDS_PATH = Path(__file__).with_name("words.toml")
 
 
-CHINESE = Wording(
-    "zh",
-    strict=("必须", "必須", "务必", "務必", "禁止", "严禁", "嚴禁", "(?:绝|絕|決)不(?!是|会|會)", "(?:绝|絕|決|决)不能", "(?:绝|絕)对?對?不(?:能|要|可|得|准|许|許)", "永远(?:不要|别|不能|不得|用|使用|只)", "永遠(?:不要|別|不能|不得|用|使用|只)", "(?<!我)一定(?:要|得|不要|别|別|不能|必须|用|保留)", "(?:以后|以後|今后|今後)都",
-        "(?<![一二三四五六七八九十几幾数數百两\\d])千(?:万|萬)(?:别|別|不|要|记|記|小心|注意)", "(?:切|请|請|万|萬)?勿(?!忘我|论|論)"),
-    binds=("(?<!要)不要(?!紧|緊|脸|臉)", "(?<!能)不能(?!用了|启动|啟動|运行|運行|登录|登錄|登入|正常|工作|编译|編譯|打开|打開|访问|連|连|显示|顯示|加载|載入|保存了|用$|用。)", "(?<!可)不可(?!能|思|避免|或缺|靠|否|欠|逆|见|見|[验驗][证證]|[维維][护護]|[读讀变變控行]|[预預][测測]|[复復重][现現]|[扩擴]展|[接]受|.{1,4}[:：的])", "(?<![恨舍捨巴怪见見记記了由])不得(?!不|了|已)", "(?<!准)不准(?!确|確|时|時)", "(?<![允许許])不(?:允)?[许許](?!多)", "不应该?(?!当)", "不應該?",
-        "(?<![特分类類级級区區识識个個性鉴鑑辨差告道送离離])[别別](?:再|动|動|碰|改|删|刪|用|提交|乱|亂|加|写|寫|把|管)", "始[终終](?:用|使用|保持|要|以|采用|採用|返回)",
-        "(?<![它他她])[总總]是(?:用|使用|先|要|以|写|寫|加|保持|保留|采用|採用|跑|运行|返回 ?JSON)", "一直(?:用|使用|保持)", "请一直|請一直", "一律", "统一(?:使用|用|采用|写|放|改|为|成)", "統一(?:使用|用|採用|寫|放|改|為|成)",
-        "只(?:能|允许|允許|许|許|准|可以|用|改|读|讀)", "[仅僅](?:限|用|允许|允許)", "避免", "要求", "[尽盡儘]量", "[优優]先(?!级|級|順|度|队|隊)", "保持", "[冻凍][结結]",
-        "(?:从|從)(?:现在|現在)(?:起|开始|開始)|(?:从|從)今(?:以|往)?[后後]|今[后後]", "以[后後](?:每|请|請|要|不|别|別|用|一律|只|默认|預設)", "每次.{0,12}(?:都要|都得|必|先)(?!等)",
-        "(?<![我他她你还還不])(?:记住|記住|记得|記得)(?!吗|嗎|了)|[请請](?:你)?(?:记住|記住|记得|記得)", "用(?:简体|繁体|繁體|簡體)?(?:中文|英文|英语|英語|日文|日语|繁體|繁体)(?:来|來)?(?:回答|回复|回覆|答复|交流|沟通|溝通|写|寫)", "(?:更|比较|比較)(?:喜欢|喜歡)|宁可|寧可|[倾傾]向于?於?|偏好"),
-    stresses=("重要", "(?:记住|記住|(?<![我他她还還])记得|(?<![我他她还還])記得)", "牢[记記]", "[别別]忘", "不要忘", "勿忘", "切[记記]", "[关關][键鍵](?!字|词|詞|帧|幀|路径|路徑)", "注意(?!力)", "千[万萬](?:别|別|不|要)"),
-    prefers=("(?:我|我们|我們)(?:\\w{0,4})(?:喜欢|喜歡|讨厌|討厭|偏好|偏爱|偏愛|爱好|愛好|习惯|習慣|过敏|過敏|受不了|感兴趣|感興趣|宁可|寧可)",),
-    spaced=False,
-    corrects=("^[哦噢啊嗯，, ]{0,3}(?:等等|等一下|不对|不對|不是|算了|还是|還是|改主意)", "[不别別]用.{1,20}了"),
-    negates=("不(?!错|錯|过|過|同|少)", "[莫勿]", "没|沒", "[无無](?!论|論)", "未(?!来|來)", "非(?!常)", "(?<![特分类類级級区區识識个個性鉴鑑辨差告道送离離])[别別]", "禁", "除(?:了|非|外)", "[之以]外"),
-    offers=("建议", "建議", "推荐", "推薦", "[倾傾]向", "等[你您]", "[听聽][你您]", "[请請][你您]?(?:确认|確認|选择|選擇|决定|決定|告诉|告訴)", "要不要", "[跟和与與向][你您]再?(?:确认|確認|讨论|討論|商量)", "[你您](?:想|希望|觉得|覺得|认为|認為|的[决決选選])", "你说得对|你說得對"), options=("[你您]可以", "如果", "方案", "[选選][项項]", "策略", "[优優][点點劣势]", "缺[点點]"),
-    settles=("(?<![待未不没沒谁誰解])(?<![^主]要)(?<!共同)(?:敲定|(?:决策|決策)(?![矩路树樹逻邏流引模过過])|决定|決定|定案|共识|共識|商定|已定|最[终終]方案)(?!点|點|的问题|的問題|因素)",), faults=("bug", "[错錯]", "缺", "漏", "失[败敗]", "崩[溃潰]", "硬[编編][码碼]", "[问問][题題]", "根因", "原因", "目前", "[当當]前", "[现現]在"),
-)  # fmt: skip
-ENGLISH = Wording(
-    "en",
-    strict=(r"never(?! (?:mind|worked|happen\w*|saw|seen|said|heard|been|had|got)\b)", r"(?<!not )always(?! (?:fail\w*|crash\w*|return\w*|get\w*|throw\w*|show\w*|times?|been|was|is|has|had|wanted|thought|said|happen\w*)\b)",
-        "must", "make sure", "from now on", "at all costs", "under no circumstances", r"(?<!\()mandatory"),
-    binds=("mustn't", r"(?:don['’]?t|do not)(?![.!]| (?:(?:even|really|actually|quite) )?(?:think|understand|know|see|get|like|believe|remember|have|need|really|care|mind|work)\b)", "shall not",
-        "should(?:n['’]?t| not| always| never)", r"only(?! (?:happen\w*|fair|see|saw|had|has|have|was|is|got|one|two|a|an|the)\b| .{0,150}\b(?:is|are) left\b)", "don['’]?ts", "(?:(?<!method )not allowed|not to do)", "avoid", "forbidden", r"require(?:d(?! (?!to|for|by|in|on|at|as|that|when|if|before|and|or)\w))?", "ensure", "at all times",
-        "prefer", "without", "off[- ]limits", "hands off", r"(?:is|are|be|stays?|remains?|keep \S+) frozen", "unchanged", "stick to",
-        r"leave (?:(?:it|them|that|this|the \w+|\S+[/.]\S+) as|(?:\S+ ){1,6}(?:alone|untouched|as[ -](?:is|it is|they are)))", r"^(?:(?:and|but|also|please|then|just|no|ok|okay),? )*(?:keep(?! (?:going|on|up|trying|working|getting|seeing|reading|it up)\b)|preserve)", "(?:(?:has|have|needs?) to|should) (?:stay|remain|keep|be (?:kept|left|preserved))", "(?:ask|tell|warn|check with|confirm with) (?:me |us )?(?:first|before)",
-        r"(?<!i )(?<!we )(?<!you )(?<!they )(?<!to )(?<!t )(?<!ly )remember(?=:| that\b| to\b)"),
-    stresses=("important(?:ly)?", "remember", "do not forget", "don['’]?t forget", "keep in mind", "note that", "critical", "crucial", "essential"),
-    prefers=(r"(?:I|we)(?:['’]d| would| really| also| still| always| usually){0,3} (?:like|love|prefer|hate|dislike|enjoy|favou?r|rather)",
-        r"(?:I|we) (?:can['’]?t stand|do(?:n['’]t| not) (?:like|eat|drink|want))", "(?:my|our) (?:all-time )?fav(?:ou)?rite", "allergic to"),
-    corrects=(r"^(?:no|nope)(?=[,.!;:]| no\b| wait\b| not\b| actually\b)", r"^(?:(?:oh|hm+|ok|okay|sorry|then|and|but),? )*(?:wait(?=[,.!;:]| no\b)|actually|scratch (?:that|it)|on second thoughts?|forget)",
-        "instead(?! of)", "changed my mind", "change of plans?", r"^sorry,? i (?:gave|told|said|meant|made|forgot|was|had)"),
-    negates=(r"\w+n['’]ts?", "do['’]?nts?", "not?", "never", "cannot", "none", "nothing", "nobody", "nowhere", "neither", "nor", "non", "without", "except", "unless", "against", "unlike", "out of"),
-    offers=(r"recommend\w*", "I(?:['’]d| would)? suggest", "suggestions?", "(?:should|shall) (?:we|I)", "would you", "do you (?:want|prefer)", "which (?:one|of these|would)", "let me know", "tell me", "(?:confirm|discuss) with you", "your (?:call|decision|choice|pick)", "up to you", "once you", "if you (?:want|prefer|like)"), options=("you (?:can|could|may)", "options?", "approach(?:es)?", "alternatives?", "pros", "cons", "trade-?offs?"),
-    settles=(r"(?<!open )(?<!your )(?<!pending )(?<!not )(?:agreed|agreements?|decisions?(?! (?!made|taken|so far|we|by|for|on|from)\w)|decided|settled|final (?:choice|design))",), faults=("bugs?", "buggy", "wrong(?:ly)?", "incorrect(?:ly)?", "broken", "fail(?:s|ing)?", "missing", "lacks?", "ignores?", "crash(?:es)?", "stale", "leaks?", "unused", "hard-?coded", "root cause", "culprit", "problem", "issue", "still", "currently"),
-)  # fmt: skip
-JAPANESE = Wording(
-    "ja",
-    strict=("必ず(?!し)", "絶対(?:に|ダメ|だめ)", "決して", "厳禁"),
-    binds=("常に(?:使|日本語|先|最|確認)", "しないで", "[わかがさたなばまらえけげせてねべめれ]ないで(?:ください|下さい)", "ては(?:いけ|だめ|ダメ|なら)", "しないこと", "今後は", "これからは", "以後は", "(?:のみ|だけ)(?:を)?(?:使|許可)", "日本語で(?:答|回答|返答|返事|書)", "の?(?:方|ほう)が(?:好き|いい|良い)"),
-    stresses=("大事", "大切", "覚えて(?:おいて|ください|下さい|ね)", "忘れないで", "忘れずに"),
-    prefers=("(?:私|僕|俺).{0,12}(?:好き|嫌い|苦手|アレルギー)", "の?(?:方|ほう)が(?:好き|いい|良い)"),
-    spaced=False,
-    corrects=("^(?:いや|違い|ちがい|やっぱり|やはり|待って|すみません、やっぱり)", "ではなく|じゃなく"),
-    negates=("[かがさたなばまらわえけげせてねべめれしじきぎちびみりい]な[いく]", "ません", "せず", "[わかがさたなばまらえけげせてねべめれ]ずに", "なし", "以外", "禁"),
-    offers=("おすすめ", "お勧め", "推奨", "提案", "いかがで", "どちら", "ご確認", "(?:知らせて|教えて)(?:ください|下さい)", "しましょうか"), options=("選択肢", "候補", "メリット"),
-    settles=("(?<![未要])(?:決定|合意|確定)(?!し?ていない|待ち)",),
-)  # fmt: skip
-KOREAN = Wording(
-    "ko",
-    strict=("반드시", "절대로?(?! ?(?:경로|값|적|좌표|온도))", "무조건", "금지(?!어)"),
-    binds=("항상 (?:\\S+ ){0,3}?(?:사용|유지|확인|해 ?주|답|작성|하세요|해야)", "[가-힣]지 ?마(?:세요|십시오|라|요|(?=[ .!]|$))", "(?:해서는|하면) 안", "앞으로(?:는|도)", "앞으로 (?:모든|항상|꼭)", "이제부터", "만 (?:사용|써)", "한국어로 (?:답|대답|작성|써|말)"),
-    stresses=("중요", "기억해", "잊지 ?마", "명심", "주의(?:하|해|사항)"),
-    prefers=("선호", "(?:더|을|를|이|가) 좋(?:아합|아해|습니다|아요)", "싫어", "알레르기"),
-    spaced=False,
-    corrects=("^(?:아,? ?)?(?:아니[다요,. ]|아뇨|잠깐)", "말고"),
-    negates=("[가-힣]지 ?(?:않|못|마|말)", "안 ", "못 ", "없", "아니", "말고", "금지", "제외"),
-    offers=("추천", "권장", "제안", "하시겠", "원하시", "알려 ?주세요", "확인해 ?주세요", "할까요"), options=("선택지", "대안", "장단점"),
-    settles=("결정(?! ?필요)", "합의", "확정"),
-)  # fmt: skip
-SPANISH = Wording(
-    "es",
-    strict=(r"nunca(?! (?:he|has|ha|hemos|han|había|funcion\w*|pas\w*|vi|fue|me|lo|la|se)\b)", "prohibido", "obligatorio", "en ningún caso", "bajo ninguna circunstancia", "a toda costa"),
-    binds=(r"siempre(?= (?:usa|utiliza|responde|escribe|ejecuta|haz|revisa|comprueba|verifica|en español|con)\w*\b)", r"(?:usa|utiliza|responde|escribe|ejecuta)(?: \w+)? (?:siempre|solo|sólo|solamente|únicamente)", "^s[oó]lo (?:usa|utiliza|responde|escribe|ejecuta|haz|modifica|cambia|edita|lee)",
-        r"(?:^|(?<=[,;:] )|(?<=\by )|(?<=\bfavor ))no (?:(?:me|te|se|l[aeo]s?) )?(?!antes|entonces|errores|(?:worr|apolog|dependenc)ies|(?:chang|imag|messag|packag|issu|valu|fil|rul|typ|nam|servic|sourc|resourc|differenc|referenc|match|branch|class|updat|not|lin|featur|failur|respons|surpris)es\b|eres|puedes|tienes|quieres|entiendes|sabes|vienes|haces|dices|sigues|pones|respondes|lees|crees que)(?:\w{2,}es|hagas|escribas|pongas|añadas|incluyas|metas|rompas|muevas|subas|abras|\w+zcas|toque|cambie|modifique|borre|use)",
-        r"no (?:puedes|debes) (?!ver|saber|ser)\w+r(?:l[aeo]s?)?", "no (?:quiero|queremos) (?:que|ning[uú]n[ao]?)", "debes? (?:ser|usar|estar|siempre)", "(?:deben|tienen? que) (?:ser|usar|estar|pasar|quedar)", "^evit[ae]d?", r"^sin (?!problemas?|embargo|duda|errores|respuesta|éxito|cambios?|novedades|es[eo]|est[eo]|él|ell[ao])\w+", "espera (?:mi|a que|hasta)", "mant[eé]n", r"^deja .{1,60} como est[aá]n?", r"(?:pide|pídeme|pregúntame|avísame)(?: \S+){0,4}? antes",
-        "de ahora en adelante", "a partir de ahora", "asegúrate", "prefiero", "preferimos"),
-    stresses=("importante", "recuerda", "ten en cuenta", "no (?:te )?olvides", "imprescindible"),
-    prefers=("prefiero", "preferimos", "me (?:gusta|encanta|gustaría)", "odio", "soy alérgic[oa]"),
-    corrects=("^no(?=,)", "^(?:espera|mejor|olvida)", "en (?:vez|lugar) de eso"),
-    negates=("no", "nunca", "jamás", "ni", "sin", "salvo", "excepto", "contra", "ning[uú]n[ao]?", "nada", "nadie"),
-    settles=("(?<!tu )(?<!su )decisión", "(?<!tus )(?<!sus )decisiones", "decidido", "acordado", "acuerdos?"),
-)  # fmt: skip
-GERMAN = Wording(
-    "de",
-    strict=("niemals", "auf keinen Fall", "unter keinen Umständen", "unbedingt", "zwingend", "verboten"),
-    binds=("(?:bitte|verwenden Sie|nutzen Sie|benutzen Sie|antworten Sie|schreiben Sie) (?:immer|nur|nie|nichts?|stets|keine?n?)", "immer (?:verwenden|nutzen|benutzen|auf Deutsch)", r"^immer (?!noch|wieder|mehr|wenn)(?:\S+ ){0,4}?\w+en",
-        r"(?:^|(?<=\bund )|(?<=\bbitte ))(?!die|sie|wie|ohne|bitte|keine|(?:m|d|s)?eine|ihre|diese|jede|alle|viele|beide|neue|heute|danke|ha[bt]t?e|sehe|finde|verstehe|brauche|kenne|bekomme|glaube|denke|hoffe|(?:woll|konn|soll)te|(?:könn|müss)te|wurde|würde)(?:\w{2,}e|schreib|fass|leg|push|mach|lass|bau|nimm|rühr|füg|lösch|änder) (?!(?:ist|hat|sind|wird|geht|sieht|\w+[^hsz]t) )(?:\S+ ){0,5}?(?:nichts?|nie|nur|immer|stets|keine?n?)",
-        r"^keine?n? (?!ahnung|sorge|problem|frage|antwort|fehler|änderung|ergebnis|treffer|chance|zeit|idee|panik)\S+(?=[.!]?$|,| im | in )", "^ohne .{1,80}? bitte", "^warte (?:auf|bis|mit)", "^vermeide", "^behalte?", "^lass .{1,60} wie (?:sie|er|es)", "^(?:frage?|warne?|sage?) (?:mich|mir)[ ,].{0,40}?(?:bevor|vorher|zuerst)", "(?:ich|wir) (?:will|wollen|möchten?) (?:nicht|keine?n?)", "(?:muss|müssen) (?:immer|stets|vor jede[mr])",
-        "(?:darf|dürfen|darfst) (?:nicht|nie|keine?n?)", r"(?:\w+ )?nicht (?:ändern|anfassen|löschen|verändern|bearbeiten|committen|entfernen|verwenden|benutzen)", "(?:ab jetzt|ab sofort|von nun an|künftig|in Zukunft)",
-        "(?:ändere|lösche|verändere|bearbeite|berühre) (?:\\S+ ){0,4}?nicht", "(?:du musst|ihr müsst|Sie müssen)", "ausschlie(?:ß|ss)lich", "bevorzuge", "lass(?:e|t)? (?:\\S+ ){1,4}?unverändert"),
-    stresses=("wichtig", "merke? dir", "merken Sie sich", "vergiss nicht", "vergessen Sie nicht", "denke? daran", "beachten? Sie", "beachte"),
-    prefers=("bevorzuge", "(?:ich|wir) (?:mag|mögen|hasse|liebe|möchte lieber|würde lieber|nutze lieber|verwende lieber)", "ziehe (?:\\S+ ){1,6}?vor", "allergisch gegen", "am liebsten"),
-    corrects=("^(?:nein|halt|moment|stopp)(?=[,. !])", "^(?:doch )?lieber", "stattdessen", "vergiss"),
-    negates=("nicht", "nichts", "nie", "niemals", "niemand", "kein(?:e[mnrs]?)?", "ohne", "außer", "weder", "gegen"),
-    settles=("(?<!deine )(?<!ihre )entscheidung(?:en)?", "entschieden", "vereinbart", "beschlossen", "festgelegt"),
-)  # fmt: skip
-FRENCH = Wording(
-    "fr",
-    strict=("en aucun cas", "sous aucun prétexte", "impérativement", "obligatoire(?:ment)?", "(?:il est |est )?interdit", "ne jamais", r"ne \S+e[zr]? jamais(?= )"),
-    binds=(r"ne (?:pas|rien|plus) \w+(?:er|ir|re)", r"(?:^|(?<=[,;:] )|(?<=\bet ))n(?:e |['’])(?!est|importe|hésite)\w+ (?:\S+ )?(?:pas|rien|plus|jamais|aucune?|que)", r"n(?:e |['’])\w+(?:ez|e) (?:rien|aucune?) \w+",
-        r"(?:tu ne (?:dois|peux)|vous ne (?:devez|pouvez)) (?:pas|rien|plus|jamais)(?! savoir)", "(?:je ne veux|nous ne voulons) (?:pas|plus|aucune?)", r"^pas d(?:e |['’])(?!changements?|nouvelles|problèmes?|soucis?|panique|quoi|réponse|erreurs?|accord|chance)\w+", r"^sans (?!cela|ça|lui|elle|doute|problème|souci|réponse|succès)\w+", "^évite[zr]?", "^(?:garde|conserve)z? l(?:e|es|a)", "attend(?:s|ez) (?:mon|ma|mes|que)",
-        r"(?:utilise|réponds|répondez|écris|écrivez|fais|lance|exécute)z? (?:\S+ )?(?:toujours|uniquement|seulement)", r"toujours \w+er (?:en|le|la|les|un|une|avec)", "désormais|dorénavant|à partir de maintenant",
-        "il (?:faut (?:toujours|absolument)|ne faut (?:pas|rien|jamais))", "^(?:demandez?|préviens|prévenez)-moi", "^laissez? .{1,60} comme", "(?:tu dois|vous devez)", "(?:doit|doivent) (?:être|toujours|rester)", "assure-toi|assurez-vous", "préfère", "préférons", "préférerais"),
-    stresses=("important", "importante", "n['’]oublie(?:z)?", "souviens-toi", "rappelle-toi", "retiens", "essentiel", "attention(?= ?[:!])"),
-    prefers=("(?:je|nous) (?:préfère|préférons|préférerais|aime|adore|déteste|n['’]aime pas)", "j['’](?:aime|adore)", "allergique"),
-    corrects=("^non(?=[ ,])", "^(?:attends|attendez|finalement|oublie|oubliez)", "à la place", "plutôt"),
-    negates=("ne", r"n['’]\w+", "non", "pas", "jamais", "rien", "personne", "aucune?", "ni", "sans", "sauf", "contre"),
-    settles=("(?<!votre )(?<!ta )décisions?", "décidé", "convenu", "d['’]accord"),
-)  # fmt: skip
-RUSSIAN = Wording(
-    "ru",
-    strict=("никогда не(?! (?:работ|был|вид|слыш|зна|дела|пробов))", "нельзя", r"запрещ[её]н\w*", "запрещается", "ни в коем случае", "ни при каких", r"обязательно(?! ли)"),
-    binds=(r"всегда (?:использу|пиш|отвечай|проверяй|запускай|добавляй|на русском|оставляй)\w*", "с этого момента", "отныне", "впредь",
-        "не (?:трогай|меняй|изменяй|удаляй|используй|коммить|редактируй|пушь|делай|забывай)(?:те)?", r"(?:используй|отвечай|пиши|работай)(?:те)? (?:только|всегда|на русском|исключительно)",
-        "должн[оыа] быть", "должен быть", r"предпочита\w+"),
-    stresses=("важно", "запомни(?:те)?", "не забудь(?:те)?", "не забывай(?:те)?", "помни(?:те)?", "учти(?:те)?"),
-    prefers=(r"предпочита\w+", "(?:я|мы) (?:не )?(?:люблю|любим|ненавижу|обожаю)", "мне нравится", r"аллерги\w+"),
-    corrects=("^(?:нет|стоп|подожди(?:те)?|лучше)(?=[,. ])", "вместо этого"),
-    negates=("не", "нет", "ни", "нельзя", "никогда", "ничего", "никто", "без", "кроме", "против"),
-    settles=("(?<!ваше )(?<!твое )(?<!твоё )решени[ея]", "решено", "решили", "договорились", "согласовано"),
-)  # fmt: skip
-PORTUGUESE = Wording(
-    "pt",
-    strict=(r"nunca(?! (?:funcion\w*|vi|foi|tive|tinha|aconteceu|me|se|ouvi)\b)", "proibido", "obrigatório", "obrigatoriamente", "em hipótese alguma", "de jeito nenhum", "sob nenhuma circunstância"),
-    binds=("não (?:(?:se|me|os?|as?) )?(?:toque|altere|mude|modifique|apague|delete|remova|use|edite|faça|commite|mexa|mova|crie|exclua|inclua|aplique|execute|rode|instale|escreva|implemente|adicione|renomeie|gere|omita|refatore|invente|suba|publique|envie|comente|avance|abra|traduza)[ms]?", r"não (?:pode|deve)[ms]? (?!ser|estar|haver)\w+r", "você não (?:pode|deve)", "não (?:quero|queremos) (?:que|nenhuma?)",
-        r"sempre (?:use|utilize|responda|escreva|execute|rode|faça|verifique|em português)", r"(?:use|utilize|responda|escreva|execute)(?: \w+)? (?:sempre|apenas|somente|só)", "(?:só|apenas|somente) (?:use|utilize|responda|escreva|execute|altere|mude|edite|faça|leia)", "evite", r"^sem (?!problemas?|erros?|dúvida|resposta|sucesso|pressa|mudanças?|novidades|iss?[ot]o?|el[ea])\w+", "(?:aguarde|espere) (?:a |o )?(?:minha|meu|que|até|eu)", "mantenha", "^deixe .{1,60} como est[áã]o?", "(?:^me |^|sempre )(?:pergunte|avise|peça|consulte)(?:-me)?(?: \\S+){0,4}? antes",
-        "deve(?:m|s)? (?:ser|usar|estar|sempre|passar|ficar)", "a partir de agora", "de agora em diante", "certifique-se", "garanta que", "prefiro", "preferimos"),
-    stresses=("importante", "lembre-se", "lembra-te", "não (?:se |te )?esque[çc]a?s?", "tenha em mente"),
-    prefers=("prefiro", "preferimos", "(?:eu )?(?:adoro|odeio|detesto)", "(?:eu )?gosto de", "(?:sou )?alérgic[oa]"),
-    corrects=("^não(?=,)", "^(?:espera|espere|melhor|esquece|esqueça)", "em vez disso"),
-    negates=("não", "nunca", "jamais", "nem", "sem", "exceto", "salvo", "contra", "nenhuma?", "nada", "ninguém"),
-    settles=("(?<!sua )(?<!tua )decis(?:ão|ões)", "decidido", "acordado", "combinado"),
-)  # fmt: skip
-WORDINGS = (CHINESE, ENGLISH, JAPANESE, KOREAN, SPANISH, GERMAN, FRENCH, RUSSIAN, PORTUGUESE)
-"""All languages."""
+@cache
+def read_words() -> Mapping[str, Mapping[str, Any]]:
+    """Return the words of each language by their kind, as the file has them."""
+    return tomllib.loads(WORDS_PATH.read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)
@@ -216,14 +63,14 @@ class WordPattern:
 
     def _words(self, *, spaced: bool) -> str:
         lists = (
-            getattr(wording, kind)
-            for wording in WORDINGS
-            if wording.spaced == spaced
+            words.get(kind, ())
+            for words in read_words().values()
+            if words.get("spaced", True) == spaced
             for kind in self.kinds
         )
         # In lower case, but for what stands behind a backslash.
-        words = "|".join(chain.from_iterable(lists))
-        return re.sub(r"(?<!\\)\w", lambda match: match[0].lower(), words)
+        pattern = "|".join(chain.from_iterable(lists))
+        return re.sub(r"(?<!\\)\w", lambda match: match[0].lower(), pattern)
 
 
 BINDING = WordPattern(("strict", "binds"))
