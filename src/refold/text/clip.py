@@ -118,9 +118,12 @@ MAX_WORD = 200
 _WORD = re.compile(r"[\w$@~./-]")
 _LAST_WORD = re.compile(r"(?<![\w$@~./-])[\w$@~./-]++\Z")
 _FIRST_WORD = re.compile(r"[\w$@~./-]++(?=[^\w$@~./-])")
-_SENTENCE = re.compile(r"(?<=[.!?])(?<!\b\w\.\w\.)(?<!\b(?:vs|cf)\.)[\"')\]]?\s+|(?<=[。！？；])")
+_STOP = re.compile(
+    r"[.!?。！？；](?:(?<=[。！？；])|(?<!\b\w\.\w\.)(?<!\b(?:vs|cf)\.)[\"')\]]?\s+)"
+)
+"""A character that ends a sentence, with the blanks behind it."""
 _CODE = re.compile(r"`[^`]+`")
-_MARK = re.compile(r"^\s*(?:\\?[-*+•>#]+|\d{1,3}[.)、])\s+")
+_MARK = re.compile(r"\s*(?:\\?[-*+•>#]+|\d{1,3}[.)、])\s+")
 
 
 def clip_scanned(text: str) -> str:
@@ -145,9 +148,10 @@ def split_line(line: str) -> Iterator[str]:
     masked, start = line, 0
     if "`" in line:
         masked = _CODE.sub(lambda code: "x" * len(code[0]), line)
-    ends = (end.span() for end in _SENTENCE.finditer(masked))
-    for stop, behind in (*ends, (len(line), len(line))):
-        if sentence := _MARK.sub("", line[start:stop]).strip():
+    stops = ((stop.start() + 1, stop.end()) for stop in _STOP.finditer(masked))
+    for end, behind in (*stops, (len(line), len(line))):
+        mark = _MARK.match(line, start, end)
+        if sentence := line[mark.end() if mark else start : end].strip():
             yield sentence
         start = behind
 
