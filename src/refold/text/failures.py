@@ -215,11 +215,11 @@ _FAILURE_COUNT = re.compile(
 """How test runners and build tools sum up a failure: `1 failed`, `Found 3 errors`, `make: *** [all]
 Error 2`."""
 _HINT = re.compile(
-    r"(?i)\s*+(?:hint:|help:|note:|please try another command|the output of the command was:|warn|npm warn|提示[：:]|at |file \"|\+ )"
+    r"(?i)\s*+(?:hint:|help:|note:|please try another command|the output of the command was:|warn|npm warn|提示[：:]|at |file \"|[+>$] )"
     r"|.*(?:echo |complete log of this run)|.*?\ufffd[^\ufffd]*\ufffd"
 )
 """How a line begins that warns, or says what to do about an error, where it arose or is logged, or
-what a script would say; or that nobody can read, since its encoding was taken for another."""
+what is run or a script would say; or that nobody can read, its encoding taken for another."""
 _ANY_WORD = re.compile(r"\w+")
 _TELLS = re.compile(r"(?s).*?\w\W++\w.*[^:]\Z")
 """A line of several words that says more than that others follow."""
@@ -275,7 +275,7 @@ def find_error_line(text: str) -> str:
 
 
 _MARKUP = re.compile(
-    r"\s*+(?:</?\w{1,40}>(?:-?\d{1,10}</\w+>)?|Shell cwd was reset to .*|\(Bash completed with no output\)|\[rerun: b\d+\]"
+    r"\s*+(?:</?\w{1,40}>(?:-?\d{1,10}</\w+>)?|Shell cwd was reset to .*|\(Bash completed with no output\)|\[(?:rerun: b|result-id: r)\d+\]"
     r"|\[(?:(?:Command finished|The command completed) with exit code|Python interpreter:|Current working directory:) [^\n]*\]"
     r"|<<<\w+ id=\"\w+\">>>)\s*+"
 )

@@ -511,6 +511,50 @@ def test_a_look_that_fails_is_no_open_error():
     assert "last error" not in summarize(user("Go."), messages)
 
 
+@pytest.mark.parametrize(
+    ("failed", "works", "is_open"),
+    [
+        ("python make.py a --b", "python3 make.py a --b", False),
+        (
+            'bash -lc "./install"',
+            "& 'C:\\Program Files\\Git\\bin\\bash.exe' -lc \"./install\"",
+            False,
+        ),
+        ("npm run deploy", "npm run seed", True),
+        ("python -m deploy", "python -m seed", True),
+    ],
+)
+def test_a_program_of_another_version_or_place_mends_an_error_and_another_task_does_not(
+    failed, works, is_open
+):
+    messages = [
+        *call("bash", "Error: no such thing", is_error=True, command=failed),
+        *call("bash", "All done.", command=works),
+    ]
+    assert ("last error" in summarize(user("Go."), messages)) is is_open
+
+
+def test_what_a_command_prints_in_brackets_is_no_result_that_is_left_out():
+    run = {"command": "node read.js || echo '[NO DATA]'"}
+    failed = call("bash", "Error: no module ws", is_error=True, **run)
+    text = summarize(user("Go."), failed, call("bash", "[NO DATA]", **run))
+    assert "last error" not in text
+
+
+def test_a_failed_command_that_runs_again_is_no_open_error():
+    failed = call("Bash", "Error: no daemon", is_error=True, command="npm start")
+    started = "Command running in background with ID: b4f8b50. Output is being written to: /tmp/b4"
+    text = summarize(user("Go."), failed, call("Bash", started, command="npm start"))
+    assert section(text, "Open") == ["- still running when last seen: npm start"]
+
+
+def test_a_command_that_npm_repeats_behind_an_error_is_not_the_error():
+    output = "Exit code 1\nCannot connect to the daemon. Is it running?\n\n> app@1.0.0 up\n> cd infra && compose up"
+    text = summarize(user("Go."), call("Bash", output, is_error=True, command="npm run up"))
+    error = "Cannot connect to the daemon. Is it running?"
+    assert section(text, "Open") == [f"- last error: {error} (npm run up)"]
+
+
 def test_a_check_that_is_not_installed_has_tested_nothing():
     messages = [
         *call("Write", "Written.", file_path="a.ts", content="x"),

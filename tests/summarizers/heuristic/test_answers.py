@@ -76,6 +76,7 @@ def test_a_decision_of_the_model_does_not_pass_for_a_persons_answer():
         ("mcp__wiki__ask_question", 'Use `size="="8`.', {"repo": "a/b", "question": "Where?"}),
         ("search", '"Where?"="Here"', {"question": "Where?"}),
         ("ask_user", "", {"question": "Where?"}),
+        ("request_user_input", "request_user_input is unavailable", {"question": "Where?"}),
     ],
 )
 def test_what_is_no_answer_of_a_person_decides_nothing(tool, text, arguments):
@@ -104,3 +105,13 @@ def test_a_word_that_answers_is_no_rule_without_its_question():
         ["user: vila 要纳入吗？ -> 暂时不要"],
         [],
     )
+
+
+def test_what_a_model_offers_is_no_rule_of_who_chooses_it():
+    """`Zero required` was one, of nobody knew what."""
+    options = [{"label": "Zero capital required (Recommended)"}]
+    asked = {"questions": [{"id": "a", "question": "How much?", "options": options}]}
+    answer = json.dumps({"answers": {"a": {"answers": [options[0]["label"]]}}})
+    state = collect([user("Go."), *call("request_user_input", answer, **asked)])
+    assert list(state.decisions) == ["user: How much? -> Zero capital required (Recommended)"]
+    assert not state.constraints

@@ -40,6 +40,8 @@ def run(*commands):
     ("curl -fsSL -o /dev/null -w '%{http_code}' http://flags", ""),
     ("curl -d '{}' http://flags", "curl -d '{}' http://flags"),
     ("gh api repos/a/b/pulls", ""),
+    ('missing=(\n  "auto-kg" "brand"\n  "xiao"\n)\nls', ""),
+    ("while read n; do helm uninstall $n; done < names.txt", "helm uninstall $n"),
     ("gh api repos/a/b/pulls/1/replies -f body=Thanks", "gh api repos/a/b/pulls/1/replies -f body=Thanks"),
     ("git for-each-ref refs/remotes && git branch -a && git remote -v && git config user.name", ""),
     ("git status && git push -f origin main && git log -3", "git push -f origin main"),

@@ -41,6 +41,8 @@ WRITTEN = "cat > a.py <<'EOF'\nx = 1\ny = 2\nEOF"
     ("sed -i -e 's/a.x/b.y/' -e 's/c/d/' a.py", [("a.py", "modified")]),
     ("perl -pi -e 's/a.x/b/' -e 's/c/d.e/' a.py", [("a.py", "modified")]),
     ("sed -e 's/a/b.c/' -e '/d.e/d' a.py", [("a.py", "read")]),
+    ('rm -rf ~/.agent/skills/"$name"', []),  # not all of them
+    ("rm lib/'a.py' && cat Old\\ Notes/b.md", [("lib/a.py", "deleted")]),
 ])  # fmt: skip
 def test_words_marks_and_comments_are_told_apart(command, files):
     assert list(effect_of_command(command).files) == files

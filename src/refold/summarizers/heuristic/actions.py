@@ -13,6 +13,7 @@ from refold.summarizers.heuristic.identifiers import find_names
 from refold.summarizers.heuristic.shell_words import (
     MAX_COMMAND,
     WORD,
+    Words,
     iter_marks,
     name_command,
     name_program,
@@ -236,10 +237,19 @@ def says_failed(step: Step, text: str) -> bool:
 
 
 def has_command(line: str, failed: str) -> bool:
-    """Does a *line* of commands hold the last one of *failed*, which stopped there? Two words tell
+    """Does a *line* of commands hold the last one of *failed*, which stopped there? Few words tell
     a command: `git pull && git push` has that of `git add . && git push`."""
-    *_, wanted = simple_commands(failed[:MAX_COMMAND])
-    return any(words[:2] == wanted[:2] for words in simple_commands(line[:MAX_COMMAND]))
+    *_, wanted = map(_find_head, simple_commands(failed[:MAX_COMMAND]))
+    return wanted in map(_find_head, simple_commands(line[:MAX_COMMAND]))
+
+
+def _find_head(words: Words) -> Words:
+    """Return the name of a program, whichever of its versions it is and wherever it stands, and the
+    word behind it; one more behind `run` and its like."""
+    is_longer = not shell.COMMAND_FOLLOWS.isdisjoint(words[1:2])
+    program = "".join(words[:1])
+    name = name_program(program).rstrip("0123456789.") or program
+    return [name, *words[1 : 2 + is_longer]]
 
 
 def find_outcome_line(text: str, *, failed: bool, printed: bool) -> str:
@@ -494,8 +504,8 @@ def _find_line(step: Step, *, failed: bool) -> str:
 
 
 def _name_program(step: Step) -> str:
-    """Return the first two words of a command (`git push`), or the tool of another call."""
-    return " ".join(name_command(step.command).split(" ")[:2]) or step.effect.tool
+    """Return the first words of a command (`git push`), or the tool of another call."""
+    return " ".join(_find_head(name_command(step.command).split(" "))) or step.effect.tool
 
 
 def _name_failed(step: Step) -> str:

@@ -113,21 +113,23 @@ class PersonAnswer(NamedTuple):
 
 def read_answers(step: Step) -> list[PersonAnswer]:
     """Return what a person answers in a result to what its call asks; nothing if it asks nothing.
-    Words in a form that no client is known for answer all questions."""
-    if step.is_error or not _ASKS.search(step.effect.tool[:100]):
+    Words in a form that no client is known for answer all questions, but for those by which a tool
+    tells of itself."""
+    tool = step.effect.tool
+    if step.is_error or not _ASKS.search(tool[:100]):
         return []
     arguments = parse_or_none(step.arguments)
-    questions = dict(
-        _iter_questions(arguments, is_sure=bool(_ASKS_PERSON.search(step.effect.tool)))
-    )
+    questions = dict(_iter_questions(arguments, is_sure=bool(_ASKS_PERSON.search(tool))))
     if not questions or not step.text.strip():
         return []
     text = step.text.strip().removeprefix(_TAGS[0]).removesuffix(_TAGS[1]).strip()
     answers = (
         _read_pairs(text) or _read_fields(text, questions) or _read_lines(text, questions.values())
     )
-    answers = answers or [PersonAnswer("; ".join(questions.values()), text)]
-    teller = step.effect.tool if step.effect.tool.startswith("mcp_") else ""
+    is_own = text.startswith(tool) and not (tool.isalpha() and tool.islower())
+    if not (answers or is_own):
+        answers = [PersonAnswer("; ".join(questions.values()), text)]
+    teller = tool if tool.startswith("mcp_") else ""
     return [answer._replace(teller=teller) for answer in answers]
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from refold.summarizers.heuristic.shell_words import (
     APPLIES,
+    BEFORE_COMMAND,
     BEFORE_RUN,
     MAX_COMMAND,
     MAX_WORDS,
@@ -108,7 +109,7 @@ _NO_CHECKS = _LOOKING_PROGRAMS | {
     "curl", "wget", "open", "code", "vim", "nano", "scp", "rsync",
 }  # fmt: skip
 """Programs whose arguments name files, hosts or branches, none of them a command."""
-_COMMAND_FOLLOWS = frozenset({"run", "exec", "compose", "-m", "--"})
+COMMAND_FOLLOWS = frozenset({"run", "exec", "compose", "-m", "--"})
 _CHECK = re.compile(
     r"(?:run)?tests?|spec|checks?|lint\w*|build|compile|vet|validate|verify|type-?check|bench|nextest|clippy|credo|dialyzer|"
     r"pytest|unittest|tox|nox|[jv]est|vitest|mocha|ava|cypress|rspec|phpunit|phpstan|ctest|ruff|mypy|pyright|pylint|flake8|"
@@ -273,7 +274,8 @@ def _find_part(command: str, rank: Callable[[Sequence[Token]], int]) -> CommandP
     if not highest:
         return CommandPart()
     spans = [words for own, words in ranked if own == highest]
-    start, stop = spans[0][0].start(), spans[-1][-1].end()
+    first = next((word for word in spans[0] if word[0] not in BEFORE_COMMAND), spans[0][0])
+    start, stop = first.start(), spans[-1][-1].end()
     part = text[start:stop].lstrip("({ \n").rstrip("} \n")
     rest = _CLOSES.sub("", text[stop:]).rstrip(" \n;)}")
     return CommandPart(part if "(" in part else part.rstrip(")"), rest, highest)
@@ -295,9 +297,7 @@ def _rank(words: Words) -> int:
         return int(rest[0] == "add")
     if is_interpreter(program) and not any(map(has_extension, rest[:1])):
         is_inline = not rest or rest[0] in {"-", "-c", "-e", "-E", "<<"}
-        is_filter = rest[:1] == ["-n"] or any(
-            "stdin" in word or word == "json.tool" for word in rest
-        )
+        is_filter = rest[:1] == ["-n"] or any("stdin" in w or w == "json.tool" for w in rest)
         acts = not (is_inline or is_filter) or any(map(_ACTS.search, rest))
         return 2 if acts else int(not is_filter)
     return 1 if program in _PREPARES else 2
@@ -466,7 +466,7 @@ def _has_task(words: Words, names: re.Pattern[str]) -> bool:
     if _has_part(program, names):
         return True
     for at, word in enumerate(rest[:8]):
-        if word in _COMMAND_FOLLOWS:
+        if word in COMMAND_FOLLOWS:
             follows = rest[at + 1 :]
             is_task = word == "run" and follows[:1] == ["test"]  # of a project, not the shell's
             return (is_task and bool(names.fullmatch("test"))) or _has_task(follows, names)

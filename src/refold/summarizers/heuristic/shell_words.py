@@ -84,6 +84,8 @@ MAX_WORDS = 50
 MAX_COMMAND = 20_000
 """Characters of a command that are looked at."""
 _HEREDOC = re.compile(r"(?<!<)<<-?\s*(['\"]?)([A-Za-z_]\w*)\1")
+_ARRAY = re.compile(r"(?<![^\s;&|])[A-Za-z_]\w{0,39}\+?=\([^()]*+\)")
+"""A list that a shell's variable is given, of which no line is a command."""
 _HOME = re.compile(r"\$(?:HOME|\{HOME\}|env:USERPROFILE)(?=[/\\])")
 _ENTERS = re.compile(
     r"(?<![\w-])(?:set|push)-location(?:\s{1,9}-(?:literal)?path)?(?=\s)", re.IGNORECASE
@@ -92,7 +94,7 @@ _EXPANDED = re.compile(r"[$`\\]")
 """What a shell replaces in a heredoc whose mark has no quotes."""
 WORD = re.compile(
     r"\"((?>(?:[^\"\\]|\\.?)*))\"?|'([^']*+)'?|(\d?>>?|<+-?|&&|(?<![&<>\d])&(?![&>\d])|\|\|?|;|\n)"
-    r"|(?<![^\s;&|(])#[^\n]*+|([^\s\"'<>|;&]+)",
+    r"|(?<![^\s;&|(])#[^\n]*+|((?>(?:\\[ ](?=\S)|[^\s\"'<>|;&])+))",
     re.DOTALL,
 )
 """A word in double quotes, in single ones, a mark, a bare word (a group each), or a comment."""
@@ -137,7 +139,7 @@ _HOLDS = re.compile(
 """A variable that is given a text."""
 _VARIABLE = re.compile(r"\$(?:\{(\w{1,40})\}|(\w{1,40})\b(?![ \t]{0,9}=[^=]))")
 _ESCAPED = re.compile(r"\\([\"\\$`])")
-_BARE_ESCAPED = re.compile(r"\\([][()])")
+_BARE_ESCAPED = re.compile(r"\\([][() ])")
 _ASSIGNS = re.compile(r"\$[\w:.]+\+?=?")
 _PATH = re.compile(r"[^\s*?{}$()<>|;&\"'`=,!\\]{1,300}")
 
@@ -180,14 +182,22 @@ def _find_target(words: Words) -> str:
 
 
 def spell_words(words: Sequence[Token]) -> Words:
-    """Return words as a program gets them, and marks."""
-    return [w[1] or w[2] or w[3] or _BARE_ESCAPED.sub(r"\1", w[4] or "") for w in words]
+    """Return words as a program gets them, and marks. What stands side by side is one word:
+    `~/a/"$name"`."""
+    texts, stop = list[str](), -1
+    for word in words:
+        text = word[1] or word[2] or word[3] or _BARE_ESCAPED.sub(r"\1", word[4] or "")
+        if word.start() == stop and not word[3]:
+            texts[-1] += text
+        else:
+            texts.append(text)
+        stop = -1 if word[3] else word.end()
+    return texts
 
 
 def drop_texts(words: Sequence[Token]) -> Sequence[Token]:
     """Return words without a text in quotes that stands alone, which PowerShell prints."""
-    begins = [at for at, word in enumerate(words) if word[0].endswith("{")]
-    first = begins[-1] + 1 if begins else 0
+    first = max((at for at, word in enumerate(words) if word[0].endswith("{")), default=-1) + 1
     rest = [word[0] for word in words[first : first + 2]]
     is_text = rest[:1] and rest[0][0] in "'\"" and rest[1:2] in ([], ["}"])
     return () if is_text else words
@@ -225,9 +235,8 @@ def split_heredocs(command: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def simple_commands(command: str) -> Iterator[Words]:
-    """Yield the words of each simple command, marks of redirections included."""
-    for words in cut_commands(command):
-        yield spell_words(words)
+    """Return the words of each simple command, marks of redirections included."""
+    return map(spell_words, cut_commands(command))
 
 
 def cut_commands(command: str) -> Iterator[list[Token]]:
@@ -306,11 +315,11 @@ def is_file_word(word: str) -> bool:
 
 
 def read_inner(command: str) -> str:
-    """Return a command without heredocs and broken lines, in which those that it gives to a shell
-    as one word stand in parentheses of their own (`bash -c 'cd a && make'`). Where they run in a
-    container or on another machine nobody knows. The home folder is `~`."""
+    """Return a command without heredocs, lists and broken lines, in which those that it gives to a
+    shell as one word stand in parentheses of their own (`bash -c 'cd a && make'`). Where they run
+    in a container or on another machine nobody knows. The home folder is `~`."""
     text = without_heredocs(command[:MAX_COMMAND]).replace("\\\n", "  ")
-    text = _HOME.sub("~", text)
+    text = _HOME.sub("~", _ARRAY.sub("", text))
     for _ in range(DEEPEST_SHELL):
         inner = list(_find_inner(text)) if _GIVES_INNER.search(text) else []
         parts, at = list[str](), 0
@@ -394,8 +403,8 @@ _TRIMS = re.compile(r"\|&?\s*+(?:tail|head|cat|tee)\b[^|&;]*+")
 TRIMMED = re.compile(r"(?>(?:\s++|2>&1|\|&?\s*+(?:tail|head|cat|tee)\b[^|&;\n]*+)*)")
 _BOTH = "2>&1"
 _SETUP = re.compile(
-    r"\s*(?:cd\s+(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s&;|\"']+)\s*(?:&&|;)\s*|source\s+\S+\s*(?:&&|;)\s*|export\s+\S+\s*(?:&&|;)\s*"
-    r"|[A-Z_]+=(?:\$\([^()\n]*\)|\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'();&|]*)(?:\s*(?:&&|;)\s*|\s+))"
+    r"\A(?>\s*(?:cd\s+(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s&;|\"']+)\s*(?:&&|;)\s*|source\s+\S+\s*(?:&&|;)\s*|export\s+\S+\s*(?:&&|;)\s*"
+    r"|[A-Z_]+=(?:\$\([^()\n]*\)|\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'();&|]*)(?:\s*(?:&&|;)\s*|\s+)))*+"
 )
 BEFORE_RUN = re.compile(
     r"[A-Z_]+=.*|-.*|\+.*|[\d.]+[smh]?|sudo|time|timeout|nice|nohup|env|npx|bunx|uvx|xargs"
@@ -477,12 +486,9 @@ def find_first_line(command: str) -> int:
     '20,60p' a.py`; 0 if it prints anything but lines in a row."""
     if has_more(command):
         return 0
-    first = 1
-    for words in simple_commands(without_setup(command)):
-        if not (start := _find_start(program_words(words))):
-            return 0
-        first += start - 1
-    return first
+    programs = map(program_words, simple_commands(without_setup(command)))
+    starts = [_find_start(words) for words in programs]
+    return sum(starts) - len(starts) + 1 if all(starts) else 0
 
 
 def _find_start(words: Words) -> int:
@@ -506,10 +512,7 @@ def without_setup(command: str) -> str:
     heredocs and comments."""
     command = without_heredocs(command[:MAX_COMMAND])
     command = WORD.sub(lambda word: word[0] if word.lastindex else "", command).strip()
-    at = 0
-    while match := _SETUP.match(command, at):
-        at = match.end()
-    return command[at:]
+    return _SETUP.sub("", command, count=1)
 
 
 def name_command(command: str) -> str:

@@ -210,7 +210,7 @@ def read_state(steps: Sequence[Step], todos: Todos = ()) -> State:
             case "result" if step.is_template:
                 _lend_rules(state, step.text)
             case "result" if replies := read_answers(step):
-                _note_replies(state, replies)
+                _note_replies(state, replies, step.arguments)
             case "result" if step.effect.changed_todos is not None and not step.is_error:
                 changed = change_todos(state.todos, step.effect, step.text)
                 state.todos, state.plan_age = changed, 0
@@ -287,12 +287,14 @@ def _note_request(state: State, step: Step) -> None:
         state.constraints[rule] = None
 
 
-def _note_replies(state: State, replies: Iterable[PersonAnswer]) -> None:
-    """Note what a person answers by a tool's result, which it might forge; no rule of a word."""
+def _note_replies(state: State, replies: Iterable[PersonAnswer], offered: str) -> None:
+    """Note what a person answers by a tool's result, which it might forge; no rule of a word, nor
+    of what the model *offered*."""
     for reply in replies:
         state.decisions.pop(sentence := reply.write(), None)
         state.decisions[sentence] = ANSWERED
         rules = (r for r in find_constraints(reply.words) if count_bytes(r) >= AGREEMENT)
+        rules = (rule for rule in rules if rule not in offered)
         state.constraints |= dict.fromkeys(IN_RESULT + rule for rule in rules)
 
 
@@ -372,7 +374,8 @@ def _note_result(state: State, step: Step) -> None:
     _note_files(state, take_done(step, state.files))
     if effect.command or effect.todos is None:
         state.actions.note(step, outcome, is_check=bool(check) or commits)
-    if is_stub(text) and not (step.is_error or step.exit_code):
+    is_printed = text.strip() in effect.command
+    if is_stub(text) and not (is_printed or step.is_error or step.exit_code):
         return  # nobody says what came of it
     if (read := read_check(step, outcome, checks) if check else outcome) is None:
         return
@@ -398,11 +401,11 @@ def _note_result(state: State, step: Step) -> None:
     if is_error and (is_work or not (effect.command or is_look(effect))):
         # The line of its error is looked for if it stays.
         state.failure = Failure(name_step(step), read_words(text), frozenset(dict(effect.files)))
-    elif outcome == "ok" and (failure := state.failure).call:
+    elif outcome in ("ok", RUNNING) and (failure := state.failure).call:
         since = failure.since + (is_work or bool(effect.changed_files))
         is_over = failure.is_about(step) or since > LONGEST_FAILURE
         state.failure = Failure() if is_over else failure._replace(since=since)
-        if is_over and since <= 1:  # it works though nothing was mended
+        if is_over and since <= 1 and outcome == "ok":  # it works though nothing was mended
             _drop_decisions(state, state.faults.pop(failure.call, ()))
 
 
