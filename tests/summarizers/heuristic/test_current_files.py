@@ -320,6 +320,54 @@ def test_a_patch_that_was_refused_changes_nothing(code):
     assert files["a.py"].lines == list(enumerate(TWO, 1)) and not files["a.py"].is_stale
 
 
+TEN = [f"line {n}" for n in range(1, 11)]
+
+
+@pytest.mark.parametrize(("commands", "at", "lines"), [
+    (["sed -i '3,4c\\\nx = 1\\\n  y = 2\\\nz = 3' a.py"], 2, ["x = 1", "  y = 2", "z = 3", "line 5"]),
+    (["sed -i '2,3d' a.py", "sed -i '3i\\    new' a.py"], 1, ["line 4", "    new", "line 5"]),
+    (["sed -i '' '9a one\\ntwo' a.py"], 8, ["line 9", "one", "two", "line 10"]),
+    (["sed -i 's/line 7/row 7/' a.py\nsed -i 's/row/[&]/g' a.py"], 6, ["[row] 7", "line 8"]),
+    (["cat a.py && \\\n  sed -i -e \"8s|line|'\\$HOME/&'|\" a.py"], 7, ["'$HOME/line' 8", "line 9"]),
+])  # fmt: skip
+def test_what_sed_edits_by_its_script_alone_is_known(commands, at, lines):
+    """mini-swe-agent edits so: the text before the edit stood there as the current one."""
+    steps = [*shell("cat a.py", "\n".join(TEN)), *(m for c in commands for m in shell(c))]
+    file = read_files(read_steps(steps))["a.py"]
+    assert [text for _, text in file.lines][at : at + len(lines)] == lines
+    assert list(file.numbers) == list(range(1, len(file.numbers) + 1)) and not file.is_stale
+
+
+@pytest.mark.parametrize("command", [
+    "sed -i 's/^line/x/' a.py", "sed -i 's/line [1-3]/x/' a.py", r"sed -i 's/\(l\)ine/\1/' a.py",
+    "sed -i -E 's/(l)ine/x/' a.py", "sed -i '/line 3/d' a.py", "sed -i '1d;3d' a.py", "sed -i '3s/row/x/' a.py",
+    "sed -i '1d' a.py; sed -i '/line 3/d' a.py",
+])  # fmt: skip
+def test_what_sed_edits_in_another_way_may_differ(command):
+    steps = [*shell("cat a.py", "\n".join(TEN)), *shell(command)]
+    assert read_files(read_steps(steps))["a.py"].is_stale
+
+
+@pytest.mark.parametrize("edit", [
+    call("edit", "Done.", path="a.py", oldText="a", newText="b" * 20_000), shell(f"sed -i 's/a/{'b' * 19_000}/' a.py"),
+    shell(f"sed -i '1s/a/{'b' * 19_000}/' a.py"), shell(f"sed -i 's/{'a' * 9_000}/{'&' * 9_000}/' a.py"),
+])  # fmt: skip
+def test_an_edit_does_not_multiply_a_text(edit):
+    """400 MB of 20 kB, twice over."""
+    steps = [*call("write", "Done.", path="a.py", content="a" * 20_000), *edit]
+    assert len(read_files(read_steps(steps))["a.py"].text) <= 20_000
+
+
+def test_a_row_that_a_client_cut_and_its_marks_are_no_text_of_a_file():
+    head = "<returncode>0</returncode>\n<warning>\nToo long.\n</warning><output_head>\nx = 1\ny = compu"
+    cut = f"{head}\n</output_head>\n<elided_chars>\n99 characters elided\n</elided_chars>\n<output_tail>\nte(z)\nlast = fit_last_one(9)\n</output_tail>"
+    steps = list(read_steps(shell("cat a.py", cut)))
+    assert read_files(steps)["a.py"].lines == [(1, "x = 1")]
+    shown = [line.text for block in read_work(steps).blocks for line in block.iter_lines()]
+    assert "last = fit_last_one(9)" in shown
+    assert not [row for row in shown if "elided" in row or "output_" in row or "te(z)" in row]
+
+
 @pytest.mark.parametrize(("command", "text", "lines"), [
     ("cat a.py", "<returncode>0</returncode>\n<output>\nx = 1\n</output>", [(1, "x = 1")]),
     ("cat a.py", "x = 1\ny = compute(…123 tokens truncated…2)\nz = 3", [(1, "x = 1")]),
@@ -434,7 +482,7 @@ def test_a_read_of_other_lines_leaves_what_is_known():
 def test_a_part_that_is_read_again_says_nothing_of_the_rest():
     whole = shell("cat src/pool.py", "\n".join(SOURCE))
     part = shell("sed -n '1,3p' src/pool.py", "\n".join(SOURCE[:3]))
-    changed = shell("sed -i s/30/31/ src/pool.py")
+    changed = shell("sed -i s/30$/31/ src/pool.py")
     for messages, is_stale in (
         ([*whole, *part], False),
         ([*whole, *changed, *part], True),
@@ -509,7 +557,7 @@ def test_the_blank_behind_a_number_is_the_tools(mark):
 
 def test_what_an_edit_replaces_is_not_shown_even_if_it_has_no_place_in_the_known_lines():
     shown = call("read", "1\tlimit_a = 1\n2\tlimit_b = 2\n3\tlimit_c = 3", path="a.py")
-    changed = call("bash", command="sed -i s/limit_c/limit_d/ a.py")
+    changed = call("bash", command="sed -i s/^limit_c/limit_d/ a.py")
     old, new = "limit_b = 2\nlimit_d = 3", "limit_b = 2\nlimit_d = 4"
     for edited in (
         call("edit", "Done.", path="a.py", oldText=f"limit_a = 1\n{old}", newText=new),

@@ -58,11 +58,12 @@ _NUMBERED = re.compile(r"\s{0,20}(\d{1,7})(?:[→\t]|[a-z]{2}\||(?: ?\||:(?!\d))
 """A number and what stands in that line; `20:15:03` is a time."""
 _HANDLES = re.compile(
     r" \[(?:ref|cursor)=\w{1,12}\]|^\[\d+ more lines in file\b[^\n]{0,100}\]$"
-    r"|^\((?:Showing lines|End of file)\b[^\n]{0,100}\)$|^.*<response clipped><NOTE>.*$",
+    r"|^\((?:Showing lines|End of file)\b[^\n]{0,100}\)$|^.*<response clipped><NOTE>.*$"
+    r"|^[^\n]*+\n</output_head>\n<elided_chars>\n[^\n]*+\n</elided_chars>\n<output_tail>\n[^\n]*+$|^</warning><output_head>$",
     re.MULTILINE,
 )
 """By what a snapshot of a web page names its elements, which no later one has; and what a tool says
-that read a part of a file (pi, OpenCode) or shows one (OpenHands)."""
+that read a part of a file (pi, OpenCode), shows one (OpenHands) or cuts it (mini-swe-agent)."""
 _CLIPPED = "<response clipped>"
 """Behind this a tool counts lines as if none were left out (OpenHands)."""
 _DIGITS = re.compile(r"(?<![0-9a-f])[a-f]*+\d[0-9a-f]*+")

@@ -13,6 +13,7 @@ from refold.speakers.written import split_edits
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.shell_words import (
     APPLIES,
+    ESCAPED,
     INNER_FOLLOWS,
     MAX_COMMAND,
     MAX_WORDS,
@@ -22,6 +23,7 @@ from refold.summarizers.heuristic.shell_words import (
     FileEffect,
     Place,
     Words,
+    cut_commands,
     find_place,
     is_file_word,
     is_interpreter,
@@ -30,6 +32,7 @@ from refold.summarizers.heuristic.shell_words import (
     place_commands,
     spell_code,
     split_heredocs,
+    without_heredocs,
 )
 from refold.text.json_values import list_at, object_at, objects_in, parse_or_text, text_at
 from refold.text.plain import PATHS, has_extension, is_question
@@ -68,6 +71,16 @@ _VERBS = {
 _PATCH = re.compile(
     r"^\*\*\* (Add|Update|Delete) File: (.*\S)|^\*\*\* Move to: (.*\S)", re.MULTILINE
 )
+_SED = re.compile(
+    r"(?:(\d{1,7})(?:,(\d{1,7}))?)?(?:([dcia])(?:\s*+\\\n?|\s*+)((?s:.*))"
+    r"|s([^\w\s\\])((?>(?:\\[^\n]|(?!\5)[^\\\n]){1,300}+))\5((?>(?:\\[\s\S]|(?!\5)[^\\])*+))\5g?)"
+)
+"""A script of `sed` of one command: lines by their numbers, what is done to them, and a text; or,
+in them or in all, what is replaced by what."""
+_SED_PATTERN = re.compile(r"\\[\w(){}|+?<>]|(?<!\\)(?:\\\\)*+[*\[]|\A\^|(?<!\\)\$\Z")
+"""What makes a pattern of `sed` more than the text that it finds; of `.` nobody means more."""
+_IN_PLACE = re.compile(r"-\w*i|--in-place")
+_SED_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _PATCH_STATES = {"Add": "created", "Update": "modified", "Delete": "deleted"}
 _ASSIGNED = re.compile(
     r"\b(\w{1,40})\s{0,3}=\s{0,3}(?:(?:\w{1,20}\.)?Path\(\s{0,9})?(['\"`])([^'\"`\n]{1,300})\2"
@@ -126,6 +139,9 @@ class Change(NamedTuple):
     """The line that it stands behind, if a patch names one."""
     is_within_lines: bool = False
     """May *old* begin and end within a line of the file?"""
+    lines: tuple[int, int] | None = None
+    """The numbers of the first and the last of the lines in which, or instead of which, it puts
+    *new*; the last is that before the first if it puts it between two."""
 
 
 class CallEffect(NamedTuple):
@@ -429,6 +445,7 @@ def _add_changes(effect: CallEffect, text: str, arguments: Any = None) -> CallEf
     written = iter_written(effect.command, effect.place)
     changes = [Change(path, None, _split(whole)) for path, whole in written]
     changes += _iter_patch(effect, text)
+    changes += _read_sed(effect) if "sed " in effect.command else ()
     if not (effect.command or changes):
         edited = {path for path, state in effect.files if state in {"created", "modified"}}
         changes += _iter_replaced(arguments, edited.pop() if len(edited) == 1 else "")
@@ -483,6 +500,47 @@ def _iter_patch(effect: CallEffect, text: str) -> Iterator[Change]:
             old.append(line[1:])
         if path and line[:1] in {"+", " ", ""}:
             new.append(line[1:])
+
+
+def _read_sed(effect: CallEffect) -> list[Change]:
+    """Return what `sed -i` changes in files of which it changes nothing in a way that is not known
+    by its script alone."""
+    changes, unknown = list[Change](), set[str]()
+    command = without_heredocs(effect.command[:MAX_COMMAND])
+    placed = place_commands(command, [effect.place])
+    for tokens, (words, here) in zip(cut_commands(command), placed, strict=False):
+        options = {word for word in words if word.startswith("-")}
+        if words[:1] != ["sed"] or not any(map(_IN_PLACE.match, options)):
+            continue
+        script, *paths = [word for word in words[1:] if word and word not in options] or [""]
+        quoted = (ESCAPED.sub(r"\1", token[1]) for token in tokens if token[1] == script)
+        is_plain = options <= {"-i", "-e", "--in-place"} and len(paths) == 1
+        edit = _SED.fullmatch(next(quoted, script)) if is_plain else None
+        change = _read_edit(edit, here.name(paths[0])) if edit else None
+        changes += [change] if change else []
+        unknown.update(() if change else map(here.name, paths))
+    return [change for change in changes if change.path not in unknown]
+
+
+def _unescape(match: re.Match[str]) -> str:
+    return {"n": "\n", "t": "\t"}.get(match[1], match[1])
+
+
+def _read_edit(edit: re.Match[str], path: str) -> Change | None:
+    """Return what one command of `sed` changes in the file at *path*; None if nobody knows."""
+    first, last, verb, text, mark, pattern, new = edit.groups()
+    begin, end = int(first or 0), int(last or first or 0)
+    if verb and first and not (verb in "ia" and last) and (verb != "d" or not text):
+        rows = _split(_SED_ESCAPE.sub(_unescape, text)) if verb != "d" else ()
+        between = {"i": (begin, begin - 1), "a": (begin + 1, begin)}
+        return Change(path, (), rows, lines=between.get(verb, (begin, end)))
+    unknown = r"\\[\dn]|\n" if first else r"\\\d"
+    if not mark or _SED_PATTERN.search(pattern) or re.search(unknown, new):
+        return None
+    old = _SED_ESCAPE.sub(r"\1", pattern)
+    new = re.sub(r"(?<!\\)&", lambda _: old.replace("\\", r"\\"), new)
+    rows = _split(_SED_ESCAPE.sub(_unescape, new))
+    return Change(path, (old,), rows, is_within_lines=True, lines=(begin, end) if first else None)
 
 
 def is_look(effect: CallEffect) -> bool:

@@ -13,19 +13,12 @@ from math import sqrt
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.actions import find_done, is_agent
 from refold.summarizers.heuristic.blocks import DOCS, LOGS
-from refold.summarizers.heuristic.calls import (
-    RANGE,
-    Change,
-)
+from refold.summarizers.heuristic.calls import RANGE, Change
 from refold.summarizers.heuristic.excerpts import Context, quote, write_heading
 from refold.summarizers.heuristic.identifiers import DEFINITION, find_names
 from refold.summarizers.heuristic.lexicon import find_leads
 from refold.summarizers.heuristic.shell import ALL
-from refold.summarizers.heuristic.shell_words import (
-    PATCH_BEGINS,
-    UNKNOWN_FOLDER,
-    find_first_line,
-)
+from refold.summarizers.heuristic.shell_words import PATCH_BEGINS, UNKNOWN_FOLDER, find_first_line
 from refold.summarizers.heuristic.steps import Step, is_stub
 from refold.text.clip import clip_scanned
 from refold.text.json_values import int_at, object_at, parse_or_none
@@ -65,10 +58,10 @@ _TIGHT = re.compile(r"\s{0,20}\d{1,7}(?:[→\t]|[a-z]{2}\|)")
 """A number with a mark behind which the line itself begins."""
 _LEFT_OUT = re.compile(
     r"^.{0,9}(?:…|\.\.\.)\D{0,20}\d+ (?:of \d+ )?\w+ (?:truncated|omitted)|omitted \d+ of \d+"
-    r"|…\s?\d+ \w+ truncated|^<elided_chars>|<response clipped>|^\[\d+ more lines in file\b",
+    r"|…\s?\d+ \w+ truncated|^[^\n]*+\n</output_head>|<response clipped>|^\[\d+ more lines in file\b",
     re.MULTILINE,
 )
-"""A row where a client left out some; behind it numbers may be wrong."""
+"""A row where a client left out some, or cut one; behind it numbers may be wrong."""
 _OUTPUT = re.compile(
     r"\s*(?:<returncode>-?\d+</returncode>\s*)?(?:<warning>[^<]*</warning>\s*)?"
     r"<output(?:_head)?>\n?(.*?)(?:\n?</output>\s*)?",
@@ -233,12 +226,12 @@ def _apply(files: dict[str, CurrentFile], step: Step, marks: Marks) -> None:
                 _add_read(file, step)
         elif (own := changes.get(path)) and path not in done:
             _apply_changes(file, own, step.at)
-        elif own and (not command or PATCH_BEGINS in command):
-            continue  # a patch may name it often
+            done.add(path)
+        elif own and (not command or PATCH_BEGINS in command or own[0].old is not None):
+            continue  # a patch may name it often, and a command that edits lines
         else:  # in a form that is not known
             file.is_stale = True
             file.edits += 1
-        done.add(path)
 
 
 def _add_read(file: CurrentFile, step: Step) -> None:
@@ -319,6 +312,8 @@ def _apply_changes(file: CurrentFile, changes: Iterable[Change], at: int) -> Non
         old, new = change.old, change.new
         if old is None:
             _write_whole(file, new, at)
+        elif change.lines:
+            _edit_lines(file, change, *change.lines, at)
         elif change.is_within_lines:
             _replace(file, "\n".join(old), "\n".join(new), at)
         else:
@@ -340,7 +335,7 @@ def _note_edit(file: CurrentFile, lines: Iterable[str], at: int) -> None:
 def _replace(file: CurrentFile, old: str, new: str, at: int) -> None:
     """Put *new* in the place of *old*, often a part of a line, in the known lines, if they hold it;
     forget the lines of a large file that is edited without end."""
-    if _is_too_much(file, file.text):
+    if _is_too_much(file, file.text, old, new):
         file.lines = []
     whole = file.text  # by lines it would take n * m steps where all are alike
     old = old if old in whole else "\n".join(line.rstrip() for line in old.split("\n"))
@@ -358,6 +353,20 @@ def _replace(file: CurrentFile, old: str, new: str, at: int) -> None:
     _note_edit(file, rows, at)
 
 
+def _edit_lines(file: CurrentFile, change: Change, first: int, last: int, at: int) -> None:
+    """Make a change at lines by their numbers, which nobody knows if the file may differ."""
+    lines, old, new = file.lines, "\n".join(change.old or ()), "\n".join(change.new)
+    if not (file.is_stale or _is_too_much(file, file.text, old, new)):
+        start, stop = bisect(lines, (first,)), bisect(lines, (last + 1,))
+        placed, shift = list(enumerate(change.new, first)), len(change.new) - (last - first + 1)
+        if old:
+            placed, shift = [(n, text.replace(old, new)) for n, text in lines[start:stop]], 0
+            file.is_stale = start < stop and placed == lines[start:stop]
+        behind = [(number + shift, text) for number, text in lines[stop:]]
+        file.lines = [*lines[:start], *placed, *behind]
+    _note_edit(file, change.new, at)
+
+
 def _forget_part(file: CurrentFile, old: Sequence[str], new: Sequence[str]) -> None:
     """Forget the known lines among *old* rows that *new* ones have replaced somewhere in the file,
     which may differ then. The first may begin within its line, the last may end there."""
@@ -373,10 +382,10 @@ def _forget_part(file: CurrentFile, old: Sequence[str], new: Sequence[str]) -> N
     file.is_stale |= any(held)
 
 
-def _is_too_much(file: CurrentFile, whole: str) -> bool:
-    """Is a file too large, or edited too often, to apply one more edit to its text?"""
+def _is_too_much(file: CurrentFile, whole: str, old: str = "", new: str = "") -> bool:
+    """Is a file too large, now or with *new* for each *old*, or edited too often, to edit it?"""
     file.steps += len(file.numbers) + len(whole) // 100
-    return file.steps > MOST_STEPS or len(whole) > LARGEST
+    return file.steps > MOST_STEPS or len(whole) + whole.count(old or "\0") * len(new) > LARGEST
 
 
 def _put_rows(file: CurrentFile, first: int, count: int, rows: Sequence[str]) -> None:
@@ -456,8 +465,7 @@ def render_current(
         path, lines, _ = hot[rank]
         mark = " (may differ: something else changed it since)" if files[path].is_stale else ""
         parts.append(write_heading(path) + mark)
-        leads = _read_leads(lines) if DOCS.search(path) else {}
-        parts += _render_blocks(lines, blocks, leads)
+        parts += _render_blocks(lines, blocks, _read_leads(lines) if DOCS.search(path) else {})
     return "\n".join(parts)
 
 

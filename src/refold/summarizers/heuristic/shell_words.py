@@ -94,10 +94,10 @@ _EXPANDED = re.compile(r"[$`\\]")
 """What a shell replaces in a heredoc whose mark has no quotes."""
 WORD = re.compile(
     r"\"((?>(?:[^\"\\]|\\.?)*))\"?|'([^']*+)'?|(\d?>>?|<+-?|&&|(?<![&<>\d])&(?![&>\d])|\|\|?|;|\n)"
-    r"|(?<![^\s;&|(])#[^\n]*+|((?>(?:\\[ ](?=\S)|[^\s\"'<>|;&])+))",
+    r"|(?<![^\s;&|(])#[^\n]*+|\\\n|((?>(?:\\[ ](?=\S)|(?!\\\n)[^\s\"'<>|;&])+))",
     re.DOTALL,
 )
-"""A word in double quotes, in single ones, a mark, a bare word (a group each), or a comment."""
+"""A word in double quotes, in single ones, a mark, a bare word (a group each), or none of these."""
 APPLIES = "apply_patch"
 """The command that applies a patch as Codex writes it."""
 PATCH_BEGINS = "*** Begin Patch"
@@ -138,7 +138,7 @@ _HOLDS = re.compile(
 )
 """A variable that is given a text."""
 _VARIABLE = re.compile(r"\$(?:\{(\w{1,40})\}|(\w{1,40})\b(?![ \t]{0,9}=[^=]))")
-_ESCAPED = re.compile(r"\\([\"\\$`])")
+ESCAPED = re.compile(r"\\([\"\\$`])")
 _BARE_ESCAPED = re.compile(r"\\([][() ])")
 _ASSIGNS = re.compile(r"\$[\w:.]+\+?=?")
 _PATH = re.compile(r"[^\s*?{}$()<>|;&\"'`=,!\\]{1,300}")
@@ -153,7 +153,7 @@ def find_place(command: str, place: Place, program: str) -> Place:
 def place_commands(command: str, places: list[Place]) -> Iterator[tuple[Words, Place]]:
     """Yield each simple command with where it runs. The last of *places* is where the shell is, the
     others where it is again behind parentheses; in the end they are those behind the command."""
-    for words in cut_commands(command.replace("\\\n", "  ")):
+    for words in cut_commands(command):
         texts = spell_words(words)
         first, behind = ("".join(word[4] or "" for word in part) for part in (words[:1], words[1:]))
         inner = behind.count("(") - behind.count(")")
@@ -360,7 +360,7 @@ def _find_inner(command: str) -> Iterator[tuple[int, int, str]]:
         programs = {name_program(word[4] or "") for word in words[:MAX_WORDS]}
         for flag, word in pairwise(words[:MAX_WORDS] if programs & _SHELLS else ()):
             if INNER_FOLLOWS.fullmatch(flag[0]):
-                inner, stop = word[2] or _ESCAPED.sub(r"\1", word[1] or ""), word.end()
+                inner, stop = word[2] or ESCAPED.sub(r"\1", word[1] or ""), word.end()
                 if not inner:  # Windows takes all that follows
                     stop = words[-1].end()
                     inner = command[word.start() : stop]
