@@ -23,6 +23,7 @@ FIGURES = re.compile(
     re.IGNORECASE,
 )
 """The figures of a test run."""
+_RAN_NONE = re.compile(r"\A(?!.*\b[1-9]\d* (?:pass|fail|error)).*\b0 passed\b")
 _FRAME = " =-*~"
 """What runners draw around a line of figures."""
 EXIT = re.compile(
@@ -83,11 +84,8 @@ is none."""
 
 
 def is_failure(text: str) -> bool:
-    """Does a tool's output report a failure?
-
-    It does with an exit code other than 0 at its start or end, with a traceback, and with an error
-    as its first word.
-    """
+    """Does a tool's output report a failure: by an exit code other than 0 at its start or end, a
+    traceback, or an error as its first word?"""
     start = without_escapes(text[:OPENS])
     ends = without_escapes(f"{text[:200]}\n{text[-400:]}" if len(text) > 600 else text)
     lower = ends.lower()
@@ -293,7 +291,9 @@ def find_error_lines(text: str) -> list[str]:
 
 
 def find_figures(text: str) -> str:
-    """Return the last line with figures of a test run, if there is one."""
+    """Return the last line with figures of a test run, if there is one, rather one of tests that
+    ran: `cargo test` ends with a word on those of the documentation, of which there are none."""
     rows = (row.strip().strip(_FRAME) for row in clip_scanned(text).split("\n"))
     figures = [row for row in rows if len(row) < 300 and FIGURES.search(row)]
+    figures.sort(key=lambda row: not _RAN_NONE.search(row))
     return one_line(figures[-1], 120) if figures else ""

@@ -125,6 +125,15 @@ def test_what_was_announced_before_a_later_request_is_not_open():
     assert not state.next_step
 
 
+def test_a_file_that_is_changed_and_tested_behind_the_summary_is_tested():
+    state = collect([user("Go."), *call("Edit", file_path="a.py", old="x", new="y")])
+    edit = call("Edit", file_path="a.py", old="y", new="z")
+    drop_superseded(state, list(read_steps(edit)))
+    assert not state.files["a.py"].is_checked
+    drop_superseded(state, list(read_steps([*edit, *call("bash", "1 passed", command="pytest")])))
+    assert state.files["a.py"].is_checked
+
+
 def test_an_error_is_a_line_that_says_something():
     output = 'it broke in the pool\n    at drain (pool.js:1:2)\n  File "pool.py", line 3\n  ^^^\n}'
     assert find_error_line(output) == "it broke in the pool"

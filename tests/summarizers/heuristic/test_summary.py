@@ -293,6 +293,8 @@ def test_a_files_last_state(before, now, after):
     ("<returncode>1</returncode>\n<output>x</output>", False, "exit 1: <output>x</output>"),
     ("构建失败\n退出码: 3", False, "exit 3: 构建失败"),
     ("timed out", True, "error: timed out"),
+    ("ok. 12 passed; 0 failed;\n   Doc-tests pool\nok. 0 passed; 0 failed;", False, "ok: ok. 12 passed; 0 failed;"),
+    ("ok. 0 passed; 0 failed;", False, "ok: ok. 0 passed; 0 failed;"),
 ])  # fmt: skip
 def test_tests_and_builds_are_kept_with_their_figures(result, error, outcome):
     command = "cd x && pytest tests/test_a.py 2>&1 | tail -5"

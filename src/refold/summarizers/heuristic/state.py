@@ -262,7 +262,9 @@ def drop_superseded(state: State, after: Sequence[Step]) -> None:
         if not (is_less and find_figures(state.checks.get(name, ""))):
             state.checks.pop(name, None)
     for path, file in state.files.items():
-        file.is_checked |= bool(later.checks) and path not in later.files
+        latest = later.files.get(path)
+        is_own = latest is not None and latest.is_changed
+        file.is_checked |= latest.is_checked if latest and is_own else bool(later.checks)
 
 
 def _note_request(state: State, step: Step) -> None:
