@@ -17,6 +17,7 @@ from refold.presets.koog import LLM, NoAnswer
 from refold.presets.prune_compact import Limits, PruneAndCompact, generate_summary
 from refold.presets.soft_hard import CompactionConfig, SoftHardCompactor
 from refold.presets.two_layer import ContextCompactor, ContextPolicy
+from refold.stores import MemoryStore
 from refold.strategies import Summarize
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.model import ModelSummary
@@ -252,6 +253,17 @@ def test_f6_the_answer_of_a_function_names_what_it_raised(
     for answer in (wrap(fault)(Ask("Summarise.")), finish(wrap(fault).acall(Ask("Summarise.")))):
         assert answer.finish == "error"
         assert answer.text == ""
+
+
+def test_f6_a_store_that_runs_out_is_an_error_in_async_code_too():
+    """`next` without a default in a store of one's own: `acompact` waited for ever."""
+
+    class Empty(MemoryStore):
+        def load(self, tips: Any) -> Any:
+            return next(iter(()))
+
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        finish(Compactor(store=Empty()).acompact(history()))
 
 
 def test_f6_a_text_is_an_answer():

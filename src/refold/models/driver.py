@@ -49,9 +49,22 @@ async def adrive(run: Generator[Ask | Effect, Any, T], ask: Asker | None = None)
             if isinstance(step, Ask):
                 reply = await as_model(ask).acall(step) if ask else None
             else:
-                reply = await asyncio.to_thread(step)
+                reply = await call_in_thread(step)
             step = advance(run, reply)
         return step.value
+
+
+async def call_in_thread(function: Callable[..., Any], *values: Any) -> Any:
+    """Call a model or a store in a thread. A StopIteration, as of `next` on answers that ran out,
+    cannot leave one: who awaits it would wait for ever, so it is a RuntimeError."""
+
+    def call() -> Any:
+        try:
+            return function(*values)
+        except StopIteration as error:
+            raise RuntimeError("a model or store raised StopIteration") from error
+
+    return await asyncio.to_thread(call)
 
 
 def call_safely(act: Callable[..., Any], *values: Any) -> None:
@@ -141,20 +154,11 @@ def as_async(ask: Callable[[Ask], Any]) -> Callable[[Ask], Awaitable[Answer | No
         return ask
 
     async def ask_in_thread(question: Ask) -> Answer | None:
-        reply = await asyncio.to_thread(_ask_without_stop, ask, question)
+        reply = await call_in_thread(ask, question)
         answer: Answer | None = await reply if isawaitable(reply) else reply
         return answer
 
     return ask_in_thread
-
-
-def _ask_without_stop(ask: Callable[[Ask], Any], question: Ask) -> Any:
-    """Ask in a thread. A StopIteration, as of `next` on answers that ran out, cannot leave a
-    thread: who awaits it would wait for ever."""
-    try:
-        return ask(question)
-    except StopIteration as error:
-        raise RuntimeError("the model raised StopIteration") from error
 
 
 async def _await_answer(reply: Awaitable[Any]) -> Answer | None:

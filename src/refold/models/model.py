@@ -1,7 +1,6 @@
 """What a model is to the rest of Refold, what the models of all providers share, and an `Ask` as a
 request: standing alone, or the conversation's own request continued."""
 
-import asyncio
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
@@ -12,6 +11,7 @@ from refold.codecs.codec import Codec
 from refold.core.strategy import Answer, Ask
 from refold.core.view import View
 from refold.messages import Message, Text, user
+from refold.models.driver import call_in_thread
 from refold.models.responses import (
     CHAT,
     MESSAGES,
@@ -235,7 +235,7 @@ class ProviderModel(ABC):
 
     async def asend(self, request: ModelRequest, seconds: float) -> Any:
         """As `send`, for async code: in a thread, which a cancelled task leaves behind."""
-        return await asyncio.to_thread(self.send, request, seconds)
+        return await call_in_thread(self.send, request, seconds)
 
     def read(self, reply: Any, format: str) -> Answer:
         """Return the answer in a reply."""

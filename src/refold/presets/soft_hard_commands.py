@@ -2,7 +2,6 @@
 previews and goes back (S2-51, S2-53). Beside them an async client of the commands, and the state of
 one chat (S2-37, S2-41)."""
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass
@@ -16,6 +15,7 @@ from refold.compactor.by_hand import Preview
 from refold.compactor.conversations import put_latest
 from refold.errors import RefoldError, StoreError
 from refold.memory import MemorySink
+from refold.models.driver import call_in_thread
 from refold.presets.measures import rather_over
 from refold.presets.soft_hard import (
     CompactionCheck,
@@ -248,7 +248,7 @@ def in_thread(dispatcher: Dispatcher) -> Transport:
     model's answer holds nobody up."""
 
     async def carry(request: Wire) -> Wire:
-        return await asyncio.to_thread(dispatcher.call, request)
+        return await call_in_thread(dispatcher.call, request)
 
     return carry
 
