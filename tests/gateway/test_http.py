@@ -408,6 +408,33 @@ def test_an_answer_that_breaks_off_is_not_ended_cleanly(length: bool) -> None:
         assert eventually(lambda: pipeline.counters.get("http_truncated") == 1)
 
 
+def test_an_answer_without_a_body_may_say_how_long_it_would_be() -> None:
+    """A 304 says it (RFC 9110, 8.6): it was waited for, taken for a fault, and the connection closed."""
+    answer = (
+        b"HTTP/1.1 304 Not Modified\r\netag: x\r\ncontent-length: 99\r\nconnection: close\r\n\r\n"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            for _ in range(2):
+                with listening.accept()[0] as connection:
+                    connection.recv(65_536)
+                    connection.sendall(answer)
+
+        upstream = threading.Thread(target=serve)
+        upstream.start()
+        up, pipeline = (
+            Upstream(name="up", url=f"http://127.0.0.1:{listening.getsockname()[1]}"),
+            ScriptedPipeline(),
+        )
+        ask = b"GET /v1/models HTTP/1.1\r\nHost: x\r\nIf-None-Match: x\r\n"
+        with serving(Config(upstreams=(up,), salt=b"salt"), pipeline) as gateway:
+            both = talk(gateway.port, ask + b"\r\n", ask + b"Connection: close\r\n\r\n")
+            assert statuses(both) == [304, 304]
+            assert pipeline.counters.get("http_refused", reason="fault") == 0
+        upstream.join()
+
+
 TYPES = {
     "openai_chat": lambda body: body["error"]["code"],
     "openai_responses": lambda body: body["error"]["code"],

@@ -182,6 +182,7 @@ def test_an_answer_that_breaks_off_is_reported(answer: bytes) -> None:
         b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\nok",
         b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
         b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n",
+        b"HTTP/1.1 999 Request Denied\r\ncontent-length: 2\r\n\r\nok",
         b"HTTP/1.1 200 OK\r\nx: " + b"y" * 3_000 + b"\r\ncontent-length: 0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nx: " + b"y" * 300_000,
         b"",

@@ -30,6 +30,11 @@ IDLE_SECONDS = 15.0
 """Seconds that an unused connection is kept: fewer than providers keep theirs, so that a request
 does not meet one that is being closed."""
 
+MAX_STATUS = 599
+"""There is no larger one (RFC 9110, 15), and servers send none."""
+BODILESS = (204, 304)
+"""Answers of these statuses have no body (RFC 9112, 6.3)."""
+
 
 class BrokenError(ConnectionError):
     """The upstream broke off, or what it sent is no response."""
@@ -141,7 +146,11 @@ class Response:
         size = sum(len(name) + len(value) for name, value in self.headers)
         if size > self._connection.limits.head_bytes:
             raise BrokenError
-        if (status := self._parser.get_status_code()) >= 200:
+        if (status := self._parser.get_status_code()) > MAX_STATUS:
+            raise BrokenError
+        if status in BODILESS:  # it may say the length that a body would have (RFC 9110, 8.6)
+            self.headers = [header for header in self.headers if header[0] != b"content-length"]
+        if status >= 200:
             self.status, self.is_complete = status, not self._has_body
         else:
             self.headers = []
