@@ -149,6 +149,28 @@ def test_c11_a_conversation_that_is_forgotten_meanwhile_loses_nothing():
         assert not driver.pipeline.conversations.list_unsaved()
 
 
+def test_c11_rows_that_the_store_does_not_take_with_their_edits_are_written_later():
+    """It took the edits and failed again before their rows, which were gone."""
+
+    class Relapsing(Clocked):
+        relapses = False
+
+        def save(self, edits: Iterable[Edit]) -> None:
+            super().save(edits)
+            self.down = self.relapses
+
+    store = Relapsing()
+    with Driver(store) as driver:
+        store.down = True
+        out = driver(chat_request(60), "openai_chat")
+        store.down, store.relapses = False, True
+        assert not driver.run(driver.pipeline._outbox.flush())
+        assert store.down and not store.ledger()
+        store.down = store.relapses = False
+        assert set(out.edits) <= list_stored(store)
+    assert any(row.edit in out.edits for row in store.ledger())
+
+
 def test_c11_a_store_that_hangs_is_asked_once_by_a_conversation_and_nothing_is_done_twice():
     """Its next requests do not wait for the one that hangs, and that one does nothing more when it gets its answer."""
     store = Clocked()

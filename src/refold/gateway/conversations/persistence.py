@@ -49,7 +49,7 @@ def defer_edits(conversation: Conversation, view: View) -> None:
 def flush_unsaved(conversation: Conversation, store: Store) -> None:
     """Give the store what it could not take, each edit once. Raises `StoreError`."""
     shown = conversation.shown
-    edits, rows = list(shown.unsaved), list(shown.unsaved_rows)
+    edits = list(shown.unsaved)
     was_lost, shown.is_lost = shown.is_lost, False
     lost = list[Edit]()
     if was_lost and conversation.latest is not None:
@@ -59,15 +59,20 @@ def flush_unsaved(conversation: Conversation, store: Store) -> None:
     if edits or lost:
         try:
             store.save([*lost, *edits])
-        except StoreError:
+        except Exception:  # a `StoreError`, or the end of the time for one
             shown.is_lost = shown.is_lost or was_lost
             raise
     with shown.lock:  # more may have come meanwhile
         saved = {id(edit) for edit in edits}
         shown.unsaved = [edit for edit in shown.unsaved if id(edit) not in saved]
-        del shown.unsaved_rows[: len(rows)]
+        rows, shown.unsaved_rows[:] = list(shown.unsaved_rows), ()
     if rows and (ledger := as_ledger_store(store)):
-        ledger.record(rows)
+        try:
+            ledger.record(rows)
+        except Exception:  # rather twice than not at all
+            with shown.lock:
+                shown.unsaved_rows[:0] = rows
+            raise
 
 
 def repair_interrupted(conversation: Conversation, view: View, store: Store) -> bool:
