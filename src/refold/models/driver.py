@@ -54,11 +54,11 @@ async def adrive(run: Generator[Ask | Effect, Any, T], ask: Asker | None = None)
         return step.value
 
 
-async def call_in_thread(function: Callable[..., Any], *values: Any) -> Any:
+async def call_in_thread(function: Callable[..., T], *values: Any) -> T:
     """Call a model or a store in a thread. A StopIteration, as of `next` on answers that ran out,
     cannot leave one: who awaits it would wait for ever, so it is a RuntimeError."""
 
-    def call() -> Any:
+    def call() -> T:
         try:
             return function(*values)
         except StopIteration as error:

@@ -29,15 +29,21 @@ def ledger(request, tmp_path) -> Iterator[Ledger]:
 
 
 def conversation(
-    name: str, words: str = "Hello.", when: float = NOW, edited: float = 0.0, by: str = ""
+    name: str,
+    words: str = "Hello.",
+    when: float = NOW,
+    edited: float = 0.0,
+    by: str = "",
+    more: str = "",
 ) -> Conversation:
-    """A conversation with one request of a user's message, a long answer and another message."""
+    """A conversation with one request of a user's message, a long answer and another message, or *more*."""
     compactor = Compactor((), Budget(10**6, 10**6), salt="salt")
     view = compactor.show(
         [
             {"role": "user", "content": words},
             {"role": "assistant", "content": "Long. " * 50},
             {"role": "user", "content": "Go on."},
+            *([{"role": "assistant", "content": more}] if more else []),
         ]
     )
     if by:
@@ -85,6 +91,16 @@ def test_what_is_written_late_is_not_the_latest(ledger: Ledger) -> None:
     here.note(conversation("s", "Newer.", NOW + 1, edited=NOW + 4))
     row = here.find("s")
     assert row is not None and row.last_seen == NOW + 2, "an edit of an older one is not"
+
+
+def test_what_goes_on_is_the_latest_whatever_a_clock_says(ledger: Ledger) -> None:
+    """A gateway whose clock is hours behind changed nothing of a session that another had seen."""
+    here, there = sessions(ledger), sessions(ledger)
+    here.note(conversation("s", when=NOW))
+    here.save()
+    there.note(conversation("s", when=NOW - 7_200, more="Done."))
+    row = there.find("s")
+    assert row is not None and row.messages == 4
 
 
 def test_sessions_are_listed_once_the_latest_first_also_those_only_booked(ledger: Ledger) -> None:

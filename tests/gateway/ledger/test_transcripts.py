@@ -106,6 +106,15 @@ def test_what_is_written_late_is_not_the_latest(transcripts):
     assert transcripts.past_calls.find("t", "s", 1e6 + 1).length == 1
 
 
+def test_what_goes_on_is_the_latest_whatever_a_clock_says(transcripts):
+    """Of two gateways whose clocks differ by hours, or where a clock was set back, one kept nothing."""
+    transcripts.record(make_billed_call(text_messages("a"), when=1e6))
+    transcripts.record(make_billed_call(text_messages("a", "b", "c"), when=1e6 - 7_200))
+    assert load_texts(transcripts) == ["a", "b", "c"]
+    transcripts.record(make_billed_call(text_messages("a", "b"), when=1e6 - 1))  # written late
+    assert load_texts(transcripts) == ["a", "b", "c"]
+
+
 def test_only_what_is_new_is_written(transcripts):
     transcripts.record(make_billed_call(text_messages("a", "b")))
     first = transcripts.load("t", "s").info
@@ -182,6 +191,16 @@ def test_expired_transcripts_are_looked_for_once_an_hour(transcripts, clock):
     clock.now += 3_599
     assert transcripts.purge() == 0
     clock.now += 2
+    assert transcripts.purge() == 1
+
+
+def test_a_clock_that_is_set_back_keeps_nothing_longer(transcripts, clock):
+    """Ahead by a year for a moment, it held up all deletion for that year."""
+    clock.now += 365 * DAY
+    transcripts.purge()
+    clock.now -= 365 * DAY
+    transcripts.record(make_billed_call(text_messages("x"), when=clock.now))
+    clock.now += 8 * DAY
     assert transcripts.purge() == 1
 
 

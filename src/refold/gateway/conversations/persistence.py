@@ -14,7 +14,6 @@ from dataclasses import replace
 from refold.compactor.late_edits import BY, drop_invalidated_thinking, edits_dropping_answer
 from refold.core.view import View
 from refold.edits import Edit
-from refold.errors import StoreError
 from refold.gateway.conversations.conversations import Conversation, Conversations
 from refold.gateway.conversations.stores import hash_parts
 from refold.gateway.conversations.workers import Job, Workers

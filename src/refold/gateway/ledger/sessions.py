@@ -132,9 +132,11 @@ _SAVE = (
     f"VALUES ({', '.join('?' * len(SessionRow._fields))}) ON CONFLICT (session) "
     f"DO UPDATE SET {_REPLACED} WHERE CASE excluded.joined_tips WHEN refold_sessions.joined_tips "
     "THEN excluded.changed >= refold_sessions.changed "
-    "ELSE excluded.last_seen >= refold_sessions.last_seen END"
+    "ELSE excluded.last_seen >= refold_sessions.last_seen OR SUBSTR(excluded.joined_tips, 1, "
+    "LENGTH(refold_sessions.joined_tips)) = refold_sessions.joined_tips END"
 )
 """What a process writes late is not the latest: neither another request, nor the edits of this one.
+A history that goes on from the one that is there is later, whatever another machine's clock says.
 """
 _FIND = f"SELECT {_COLUMNS} FROM refold_sessions WHERE session = ?"  # noqa: S608 - names of ours
 _READ = f"SELECT {_FIGURES} FROM refold_sessions WHERE session IN ({{}})"  # noqa: S608 - names of columns

@@ -149,28 +149,28 @@ class Transcripts(Tables):
         self.past_calls = PastCalls(database)
         self._seconds, self._clock, self._scrub = seconds, clock, scrub
         self._limits = limits or RetentionLimits()
-        self._due = 0.0
+        self._purged_at = float("-inf")
 
     def record(self, call: BilledCall) -> None:
         """Keep the history of *call*, and what it was sent. Raises `StoreError`."""
         if self._seconds is None or call.view is None or not call.session:
             return
-        who, transcript = (call.tenant, call.session), call.view.transcript
-        tips, messages = transcript.tips, transcript.messages
+        who, view = (call.tenant, call.session), call.view
+        tips, messages = view.transcript.tips, view.transcript.messages
         until = call.when + self._seconds
         with self._writing() as connection:
             self._execute(connection, _CLAIM, (*who, call.when, call.when, until))
             ((tip, length, latest, size, title),) = self._rows(connection, _STATE, who)
-            if latest > call.when:  # another process has written a later request
-                self.past_calls.write(connection, who, call, call.view)
-                return
             unchanged = self._count_unchanged(connection, who, tips, length, tip)
+            if latest > call.when and unchanged < length:  # what goes on is later by any clock
+                self.past_calls.write(connection, who, call, view)
+                return
             if unchanged != length:
                 size = int(self._rows(connection, _SIZE, (*who, unchanged))[0][0])
             self._execute(connection, _DELETE_FROM, (*who, unchanged))
             rows = [
                 (
-                    *(*who, at, tips[at + 1], call.view.base.tokens(at, at + 1)),
+                    *(*who, at, tips[at + 1], view.base.tokens(at, at + 1)),
                     json.dumps(describe_message(messages[at])),
                     _dump_message(messages[at]),
                 )
@@ -181,18 +181,18 @@ class Transcripts(Tables):
             if size > self._limits.session:
                 self._forget(connection, who)
                 return
-            self.past_calls.write(connection, who, call, call.view)
-            model, fixed = clean_name(call.model), call.view.profile.fixed_tokens
-            about = (tips[-1], len(messages), call.incoming.api, model, fixed, call.when, until)
-            title = title or find_title(messages)
+            self.past_calls.write(connection, who, call, view)
+            model, fixed = clean_name(call.model), view.profile.fixed_tokens
+            latest, title = max(latest, call.when), title or find_title(messages)
+            about = (tips[-1], len(messages), call.incoming.api, model, fixed, latest, until)
             self._execute(connection, _UPDATE, (*about, size, title, *who))
 
     def purge(self) -> int:
         """Delete what is due, if it is time to look; return how many. Raises `StoreError`."""
-        now = self._clock()
-        if now < self._due:
+        now, most = self._clock(), self._limits.every
+        pause = most if self._seconds is None else min(most, self._seconds / 10)
+        if 0 <= now - self._purged_at < pause:  # a clock may be set back
             return 0
-        tenth = self._limits.every if self._seconds is None else self._seconds / 10
         with self._writing() as connection:
             gone = [tuple(who) for who in self._rows(connection, _EXPIRED, (now,))]
             gone += self._find_excess(connection, gone)
@@ -200,7 +200,7 @@ class Transcripts(Tables):
                 self._forget(connection, who)
         if gone:
             self._run_pragma(self._scrub[1])
-        self._due = now + min(self._limits.every, tenth)
+        self._purged_at = now
         return len(gone)
 
     def load(self, tenant: str, session: str) -> RecordedTranscript | None:
