@@ -30,11 +30,6 @@ IDLE_SECONDS = 15.0
 """Seconds that an unused connection is kept: fewer than providers keep theirs, so that a request
 does not meet one that is being closed."""
 
-MAX_STATUS = 599
-"""There is no larger one (RFC 9110, 15), and servers send none."""
-BODILESS = (204, 304)
-"""Answers of these statuses have no body (RFC 9112, 6.3)."""
-
 
 class BrokenError(ConnectionError):
     """The upstream broke off, or what it sent is no response."""
@@ -144,11 +139,10 @@ class Response:
     def on_headers_complete(self) -> None:
         """Take the head, unless it is that of `100 Continue` or the like, which says nothing."""
         size = sum(len(name) + len(value) for name, value in self.headers)
-        if size > self._connection.limits.head_bytes:
+        status = self._parser.get_status_code()
+        if size > self._connection.limits.head_bytes or status > 599:  # there is none above that
             raise BrokenError
-        if (status := self._parser.get_status_code()) > MAX_STATUS:
-            raise BrokenError
-        if status in BODILESS:  # it may say the length that a body would have (RFC 9110, 8.6)
+        if status in (204, 304):  # it may say how long a body would be (RFC 9110, 8.6)
             self.headers = [header for header in self.headers if header[0] != b"content-length"]
         if status >= 200:
             self.status, self.is_complete = status, not self._has_body
