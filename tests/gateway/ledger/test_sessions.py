@@ -166,6 +166,7 @@ def test_what_waits_for_a_failing_database_holds_no_history(tmp_path) -> None:
     assert gone() is None
     (tmp_path / "none").mkdir()
     assert table.find("s") is not None
+    table.close()
 
 
 def test_sessions_are_read_while_the_database_takes_nothing(tmp_path) -> None:
