@@ -49,7 +49,7 @@ from refold.gateway.ledger.entry import (
     report_as_json,
 )
 from refold.gateway.ledger.sessions import Sessions
-from refold.gateway.ledger.sql import ADD, MIGRATIONS, PAGE
+from refold.gateway.ledger.sql import ADD, MIGRATIONS, PAGE, Ledger
 from refold.gateway.ledger.writer import (
     LEDGER_ID,
     MAX_WAITING,
@@ -152,7 +152,7 @@ class Book:
         self.reached = Counter[int]()
         self.tables: Database | None = None
 
-    def add(self, entries: dict[EntryKey, Sums], reached: Any = None, summaries: Any = ()) -> None:
+    def add(self, entries: dict[EntryKey, Sums], reached: Any = None, *_: Any) -> None:
         if self.failures:
             self.failures -= 1
             raise StoreError("the disk is full")
@@ -724,7 +724,7 @@ def test_a_ledger_of_the_version_before_is_brought_forward(tmp_path):
     assert dict(ledger.entries()) == booked
     assert ledger.sum_sessions(["s1"])["s1"].reported == Sums(calls=1, would_cost=1)
     with ledger._database.connection("read") as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (7,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (8,)
         assert connection.execute("PRAGMA index_info(refold_calls_by_latest)").fetchall()
     ledger.close()
 
@@ -781,6 +781,35 @@ def test_a_ledger_that_fails_loses_nothing_and_stops_nobody(caplog):
     assert {line["message"] for line in lines} == {"the disk is full"} and "bug" not in str(lines)
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_what_is_written_although_the_answer_is_lost_is_booked_once(tmp_path, kind, request):
+    """The connection broke between a commit and its answer: tokens and money were added again."""
+
+    class Unanswered(Ledger):
+        times = 0
+
+        def add(self, *batch: Any) -> None:
+            super().add(*batch)
+            self.times += 1
+            if self.times < 4:
+                writer.book(cost)  # what comes meanwhile is booked, too
+                raise StoreError("the server does not answer")
+
+    place = request.getfixturevalue("url") if kind == "postgresql" else str(tmp_path / "a.db")
+    database, counters = open_ledger_database(place), Counters()
+    ledger, parts = Unanswered(database), (Sessions(database, time.time), CallLog(database))
+    transcripts = open_transcripts(":memory:", None, time.time)
+    writer = LedgerWriter(
+        Accounting(lambda _: RATES), ledger, *parts, counters, transcripts, pause=0.0
+    )
+    cost = SummaryCost(0.0, "t", "s", "m", 1, 0.5)
+    writer.book(cost)
+    writer.close(300)
+    assert counters.get("ledger_failures", doing="write") == 3
+    with closing(open_ledger(place)) as reader:
+        assert sum((sums for _, sums in reader.entries()), Sums()).summaries == 4
+
+
 def test_what_cannot_be_reckoned_is_counted_and_passed_over():
     book, counters = Book(), Counters()
 
@@ -812,9 +841,7 @@ def test_more_than_can_wait_is_counted_as_lost(item: BilledCall | SummaryCost, m
     counters, going = Counters(), threading.Event()
 
     class Slow(Book):
-        def add(
-            self, entries: dict[EntryKey, Sums], reached: Any = None, summaries: Any = ()
-        ) -> None:
+        def add(self, entries: dict[EntryKey, Sums], reached: Any = None, *_: Any) -> None:
             going.wait(300)
             super().add(entries, reached)
 

@@ -157,9 +157,10 @@ class CallLog(Tables):
     """The tables. All that they hold is of the store: the same from every process."""
 
     def purge(self, before: float) -> None:
-        """Delete single calls and events of before (seconds since 1970). Raises `StoreError`."""
+        """Delete single calls, events and batches of before (seconds since 1970). Raises
+        `StoreError`."""
         with self._database.transaction(edits=False) as connection:
-            for table in ("refold_each_call", "refold_events"):
+            for table in ("refold_each_call", "refold_events", "refold_batches"):
                 self._execute(connection, f"DELETE FROM {table} WHERE at < ?", (before,))  # noqa: S608
 
     def list_sessions(

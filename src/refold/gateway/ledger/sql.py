@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from threading import Event, Thread
+from time import time
 from typing import Any, NamedTuple, get_args
 from uuid import uuid4
 
@@ -46,6 +47,15 @@ MIGRATIONS = (
     ),
 )
 """Step n brings the tables from version n to version n + 1. Steps are only ever added."""
+BATCHES_MIGRATION = (
+    (
+        "CREATE TABLE IF NOT EXISTS refold_batches "
+        "(id TEXT NOT NULL PRIMARY KEY, at DOUBLE PRECISION NOT NULL)"
+    ),
+)
+"""A further step: the latest batch of each process."""
+NOTE_BATCH = "INSERT INTO refold_batches (id, at) VALUES (?, ?) ON CONFLICT (id) DO NOTHING"
+FORGET_BATCH = "DELETE FROM refold_batches WHERE id = ?"
 ADD_LENGTHS = (
     "INSERT INTO refold_reached (step, calls) VALUES (?, ?) "
     "ON CONFLICT (step) DO UPDATE SET calls = refold_reached.calls + excluded.calls"
@@ -144,14 +154,26 @@ class Tables:
         cursor = connection.cursor().execute(self._sql(statement), tuple(values))
         return list(cursor.fetchall())
 
-    def _execute(self, connection: Any, statement: str, values: Sequence[Any] = ()) -> None:
-        connection.cursor().execute(self._sql(statement), tuple(values))
+    def _execute(self, connection: Any, statement: str, values: Sequence[Any] = ()) -> int:
+        """Return how many rows it changed."""
+        return int(connection.cursor().execute(self._sql(statement), tuple(values)).rowcount)
 
     def _execute_many(self, connection: Any, statement: str, rows: Iterable[Any]) -> None:
         connection.cursor().executemany(self._sql(statement), list(rows))
 
     def _sql(self, statement: str) -> str:
         return statement.replace("?", self._database.placeholder)
+
+
+class Batch(NamedTuple):
+    """What is added at once, and tried again as it is if that fails."""
+
+    entries: Mapping[EntryKey, Sums]
+    lengths: Mapping[int, int]
+    rows: Sequence[tuple[str, Sequence[Any]]]
+    name: str
+    last: str
+    """The name of the batch that the same process added before; empty if there was none."""
 
 
 class Ledger(Tables):
@@ -162,15 +184,22 @@ class Ledger(Tables):
         entries: Mapping[EntryKey, Sums],
         lengths: Mapping[int, int] | None = None,
         rows: Iterable[tuple[str, Sequence[Any]]] = (),
+        name: str = "",
+        last: str = "",
     ) -> None:
         """Add *entries* to what is there, how many calls were made with how many before them
         (*lengths*: `refold.budget.planner`), and *rows*, each with its statement; all or
-        none. Raises `StoreError`."""
+        none. Raises `StoreError`; it may be there all the same, if only the database's answer was
+        lost: what has a *name* is added once, however often it is tried (`Batch`)."""
         lines = [(*key, *sums.values()) for key, sums in sorted(entries.items())]
         kinds = dict[str, list[Sequence[Any]]]()
         for statement, values in rows:
             kinds.setdefault(statement, []).append(values)
         with self._database.transaction(edits=False) as connection:
+            if name:
+                self._execute(connection, FORGET_BATCH, (last,))
+                if not self._execute(connection, NOTE_BATCH, (name, time())):
+                    return
             self._execute_many(connection, ADD, lines)
             self._execute_many(connection, ADD_LENGTHS, sorted((lengths or {}).items()))
             for statement, each in kinds.items():  # many at once: a row is no round trip of its own

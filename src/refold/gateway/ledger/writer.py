@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Event as Flag
 from threading import Lock, Thread
 from time import monotonic, sleep, time
+from uuid import uuid4
 
 from refold.budget.budget import count_calls
 from refold.budget.planner import Survival, bucket_of
@@ -31,7 +32,7 @@ from refold.gateway.ledger.rows import (
     project_of,
 )
 from refold.gateway.ledger.sessions import Sessions
-from refold.gateway.ledger.sql import Ledger
+from refold.gateway.ledger.sql import Batch, Ledger
 from refold.gateway.ledger.transcripts import Transcripts
 from refold.gateway.logs import report_ledger_failure
 from refold.gateway.metrics import Counters
@@ -61,6 +62,7 @@ LEDGER_MIGRATIONS = (
     calls.MIGRATION,
     calls.NAMES_MIGRATION,
     sessions.RATIO_MIGRATION,
+    sql.BATCHES_MIGRATION,
 )
 SCRUB = ("PRAGMA secure_delete = ON", "PRAGMA wal_checkpoint(TRUNCATE)")
 """So that SQLite overwrites what is deleted, in the file and in its log."""
@@ -88,30 +90,24 @@ class LedgerWriter:
         *,
         pause: float = 1.0,
     ) -> None:
-        self.ledger, self.transcripts, self.sessions, self.calls = (
-            ledger,
-            transcripts,
-            sessions,
-            calls,
-        )
-        self._accounts, self._counters = accounts, counters
-        self._pause = pause
-        self._queue = queue.SimpleQueue[Item | None]()
+        self.ledger, self.transcripts = ledger, transcripts
+        self.sessions, self.calls = sessions, calls
+        self._accounts, self._counters, self._pause = accounts, counters, pause
+        self._queue, self._waiting_bytes = queue.SimpleQueue[Item | None](), 0
         self.survival = Survival()
-        self._waiting_bytes = 0
         self.unwritten = 0
         """Calls that the ledger could not take: they wait."""
         self._pending: dict[EntryKey, list[Sums]] = {}
         self._rows = list[Row]()
-        self._names = dict[str, tuple[str, str]]()
+        self._batch: Batch | None = None
+        self._names, self._last = dict[str, tuple[str, str]](), ""
         self._lengths = Counter[int]()
         self._refreshed_at = float("-inf")
         self._closing, self._lock = Flag(), Lock()
         self._thread: Thread | None = None
 
     def start(self) -> None:
-        """Begin to work; what has been kept for too long is deleted at once. Calls after the first
-        do nothing."""
+        """Begin to work: what was kept for too long goes at once. A second call does nothing."""
         with self._lock:
             if (self._thread is None or not self._thread.is_alive()) and not self._closing.is_set():
                 self._thread = Thread(target=self._run, name="refold-ledger", daemon=True)
@@ -158,7 +154,8 @@ class LedgerWriter:
                 if number % CALLS_PER_BATCH == 0 and not self._closing.is_set():
                     sleep(PAUSE_SECONDS)
             self._run_guarded("write", self._write)
-            self.unwritten = sum(sums.calls for parts in self._pending.values() for sums in parts)
+            waiting = [*self._pending.values(), self._batch.entries.values() if self._batch else ()]
+            self.unwritten = sum(sums.calls for parts in waiting for sums in parts)
             self._run_guarded("sessions", self.sessions.save)
             self._run_guarded("purge", self._purge)
             self._run_guarded("learn", self._refresh)
@@ -198,12 +195,16 @@ class LedgerWriter:
         return self._names[call.session]
 
     def _write(self) -> None:
-        lines = {key: add_up(parts) for key, parts in self._pending.items()}
-        self._pending = {key: [sums] for key, sums in lines.items()}
-        if lines or self._rows:
-            self.ledger.add(lines, self._lengths, [(ADD[type(row)], row) for row in self._rows])
-        self._pending, self._rows = {}, []
-        self._lengths.clear()
+        """Write what waits. A batch that fails is tried again as it is: it may be there already."""
+        self._pending = {key: [add_up(parts)] for key, parts in self._pending.items()}
+        while self._batch or self._pending or self._rows:
+            if self._batch is None:
+                entries = {key: sums for key, (sums,) in self._pending.items()}
+                rows = [(ADD[type(row)], row) for row in self._rows]
+                self._batch = Batch(entries, self._lengths, rows, uuid4().hex, self._last)
+                self._pending, self._rows, self._lengths = {}, [], Counter()
+            self.ledger.add(*self._batch)
+            self._last, self._batch = self._batch.name, None
 
     def _refresh(self) -> None:
         """Read again, from time to time, how long sessions are, since other processes write too;
