@@ -1,6 +1,7 @@
 """The store in PostgreSQL, on a real server: the laws, several writers, a server that stops, and secrets."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from threading import Thread
 
 import psycopg
@@ -20,6 +21,7 @@ from refold.testing.store_laws import check_store
 from tests.support.at_once import save_at_once
 from tests.support.children import write_in_forked_children
 from tests.support.ledger_rows import rows_of_odd_tips
+from tests.support.raw_http import eventually
 
 
 def edit(number, tip="t", text="summary"):
@@ -311,6 +313,21 @@ def test_another_writer_is_not_waited_for_without_end(url):
         writer.rollback()
         store.save([edit(2)])
         assert list(store.load(["t"])) == [edit(2)]
+
+
+def test_another_writer_is_waited_for_whatever_isolation_is_the_default(url, server):
+    """Where transactions are serializable unless they say otherwise, whoever had waited failed."""
+    name = url.split("/")[3].partition("?")[0]
+    server.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'")
+    waits = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+    with PostgreSQLStore(url) as store, psycopg.connect(url) as writer:
+        writer.execute("UPDATE refold_version SET version = version + 1")
+        with ThreadPoolExecutor(1) as thread:
+            saving = thread.submit(store.save, [edit(1)])
+            assert eventually(lambda: saving.done() or server.execute(waits) == [(1,)])
+            writer.commit()
+            saving.result()
+        assert list(store.load(["t"])) == [edit(1)]
 
 
 def test_a_writer_that_hangs_in_mid_write_loses_its_lock(url):

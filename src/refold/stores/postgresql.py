@@ -222,6 +222,8 @@ class PostgreSQLPool:
         address = make_conninfo(**{**defaults, **self._address, "options": options.strip()})
         connection = Connection.connect(address, autocommit=True)
         connection.reply_timeout, connection.prepare_threshold = self._timeout + 1.0, None
+        # Whatever the database's default is: else who has waited for another writer fails.
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         try:
             if not self._has_tables:
                 prepare_postgresql(connection, self._migrations, self._part)
