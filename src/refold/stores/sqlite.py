@@ -85,6 +85,8 @@ class SQLiteDatabase:
                 yield self._current()
                 self._refuse_changed()
             except FAILURES as error:
+                if _code(error) == sqlite3.SQLITE_READONLY and _may_write(self.path):
+                    self._disconnect()  # it was opened when that was forbidden, and stays so
                 reason = CHANGED if self._has_changed_at_rest() else _reason(self.path, error)
                 raise StoreError(f"{self.path}: cannot {doing}: {reason}") from error
             except StoreError as error:
@@ -253,9 +255,19 @@ def _make_private(path: str) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
+def _code(error: Exception) -> int:
+    """Return SQLite's primary code of an error; 0 if it is none of SQLite's."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def _may_write(path: str) -> bool:
+    """May the file be written, and others beside it?"""
+    return os.access(path, os.W_OK) and os.access(Path(path).parent, os.W_OK)
+
+
 def _reason(path: str, error: Exception) -> str:
     """Return what is wrong with the file, in better words than SQLite's if there are any."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    code = _code(error)
     if code == sqlite3.SQLITE_NOTADB:
         return "it is not an SQLite database"
     if code != sqlite3.SQLITE_CANTOPEN:  # Python's module quotes a text that it cannot decode

@@ -177,11 +177,14 @@ def test_sessions_are_read_while_the_database_takes_nothing(tmp_path) -> None:
     table.save()
     table.note(conversation("t"))
     with ledger._database.connection("write") as connection:
-        connection.execute("PRAGMA query_only = ON")
+        connection.execute(
+            "CREATE TEMP TRIGGER full BEFORE INSERT ON main.refold_sessions "
+            "BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END"
+        )
     assert table.find("s") is not None
     assert table.list_latest(9, 0, is_booked_enough=True)[1] == 1
     with ledger._database.connection("write") as connection:
-        connection.execute("PRAGMA query_only = OFF")
+        connection.execute("DROP TRIGGER full")
     assert table.list_latest(9, 0, is_booked_enough=True)[1] == 2
     ledger.close()
 
