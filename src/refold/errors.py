@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from inspect import iscoroutinefunction
 from typing import Any, SupportsIndex
 
 
@@ -57,11 +58,15 @@ def is_number(value: object) -> bool:
 
 
 def require_callable(**settings: Any) -> None:
-    """Raise ValueError unless each setting can be called; a class makes only what can."""
+    """Raise ValueError unless each setting can be called; a class makes only what can, and what
+    an async function does would never be awaited."""
     for name, value in settings.items():
-        if isinstance(value, type) or not callable(value):
+        call = getattr(value, "__call__", None)  # noqa: B004 - is it async?
+        if isinstance(value, type) or call is None:
             problem = f"{name} must be something to call, not {value!r}"
-            raise ValueError(problem)  # noqa: TRY004 - as for every other setting
+            raise ValueError(problem)
+        if iscoroutinefunction(value) or iscoroutinefunction(call):
+            raise ValueError(f"{name} must be a plain function, not the async {value!r}")
 
 
 def require_callable_or_none(**settings: Any) -> None:

@@ -481,9 +481,25 @@ def test_a_request_in_bytes_with_a_system_message_among_its_entries_is_known_aga
         assert compact(body).tokens == 100 + n
 
 
+async def awaited(*_):
+    """What nobody awaits: a hook's veto was ignored, and what a store was to save was lost."""
+
+
+def with_async(method):
+    store = refold.MemoryStore()
+    setattr(store, method, awaited)
+    return store
+
+
 @pytest.mark.parametrize(
     ("settings", "error"),
     [
+        ({"before": awaited}, "before must be a plain function, not the async"),
+        ({"after": awaited}, "after must be a plain function"),
+        ({"on_event": awaited}, "on_event must be a plain function"),
+        ({"count": awaited}, "count must be a plain function"),
+        ({"store": with_async("save")}, "the store's save must be a plain function"),
+        ({"store": with_async("record")}, "the ledger's record must be a plain function"),
         ({"strategies": [Summarize]}, "a strategy is given with its settings"),
         ({"strategies": ["Summarize"]}, "a strategy is given with its settings"),
         ({"strategies": Summarize(keep=2)}, r"given in a list, not as Summarize\(keep=2"),

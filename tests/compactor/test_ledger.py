@@ -290,6 +290,13 @@ def test_a_veto_leaves_everything_as_it_is_and_is_recorded():
     assert seen == [(view.tokens, view.tokens, "auto")]  # not asked again for the same request
 
 
+@pytest.mark.parametrize("reply", [False, "a deploy is running"])
+def test_a_hook_that_answers_with_something_else_is_told_what_it_may_answer(reply):
+    """It meant a veto, and the compaction went on."""
+    with pytest.raises(TypeError, match="`before` returns Veto, Instructions or None, not"):
+        compactor(before=lambda *_: reply)(conversation(40))
+
+
 def test_instructions_are_added_to_every_prompt():
     model = ScriptedModel(["A summary."])
     compact = compactor(

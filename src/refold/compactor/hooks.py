@@ -114,7 +114,8 @@ class Instructions:
 
 
 Before = Callable[[View, CompactionStarted], Veto | Instructions | None]
-"""Called with the view as it is, before anything is asked. What it raises is raised."""
+"""Called with the view as it is, before anything is asked. What it raises is raised, as is a
+TypeError for any other reply."""
 After = Callable[[View, CompactionEnded], None]
 """Called with the view that results, when its edits are kept."""
 OnEvent = Callable[[Event], None]

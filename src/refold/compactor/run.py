@@ -266,9 +266,11 @@ class CompactionRun:
             tokens = before.view.tokens_uncalibrated
             attempt = Attempt("before", "rejected", f"vetoed: {reply.reason}", tokens, tokens)
             return (yield from self._finish(before, (attempt,), reply.reason))
+        if reply is not None and not isinstance(reply, Instructions):
+            raise TypeError(f"`before` returns Veto, Instructions or None, not {reply!r}")
         settings.emit(self.started)
         rounds = self._run_rounds()
-        if isinstance(reply, Instructions):
+        if reply is not None:
             rounds = add_instructions(rounds, reply.text)
         state, attempts = yield from rounds
         state = self._drop_hidden_edits(state)

@@ -19,7 +19,7 @@ from refold.compactor.hooks import After, Before, Event, OnEvent
 from refold.core.strategy import Strategy, is_local
 from refold.core.view import View
 from refold.edits import Edit
-from refold.errors import is_number, require_callable_or_none
+from refold.errors import is_number, require_callable, require_callable_or_none
 from refold.models.driver import call_safely
 from refold.scorers.scorer import Says
 from refold.stores.store import LedgerRow, LedgerStore, Store
@@ -47,6 +47,7 @@ _log = logging.getLogger("refold")
 
 # --- settings -------------------------------------------------------------------------------------
 
+STORE_METHODS = ("load", "save", "remove", "version")
 BY_HOOK = "refold hook"
 """The maker of an edit that shows what a client's model saw from the first."""
 
@@ -80,8 +81,8 @@ class Settings:
         for strategy in self.strategies:
             _check_strategy(strategy)
         require_budget(self.budget)
-        has_all = all(hasattr(self.store, name) for name in ("load", "save", "remove", "version"))
-        if not has_all or isinstance(self.store, type):
+        methods = {name: getattr(self.store, name, None) for name in STORE_METHODS}
+        if None in methods.values() or isinstance(self.store, type):
             raise ValueError(
                 "the store must be one, such as refold.SQLiteStore('refold.db'), "
                 f"not {self.store!r}"
@@ -92,7 +93,10 @@ class Settings:
             )
         if not isinstance(self.salt, str):
             raise ValueError(f"the salt must be a text, not {self.salt!r}")  # noqa: TRY004
+        require_callable(count=self.count, clock=self.clock)
         require_callable_or_none(before=self.before, after=self.after, on_event=self.on_event)
+        require_callable_or_none(**{"the ledger's record": getattr(self.ledger, "record", None)})
+        require_callable(**{f"the store's {name}": method for name, method in methods.items()})
 
     @cached_property
     def local(self) -> tuple[Strategy, ...]:
