@@ -481,23 +481,23 @@ def test_a_request_in_bytes_with_a_system_message_among_its_entries_is_known_aga
         assert compact(body).tokens == 100 + n
 
 
-async def awaited(*_):
+async def reply_later(*_):
     """What nobody awaits: a hook's veto was ignored, and what a store was to save was lost."""
 
 
 def with_async(method):
     store = refold.MemoryStore()
-    setattr(store, method, awaited)
+    setattr(store, method, reply_later)
     return store
 
 
 @pytest.mark.parametrize(
     ("settings", "error"),
     [
-        ({"before": awaited}, "before must be a plain function, not the async"),
-        ({"after": awaited}, "after must be a plain function"),
-        ({"on_event": awaited}, "on_event must be a plain function"),
-        ({"count": awaited}, "count must be a plain function"),
+        ({"before": reply_later}, "before must be a plain function, not the async"),
+        ({"after": reply_later}, "after must be a plain function"),
+        ({"on_event": reply_later}, "on_event must be a plain function"),
+        ({"count": reply_later}, "count must be a plain function"),
         ({"store": with_async("save")}, "the store's save must be a plain function"),
         ({"store": with_async("record")}, "the ledger's record must be a plain function"),
         ({"strategies": [Summarize]}, "a strategy is given with its settings"),
