@@ -228,6 +228,26 @@ def test_who_ends_a_turn_by_a_call_says_what_it_holds() -> None:
         ]
 
 
+REFUSALS = [
+    "Please always provide EXACTLY ONE action in triple backticks, found 2 actions.",
+    "Your output was not formatted correctly. You must always include one command.",
+    "[ERROR] You did not use a tool in your previous response! Please retry with a tool use.",
+]
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_what_a_client_refuses_is_no_call_and_ends_no_turn(refusal: str) -> None:
+    words = "The cause is the cache. I write it.\n"
+    call = "<write_file>\n<path>a.py</path>\n<content>x = 1</content>\n</write_file>"
+    for reply, expected in (
+        (refusal, [("answer", False)]),
+        ("[write_file] Result:\nWritten.", [("call", False), ("answer", False)]),
+    ):
+        steps = read_steps([user("Mend it."), assistant(words + call), user(reply)])
+        own = [(step.kind, step.is_final) for step in steps if step.at == 1]
+        assert own == expected
+
+
 def test_roo_code_s_files_and_diffs_are_read() -> None:
     look = "<read_file>\n<args>\n<file>\n<path>a.py</path>\n</file>\n<file>\n<path>b.py</path>\n</file>\n</args>\n</read_file>"
     diff = "<<<<<<< SEARCH\n:start_line:1\n-------\nx = 1\n=======\nx = 2\n>>>>>>> REPLACE"

@@ -19,6 +19,7 @@ from refold.messages import Message, Part, Text, ToolCall, ToolResult
 from refold.speakers.carriers import (
     ENDING_TOOLS,
     OF_REQUEST,
+    REFUSAL,
     TAGS,
     TEMPLATE,
     TOOL,
@@ -72,7 +73,7 @@ def restore_calls(
 def _restore_written(message: Message, following: Spoken, at: int) -> Message:
     """Return a model's message with the calls and edits of its text as parts, ids by *at*. They are
     words if a person answers them, by the segments *following* it."""
-    if not any(mark in message.text for mark in _MARKS):
+    if is_refused(following) or not any(mark in message.text for mark in _MARKS):
         return message
     text, edits = split_edits(message.text)
     labels = (OUTPUT_LABEL.match(segment.text) for segment in following)
@@ -89,6 +90,11 @@ def _restore_written(message: Message, following: Spoken, at: int) -> Message:
     parts += [Text(rest.rstrip())] if rest.strip() else []
     parts += chain.from_iterable(done)
     return Message(message.role, (*parts, *written[len(edits) :]))
+
+
+def is_refused(following: Spoken) -> bool:
+    """Did a client use nothing of a model's words, by the segments *following* them?"""
+    return any(segment.kind == REFUSAL.kind for segment in following)
 
 
 def _is_answer(segment: Segment) -> bool:

@@ -22,7 +22,7 @@ from refold.speakers.carriers import (
 )
 from refold.speakers.request import OUTPUT_LABEL, Segmented, answer_text, has_person, is_final
 from refold.speakers.segments import iter_requests, trailing_elements
-from refold.speakers.written import restore_calls
+from refold.speakers.written import is_refused, restore_calls
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import (
     CallEffect,
@@ -310,7 +310,8 @@ def _iter_steps(messages: Sequence[Message], spoken: Segmented, folder: str) -> 
         yield from _read_segments(segments, waiting, at, message)
         if message.role == "assistant" and answer_text(message).strip():
             text = without_terminal_codes(clip_scanned(answer_text(message)))
-            yield Step("answer", at, _THOUGHT.sub("", text, count=1), is_final=is_final(message))
+            is_last = is_final(message) and not is_refused(next(iter(spoken[at + 1 : at + 2]), ()))
+            yield Step("answer", at, _THOUGHT.sub("", text, count=1), is_final=is_last)
 
 
 def _find_spellings(files: Iterable[tuple[str, str]]) -> dict[str, str]:
