@@ -167,6 +167,8 @@ class SQLiteDatabase:
             check_same_thread=False,
         )
         schema = (self._timeout, self._migrations, self._application_id)
+        # SQLite's own knows no letters but A to Z.
+        connection.create_function("LOWER", 1, str.lower, deterministic=True)
         try:
             if self._read_only:
                 connection = upgrade_copy(connection, *schema)

@@ -98,6 +98,17 @@ def test_words_that_no_database_takes_are_no_reason_to_keep_nothing(transcripts)
     assert transcripts.titles(["s"]) == {"s": "Mend ? the build"}
 
 
+@pytest.mark.parametrize("store", ["sqlite", "postgresql"])
+def test_words_of_any_script_are_found(store, tmp_path, clock, request):
+    """As they stand there in each store, whatever letters its LOWER knows; in SQLite in any case."""
+    address = str(tmp_path / "a") if store == "sqlite" else request.getfixturevalue("url")
+    with closing(open_transcripts(address, 7 * DAY, clock)) as kept:
+        kept.record(make_billed_call(text_messages("Исправь 50%_A", "In ÄRGER.py stand es.")))
+        for words in ("Исправь 50%_a", "in ÄRGER", *["ИСПРАВЬ", "ärger"] * (store == "sqlite")):
+            assert kept.find_sessions(words, 9) == ["s"], words
+        assert kept.find_sessions("50__A", 9) == []
+
+
 def test_what_is_written_late_is_not_the_latest(transcripts):
     """Two processes write once a second each, whichever had the earlier request."""
     transcripts.record(make_billed_call(text_messages("a", "b", "c"), when=1e6 + 2))

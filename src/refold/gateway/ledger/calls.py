@@ -312,7 +312,7 @@ def _where(filters: Filters) -> tuple[str, Sequence[Any]]:
         values.append(filters.until)
     if filters.words:
         text = "LOWER(l.session || ' ' || l.client || ' ' || l.project || ' ' || l.model)"
-        either = [f"{text} LIKE ? ESCAPE '!'"]
+        either = [f"{text} LIKE LOWER(?) ESCAPE '!'"]
         values.append(like(filters.words))
         if filters.names:
             either.append(f"l.session IN ({', '.join('?' * len(filters.names))})")

@@ -295,8 +295,9 @@ def _characters(texts: tuple[str, str]) -> int:
 
 
 def like(words: str) -> str:
-    """Return the pattern of SQL's LIKE, with `!` as the escape, for texts that hold *words*."""
-    escaped = re.sub(r"([!%_])", r"!\1", words.lower())
+    """Return the pattern of SQL's LIKE, with `!` as the escape, for texts that hold *words*. Which
+    letters are alike says the database's LOWER, around both."""
+    escaped = re.sub(r"([!%_])", r"!\1", words)
     return f"%{escaped}%"
 
 

@@ -80,8 +80,9 @@ _OLDEST = "SELECT tenant, session, size FROM refold_transcripts ORDER BY latest 
 _FIND = f"SELECT {_INFO} FROM refold_transcripts WHERE {_WHO}"  # noqa: S608
 _TITLES = "SELECT session, title, until FROM refold_transcripts WHERE session IN ({})"
 _SEARCH = (
-    "SELECT session FROM refold_transcripts WHERE LOWER(title) LIKE ? ESCAPE '!' UNION "
-    "SELECT session FROM refold_transcript_messages WHERE LOWER(body) LIKE ? ESCAPE '!' LIMIT ?"
+    "SELECT session FROM refold_transcripts WHERE LOWER(title) LIKE LOWER(?) ESCAPE '!' UNION "
+    "SELECT session FROM refold_transcript_messages WHERE LOWER(body) LIKE LOWER(?) ESCAPE '!' "
+    "LIMIT ?"
 )
 _BRIEFS = (
     "SELECT place, tokens, brief, CASE WHEN brief = '' THEN body ELSE '' END "  # noqa: S608
