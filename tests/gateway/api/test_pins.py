@@ -4,10 +4,15 @@ import json
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import httpx
 
+from refold.gateway.api.page_types import SearchArguments
+from refold.gateway.api.session_view import MOST_HITS, search
 from refold.gateway.serve import create_gateway
+from refold.messages import user
 from refold.testing.scripted_gateway import Serving
 from refold.testing.scripted_provider import ScriptedProvider
 from tests.support.api_gateway import (
@@ -123,3 +128,14 @@ def test_what_a_call_was_sent_can_be_read_after_later_compactions() -> None:
         assert eventually(lambda: at.get("session", session=session, call=2).status_code == 409), (
             "its text is gone"
         )
+
+
+def test_a_search_reads_no_further_than_it_answers() -> None:
+    """A letter is on millions of lines of a long session: their list took gigabytes."""
+    unread: Any = None  # has no text: it cannot be looked through
+    opened = SimpleNamespace(
+        messages=[user("a\n" * MOST_HITS), user("a"), unread], visible_edits=()
+    )
+    context: Any = SimpleNamespace(find_file=lambda _: opened)
+    found = search(context, SearchArguments(session="0" * 32, query="A"))
+    assert len(found.hits) == MOST_HITS and found.has_more

@@ -3,7 +3,8 @@ texts. These are read from a client's file or from a recorded transcript."""
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -346,22 +347,21 @@ def search(context: ApiContext, arguments: SearchArguments) -> SearchAnswer:
     """Look for words in a session, hidden text too. Raises `Problem`, `StoreError`."""
     messages, shown = _load_all(context, arguments.session)
     hiding = {at: edit.id for edit in shown for at in range(edit.start, edit.stop)}
-    texts = list(map(readable_text, messages))
-    hits = list(_find_exact(texts, arguments.query, hiding))
+    texts = map(readable_text, messages)
+    hits = list(islice(_find_exact(texts, arguments.query, hiding), MOST_HITS + 1))
     if not hits and messages:
         with Index() as index:
             transcript = Transcript.of(messages)
             index.add(transcript)
             places = {tip: at for at, tip in enumerate(transcript.tips[1:])}
             scores = index.find(places, arguments.query)
-        hits = [
-            Find(at, 0, cut_snippet(texts[at], arguments.query, SNIPPET), hiding.get(at, ""), False)
-            for at, _ in sorted(scores.items(), key=lambda item: (-item[1], -item[0]))[:20]
-        ]
+        for at, _ in sorted(scores.items(), key=lambda item: (-item[1], -item[0]))[:20]:
+            snippet = cut_snippet(readable_text(messages[at]), arguments.query, SNIPPET)
+            hits.append(Find(at, 0, snippet, hiding.get(at, ""), False))
     return SearchAnswer(hits[:MOST_HITS], len(hits) > MOST_HITS)
 
 
-def _find_exact(texts: Sequence[str], query: str, hiding: Mapping[int, str]) -> Iterator[Find]:
+def _find_exact(texts: Iterable[str], query: str, hiding: Mapping[int, str]) -> Iterator[Find]:
     wanted = query.strip().lower()
     for at, whole in enumerate(texts):
         if wanted not in whole.lower():
