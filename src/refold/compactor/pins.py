@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
+from operator import eq
 from typing import Any
 
 from refold.core.strategy import Steps, Strategy, Wrapped, change_edits, is_local
@@ -78,7 +79,19 @@ def add_words(edit: Edit, text: str) -> Edit | None:
 
 
 WHOLE = "pin message"
-"""Makes the edits that stand for whole messages; others are for words."""
+"""Begins the maker of edits that stand for whole messages; others are for words."""
+
+
+def is_whole(pin: Edit) -> bool:
+    """Does a pin stand for a whole message, not for words?"""
+    return pin.by.startswith(WHOLE)
+
+
+def find_pinned(pin: Edit, messages: Iterable[Message]) -> int | None:
+    """Return the place of the first of *messages* that *pin* stands for; None if there is none."""
+    (shown,) = pin.insert
+    is_meant = partial(eq, shown) if is_whole(pin) else Says((shown.text,))
+    return next((at for at, message in enumerate(messages) if is_meant(message)), None)
 
 
 class Pins:
@@ -100,7 +113,7 @@ class Pins:
     def add(self, at: int, message: Message, words: str = "") -> Edit:
         """Keep *words* of the message at *at* in sight; the whole message if they are empty."""
         shown = Message("user", (Text(words),)) if words else message
-        by = f"pin {hash_message(shown).hex()}" if words else WHOLE
+        by = f"{'pin' if words else WHOLE} {hash_message(shown).hex()}"
         pin = Edit(at, at + 1, (shown,), self._tip, by)
         self._store.save((pin,))
         return pin
@@ -129,10 +142,10 @@ def keep_pinned(
 def _keep_in_sight(load: Callable[[], Sequence[Edit]], strategy: Strategy, view: View) -> Steps:
     """Propose what *strategy* does, if nothing goes that is pinned when it runs."""
     pins = load()
-    if whole := frozenset(pin.insert[0] for pin in pins if pin.by == WHOLE):
+    if whole := frozenset(pin.insert[0] for pin in pins if is_whole(pin)):
         inner = getattr(strategy, "strategy", strategy)  # `KeepImportant` has one
         strategy = pin_messages(strategy, _IsPinned(whole, getattr(inner, "pin", None)))
-    if words := [pin.insert[0].text for pin in pins if pin.by != WHOLE]:
+    if words := [pin.insert[0].text for pin in pins if not is_whole(pin)]:
         strategy = pin_words(strategy, words)
     return (yield from strategy(view))
 

@@ -21,6 +21,7 @@ from tests.support.api_gateway import (
     answer_briefly,
     build_config,
     chat_request,
+    serve_api,
 )
 from tests.support.raw_http import eventually
 
@@ -96,6 +97,43 @@ def test_pins_outlast_compactions_and_a_restart_and_can_be_taken_back(tmp_path: 
         at.post("revert", session=session, edits=edits)
         at.say(request_with_rule(60), **AGENT)
         assert f"{SECRET} 1 " not in read_last_texts(at)
+
+
+def test_pins_go_with_their_messages_when_the_client_rewrites_what_was_before() -> None:
+    """They named the message that had come to the old place; a pin of that took the place of the first."""
+    with serve_api(record="7d") as at:
+        at.say(request_with_rule(8), **AGENT)
+        session = at.session()
+        assert eventually(lambda: is_kept(at, session, 17))
+        for pin in ({"message": 8}, {"message": 8, "words": RULE}, {"message": 4}):
+            at.post("pin", session=session, **pin)
+        body = request_with_rule(9)
+        body["messages"][2:8] = [{"role": "assistant", "content": "Three files were read."}]
+        at.say(body, **AGENT)
+        assert eventually(lambda: is_kept(at, session, 14))
+
+        def places() -> list:
+            pins = at.get("session", session=session).json()["pins"]
+            return [(pin["message"], pin["is_whole"]) for pin in pins]
+
+        assert places() == [(3, True), (3, False), (None, True)]
+        at.post("pin", session=session, message=8)
+        assert places() == [(3, True), (3, False), (None, True), (8, True)]
+
+
+def test_a_message_is_restored_once() -> None:
+    """Its words stood there twice after two people had restored it."""
+    with serve_api(record="7d") as at:
+        at.say(chat_request(60), **AGENT)
+        session = at.session()
+        assert eventually(lambda: is_kept(at, session, 121))
+        (edit,) = at.get("session", session=session).json()["edits"]
+        assert at.post("restore", session=session, message=5).status_code == 200
+        again = at.post("restore", session=session, message=5)
+        assert again.status_code == 409 and again.json()["error"]["code"] == "not_hidden"
+        at.say(chat_request(60), **AGENT)
+        assert read_last_texts(at).count("Message 5, word for word:") == 1
+        assert edit["stop"] > 5
 
 
 def test_what_a_call_was_sent_can_be_read_after_later_compactions() -> None:

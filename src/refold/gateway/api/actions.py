@@ -5,6 +5,7 @@ a call that a program made itself, as those that pass through the gateway are bo
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from typing import Annotated, Any
 
 from msgspec import UNSET, UnsetType
@@ -13,7 +14,7 @@ from refold.codecs.codec import Payload
 from refold.compactor.by_hand import Preview
 from refold.compactor.compactor import Compactor
 from refold.compactor.late_edits import edits_dropping_thinking, find_thinking_copies
-from refold.compactor.pins import WHOLE, Pins, add_words
+from refold.compactor.pins import Pins, add_words, find_pinned, is_whole
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import EditError, StoreError
@@ -202,6 +203,8 @@ def restore(context: ApiContext, arguments: RestoreArguments) -> RestoreAnswer:
             undone.session, None, undone.reverted, undone.tokens_after, undone.redo
         )
     words = f"Message {at}, word for word:\n{readable_text(view.transcript.messages[at])}"
+    if any(map(Says((words,)), edit.insert)):
+        raise Problem(409, "not_hidden", "The message's words are sent already.")
     longer = add_words(edit, words)
     if longer is None:
         raise Problem(
@@ -288,7 +291,7 @@ def pin(context: ApiContext, arguments: PinArguments) -> PinAnswer:
     if len(pins.load()) >= MOST_PINS:
         raise Problem(409, "too_many", f"{MOST_PINS} pins are kept of a session.")
     pins.add(arguments.message, message, words)
-    return _answer(context, arguments.session, pins)
+    return _answer(context, arguments.session)
 
 
 def unpin(context: ApiContext, arguments: UnpinArguments) -> PinAnswer:
@@ -297,25 +300,39 @@ def unpin(context: ApiContext, arguments: UnpinArguments) -> PinAnswer:
     pins = Pins(context.pipeline.store, arguments.session)
     if not pins.remove(arguments.pin):
         raise Problem(404, "no_pin", "The session has no such pin.")
-    return _answer(context, arguments.session, pins)
+    return _answer(context, arguments.session)
 
 
-def _answer(context: ApiContext, session: str, pins: Pins) -> PinAnswer:
+def _answer(context: ApiContext, session: str) -> PinAnswer:
     row = find_session(context, session)
-    readable = context.transcripts.is_recorded(row.tenant, session)
-    return PinAnswer(session, describe_pins(pins.load(), is_readable=readable))
+    return PinAnswer(session, list_pins(context, row.tenant, session))
 
 
-def describe_pins(pins: Sequence[Edit], *, is_readable: bool) -> list[Pin]:
-    """Return pins, with their words if these may be read."""
+def list_pins(context: ApiContext, tenant: str, session: str) -> list[Pin]:
+    """Return the pins of a session. If its messages are recorded: with their words, and each where
+    it is now, since a client may have rewritten what was before it. Raises `StoreError`."""
+    transcripts, who = context.transcripts, (tenant, session)
+    is_readable = transcripts.is_recorded(*who)
+
+    @cache
+    def load_all() -> Sequence[Message]:
+        recorded = transcripts.load(*who)
+        return recorded.messages if recorded is not None else ()
+
+    def find(pin: Edit) -> int | None:
+        same = transcripts.load_message(*who, pin.start) if is_readable else pin.insert[0]
+        if same is not None and find_pinned(pin, (same,)) is not None:
+            return pin.start
+        return find_pinned(pin, load_all())
+
     return [
         Pin(
             pin.id,
-            pin.start,
-            pin.insert[0].text if is_readable and pin.by != WHOLE else "",
-            pin.by == WHOLE,
+            find(pin),
+            pin.insert[0].text if is_readable and not is_whole(pin) else "",
+            is_whole(pin),
         )
-        for pin in pins
+        for pin in Pins(context.pipeline.store, session).load()
     ]
 
 

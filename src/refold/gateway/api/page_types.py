@@ -118,7 +118,9 @@ class Pin(Answer):
     """What stays in sight, whatever is compacted."""
 
     id: EditId
-    message: Count
+    message: Annotated[
+        Count | None, about("Where it is now; null if the client has dropped or changed it.")
+    ]
     words: Annotated[str, about("Empty for the whole message, and where no text may be read.")]
     is_whole: bool
 

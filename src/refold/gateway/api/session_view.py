@@ -9,9 +9,8 @@ from itertools import islice
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from refold.compactor.pins import Pins
 from refold.edits import Edit
-from refold.gateway.api.actions import describe_pins
+from refold.gateway.api.actions import list_pins
 from refold.gateway.api.api_types import EditTextAnswer, EditTextArguments, FileFacts, ListRow
 from refold.gateway.api.context import ApiContext, Problem
 from refold.gateway.api.files import OpenedFile
@@ -106,8 +105,7 @@ def session(context: ApiContext, arguments: SessionArguments) -> SessionAnswer:
     ]
     info = context.transcripts.info(listed.tenant, listed.session)
     answer.kept_until = info.until if info is not None else None
-    pins = Pins(context.pipeline.store, listed.session).load()
-    answer.pins = describe_pins(pins, is_readable=info is not None)
+    answer.pins = list_pins(context, listed.tenant, listed.session)
     return answer
 
 

@@ -6,7 +6,7 @@ import { button, create, keepFocus, key, later, put, say } from "./dom.js";
 import { number, plural, strategy } from "./format.js";
 import { makeScroller } from "./scroller.js";
 import { makeMap } from "./session_map.js";
-import { drawHead, drawPast, drawSide } from "./session_parts.js";
+import { drawHead, drawPast, drawSide, nameOfPinned } from "./session_parts.js";
 import { makeSearch } from "./session_search.js";
 import { nameOf } from "./sessions.js";
 import { copyable } from "./setup.js";
@@ -240,7 +240,7 @@ export async function showSession(root, route) {
         markPins(lines, page);
         map.draw(session);
       });
-      say(item ? `The pin of message ${at} is taken back.` : `${words ? "Words of message" : "Message"} ${at} pinned: it stays in sight whatever is compacted.`);
+      say(item ? `The pin of ${nameOfPinned(item)} is taken back.` : `${words ? "Words of message" : "Message"} ${at} pinned: it stays in sight whatever is compacted.`);
     }, place);
   }
 

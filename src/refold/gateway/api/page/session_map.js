@@ -34,7 +34,7 @@ export function makeMap(jump) {
       if (person) { paint.fillStyle = dot; put(bin * step, 3, Math.max(2, Math.min(4, step)), 4); }
     }
     paint.fillStyle = dot;
-    for (const item of session.pins) put((item.message * long) / sizes.length, 0, 2, wide);
+    for (const { message } of session.pins) if (message !== null) put((message * long) / sizes.length, 0, 2, wide);
     for (const edit of session.edits) put((edit.start * long) / sizes.length, wide - 6, Math.max(1, ((edit.stop - edit.start) * long) / sizes.length), 2);
   }
 

@@ -111,9 +111,13 @@ function shareList({ file, session }) {
     create("p", { class: "quiet" }, `${counted(file)}. ${reported}`));
 }
 
+/** What is pinned, which a client may have dropped since. */
+export const nameOfPinned = ({ message }) => (message === null ? "a message that is no longer there" : `message ${message}`);
+
 function pinList(page) {
-  const items = page.session.pins.map((item) => create("li", {}, create("div", { class: "line" }, button(`Message ${item.message}`, () => page.showKey(`m${item.message}`), { class: "link" }),
-    page.isPast ? null : button("Take back", (event) => page.pin(item.message, null, event.target.closest("li"), item), { class: "plain push", "aria-label": `Take back the pin of message ${item.message}` })),
+  const place = ({ message }) => (message === null ? create("span", {}, "No longer there") : button(`Message ${message}`, () => page.showKey(`m${message}`), { class: "link" }));
+  const items = page.session.pins.map((item) => create("li", {}, create("div", { class: "line" }, place(item),
+    page.isPast ? null : button("Take back", (event) => page.pin(item.message, null, event.target.closest("li"), item), { class: "plain push", "aria-label": `Take back the pin of ${nameOfPinned(item)}` })),
   create("p", { class: "quiet" }, item.is_whole ? "the whole message" : item.words ? `“${cut(item.words, 300)}”` : "words in it")));
   return create("section", { class: "panel pad", id: "pins" }, create("h2", {}, "Pins", create("span", { class: "quiet" }, number(items.length))), create("ul", {}, items),
     create("p", { class: "quiet" }, items.length ? "They stay in sight whatever is compacted." : `Nothing is pinned. ${page.hasText ? "Open a message to pin it, or words in it: that stays in sight whatever is compacted." : ""}`));
