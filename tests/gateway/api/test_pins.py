@@ -175,5 +175,5 @@ def test_a_search_reads_no_further_than_it_answers() -> None:
         messages=[user("a\n" * MOST_HITS), user("a"), unread], visible_edits=()
     )
     context: Any = SimpleNamespace(find_file=lambda _: opened)
-    found = search(context, SearchArguments(session="0" * 32, query="A"))
-    assert len(found.hits) == MOST_HITS and found.has_more
+    answer = search(context, SearchArguments(session="0" * 32, query="A"))
+    assert len(answer.hits) == MOST_HITS and answer.has_more

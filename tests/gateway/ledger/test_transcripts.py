@@ -102,11 +102,11 @@ def test_words_that_no_database_takes_are_no_reason_to_keep_nothing(transcripts)
 def test_words_of_any_script_are_found(store, tmp_path, clock, request):
     """As they stand there in each store, whatever letters its LOWER knows; in SQLite in any case."""
     address = str(tmp_path / "a") if store == "sqlite" else request.getfixturevalue("url")
-    with closing(open_transcripts(address, 7 * DAY, clock)) as kept:
-        kept.record(make_billed_call(text_messages("Исправь 50%_A", "In ÄRGER.py stand es.")))
+    with closing(open_transcripts(address, 7 * DAY, clock)) as recorder:
+        recorder.record(make_billed_call(text_messages("Исправь 50%_A", "In ÄRGER.py stand es.")))
         for words in ("Исправь 50%_a", "in ÄRGER", *["ИСПРАВЬ", "ärger"] * (store == "sqlite")):
-            assert kept.find_sessions(words, 9) == ["s"], words
-        assert kept.find_sessions("50__A", 9) == []
+            assert recorder.find_sessions(words, 9) == ["s"], words
+        assert recorder.find_sessions("50__A", 9) == []
 
 
 def test_what_is_written_late_is_not_the_latest(transcripts):
