@@ -722,6 +722,8 @@ def test_every_other_mistake_has_a_status_of_its_own(still: ApiGateway) -> None:
     assert read_refusal(still.get("history")) == (400, "bad_request")
     assert read_refusal(still.get("sessions", limit="x")) == (400, "bad_request")
     assert read_refusal(still.get("sessions", other="x")) == (400, "bad_request")
+    for name in ("query", "client", "project", "model"):  # PostgreSQL takes no NUL
+        assert read_refusal(still.get("overview", **{name: "a\0b"})) == (400, "bad_request")
     assert read_refusal(still.get("sessions", limit=["1", "2"])) == (400, "bad_request")
     assert read_refusal(still.post("preview", to=5)) == (400, "bad_request")
     assert read_refusal(still.post("preview", request={})) == (422, "unreadable")

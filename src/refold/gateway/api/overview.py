@@ -26,7 +26,9 @@ MOST_CALLS = 5_000
 
 
 Seconds = Annotated[int, about("In seconds since 1970.", ge=0, le=2**40)]
-Text = Annotated[str, about("Exactly this; empty for any.", max_length=200)]
+NO_NUL = r"^[^\0]*$"
+"""What every database can compare with."""
+Text = Annotated[str, about("Exactly this; empty for any.", max_length=200, pattern=NO_NUL)]
 
 
 class OverviewArguments(Arguments):
@@ -40,7 +42,11 @@ class OverviewArguments(Arguments):
     today: Annotated[Seconds, about("When the caller's day began: its calls are listed.")] = 0
     query: Annotated[
         str,
-        about("Words in id, title, client, project, model, or recorded messages.", max_length=200),
+        about(
+            "Words in id, title, client, project, model, or recorded messages.",
+            max_length=200,
+            pattern=NO_NUL,
+        ),
     ] = ""
     client: Text = ""
     project: Text = ""
