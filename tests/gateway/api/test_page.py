@@ -776,6 +776,155 @@ def test_f19_what_was_done_is_said_where_one_acts_and_the_focus_stays_there(
     assert complaints(browser) == []
 
 
+FAIL = """
+const [operation, answers, error] = arguments;
+const plain = window.fetch;
+window.failures = 0;
+window.mend = () => { window.fetch = plain; };
+window.fetch = (path, options) => {
+  if (!path.includes(operation) || window.failures === answers) return plain(path, options);
+  window.failures += 1;
+  return error ? Promise.resolve(Response.json({ error }, { status: 503 })) : Promise.reject(new TypeError("no network"));
+};
+"""
+"""An operation fails so many times: for want of a network, or with an error of the gateway."""
+
+
+def test_rows_that_did_not_come_and_an_action_that_failed_are_seen_and_tried_again(
+    browser: Browser, here: ApiGateway
+) -> None:
+    """Rows were empty for good when the gateway was away for a moment, and a Redo that it refused did nothing."""
+    session = session_of(here, "lengthy")
+    visit(browser, here)
+    browser.find("tr[data-id]")
+    browser.run(FAIL, "/messages", -1, None)
+    visit(browser, here, f"#/s/{session}")
+    assert "What is shown may be older" in browser.wait("#gone", "cannot be reached")
+    browser.run("mend()")
+    browser.click("#gone button")
+    browser.wait("article.message:last-of-type", "text text")
+    assert not browser.run("return document.querySelector('#gone').checkVisibility()")
+    browser.run("document.querySelector('.fold .undo').click()")
+    browser.click(".asking .main")
+    browser.wait(".answer", "undone")
+    browser.run(FAIL, "/accept", -1, None)
+    browser.click(".answer button")
+    browser.wait(".answer .refused", "cannot be reached")
+    browser.run("mend()")
+    browser.click(".answer .refused button")
+    browser.wait("#news", "shows again")
+    assert complaints(browser) == []
+
+
+def test_rows_are_those_of_a_history_that_the_client_rewrites(
+    browser: Browser, here: ApiGateway
+) -> None:
+    """The words of before stood beside the tokens of after, until the page was loaded again."""
+    here.say(request_of("Mend the first thing.", 4), **as_client("rewriter"))
+    visit(browser, here, f"#/s/{session_of(here, 'rewriter')}")
+    browser.wait("article[data-at='0']", "Mend the first thing.")
+    here.say(request_of("Mend another thing, a longer one.", 4), **as_client("rewriter"))
+    browser.wait("article[data-at='0']", "Mend another thing")
+    assert complaints(browser) == []
+
+
+def test_a_busy_gateway_is_asked_again_and_one_with_too_many_pages_is_not_called_gone(
+    browser: Browser, here: ApiGateway
+) -> None:
+    session = session_of(here, "lengthy")
+    visit(browser, here, f"#/s/{session}")
+    browser.find("article.message")
+    busy = {"code": "busy", "message": "Too much is asked at once."}
+    browser.run(FAIL, "/text", 2, busy)
+    browser.click("article.message button")
+    browser.wait(".opened .text", "read path")
+    assert browser.run("return window.failures") == 2
+    browser.run("mend()")
+    browser.run(FAIL, "/events", -1, busy)
+    browser.run(
+        "for (const name of ['pagehide', 'pageshow']) window.dispatchEvent(new Event(name))"
+    )
+    assert "Agents" not in browser.wait("#gone", "Too much is asked at once. Shown as of")
+    assert "Not live" in browser.text("#live")
+    browser.run("mend()")
+    browser.click("#gone button")
+    browser.wait("#live", "Live")
+    assert wait_for_script(browser, "document.querySelector('#live-word').textContent === 'Live'")
+    assert complaints(browser) == []
+
+
+def test_a_view_that_is_long_in_coming_says_so(browser: Browser, here: ApiGateway) -> None:
+    session = session_of(here, "lengthy")
+    visit(browser, here)
+    browser.find("tr[data-id]")
+    browser.run(HOLD, "/session?")
+    visit(browser, here, f"#/s/{session}")
+    loading = "getComputedStyle(document.querySelector('main > div'), '::before').content"
+    assert wait_for_script(browser, f"{loading}.includes('Loading')")
+    browser.run("letGo()")
+    browser.wait(".figures", "Last call")
+    assert browser.run(f"return {loading}") == "none"
+
+
+def test_all_of_a_long_message_is_copied(browser: Browser, here: ApiGateway) -> None:
+    """It was its first million characters, and the button said that it was copied."""
+    said = [
+        {"role": "user", "content": "Read this log."},
+        {"role": "assistant", "content": "Which?"},
+        {"role": "user", "content": "a line of it\n" * 100_000 + "the end"},
+    ]
+    here.say({"model": "large", "messages": said}, **as_client("logger"))
+    visit(browser, here, f"#/s/{session_of(here, 'logger')}")
+    browser.click("article[data-at='2'] button")
+    browser.run("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
+    browser.click("article[data-at='2'] .acts .push")
+    browser.wait("article[data-at='2'] .acts", "Copied")
+    assert browser.run("return [copied.length, copied.slice(-7)]") == [1_300_007, "the end"]
+    assert complaints(browser) == []
+
+
+def test_in_shadow_the_page_promises_no_call(browser: Browser) -> None:
+    """It said what the next call sends, which is sent as it comes."""
+    with serve_api(record="7d", shadow=True, windows=WINDOWS) as at:
+        at.say(chat_request(9, "large"), **AGENT)
+        visit(browser, at, f"#/s/{session_of(at, 'Claude Code')}/preview?stop=16")
+        browser.wait(".accept", "with")
+        browser.wait(".accept", "once shadow is off")
+        assert "Without shadow the next call still sends" in browser.text("main")
+        browser.click("#accept")
+        browser.wait(".accept", "Without shadow the next call sends")
+        browser.open("about:blank")
+    browser.console_messages()
+
+
+def test_charts_show_whole_amounts_and_their_tables_open_days_and_stay_open(
+    browser: Browser,
+) -> None:
+    """By keyboard no day could be chosen, and a call that came closed the table."""
+    with serve_api(record="7d", windows=WINDOWS) as at:
+        at.say(chat_request(3), **AGENT)
+        session = session_of(at, "Claude Code")
+        visit(browser, at)
+        browser.find(".chart text")
+        left = (
+            "Math.min(...[...document.querySelectorAll('.chart text')].map((e) => e.getBBox().x))"
+        )
+        assert browser.run(f"return {left}") >= 0, "$ was cut off"
+        browser.click(".chart summary")
+        browser.run("document.querySelector('.chart td button').focus()")
+        calls = browser.text("#totals")
+        at.say(chat_request(4), **AGENT)
+        assert eventually(lambda: browser.text("#totals") != calls)
+        assert browser.run("return document.activeElement.closest('.chart td') !== null")
+        browser.run("[...document.querySelectorAll('.chart:first-child td button')].at(-1).focus()")
+        browser.press("\ue007")
+        browser.find("[data-keep=day]")
+        browser.wait("#total", "1 session")
+        assert session in browser.run("return document.querySelector('tr[data-id]').dataset.id")
+        browser.open("about:blank")
+    browser.console_messages()
+
+
 def test_a_list_that_comes_when_the_reader_has_gone_on_is_drawn_nowhere(
     browser: Browser, here: ApiGateway
 ) -> None:

@@ -159,6 +159,7 @@ class SessionAnswer(Answer, kw_only=True):
     pins: list[Pin]
     log: list[LogRow]
     kept_until: Annotated[float | None, about("When the text is deleted; null if none is kept.")]
+    in_shadow: Annotated[bool, about("Are requests sent as they come, whatever is done here?")]
     file: Annotated[FileFacts | None, about("Null for a session of the gateway.")] = None
     sizes: Annotated[list[int], about("Tokens of each message that is kept.")]
     speakers: Annotated[

@@ -179,6 +179,7 @@ def _describe(
             if item.edit and item.action != "preview"
         ],
         kept_until=None,
+        in_shadow=context.pipeline.settings.shadow,
         sizes=[brief.tokens for brief in briefs],
         speakers="".join(LETTERS.get(brief.speaker, "o") for brief in briefs),
         shares=_shares(briefs, shown),

@@ -3,6 +3,7 @@
 const KEY = "refold-admin-token";
 const TOKEN = /^[\x20-\x7e]+$/; // what a header can carry
 const TRIES = 40; // for what another process of the gateway has
+const BUSY_TRIES = 4; // a second apart
 let token = sessionStorage.getItem(KEY); // kept there once it was right
 if (token !== null && !TOKEN.test(token)) forgetToken();
 
@@ -24,7 +25,8 @@ export function forgetToken() {
   sessionStorage.removeItem(KEY);
 }
 
-// What only another process of the gateway can do is asked again, over another connection, until that one answers.
+// What only another process of the gateway can do is asked again, over another connection, until that one answers. What
+// a busy one cannot do now is asked a little later.
 async function send(path, options = {}, tries = TRIES) {
   const headers = { ...options.headers };
   const current = token;
@@ -39,6 +41,10 @@ async function send(path, options = {}, tries = TRIES) {
   }
   const error = await answer.json().then((body) => body.error, () => null);
   if (error?.code?.endsWith("_elsewhere") && tries > 1 && !options.signal?.aborted) return send(path, options, tries - 1);
+  if (error?.code === "busy" && tries > TRIES - BUSY_TRIES && !options.signal?.aborted) {
+    await new Promise((done) => setTimeout(done, 1000));
+    return send(path, options, tries - 1);
+  }
   throw new Refused(answer.status, error?.code, error?.message ?? `The gateway answered ${answer.status}.`);
 }
 
@@ -48,10 +54,21 @@ export const queryOf = (values) => String(new URLSearchParams(Object.entries(val
 /** get("session", {session: id}) */
 export const get = async (name, query = {}) => (await send(`/refold/api/${name}?${queryOf(query)}`)).json();
 
+/** The text that comes in parts, all of it. */
+export async function getText(name, query) {
+  let text = "";
+  for (let offset = 0; offset !== null;) {
+    const part = await get(name, { ...query, offset, limit: 1_000_000 });
+    text += part.text;
+    offset = part.next;
+  }
+  return text;
+}
+
 export const post = async (name, body, signal = undefined) => (await send(`/refold/api/${name}`, {
   method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body), signal })).json();
 
-/** Call *tell* with each list of changes as it comes, until *signal* is aborted; *state* with "live" or "gone". Without the right token it throws. */
+/** Call *tell* with each list of changes as it comes, until *signal* is aborted; *state* with "live", or with "gone" and why if the gateway says so. Without the right token it throws. */
 export async function follow(tell, state, signal) {
   for (let wait = 1000; !signal.aborted; wait = Math.min(10_000, wait * 2)) {
     try {
@@ -68,7 +85,7 @@ export async function follow(tell, state, signal) {
     } catch (error) {
       if (signal.aborted) return;
       if (error.status === 401) throw error;
-      state("gone", wait);
+      state("gone", error.status ? error.message : "");
     }
     await new Promise((done) => setTimeout(done, wait));
   }

@@ -1,6 +1,6 @@
 // The frame: addresses, keys, the live line, the theme, the token. What is shown is in the views.
 import { canBeToken, follow, forgetToken, hasToken, queryOf, useToken } from "./api.js";
-import { button, byId, copy, create, say } from "./dom.js";
+import { button, byId, copy, create, put, say } from "./dom.js";
 import { clockWithSeconds } from "./format.js";
 import { showSessions } from "./sessions.js";
 
@@ -68,7 +68,7 @@ export async function guard(act, place = null, again = () => guard(act, place)) 
     if (error.status === 401) askForToken(hasToken());
     else if (place) refuse(place, error, again);
     else if (!main.firstElementChild?.children.length) refuse(main.firstElementChild ?? main, error, route);
-    else say(error.message);
+    else warn(`${error.message} What is shown may be older.`, "Try again", () => { byId("gone").hidden = true; catchUp(); });
     return undefined;
   }
 }
@@ -136,17 +136,23 @@ function stopFollowing() {
   following = null;
 }
 
-function tellState(state) {
+/** *why* is the gateway's own word, if it has one. */
+function tellState(state, why = "") {
   const isGone = state === "gone";
   if (!isGone && !byId("gone").hidden) catchUp();
   byId("live").classList.toggle("off", isGone);
-  byId("live-word").textContent = isGone ? "Gone" : "Live";
+  byId("live-word").textContent = !isGone ? "Live" : why ? "Not live" : "Gone";
   byId("gone").hidden = !isGone;
   if (isGone) {
-    byId("gone").replaceChildren(create("span", {}, create("b", {}, "The gateway does not answer. "),
-      `Shown as of ${clockWithSeconds(lastNews)}; it is tried again. Agents that use it get errors now.`),
-    button("Try now", () => { stopFollowing(); begin(); }));
+    warn([create("b", {}, why || "The gateway does not answer."), ` Shown as of ${clockWithSeconds(lastNews)}; it is tried again.${why ? "" : " Agents that use it get errors now."}`],
+      "Try now", () => { stopFollowing(); begin(); });
   }
+}
+
+/** Say above the view what is wrong with it, and what *act* is there. */
+function warn(words, name, act) {
+  put(byId("gone"), create("span", {}, words), button(name, act));
+  byId("gone").hidden = false;
 }
 
 // --- theme and keys ----------------------------------------------------------------------------

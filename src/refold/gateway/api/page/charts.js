@@ -1,23 +1,27 @@
 // Charts, drawn to the width that they have. Each is a picture with a sentence, and a table behind it.
-import { create, draw } from "./dom.js";
+import { button, create, draw } from "./dom.js";
 import { brief, clock, day, money, number, plural } from "./format.js";
 
-const LEFT = 46;
+const LEFT = 54; // room for $0.0100
 const RIGHT = 14;
 const TOP = 18;
 const BOTTOM = 22;
 const HEIGHT = 150;
+const openTables = new Set(); // by their titles: they stay open when charts are drawn again
 
-/** A panel with *title*, that *paint*(svg, width) draws again for each width. *table* is rows of texts. */
+/** A panel with *title*, that *paint*(svg, width) draws again for each width. *table* is rows of texts and buttons. */
 function chart(title, quiet, legend, sentence, table, paint) {
   const svg = draw("svg", { role: "img", "aria-label": sentence });
   const rows = create("div");
-  const details = create("details", { class: "table", ontoggle: () => {
+  const fill = () => {
+    openTables[details.open ? "add" : "delete"](title);
     if (!details.open || rows.children.length) return;
     const [names, ...lines] = table();
     rows.append(create("table", {}, create("thead", {}, create("tr", {}, names.map((name) => create("th", { scope: "col" }, name)))),
       create("tbody", {}, lines.map((line) => create("tr", {}, line.map((text) => create("td", {}, text)))))));
-  } }, create("summary", {}, "Show as table"), rows);
+  };
+  const details = create("details", { class: "table", open: openTables.has(title), ontoggle: fill }, create("summary", {}, "Show as table"), rows);
+  fill();
   const panel = create("section", { class: "panel chart", "aria-label": title },
     create("header", {}, create("h2", {}, title), create("span", { class: "quiet" }, quiet),
       create("span", { class: "legend" }, legend.map(([kind, name]) => create("span", {}, create("i", { class: kind }), name)))),
@@ -63,7 +67,7 @@ export function moneyChart(days, today, since, open) {
   const most = Math.max(...list.map((item) => item.spent + item.saved), 0.01);
   return chart("Money by day", "30 days, chosen period in full colour", [["grey", "Saved"], ["", "Spent"]],
     `Money by day over 30 days: ${money(spent)} spent.`,
-    () => [["Day", "Spent", "Saved", "Sessions"], ...list.map((item) => [day(item.begin), money(item.spent), money(item.net), number(item.sessions)])],
+    () => [["Day", "Spent", "Saved", "Sessions"], ...list.map((item) => [button(day(item.begin), () => open(item.begin), { class: "link" }), money(item.spent), money(item.net), number(item.sessions)])],
     (svg, width) => {
       const y = axis(svg, width, most, (value) => (most < 3 ? money(value, most < 0.1) : `$${number(value)}`));
       const step = (width - LEFT - RIGHT) / list.length;
@@ -105,7 +109,7 @@ function thin(calls, width) {
 export function callsChart(calls, open) {
   return chart("Tokens by call", `today, ${plural(calls.length, "call")}`, [["grey", "Original"], ["", "Sent"]],
     calls.length ? `Tokens of ${plural(calls.length, "call")} today, from ${clock(calls[0].time)} to ${clock(calls.at(-1).time)}.` : "No call today.",
-    () => [["Time", "Original", "Sent"], ...calls.map((call) => [clock(call.time), number(call.original), number(call.sent)])],
+    () => [["Time", "Original", "Sent"], ...calls.map((call) => [button(clock(call.time), () => open(call.session), { class: "link" }), number(call.original), number(call.sent)])],
     (svg, width) => {
       const most = Math.max(1000, ...calls.map((call) => call.original));
       const y = axis(svg, width, most, brief);

@@ -62,12 +62,12 @@ export function bar(original, sent, scale, root = false) {
 export const figures = (parts) => create("dl", { class: "panel figures" }, parts.map(([name, value, below, title]) =>
   create("div", { title: title || null }, create("dt", {}, name), create("dd", {}, value), create("dd", { class: "quiet" }, below))));
 
-/** A button that copies *text*, or what it returns, and says so for two seconds. */
+/** A button that copies *text*, or what it returns, and says for two seconds whether it did. */
 export function copyButton(text, name = "Copy", more = {}) {
   const result = button(name, async () => {
-    await copy(typeof text === "function" ? await text() : text);
-    result.textContent = "Copied";
-    say("Copied");
+    const outcome = await Promise.resolve(typeof text === "function" ? text() : text).then(copy).then(() => "Copied", () => "Not copied");
+    result.textContent = outcome;
+    say(outcome);
     setTimeout(() => { result.textContent = name; }, 2000);
   }, { class: "plain", ...more });
   return result;

@@ -70,6 +70,8 @@ export const strategy = (by) => {
 };
 export const whichMessages = ({ start, stop }) => (stop > start + 1 ? `messages ${start}–${stop - 1}` : `message ${start}`);
 export const byWhom = (actor) => (actor.startsWith("auto") ? "automatic" : actor === "page" ? "on this page" : actor && `by ${actor}`);
+/** Begins a sentence with the tokens of a session after a change. */
+export const thenHas = ({ file, in_shadow: inShadow }, what = "sends") => (file ? "It then has" : inShadow ? `Without shadow the next call ${what}` : `The next call ${what}`);
 /** What an edit is, in one line. */
 export const editTitle = (edit) => `${strategy(edit.by)}${edit.stop > edit.start + 1 ? " of" : " ·"} ${whichMessages(edit)}`;
 export const isSummary = (by) => strategy(by) === "Summary";

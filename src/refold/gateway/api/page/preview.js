@@ -2,7 +2,7 @@
 import { get, post } from "./api.js";
 import { address, go, guard } from "./app.js";
 import { button, byId, create, key, later, put, say } from "./dom.js";
-import { clock, cut, editTitle, isSummary, middleCut, money, number, plural, share, signed, strategy } from "./format.js";
+import { clock, cut, editTitle, isSummary, middleCut, money, number, plural, share, signed, strategy, thenHas } from "./format.js";
 import { makeForm } from "./preview_form.js";
 import { nameOf } from "./sessions.js";
 
@@ -37,7 +37,7 @@ export async function showPreview(root, route) {
   const middle = create("div", { class: "stack" }, outdated, effect, list);
   const losses = create("section", { class: "panel pad losses", "aria-label": "What the model would no longer see" });
   const bar = create("div", { class: "accept", role: "region", "aria-label": "Accept" });
-  const state = create("p", { class: "about" }, `Nothing has changed yet. ${file ? "It has" : "The next call still sends"} ${number(session.sent ?? 0)} tokens.`);
+  const state = create("p", { class: "about" }, `Nothing has changed yet. ${file ? "It has" : thenHas(session, "still sends")} ${number(session.sent ?? 0)} tokens.`);
   root.replaceChildren(
     create("p", { class: "crumbs" }, create("a", { href: "#/" }, "Sessions"), " › ", create("a", { href: address(`s/${id}`) }, cut(nameOf(session.row), 60)), " › Preview"),
     create("h1", {}, "Preview of a compaction"), state,
@@ -224,7 +224,7 @@ export async function showPreview(root, route) {
     const cleared = parts.filter(({ edit }) => edit.grade === "recoverable" || edit.grade === "exact");
     put(bar,
       create("p", {}, create("b", {}, `${number(now.tokens_before)} → ${number(now.tokens_after)} tokens`), offer.preview ? ` with ${some.length} of ${plural(parts.length, "part")}${parts.some((part) => part.text !== null) ? ", amended" : ""} ` : " ",
-        create("span", { class: "quiet" }, file ? `Kept in ${middleCut(file.edits)}; the file itself stays. Undo at any time.` : "Takes effect with the next call. Undo at any time.")),
+        create("span", { class: "quiet" }, file ? `Kept in ${middleCut(file.edits)}; the file itself stays. Undo at any time.` : `Takes effect ${session.in_shadow ? "once shadow is off" : "with the next call"}. Undo at any time.`)),
       button(["Discard", key("Esc")], () => go(address(`s/${id}`))),
       cleared.length && cleared.length < parts.length ? button("Accept only the cleared results", () => accept(cleared)) : null,
       button([some.length === parts.length ? "Accept" : `Accept ${plural(some.length, "part")}`, key("⌘ ↵")], () => accept(some), { class: "main", id: "accept", disabled: !some.length }));
@@ -238,7 +238,7 @@ export async function showPreview(root, route) {
       say("Undone");
       go(address(`s/${id}`));
     }, bar));
-    const outcome = file ? `With its edits it has ${number(done.tokens_after)} tokens.${file.resumes ? ` refold export ${session.row.file} lets its client go on from there.` : ""}` : `The next call sends ${number(done.tokens_after)} tokens.`;
+    const outcome = `${thenHas(session)} ${number(done.tokens_after)} tokens.${file?.resumes ? ` refold export ${session.row.file} lets its client go on from there.` : ""}`;
     put(state, `Accepted. ${outcome}`);
     put(bar, create("p", {}, create("b", {}, "✓ Accepted. "), outcome), undo, button("Show the session", () => go(address(`s/${id}`, { edit: done.edits[0] })), { class: "main" }));
     say(`Accepted. ${outcome}`);

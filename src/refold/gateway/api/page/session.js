@@ -3,7 +3,7 @@ import { get, post } from "./api.js";
 import { address, go, guard, stay } from "./app.js";
 import { sessionChart } from "./charts.js";
 import { button, create, keepFocus, key, later, put, say } from "./dom.js";
-import { number, plural, strategy } from "./format.js";
+import { number, plural, strategy, thenHas } from "./format.js";
 import { makeScroller } from "./scroller.js";
 import { makeMap } from "./session_map.js";
 import { drawHead, drawPast, drawSide, nameOfPinned } from "./session_parts.js";
@@ -177,12 +177,14 @@ export async function showSession(root, route) {
 
   const refresh = async (next = null) => {
     const before = new Map(session.edits.map((edit) => [edit.id, JSON.stringify(edit)]));
+    const old = session;
     session = next ?? await load();
-    briefs.forget(session.sizes.length - 1);
+    const changed = session.sizes.findIndex((size, at) => size !== old.sizes[at] || session.speakers[at] !== old.speakers[at]);
+    if (changed >= 0) briefs.forget(changed);
     keepFocus(root, () => {
       paint();
       if (!hasText) paintLines();
-      paintRows((item) => item.kind === "fold" && before.get(item.edit.id) !== JSON.stringify(item.edit));
+      paintRows((item) => (item.kind === "fold" ? before.get(item.edit.id) !== JSON.stringify(item.edit) : item.kind === "message" && !open.has(item.at) && !briefs.isFresh(item.at)));
       map.draw(session);
     });
   };
@@ -204,15 +206,15 @@ export async function showSession(root, route) {
     const done = await post("revert", { session: id, edits: [edit.id], since, actor: "page" });
     const next = await load();
     const what = since ? plural(done.reverted.length, "edit") : strategy(edit.by);
-    const redo = () => guard(async () => {
+    const redo = (place) => guard(async () => {
       await post("accept", { preview: done.redo, actor: "page" });
       answers.delete(edit.start);
       await refresh();
       say(`${what} shows again.`);
       showKey(`e${edit.id}`);
-    });
+    }, place);
     const news = since ? [] : inSightAgain(edit, next.hidden);
-    const row = tell(edit.start, `${what} undone. ${sentence([...news, tokensNow(done)])}`, redo, "Redo");
+    const row = tell(edit.start, `${what} undone. ${sentence(news)}${tokensNow(done)}`, redo, "Redo");
     open.delete(edit.id);
     const top = scroller?.row(`e${edit.id}`)?.getBoundingClientRect().top ?? 0;
     await refresh(next);
@@ -227,8 +229,7 @@ export async function showSession(root, route) {
       still ? `${plural(still, "message")} hidden by an earlier edit` : ""];
   }
 
-  const tokensNow = ({ tokens_after: tokens, fits }) => (file ? `it has ${number(tokens)} tokens`
-    : `the next call has ${number(tokens)} tokens${fits ? "" : ", which do not fit: it is compacted again"}`);
+  const tokensNow = ({ tokens_after: tokens, fits = true }) => `${thenHas(session)} ${number(tokens)} tokens${fits ? "" : ", which do not fit: it is compacted again"}.`;
 
   /** Keep a message in sight, or *words* of it; with *item* take that pin back. */
   async function pin(at, words, place, item = null) {
@@ -247,15 +248,15 @@ export async function showSession(root, route) {
   async function restore(at, place) {
     await guard(async () => {
       const done = await post("restore", { session: id, message: at, actor: "page" });
-      const text = `Message ${at} is sent again; the next call has ${number(done.tokens_after)} tokens.`;
+      const text = `Message ${at} is sent again. ${tokensNow(done)}`;
       const undone = `Message ${at} is hidden as before.`;
-      const back = () => guard(async () => {
+      const back = (row) => guard(async () => {
         await (done.edit ? post("revert", { session: id, edits: [done.edit], actor: "page" }) : post("accept", { preview: done.redo, actor: "page" }));
         answers.delete(at);
         put(place, create("p", { class: "answer" }, `✓ ${undone}`));
         await refresh();
         say(undone);
-      }, place);
+      }, row);
       tell(at, text, back, "Undo");
       put(place, answerRow({ text, label: "Undo", back }));
       await refresh();
@@ -267,7 +268,7 @@ export async function showSession(root, route) {
     const edit = session.edits.find((item) => run.rows.some((row) => row.edit === item.id));
     const after = session.edits.filter((item) => item.when && item.when >= run.when);
     const more = after.reduce((sum, item) => sum + item.tokens_before - item.tokens_after, 0);
-    const box = create("div", { class: "asking" }, create("p", {}, `Undo ${plural(after.length, "edit")}? ${file ? "It then has" : "The next call sends"} about ${number((session.sent ?? 0) + more)} tokens.`),
+    const box = create("div", { class: "asking" }, create("p", {}, `Undo ${plural(after.length, "edit")}? ${thenHas(session)} about ${number((session.sent ?? 0) + more)} tokens.`),
       button("Keep", () => box.remove()), button("Undo all", () => guard(() => undo(edit, true), box), { class: "main" }));
     place.append(box);
     box.querySelector(".main").focus();
@@ -351,8 +352,8 @@ export async function showSession(root, route) {
   };
 }
 
-/** "a; b." with a capital letter, of the parts that are not empty. */
+/** "A; b. " of the parts that are not empty, if any is. */
 function sentence(parts) {
   const text = parts.filter(Boolean).join("; ");
-  return `${text[0].toUpperCase()}${text.slice(1)}.`;
+  return text && `${text[0].toUpperCase()}${text.slice(1)}. `;
 }

@@ -2,7 +2,7 @@
 import { get } from "./api.js";
 import { address, go, guard } from "./app.js";
 import { callsChart, moneyChart } from "./charts.js";
-import { bar, button, byId, copyButton, create, figures, key, later, say } from "./dom.js";
+import { bar, button, byId, copyButton, create, figures, keepFocus, key, later, say } from "./dom.js";
 import { DASH, brief, clock, cut, day, dayName, midnight, money, number, plural, share, shortId, shortModel } from "./format.js";
 import { gap, makeScroller } from "./scroller.js";
 import { setupContent, unwrittenCalls } from "./setup.js";
@@ -58,8 +58,10 @@ export async function showSessions(root, first) {
       paint();
       return;
     }
-    byId("totals").replaceChildren(totals(answer));
-    root.querySelector(".charts").replaceChildren(...charts(state, answer));
+    keepFocus(root, () => {
+      byId("totals").replaceChildren(totals(answer));
+      root.querySelector(".charts").replaceChildren(...charts(state, answer));
+    });
     list.take(answer, paint);
   }));
 

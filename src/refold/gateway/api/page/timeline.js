@@ -1,8 +1,8 @@
 // The conversation: its rows, and what opens in them.
-import { get } from "./api.js";
+import { get, getText } from "./api.js";
 import { address, go, guard } from "./app.js";
 import { bar, button, copyButton, create, put } from "./dom.js";
-import { byWhom, clock, editTitle, isSummary, money, number, plural } from "./format.js";
+import { byWhom, clock, editTitle, isSummary, money, number, plural, thenHas } from "./format.js";
 
 const WINDOW = 100; // messages asked for at a time
 const ORIGINALS = 50; // hidden messages that a fold shows at a time
@@ -37,23 +37,28 @@ export function hiddenBy(edits) {
 /** Messages in short, asked for by windows; *arrived*(numbers) is called when some come. */
 export function makeBriefs(id, arrived) {
   const known = new Map();
+  const fresh = new Set(); // windows that are as the gateway has them
   const asked = new Set();
+  const windowOf = (at) => Math.floor(at / WINDOW) * WINDOW;
   return {
+    /** What is known of a message; what is not fresh is asked for. */
     of(at) {
-      const start = Math.floor(at / WINDOW) * WINDOW;
-      if (!known.has(at) && !asked.has(start)) {
+      const start = windowOf(at);
+      if (!fresh.has(start) && !asked.has(start)) {
         asked.add(start);
         guard(async () => {
-          const { messages } = await get("messages", { session: id, start, count: WINDOW });
+          const { messages } = await get("messages", { session: id, start, count: WINDOW }).finally(() => asked.delete(start));
           for (const brief of messages) known.set(brief.number, brief);
-          if (messages.length < WINDOW) asked.delete(start); // the last window grows
+          fresh.add(start);
           arrived(messages.map((brief) => brief.number));
         });
       }
       return known.get(at);
     },
+    isFresh: (at) => fresh.has(windowOf(at)),
+    /** Messages from number *from* on are others. */
     forget(from) {
-      for (const start of asked) if (start + WINDOW > from) asked.delete(start);
+      for (const start of fresh) if (start + WINDOW > from) fresh.delete(start);
     },
   };
 }
@@ -128,7 +133,7 @@ function openMessage(at, edit, page) {
       button("Compact above", () => go(address(`s/${id}/preview`, { stop: at }))),
       button("Compact below", () => go(address(`s/${id}/preview`, { start: at })))],
       edit ? create("span", { class: "quiet" }, "hidden: not sent as it came") : null,
-      copyButton(async () => (await get("text", { session: id, message: at, limit: 1_000_000 })).text, "Copy", { class: "plain push" })), text, end);
+      copyButton(() => getText("text", { session: id, message: at }), "Copy", { class: "plain push" })), text, end);
   showText(text, end, id, at, 0);
   return opened;
 }
@@ -211,15 +216,14 @@ export function foldRow(edit, page) {
 }
 
 /** Tokens that are sent after an undo, and what it costs once that the provider's cache is written anew from there on. */
-function whatUndoSends(edit, { file, session }) {
-  const { buried, prices, sent } = session;
+function whatUndoSends(edit, { session }) {
+  const { buried, file, prices, sent } = session;
   if (sent === null) return "";
   const after = sent - edit.tokens_after + edit.tokens_before;
   const showsEarlier = edit.stop > edit.start + 1 && (edit.by.startsWith("Restore") || buried.some((run) => run.when <= edit.when));
   const tokens = `${showsEarlier ? "at most " : ""}${number(after)} tokens instead of ${number(sent)}`;
-  if (file) return ` It then has ${tokens}.`;
-  const once = prices ? ` and writes the cache anew, about ${money(((after - sentBefore(session, edit.start)) * prices.write) / 1e6)} once` : "";
-  return ` The next call sends ${tokens}${once}.`;
+  const once = prices && !file ? ` and writes the cache anew, about ${money(((after - sentBefore(session, edit.start)) * prices.write) / 1e6)} once` : "";
+  return ` ${thenHas(session)} ${tokens}${once}.`;
 }
 
 /** The tokens that are sent before message *at*: system prompt, tools and messages that no edit hides. */
@@ -248,12 +252,9 @@ function showWords(panel, id, edit) {
   const add = (words) => { for (const line of words.split("\n")) text.append(/^#+ |^\*\*.*\*\*$|^[A-Z][\w ]+:$/.test(line) ? create("b", {}, line.replace(/^#+ /, "")) : line, "\n"); };
   const say_ = (count) => put(end, create("span", {}, count < edit.length ? `First ${number(count)} of ${plural(edit.length, "character")}` : plural(edit.length, "character")),
     count < edit.length ? button("Show all", () => guard(async () => {
+      const whole = await getText("edit_text", { session: id, edit: edit.id, of: "text", call: edit.call });
       text.replaceChildren();
-      for (let offset = 0; offset !== null;) {
-        const part = await get("edit_text", { session: id, edit: edit.id, of: "text", offset, limit: 200_000, call: edit.call });
-        add(part.text);
-        offset = part.next;
-      }
+      add(whole);
       say_(edit.length);
     }, end), { class: "link push" }) : null);
   if (!edit.length) text.append("Nothing stands in its place.");
@@ -276,14 +277,18 @@ export function showOriginals(panel, edit, page, from = edit.start, most = ORIGI
 }
 
 async function showDifference(panel, id, edit) {
-  const [before, after] = await Promise.all([get("text", { session: id, message: edit.start, limit: 200_000 }),
-    get("edit_text", { session: id, edit: edit.id, of: "text", limit: 200_000, call: edit.call })]);
-  const [old, fresh] = [before.text.split("\n"), new Set(after.text.split("\n"))];
+  const [before, after] = await Promise.all([getText("text", { session: id, message: edit.start }),
+    getText("edit_text", { session: id, edit: edit.id, of: "text", call: edit.call })]);
+  const [old, shown] = [before, after].map((text) => text.split("\n"));
+  const fresh = new Set(shown);
   panel.append(create("div", { class: "prose-text mono" },
-    after.text.split("\n").map((line) => create("span", { class: "new-line" }, `+ ${line}\n`)),
+    shown.map((line) => create("span", { class: "new-line" }, `+ ${line}\n`)),
     old.slice(0, 400).filter((line) => !fresh.has(line)).map((line) => create("span", { class: "gone-line" }, `− ${line}\n`)),
     old.length > 400 ? create("span", { class: "quiet" }, `First 400 of ${number(old.length)} lines.`) : null));
 }
 
 /** What was done, where it was done, with the way back. */
-export const answerRow = ({ text, label, back }) => create("div", { class: "answer" }, create("p", {}, `✓ ${text}`), button(label, back));
+export function answerRow({ text, label, back }) {
+  const row = create("div", { class: "answer" }, create("p", {}, `✓ ${text}`), button(label, () => back(row)));
+  return row;
+}
