@@ -102,6 +102,16 @@ class Browser:
             "POST", "/actions", {"actions": [{"type": "key", "id": "keys", "actions": actions}]}
         )
 
+    def drag(self, *points: tuple[float, float]) -> None:
+        """Press the mouse at the first of *points*, move it to the others, let go at the last."""
+        moves = [
+            {"type": "pointerMove", "x": round(x), "y": round(y), "duration": 50} for x, y in points
+        ]
+        down, up = ({"type": f"pointer{kind}", "button": 0} for kind in ("Down", "Up"))
+        mouse = {"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}}
+        actions = [moves[0], down, *moves[1:], up]
+        self.ask("POST", "/actions", {"actions": [mouse | {"actions": actions}]})
+
     def accessible_name(self, selector: str) -> str:
         """Return what a screen reader calls an element."""
         return self.ask("GET", f"/element/{self.find(selector)}/computedlabel")

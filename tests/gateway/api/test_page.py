@@ -853,6 +853,29 @@ def test_a_busy_gateway_is_asked_again_and_one_with_too_many_pages_is_not_called
     assert complaints(browser) == []
 
 
+def test_words_can_be_pinned_wherever_the_mouse_is_let_go(
+    browser: Browser, here: ApiGateway
+) -> None:
+    """Let go outside the text they could not be, and over the map the conversation went elsewhere."""
+    visit(browser, here, f"#/s/{session_of(here, 'newcomer')}/message/80")
+    row = "article[data-at='80']"
+    browser.wait(row, "text text")
+    browser.run(f'document.querySelector("{row} button").click()')
+    browser.wait(f"{row} .text", SECRET)
+    x, y = browser.run(
+        f'const line = document.querySelector("{row} .text span").getBoundingClientRect();'
+        "return [line.left, line.top + 8]"
+    )
+    map_x = browser.run("return document.querySelector('.map canvas').getBoundingClientRect().x")
+    before = browser.run("return scrollY")
+    browser.drag((x + 150, y), (x + 50, y), (map_x + 20, y))
+    assert wait_for_script(browser, f'!document.querySelector("{row} .pin-words").disabled')
+    assert browser.run("return scrollY") == before
+    browser.click(f"{row} .pin-words")
+    browser.wait("#pins", f"“{SECRET[:9]}")
+    assert complaints(browser) == []
+
+
 def test_a_view_that_is_long_in_coming_says_so(browser: Browser, here: ApiGateway) -> None:
     session = session_of(here, "lengthy")
     visit(browser, here)

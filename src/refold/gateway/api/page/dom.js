@@ -10,7 +10,7 @@ function fill(element, more, inside) {
     else if (name === "vars") for (const [key, text] of Object.entries(value)) element.style.setProperty(`--${key}`, text);
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...inside.flat(Infinity).filter((item) => item !== null && item !== undefined && item !== false));
+  for (const item of inside.flat(Infinity)) if (item !== null && item !== undefined && item !== false) element.append(item);
   return element;
 }
 

@@ -44,7 +44,7 @@ export function makeMap(jump) {
     jump(Math.max(0, Math.min(session.sizes.length - 1, Math.floor(part * session.sizes.length))));
   };
   canvas.addEventListener("pointerdown", (event) => { canvas.setPointerCapture(event.pointerId); go_(event); });
-  canvas.addEventListener("pointermove", (event) => { if (event.buttons) go_(event); });
+  canvas.addEventListener("pointermove", (event) => { if (canvas.hasPointerCapture(event.pointerId)) go_(event); });
   new ResizeObserver(() => draw()).observe(canvas);
   window.addEventListener("resize", () => draw());
 

@@ -91,7 +91,7 @@ export function messageRow(at, brief, edit, page) {
   const who = brief ? speakerOf(brief) : "";
   const toggle = button(String(at), null, { class: "plain no", "aria-expanded": "false", "aria-label": `Message ${at}, ${who}${edit ? ", hidden" : ""}` });
   const row = create("article", { class: `message ${brief?.speaker ?? ""}${edit ? " hidden-one" : ""}`, data: { at }, "aria-label": `Message ${at}`, onclick: open },
-    toggle, create("span", { class: "who" }, who || "…"),
+    toggle, create("span", { class: "who", title: who }, who || "…"),
     create("div", { class: "words" }, brief ? wordsOf(brief) : " ", create("span", { class: "chip pin", hidden: !page.pinsOf(at).length }, "pinned")),
     brief ? bar(size, edit ? 0 : size, page.largest, true) : create("span"),
     create("span", { class: "count" }, brief ? number(size) : ""));
@@ -125,7 +125,11 @@ function openMessage(at, edit, page) {
   const text = create("div", { class: "text mono", tabindex: "0", role: "group", "aria-label": `Text of message ${at}` });
   const end = create("div", { class: "end" });
   const pinWords = button("Pin the selected words", () => page.pin(at, selectedIn(text), opened), { class: "pin-words", disabled: true });
-  for (const kind of ["mouseup", "keyup", "touchend"]) text.addEventListener(kind, () => { pinWords.disabled = !selectedIn(text); });
+  const watch = () => {
+    if (!opened.isConnected) document.removeEventListener("selectionchange", watch);
+    else pinWords.disabled = !selectedIn(text);
+  };
+  document.addEventListener("selectionchange", watch);
   const opened = create("div", { class: "opened" },
     create("div", { class: "acts" }, page.isPast ? null : [
       page.file ? null : [edit ? button("Restore", () => page.restore(at, opened)) : null,
@@ -148,11 +152,14 @@ const showText = (text, end, id, at, offset) => guard(async () => {
   part.next === null ? null : button("Show more", () => showText(text, end, id, at, part.next), { class: "link" }));
 }, end);
 
-/** The words that are selected within *place*, without the numbers of the lines. */
+/** The words in *place* that are selected, maybe with what is around it, without the numbers of the lines. */
 function selectedIn(place) {
   const selection = getSelection();
-  if (selection.isCollapsed || !place.contains(selection.anchorNode) || !place.contains(selection.focusNode)) return "";
-  const part = selection.getRangeAt(0).cloneContents();
+  if (selection.isCollapsed || !selection.getRangeAt(0).intersectsNode(place)) return "";
+  const range = selection.getRangeAt(0).cloneRange();
+  if (!place.contains(range.startContainer)) range.setStart(place, 0);
+  if (!place.contains(range.endContainer)) range.setEnd(place, place.childNodes.length);
+  const part = range.cloneContents();
   for (const number_ of part.querySelectorAll("i")) number_.remove();
   const lines = [...part.querySelectorAll("span")].map((line) => line.textContent);
   return (lines.length ? lines.join("\n") : part.textContent).trim();
@@ -249,16 +256,13 @@ function foldContent(edit, page) {
 function showWords(panel, id, edit) {
   const text = create("div", { class: "prose-text" });
   const end = create("div", { class: "opened-end row pad quiet" });
-  const add = (words) => { for (const line of words.split("\n")) text.append(/^#+ |^\*\*.*\*\*$|^[A-Z][\w ]+:$/.test(line) ? create("b", {}, line.replace(/^#+ /, "")) : line, "\n"); };
+  const show = (words) => put(text, words.split("\n").map((line) => [/^#+ |^\*\*.*\*\*$|^[A-Z][\w ]+:$/.test(line) ? create("b", {}, line.replace(/^#+ /, "")) : line, "\n"]));
   const say_ = (count) => put(end, create("span", {}, count < edit.length ? `First ${number(count)} of ${plural(edit.length, "character")}` : plural(edit.length, "character")),
     count < edit.length ? button("Show all", () => guard(async () => {
-      const whole = await getText("edit_text", { session: id, edit: edit.id, of: "text", call: edit.call });
-      text.replaceChildren();
-      add(whole);
+      show(await getText("edit_text", { session: id, edit: edit.id, of: "text", call: edit.call }));
       say_(edit.length);
     }, end), { class: "link push" }) : null);
-  if (!edit.length) text.append("Nothing stands in its place.");
-  add(edit.text);
+  show(edit.text || "Nothing stands in its place.");
   say_([...edit.text].length); // letters, as the gateway counts them
   panel.append(text, end);
 }
