@@ -813,6 +813,10 @@ def test_rows_that_did_not_come_and_an_action_that_failed_are_seen_and_tried_aga
     browser.run("mend()")
     browser.click(".answer .refused button")
     browser.wait("#news", "shows again")
+    assert browser.all(".side .undone") == [], "what was done again is not undone"
+    browser.run("document.activeElement.blur()")
+    browser.press("f", *"#9999", "\ue007")
+    browser.wait("#hits", "Nothing found.")
     assert complaints(browser) == []
 
 
@@ -1238,6 +1242,7 @@ def test_the_main_task_can_be_done_with_tab_and_enter_alone(
     tab_to(browser, "Mend the keyboard.")
     browser.press("\ue007")
     browser.find(".rows article")
+    assert browser.run("return document.activeElement.id") == "main"
     tab_to(browser, "preview")
     browser.press("\ue007")
     browser.wait(".accept", "with")

@@ -136,6 +136,21 @@ def test_a_message_is_restored_once() -> None:
         assert edit["stop"] > 5
 
 
+def test_who_restores_a_message_is_named() -> None:
+    """Of an edit of that message alone it was `api`, whoever had done it."""
+    with serve_api(record="7d") as at:
+        at.say(chat_request(20, "large"), **AGENT)
+        session = at.session()
+        assert eventually(lambda: is_kept(at, session, 41))
+        preview = at.post("preview", session=session, to=2_000, strategies=["results"]).json()
+        at.post("accept", preview=preview["preview"])
+        (edit, *_) = preview["edits"]
+        done = at.post("restore", session=session, message=edit["start"], actor="anna").json()
+        assert done["reverted"] == [edit["id"]]
+        latest = at.get("history", session=session).json()["attempts"][-1]
+        assert (latest["action"], latest["actor"]) == ("revert", "anna")
+
+
 def test_what_a_call_was_sent_can_be_read_after_later_compactions() -> None:
     with ScriptedProvider(answer_briefly) as upstream, ExitStack() as stack:
         served = stack.enter_context(Serving(create_gateway(build_config(upstream, record="7d"))))

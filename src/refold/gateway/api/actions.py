@@ -198,7 +198,8 @@ def restore(context: ApiContext, arguments: RestoreArguments) -> RestoreAnswer:
         raise Problem(409, "not_hidden", "This message is sent as it is.")
     (edit,) = placed
     if edit.stop == edit.start + 1:
-        undone = revert(context, RevertArguments(session=arguments.session, edits=[edit.id]))
+        session, actor = arguments.session, arguments.actor
+        undone = revert(context, RevertArguments(session=session, edits=[edit.id], actor=actor))
         return RestoreAnswer(
             undone.session, None, undone.reverted, undone.tokens_after, undone.redo
         )

@@ -44,7 +44,9 @@ async function route() {
   shown = name;
   view = null;
   const place = create("div"); // what comes late is drawn where nobody looks any more
+  const hadFocus = main.contains(document.activeElement);
   main.replaceChildren(place);
+  if (hadFocus) main.focus({ preventScroll: true }); // not back to the beginning of the page
   window.scrollTo(0, 0);
   await guard(async () => {
     const made = await (await SHOW[kind]())(place, { path, query });

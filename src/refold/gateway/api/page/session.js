@@ -21,8 +21,8 @@ const REDO_SECONDS = 30;
 function readSession(answer, call = 0) {
   const calls = answer.calls.map(([time, original, sent, edits, input, read, wouldRead, cost, without]) =>
     ({ time, original, sent, edits, input, read, wouldRead, cost, without }));
-  const undone = new Set(answer.log.filter((row) => row.action === "revert").map((row) => row.edit));
   const shown = new Set(answer.edits.map((edit) => edit.id));
+  const undone = new Map(answer.log.filter((row) => row.action === "revert" && !shown.has(row.edit)).map((row) => [row.edit, row]));
   const smaller = answer.log.filter((row) => row.action !== "revert" && row.before > row.after);
   const runs = [...Map.groupBy(smaller, (row) => row.run).values()]
     .filter((rows) => rows.some((row) => shown.has(row.edit) || !undone.has(row.edit)))

@@ -72,10 +72,9 @@ export const drawSide = (page) => [button("Close", page.toggleSide, { id: "hide-
 function editList(page) {
   const { file, session } = page;
   const local = session.edits.filter((edit) => !edit.number);
-  const undone = session.log.filter((row) => row.action === "revert");
   const items = [...session.runs.toReversed().map((run) => runItem(run, page)),
     local.length ? create("li", {}, line(button(`${plural(local.length, "edit")} when messages came`, () => page.showKey(`e${local[0].id}`), { class: "link" }), sum(local.map((edit) => edit.tokens_after - edit.tokens_before)))) : null,
-    ...undone.map((row) => create("li", { class: "undone" }, `${strategy(row.by)}, undone`, create("p", { class: "quiet" }, `${byWhom(row.actor)} · ${clock(row.when)}`)))].filter(Boolean);
+    ...[...session.undone.values()].map((row) => create("li", { class: "undone" }, `${strategy(row.by)}, undone`, create("p", { class: "quiet" }, `${byWhom(row.actor)} · ${clock(row.when)}`)))].filter(Boolean);
   return create("section", { class: "panel pad" }, create("h2", {}, "Edits", create("span", { class: "quiet" }, `${number(session.edits.length)} in effect`)),
     create("ul", {}, items, session.original === null || !session.edits.length ? null : create("li", {}, line(create("b", {}, "Together"), session.sent - session.original),
       create("p", { class: "quiet" }, `${number(session.original)} → ${number(session.sent)}. ${counted(file)}. Each edit above counts what it took off what was sent then.`))),

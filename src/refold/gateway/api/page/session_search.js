@@ -19,7 +19,7 @@ export function makeSearch(page) {
     const message = /^#(\d+)$/.exec(words);
     const call = Number(/^call (\d+)$/i.exec(words)?.[1] ?? 0);
     if (!words) close();
-    else if (message) page.showKey(`m${Number(message[1])}`);
+    else if (message && Number(message[1]) < page.session.sizes.length) page.showKey(`m${Number(message[1])}`);
     else if (call >= 1 && call <= page.session.calls.length) go(address(`s/${page.id}/call/${call}`));
     else {
       const answer = await get("search", { session: page.id, query: words });
