@@ -234,9 +234,7 @@ class Gateway:
             await send_page(scope, writer)
         elif not may_administer(scope, self.config.admin_token):
             self.pipeline.counters.add("http_refused", reason="admin")
-            words = "The admin token is needed: authorization: Bearer TOKEN."
-            challenge = (("www-authenticate", "Bearer"),)
-            await writer.respond(*provider_error("", 401, words, challenge))
+            await writer.respond(*_refuse_administrator(has_token=bool(self.config.admin_token)))
         elif path == "/metrics" and scope["method"] in {"GET", "HEAD"}:
             body = self.render_metrics()
             sizes = (("content-type", CONTENT_TYPE), ("content-length", str(len(body))))
@@ -261,6 +259,17 @@ def begin_counters(counters: Counters, config: Config) -> None:
     for upstream in config.upstreams:
         for api in upstream.apis or APIS:
             counters.add("context_errors", 0, api=api, upstream=upstream.name, result="given_up")
+
+
+def _refuse_administrator(*, has_token: bool) -> GatewayResponse:
+    """Return what to bring; if there is no token, none would help."""
+    if has_token:
+        words = "The admin token is needed: authorization: Bearer TOKEN."
+        return provider_error("", 401, words, (("www-authenticate", "Bearer"),))
+    words = "This gateway has no admin token, so it shows this only on its own machine, as "
+    words += "http://127.0.0.1 or http://localhost, and not through a proxy: REFOLD_ADMIN_TOKEN "
+    words += "sets one, for anywhere else."
+    return provider_error("", 403, words, code="no_admin_token")
 
 
 def _status(status: int, word: str) -> GatewayResponse:

@@ -1146,6 +1146,27 @@ def test_without_token_and_kept_text_the_page_says_so_takes_a_history_and_an_und
     browser.console_messages()
 
 
+def test_a_page_that_no_token_can_open_asks_for_none(browser: Browser) -> None:
+    """On another machine, or by another name: it asked for a token, and no token was right."""
+    with ScriptedProvider(answer_briefly) as upstream:
+        config = replace(build_config(upstream), admin_token="")
+        with Serving(create_gateway(config)) as served:
+            browser.open(f"{served.url.replace('127.0.0.1', 'refold.localhost.')}/refold/")
+            assert browser.find(".setup"), "this name is this machine's own"
+            answer = httpx.get(f"{served.url}/refold/api/sessions", headers={"host": "refold"})
+            assert answer.status_code == 403 and "www-authenticate" not in answer.headers
+            browser.run(
+                "const answer = new Response(arguments[0], {status: 403});"
+                "window.fetch = async () => answer.clone(); history.pushState(null, '', '#/setup');"
+                "window.dispatchEvent(new HashChangeEvent('hashchange'))",
+                answer.text,
+            )
+            browser.wait(".refused", "REFOLD_ADMIN_TOKEN sets one")
+            assert browser.all("#token") == []
+            browser.open("about:blank")
+    browser.console_messages()
+
+
 def test_a_session_says_what_is_missing_for_its_cost_and_its_levels(browser: Browser) -> None:
     with serve_api(prices={"large": RATES}.get) as at:
         at.say({**chat_request(9, "large"), "stream": True})  # no stream_options: no usage

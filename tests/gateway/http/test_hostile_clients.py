@@ -580,13 +580,13 @@ def test_without_a_token_only_this_machine_may_administer(place, path: str) -> N
     assert get(gateway.port, path, f"Host: 127.0.0.1:{gateway.port}") == allowed
     assert get(gateway.port, path, "Host: localhost") == allowed
     assert get(gateway.port, path, "Host: [::1]:1") == allowed
-    assert get(gateway.port, path, "Host: evil.example") == [401], (
+    assert get(gateway.port, path, "Host: evil.example") == [403], (
         "a name that was made to lead here"
     )
-    assert get(gateway.port, path, "Host: localhost", "Origin: https://evil.example") == [401]
-    assert get(gateway.port, path, "Host: localhost", "Origin: null") == [401]
-    assert get(gateway.port, path, "Host: localhost", "X-Forwarded-For: 127.0.0.1") == [401]
-    assert get(gateway.port, path, "Host: localhost", "Forwarded: for=1.2.3.4") == [401]
+    assert get(gateway.port, path, "Host: localhost", "Origin: https://evil.example") == [403]
+    assert get(gateway.port, path, "Host: localhost", "Origin: null") == [403]
+    assert get(gateway.port, path, "Host: localhost", "X-Forwarded-For: 127.0.0.1") == [403]
+    assert get(gateway.port, path, "Host: localhost", "Forwarded: for=1.2.3.4") == [403]
 
 
 @pytest.mark.parametrize("path", ADMIN)

@@ -314,6 +314,7 @@ STATUSES = {
     400: "The request is not what the document says: no JSON, a field missing, of another type, or "
     "unknown.",
     401: "The admin token is missing or wrong.",
+    403: "No admin token is set, and the caller is not on this machine, or calls it otherwise.",
     404: "This gateway knows no such session, preview or edit.",
     405: "The path takes another method.",
     408: "The body did not come.",
