@@ -895,12 +895,12 @@ def test_a_view_that_is_long_in_coming_says_so(browser: Browser, here: ApiGatewa
 
 def test_all_of_a_long_message_is_copied(browser: Browser, here: ApiGateway) -> None:
     """It was its first million characters, and the button said that it was copied."""
-    said = [
+    messages = [
         {"role": "user", "content": "Read this log."},
         {"role": "assistant", "content": "Which?"},
         {"role": "user", "content": "a line of it\n" * 100_000 + "the end"},
     ]
-    here.say({"model": "large", "messages": said}, **as_client("logger"))
+    here.say({"model": "large", "messages": messages}, **as_client("logger"))
     visit(browser, here, f"#/s/{session_of(here, 'logger')}")
     browser.click("article[data-at='2'] button")
     browser.run("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
@@ -933,10 +933,10 @@ def test_charts_show_whole_amounts_and_their_tables_open_days_and_stay_open(
         session = session_of(at, "Claude Code")
         visit(browser, at)
         browser.find(".chart text")
-        left = (
+        edge = (
             "Math.min(...[...document.querySelectorAll('.chart text')].map((e) => e.getBBox().x))"
         )
-        assert browser.run(f"return {left}") >= 0, "$ was cut off"
+        assert browser.run(f"return {edge}") >= 0, "$ was cut off"
         browser.click(".chart summary")
         browser.run("document.querySelector('.chart td button').focus()")
         calls = browser.text("#totals")

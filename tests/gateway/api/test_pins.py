@@ -151,6 +151,24 @@ def test_who_restores_a_message_is_named() -> None:
         assert (latest["action"], latest["actor"]) == ("revert", "anna")
 
 
+def test_a_preview_of_a_history_that_was_rewritten_since_is_not_accepted() -> None:
+    """It was, and no call sent what it had promised; and an edit was named once for each round."""
+    with serve_api(record="7d") as at:
+        body = chat_request(9, "large")
+        at.say(body, **AGENT)
+        session = at.session()
+        previews = [at.post("preview", session=session, start=0, stop=16).json() for _ in "12"]
+        body["messages"][3]["content"] += " Changed."
+        at.say(body, **AGENT)
+        refused = at.post("accept", preview=previews[0]["preview"])
+        assert (refused.status_code, refused.json()["error"]["code"]) == (409, "rewritten")
+        at.say(chat_request(11, "large"), **AGENT)
+        done = at.post("accept", preview=previews[1]["preview"]).json()
+        assert done["edits"] == [edit["id"] for edit in previews[1]["edits"]]
+        at.say(chat_request(11, "large"), **AGENT)
+        assert f"{SECRET} 3 text text" not in read_last_texts(at)
+
+
 def test_what_a_call_was_sent_can_be_read_after_later_compactions() -> None:
     with ScriptedProvider(answer_briefly) as upstream, ExitStack() as stack:
         served = stack.enter_context(Serving(create_gateway(build_config(upstream, record="7d"))))

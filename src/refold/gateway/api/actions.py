@@ -57,6 +57,7 @@ from refold.gateway.ledger.accounting import (
     read_billed_tokens,
 )
 from refold.gateway.ledger.entry import DOLLAR, clean_name
+from refold.gateway.ledger.sessions import SessionRow
 from refold.gateway.pipeline.turns import model_of, tenant_of
 from refold.messages import Message
 from refold.rules.request import common_length
@@ -95,8 +96,10 @@ def _accept(context: ApiContext, pending: PendingPreview, actor: str) -> AcceptA
     if pending.file is not None:
         save_first_sight(pending.file)
         view = conversation.compactor.accept(preview, actor=actor)
-        return AcceptAnswer(conversation.name, [edit.id for edit in preview.edits], view.tokens)
+        return AcceptAnswer(conversation.name, _name_edits(preview), view.tokens)
     with conversation.hold(context.pipeline.settings.decide_timeout_seconds):
+        if pending.is_latest:
+            _reject_rewritten(context.sessions.find(conversation.name), preview.view)
         view = conversation.compactor.accept(preview, actor=actor)
         _drop_late_thinking(context, conversation, preview.edits)
         save_edits(conversation, view, context.pipeline.store)
@@ -105,9 +108,25 @@ def _accept(context: ApiContext, pending: PendingPreview, actor: str) -> AcceptA
     _save_session(context)
     return AcceptAnswer(
         session=conversation.name,
-        edits=[edit.id for edit in preview.edits],
+        edits=_name_edits(preview),
         tokens_after=pending.count(view),
     )
+
+
+def _name_edits(preview: Preview) -> list[str]:
+    """Return the ids of its edits; one that was made anew in each round has one."""
+    return list(dict.fromkeys(edit.id for edit in preview.edits))
+
+
+def _reject_rewritten(row: SessionRow | None, view: View) -> None:
+    """Raise `Problem` 409 if the session's history is no more the one of *view*, or its beginning:
+    nothing would be sent otherwise."""
+    tips = view.transcript.tips
+    length = min(len(row.tips), len(tips)) - 1 if row is not None else 0
+    if row is not None and row.tip_at(length) != tips[length]:
+        raise Problem(
+            409, "rewritten", "The client has rewritten the history since: make another preview."
+        )
 
 
 def _drop_late_thinking(

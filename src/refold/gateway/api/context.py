@@ -61,6 +61,8 @@ class PendingPreview(NamedTuple):
     """If it is of a session in a client's file: its edits are kept beside that."""
     ratio: float = 1.0
     """Expected tokens for each estimated one, as of the session's latest request."""
+    is_latest: bool = False
+    """Was its history the session's latest, not one that the caller sent along?"""
 
     def count(self, view: View) -> int:
         """Return the expected tokens of the request that *view*, one of the preview, makes."""

@@ -54,9 +54,14 @@ class LocatedSession(NamedTuple):
     def offer(self, preview: Preview, *, is_readable: bool) -> PendingPreview:
         """Return a preview of this history, to be accepted; what it hides may be read if it
         *is_readable*."""
-        model = self.turn.model
         return PendingPreview(
-            self.conversation, preview, self.unseen_tokens, is_readable, model, ratio=self.ratio
+            self.conversation,
+            preview,
+            self.unseen_tokens,
+            is_readable,
+            self.turn.model,
+            ratio=self.ratio,
+            is_latest=not self.is_sent_along,
         )
 
     @property
