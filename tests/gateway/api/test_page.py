@@ -888,6 +888,7 @@ def test_a_view_that_is_long_in_coming_says_so(browser: Browser, here: ApiGatewa
     visit(browser, here, f"#/s/{session}")
     loading = "getComputedStyle(document.querySelector('main > div'), '::before').content"
     assert wait_for_script(browser, f"{loading}.includes('Loading')")
+    assert wait_for_script(browser, "held.length > 0")
     browser.run("letGo()")
     browser.wait(".figures", "Last call")
     assert browser.run(f"return {loading}") == "none"
