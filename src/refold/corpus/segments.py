@@ -158,7 +158,7 @@ def build_compactor(
         model=model,
         count=_load_counter(vocabulary) if vocabulary else count_message,
         reports=Reports(no_prior),
-        clock=float,
+        clock=lambda: 0.0,
     )
 
 
