@@ -4,7 +4,7 @@ A codec makes them from a provider's wire form. The wire form itself stays in th
 (`refold.codecs.codec`), so an unedited message is never re-encoded.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +93,8 @@ class Message:
 
     role: str
     parts: tuple[Part, ...] = ()
+    sender: str = field(default="", compare=False)
+    """Who of several people writes it, if the wire form states it; no part of its identity."""
 
     @property
     def calls(self) -> tuple[str, ...]:

@@ -258,10 +258,12 @@ def decode(item: Wire, prior: Sequence[Message]) -> Message:
     if role in ("tool", "function"):
         return Message("tool", (_read_result(item, role, prior),))
     role = _ROLES.get(role) or intern_text(role)
+    sender = item.get("name", "") if role == "user" else ""
+    sender = sender if isinstance(sender, str) else ""
     if type(content) is str and _ORDINARY.issuperset(item):
-        return Message(role, (Text(content),) if content else ())
+        return Message(role, (Text(content),) if content else (), sender)
     legacy_id = f"{len(prior)}.0" if "function_call" in item else ""
-    return Message(role, tuple([read_slot(slot, legacy_id) for slot in slots_of(item)]))
+    return Message(role, tuple([read_slot(slot, legacy_id) for slot in slots_of(item)]), sender)
 
 
 def _read_result(item: JsonObject, role: str, prior: Sequence[Message]) -> ToolResult:

@@ -5,6 +5,8 @@ no list is kept, so a list that is out of date costs tokens and loses nothing.
 """
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any, Literal, NamedTuple
 
@@ -97,6 +99,8 @@ ENVELOPE = Carrier("tool", "message's envelope")
 what happened to the gateway since (OpenClaw)."""
 OF_REQUEST = frozenset({SELECTED.kind, OPENED.kind, ENVELOPE.kind})
 """Kinds of texts that stay with the request that they came with, as long as it is the current."""
+NAMED_SHARE = 2 / 3
+"""Of the texts of a group that comes as one person's words, those that begin with a name."""
 LONGEST_NAME = 24
 """Characters of a sender's name."""
 IN_RESULT = "[at the end of a tool's result] "
@@ -449,11 +453,39 @@ def read_sender(envelope: str) -> str:
     name = next(names, header[1] or header[2] if header else "")
     if name.startswith(("openclaw-", "system")) and not (header or talk.get("is_group_chat")):
         return ""  # it itself, or its window
+    return read_name(name)
+
+
+def read_name(name: str) -> str:
+    """Return a sender's name as a mark of ours may have it."""
     return one_line(name, LONGEST_NAME).translate(_BRACKETS)
 
 
+_SPEAKER = re.compile(
+    r"\s{0,9}(?:【[^】\n]{1,20}】\s?)?([^\W\d][^:：\n\[\]【】.!?。！？]{0,23}?)[:：](?!//)\s*"
+)
+"""How a text begins that says who of a group writes it: `Anna: `, `【群聊】小周：`."""
+
+
+def read_speaker(text: str) -> str:
+    """Return the name that a text begins with; empty if it begins with none."""
+    return read_name(match[1]) if (match := _SPEAKER.match(text)) else ""
+
+
+def find_speakers(texts: Sequence[str]) -> set[str]:
+    """Return the names of a group whose words come as one person's: most texts begin with one, and
+    several names come again."""
+    counts = Counter(filter(None, map(read_speaker, texts)))
+    names = {name for name, count in counts.items() if count > 1}
+    is_group = len(names) > 1 and sum(map(counts.__getitem__, names)) >= NAMED_SHARE * len(texts)
+    return names if is_group else set()
+
+
 def mark_sender(sender: str, words: str) -> str:
-    """Return words behind a mark of who of several says them, if there is a *sender*."""
+    """Return words behind a mark of who of several says them, if there is a *sender*, without their
+    own."""
+    match = _SPEAKER.match(words) if sender else None
+    words = words[match.end() :] if match and read_name(match[1]) == sender else words
     return f"[from {sender}] {words}" if sender else words
 
 
@@ -463,6 +495,14 @@ def split_place(words: str) -> tuple[str, str]:
     if sender := FROM_SENDER.match(words):
         return sender[0], words[sender.end() :]
     return (IN_RESULT if words.startswith(IN_RESULT) else "", words.removeprefix(IN_RESULT))
+
+
+def sort_forgeable_last(items: Sequence[str]) -> list[int]:
+    """Return the places of the items of a list, the newest first, behind them those of words that
+    stood in tools' results: however many these are, they take no room from a person's."""
+    return sorted(
+        range(len(items) - 1, -1, -1), key=lambda at: items[at].startswith(f"- {IN_RESULT}")
+    )
 
 
 def read_overheard(envelope: str) -> str:

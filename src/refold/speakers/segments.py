@@ -55,13 +55,16 @@ from refold.speakers.carriers import (
     Carrier,
     Voice,
     carrier_of_tag,
+    find_speakers,
     has_queue,
     mark_sender,
     read_editor_text,
     read_envelope,
     read_framed_task,
+    read_name,
     read_ran_command,
     read_sender,
+    read_speaker,
 )
 from refold.text.clip import find_fences
 from refold.text.summary_wrapper import summary_in, without_summary
@@ -98,7 +101,7 @@ _FIRST_WORDS = re.compile(
     f"^(?:{'|'.join(map(re.escape, (*_INNER_CARRIERS, STEERING_LINE)))})", re.MULTILINE
 )
 """Of a text, of an element or of a line."""
-_COMMAND_FRAGMENT = re.compile(r"/[\w:-]*")
+_FRAGMENT = re.compile(r"/[\w:-]*|\s{0,9}NO_REPLY\s{0,9}")
 _SHELL_PROMPT = re.compile(
     r"\s*+\[?[\w.-]{1,40}@[\w.-]{1,80}[: ][^\s#$%]{0,200}(?:[#$]| %)(?: |\Z)|(?:PS )?[A-Z]:\\[^>\n]{0,200}>"
 )
@@ -166,6 +169,8 @@ def segments(message: Message) -> Spoken:
         media = (at for at, part in enumerate(message.parts) if isinstance(part, Media | Opaque))
         spoken += (Segment("person", "", at) for at in media)
     quoted, kind = _find_quoted(message)
+    if sender := message.sender and read_name(message.sender):
+        spoken = [s._replace(sender=sender) if s.voice == "person" else s for s in spoken]
     return tuple(s._replace(voice="tool", kind=kind) if s.part in quoted else s for s in spoken)
 
 
@@ -238,17 +243,17 @@ def _without_wrapper(text: str) -> str:
 
 def name_senders(spoken: Sequence[Spoken]) -> list[Spoken]:
     """Return the segments of messages; if one person writes them all, without their name."""
+    texts = [s.text for own in spoken for s in own if s.voice == "person" and not s.sender]
+    if names := find_speakers(texts):
+        spoken = [tuple(_name_speaker(s, names) for s in own) for own in spoken]
     if len({segment.sender for own in spoken for segment in own if segment.sender}) > 1:
         return [*spoken]
     return [tuple(s._replace(sender="") if s.sender else s for s in own) for own in spoken]
 
 
-def sort_forgeable_last(items: Sequence[str]) -> list[int]:
-    """Return the places of the items of a list, the newest first, behind them those of words that
-    stood in tools' results: however many these are, they take no room from a person's."""
-    return sorted(
-        range(len(items) - 1, -1, -1), key=lambda at: items[at].startswith(f"- {IN_RESULT}")
-    )
+def _name_speaker(segment: Segment, names: Container[str]) -> Segment:
+    is_named = segment.voice == "person" and (name := read_speaker(segment.text)) in names
+    return segment._replace(sender=segment.sender or name) if is_named else segment
 
 
 def without_numbers(text: str) -> str:
@@ -488,9 +493,9 @@ def trailing_elements(text: str) -> Iterator[tuple[int, str]]:
 
 
 def is_fragment(text: str) -> bool:
-    """Is this nothing but a client's command, or its beginning (`/the`)? Nobody asks anything by
-    it."""
-    return bool(_COMMAND_FRAGMENT.fullmatch(text))
+    """Is this nothing but a client's command, or its beginning (`/the`), or what the model writes
+    to stay silent (OpenClaw)? Nobody says anything by it."""
+    return bool(_FRAGMENT.fullmatch(text))
 
 
 def read_typed(text: str) -> str:

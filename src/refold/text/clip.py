@@ -119,9 +119,10 @@ _WORD = re.compile(r"[\w$@~./-]")
 _LAST_WORD = re.compile(r"(?<![\w$@~./-])[\w$@~./-]++\Z")
 _FIRST_WORD = re.compile(r"[\w$@~./-]++(?=[^\w$@~./-])")
 _STOP = re.compile(
-    r"[.!?。！？；](?:(?<=[。！？；])|(?<!\b\w\.\w\.)(?<!\b(?:vs|cf)\.)[\"')\]]?\s+)"
+    r"[.!?。！？；](?:(?<=[。！？；])|(?<!\b\w\.\w\.)(?<!\b(?:vs|cf)\.)"
+    r"(?<!\b[A-Z][a-z]\.(?= \d))(?<!\b[A-Z][a-z]{2}\.(?= \d))[\"')\]]?\s+)"
 )
-"""A character that ends a sentence, with the blanks behind it."""
+"""A character that ends a sentence, with the blanks behind it; none behind `e.g`, `vs` or `Str`."""
 _CODE = re.compile(r"`[^`]+`")
 _MARK = re.compile(r"\s*(?:\\?[-*+•>#]+|\d{1,3}[.)、])\s+")
 

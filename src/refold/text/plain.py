@@ -5,7 +5,7 @@ import json
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
@@ -423,6 +423,21 @@ def iter_spans(text: str) -> Iterator[Span]:
             start += len(run.text)
 
 
+def iter_stretches(spans: Sequence[Span]) -> Iterator[tuple[int, str]]:
+    """Yield each word with its position; of a script without spaces each pair of letters with the
+    letter before it, and with the letter behind."""
+    last = len(spans) - 1
+    for at, span in enumerate(spans):
+        has_before = span.start == spans[at - 1].start + 1
+        has_behind = at < last and spans[at + 1].start == span.start + 1
+        if has_before:
+            yield at, spans[at - 1].term + span.term[-1]
+        if has_behind:
+            yield at, span.term + spans[at + 1].term[-1]
+        if not has_before and not has_behind:
+            yield at, span.term
+
+
 def phrase_query(text: str) -> str:
     """Return an FTS5 query for all terms of *text*, one after another; empty if it has none.
 
@@ -477,6 +492,19 @@ def has_colon(text: str) -> bool:
 def count_bytes(text: str) -> int:
     """Count the bytes of a text, of which a letter of Chinese has three: it says as much more."""
     return len(text.encode("utf-8", "replace"))
+
+
+def spell_bare(text: str) -> str:
+    """Return the letters and figures of a text alone."""
+    return "".join(filter(str.isalnum, text))
+
+
+def cut_words(text: str, size: int) -> str:
+    """Return *text*, or of one of more than *size* bytes the words at its beginning."""
+    if count_bytes(text) <= size:
+        return text
+    cut = text.encode("utf-8", "replace")[:size].decode("utf-8", "ignore")
+    return cut.rpartition(" ")[0] or cut
 
 
 def find_opening(text: str) -> str:

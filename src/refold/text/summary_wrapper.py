@@ -25,8 +25,14 @@ QUESTION = "What did we do so far?"
 """What the user is made to ask if the summary is the assistant's answer."""
 ACK = "Understood. I go on from there."
 """What the assistant is made to say if the summary is acknowledged."""
+ASKED = "user: "
+"""What stands before a person's words in one of our summaries."""
+OWN = ("## ", "### ", ASKED)
+"""How sections of a summary begin, what they quote from, and what a person says."""
 CONTINUE = "Please go on."
 """What the user is made to say behind a summary of the assistant's when it is the model's turn."""
+_BREAK = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029](?!\Z)")
+"""What begins a line for somebody, behind which more stands."""
 _HEAD = f"{OPEN}\n{NOTE}\n\n"
 _TAIL = f"\n{CLOSE}"
 _BEHIND = f"\n\n{OPEN}\n{NOTE}{_TAIL}"
@@ -46,6 +52,17 @@ _RECORD = "<record>"
 _RECORD_END = "</record>"
 _RECORD_TAG = re.compile(r"<(?=\\*/?\s{0,8}record\b)", re.IGNORECASE)
 _RECORD_ESCAPED = re.compile(r"<\\(?=\\*/?\s{0,8}record\b)", re.IGNORECASE)
+
+
+def quote(line: str) -> str:
+    """Return a line so that it cannot pass for a heading, a person's words or several lines."""
+    line = _BREAK.sub(" ", line)
+    return f" {line}" if line.startswith(OWN) else line
+
+
+def write_heading(source: str) -> str:
+    """Return the heading of what is quoted of a file, command or tool, in one line."""
+    return f"### {_BREAK.sub(' ', source)}"
 
 
 def wrap_summary(text: str, role: str = "user") -> Message:

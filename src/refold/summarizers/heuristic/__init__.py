@@ -20,9 +20,8 @@ from refold.summarizers.heuristic.excerpts import (
     Excerpt,
     Selection,
     find_excerpts,
-    split_words,
 )
-from refold.summarizers.heuristic.identifiers import iter_identifiers
+from refold.summarizers.heuristic.identifiers import iter_identifiers, split_words
 from refold.summarizers.heuristic.layout import CONVERSATION, render_state
 from refold.summarizers.heuristic.state import State, drop_superseded, read_state
 from refold.summarizers.heuristic.steps import Source, Step, read_source, read_spans, read_steps

@@ -9,8 +9,7 @@ from unicodedata import normalize
 
 from refold.speakers.carriers import split_place
 from refold.speakers.segments import read_typed
-from refold.summarizers.heuristic.excerpts import ASKED, PIECE
-from refold.summarizers.heuristic.identifiers import iter_identifiers
+from refold.summarizers.heuristic.identifiers import PIECE, iter_identifiers
 from refold.summarizers.heuristic.lexicon import (
     BINDING,
     CORRECTING,
@@ -27,6 +26,7 @@ from refold.summarizers.heuristic.steps import Step
 from refold.text.clip import clip_scanned, one_line, without_mark
 from refold.text.json_values import list_at, object_at, parse_or_none, text_at
 from refold.text.plain import count_bytes, count_columns, is_question
+from refold.text.summary_wrapper import ASKED
 
 LONGEST_QUESTION = 160
 """Characters of a question."""
@@ -76,6 +76,9 @@ _ENTRY = re.compile(
 """What a menu calls by a letter: `[C] Continue`, `**x.** Proceed`."""
 _BOLD = re.compile(r"\*\*(\w[^*\n]{0,200})\*\*")
 _CLAUSE_ENDS = re.compile(r"[,;:，；：—–(（]")
+_CLAUSE = re.compile(r"[^,.!?;:，。！？；：、]+[,.!?;:，。！？；：、]*")
+MOST_CLAUSES = 4
+"""Clauses with which a text begins, in which it may take something back."""
 _OF_OTHERS = re.compile(r"(?i)\s*(?:(?:I|we|it|he|she|they|that|this|there)\b|[我他她它])")
 MOST_ASKED = 20
 """Questions of one call whose answers are looked for."""
@@ -230,7 +233,10 @@ def _quote_question(text: str, size: int = LONGEST_QUESTION) -> str:
 
 def is_demand(rule: str) -> bool:
     """Does a clause of a rule open with its words? Who tells of a dog says `always`, too."""
-    clauses = _CLAUSE_ENDS.split(rule)
+    place, words = split_place(rule)
+    if place and count_columns(words, REPLY) < REPLY:
+        return False  # banter in a group
+    clauses = _CLAUSE_ENDS.split(words)
     to_you = (BINDING.is_opening(text) and not _OF_OTHERS.match(text) for text in clauses)
     return not is_binding(rule) or any(to_you)
 
@@ -239,6 +245,19 @@ def denies(text: str) -> bool:
     """Does a person's text begin with what is not so, rather than with what shall not be?"""
     head = _CLAUSE_ENDS.split(text.lstrip()[:MAX_SENTENCE].partition("\n")[0])[0]
     return (NEGATING.is_in(head) or CORRECTING.is_in(head)) and not is_binding(head)
+
+
+def find_retraction(text: str) -> str:
+    """Return with which words a person takes back what was said right before: how their text
+    begins, up to the first stop behind what tells something; empty if they take nothing back."""
+    line = text[: 2 * MAX_SENTENCE].partition("\n")[0]
+    ends = (stop.start() for stop in _STOP.finditer(line))
+    head = line[: next((at for at in ends if count_bytes(line[:at]) >= LEAST_PROSE), len(line))]
+    clauses = [clause.strip() for clause in _CLAUSE.findall(head)[:MOST_CLAUSES]]
+    numbered = (clause for clause in clauses if any(map(str.isdigit, clause)))  # `121, not 112`
+    takes_back = any(map(CORRECTING.is_in, clauses)) or NEGATING.is_opening(head)
+    takes_back |= any(map(NEGATING.is_in, numbered))
+    return head if takes_back and not is_question(head) else ""
 
 
 def find_corrections(text: str) -> Iterator[str]:

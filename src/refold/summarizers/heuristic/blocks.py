@@ -5,7 +5,7 @@ from bisect import bisect
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import chain, groupby
 from math import log
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from refold.speakers.carriers import IN_RESULT, NOT_RUN, split_place
 from refold.speakers.segments import is_fragment
 from refold.summarizers.heuristic.actions import is_agent
+from refold.summarizers.heuristic.answers import find_retraction
 from refold.summarizers.heuristic.calls import LEAVES_PLANNING
 from refold.summarizers.heuristic.lexicon import (
     MAX_SENTENCE,
@@ -31,7 +32,15 @@ from refold.summarizers.heuristic.steps import Step, is_stub
 from refold.text.clip import clip_scanned, one_line, split_line, without_mark
 from refold.text.failures import find_error_lines
 from refold.text.json_values import iter_json_lines, parse_or_none
-from refold.text.plain import Span, count_bytes, is_question, iter_spans, terms
+from refold.text.plain import (
+    Span,
+    count_bytes,
+    cut_words,
+    is_question,
+    iter_spans,
+    iter_stretches,
+    terms,
+)
 
 Kind = str
 """`task`, `read`, `docs`, `source`, `written`, `run` (searches and subagents, too) or
@@ -51,6 +60,9 @@ LOGS = (".output", ".log")
 """How files end that hold what a command printed."""
 LONGEST_SUBJECT = 80
 """Characters of a heading, or an item, before what stands below it."""
+BRIEF = 80
+"""Bytes of a person's message that is quoted as a whole in a chat: in its parts it says something
+else."""
 LEAST_WORDS = 3
 """Words that a line must have to tell something."""
 
@@ -98,6 +110,8 @@ class Line(NamedTuple):
     what is said in a chat the heading before the first of several: `Day 2: `."""
     row: str = ""
     """What stands below that then: `A-1 | 2`."""
+    retracts: bool = False
+    """Does a person take back in it what was said right before?"""
 
     @property
     def words(self) -> str:
@@ -138,9 +152,16 @@ class Block:
             return _fold_alike(list(_iter_record_lines(value)))
         match self.kind:
             case "asked" | "said" | "latest":
-                clauses = _iter_spoken(text, self.is_parted, binds=self.kind != "said")
-                rows = enumerate(clauses, 1)
-                return (Line(words, at, lead, top, words) for at, (words, lead, top) in rows)
+                is_asked = self.kind == "asked" and self.is_parted
+                retraction = find_retraction(text) if is_asked else ""
+                is_whole = is_asked and count_bytes(text) <= BRIEF and "\n" not in text
+                head = text if is_whole else retraction
+                rows, retracts = _cut_line(head), bool(retraction)
+                opening = (Line(row, 0, "", "", row, retracts) for row in rows)
+                clauses = _iter_spoken(text[len(head) :], self.is_parted, binds=self.kind != "said")
+                spoken = (Line(words, 0, lead, top, words) for words, lead, top in clauses)
+                lines = chain(filter(attrgetter("text"), opening), spoken)
+                return (line._replace(number=at) for at, line in enumerate(lines, 1))
             case "task" | "given" | "docs" | "read" | "command":
                 return iter_lines(text, is_prose=True)
             case "finding":
@@ -442,6 +463,8 @@ LONGEST = 96
 """Bytes of a label: of a script without spaces about 32 characters."""
 SHORTEST = 18
 """Bytes of a statement that names something: six letters of such a script."""
+FEWEST = 5
+"""Different words of a statement."""
 RARE = 0.8
 """A word is rare if fewer than n^(1 - RARE) clauses hold it, in a conversation of n words."""
 
@@ -470,7 +493,7 @@ class Rarity:
                 continue
             spans = [*iter_spans(clause)]
             self.counts.update({span.term for span in spans})
-            stretches.update(stretch for _, stretch in _iter_stretches(spans))
+            stretches.update(stretch for _, stretch in iter_stretches(spans))
         return stretches
 
     def find_label(self, text: str) -> str:
@@ -481,7 +504,7 @@ class Rarity:
         known, and a rare pair of letters is a piece of a phrase.
         """
         spans = [*iter_spans(text)]
-        stretches = [*_iter_stretches(spans)]
+        stretches = [*iter_stretches(spans)]
         shared = {at for at, stretch in stretches if stretch in self.shared}
         words = {at for at, stretch in stretches if stretch == spans[at].term}
         label = self._find_rarest(text, spans, shared, SHARED)
@@ -489,11 +512,13 @@ class Rarity:
 
     def find_statement(self, clauses: Iterable[str]) -> str:
         """Return the first clause of an answer that states something and is no longer than a label:
-        nobody says it twice, as they do courtesies, and it has no figures, as what is said of
-        things has; empty if there is none. Names that only one side uses stand there."""
+        it is no question, of more than a few words, and nobody says it twice, as they do
+        courtesies, and it has no figures, as what is said of things has; empty if there is none.
+        Names that only one side uses stand there."""
         for clause in clauses:
             is_long = SHORTEST <= count_bytes(clause) <= LONGEST
-            if is_long and self.clauses[clause] == 1 and not any(map(str.isdigit, clause)):
+            is_telling = is_long and not is_question(clause) and len({*terms(clause)}) >= FEWEST
+            if is_telling and self.clauses[clause] == 1 and not any(map(str.isdigit, clause)):
                 return clause.rstrip("。！？；，.!?;,")
         return ""
 
@@ -519,31 +544,8 @@ class Rarity:
         if points <= limit:
             return ""
         first = max(first, start - SPARE)
-        while start > first and text[start - 1].isalnum():
+        while start > first and (text[start - 1].isalnum() or text[start - 1] in "'’"):
             start -= 1
         if "(" in text[start:stop] and text[stop : stop + 1] == ")":
             stop += 1
-        return _cut_label(text[start:stop].strip())
-
-
-def _iter_stretches(spans: Sequence[Span]) -> Iterator[tuple[int, str]]:
-    """Yield each word with its position; of a script without spaces each pair of letters with the
-    letter before it, and with the letter behind."""
-    last = len(spans) - 1
-    for at, span in enumerate(spans):
-        has_before = span.start == spans[at - 1].start + 1
-        has_behind = at < last and spans[at + 1].start == span.start + 1
-        if has_before:
-            yield at, spans[at - 1].term + span.term[-1]
-        if has_behind:
-            yield at, span.term + spans[at + 1].term[-1]
-        if not has_before and not has_behind:
-            yield at, span.term
-
-
-def _cut_label(text: str) -> str:
-    """Return *text*, or of a longer one the words at its beginning."""
-    if count_bytes(text) <= LONGEST:
-        return text
-    cut = text.encode("utf-8", "replace")[:LONGEST].decode("utf-8", "ignore")
-    return cut.rpartition(" ")[0] or cut
+        return cut_words(text[start:stop].strip(), LONGEST)

@@ -14,7 +14,7 @@ from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.actions import find_done, is_agent
 from refold.summarizers.heuristic.blocks import DOCS, LOGS
 from refold.summarizers.heuristic.calls import RANGE, Change
-from refold.summarizers.heuristic.excerpts import Context, quote, write_heading
+from refold.summarizers.heuristic.excerpts import Context
 from refold.summarizers.heuristic.identifiers import DEFINITION, find_names
 from refold.summarizers.heuristic.lexicon import find_leads
 from refold.summarizers.heuristic.shell import ALL
@@ -23,6 +23,7 @@ from refold.summarizers.heuristic.steps import Step, is_stub
 from refold.text.clip import clip_scanned
 from refold.text.json_values import int_at, object_at, parse_or_none
 from refold.text.plain import folders_of, has_extension, is_vendored, split_path
+from refold.text.summary_wrapper import quote, write_heading
 from refold.tokens.count import estimate
 
 MOST_FILES = 10

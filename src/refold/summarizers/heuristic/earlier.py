@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from refold.summarizers.heuristic.actions import Action, Actions
 from refold.summarizers.heuristic.blocks import Block
 from refold.summarizers.heuristic.calls import Todo, join_todos, state_after
-from refold.summarizers.heuristic.excerpts import ASKED, GAP
+from refold.summarizers.heuristic.excerpts import GAP
 from refold.summarizers.heuristic.layout import (
     ANNOUNCED,
     CONVERSATION,
@@ -30,7 +30,7 @@ from refold.summarizers.heuristic.state import Failure, FileState, Request, Stat
 from refold.summarizers.heuristic.steps import RUNNING
 from refold.text.json_values import parse_or_none
 from refold.text.plain import is_absolute
-from refold.text.summary_wrapper import split_record
+from refold.text.summary_wrapper import ASKED, split_record
 
 LISTS = (*REQUESTS, "Rules", "Decisions", "Checks", "Done", "Failed", "Notes", "Open", "Files")
 """Sections that hold what a `State` does."""

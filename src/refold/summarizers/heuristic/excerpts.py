@@ -13,10 +13,16 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from refold.summarizers.heuristic.blocks import COMMAND, Block, Kind, Line, Work, label_exchanges
-from refold.summarizers.heuristic.identifiers import DEFINITION, NUMBER, iter_identifiers
-from refold.summarizers.heuristic.lexicon import iter_sentences, weigh_conclusion
+from refold.summarizers.heuristic.identifiers import (
+    DEFINITION,
+    NUMBER,
+    iter_identifiers,
+    split_words,
+)
+from refold.summarizers.heuristic.lexicon import CORRECTING, iter_sentences, weigh_conclusion
 from refold.text.clip import one_line
-from refold.text.plain import find_opening, has_colon, is_question, terms
+from refold.text.plain import find_opening, has_colon, is_question, spell_bare, terms
+from refold.text.summary_wrapper import ASKED, quote, write_heading
 from refold.tokens.count import estimate
 
 WEIGHTS = {
@@ -69,13 +75,12 @@ TERM = 0.1
 """What a word counts for that occurs once in e lines, beside an identifier's 1.0."""
 FIGURE = 3.0
 """What a word with digits counts for in it, beside another word's 1.0."""
+SHARED = 0.2
+"""What a word counts for, at least, that tells what somebody denies, as `TERM` does."""
+MOST_TURNS = 3
+"""Sentences that come with another because they take it back."""
 HALF_WORD = 0.4
 """What two letters of a script without spaces count for."""
-USER = "user"
-ASKED = f"{USER}: "
-"""The mark of what a person says in it."""
-OWN = ("## ", "### ", ASKED)
-"""How sections of a summary begin, what they quote from, and what a person says."""
 GAP = "  … "
 """What stands before a sentence of a message that does not follow on the one above it."""
 SIMILAR = 4
@@ -112,8 +117,6 @@ _STAMP = re.compile(
 )
 _ANY_DIGIT = re.compile(r"\d")
 _ANY_LETTER = re.compile(r"[^\W\d_]")
-PIECE = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{3,}|[^\W\d_a-zA-Z]{2,}")
-"""A word, or a part of a name."""
 _ANNOUNCED = re.compile(
     r"(?i)^(?:now|next|then|let me|let['’]s|i['’]ll|i will|i need to|i['’]m going to|time to|(?:still )?waiting (?:for|on|until)|等(?:待|它|剩|所有|全部)|现在|接下来|下一步|然后|让我|我来|我将|まず|次[には]|これから)"
 )
@@ -126,8 +129,6 @@ _REFERS = re.compile(
     r"(?i)(?:that|this|it|they|these|those|both|such|the (?:former|latter|same))\b|[这那它此其]|[こそ][れの]"
 )
 """How a sentence begins that may say nothing without the one before it."""
-_BREAK = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029](?!\Z)")
-"""What begins a line for somebody, behind which more stands."""
 _SPACED = re.compile(r"([，；：。！？、]) ")
 HEAD = 60
 """Characters of a request that stand before what was said in its turn."""
@@ -146,6 +147,9 @@ class Excerpt(NamedTuple):
     """What it adds for each token if nothing of it is shown elsewhere; at most, as a rule."""
     least: int
     """Tokens that it costs; at least, as a rule."""
+    turned_by: int = -1
+    """The position of the one that takes back what it says, and comes with it; -1 if there is
+    none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,12 +180,6 @@ def _weigh_block(block: Block, work: Work, context: Context) -> float:
     if block.kind in OWN_WORDS:
         exponent -= (AGE - AGE_IN_DIALOGUE) * min(1.0, context.dialogue / CHAT)
     return WEIGHTS[block.kind] / float((1 + context.ages[block.at]) ** exponent)
-
-
-def split_words(text: str) -> set[str]:
-    """Return the words of a text, those in names apart, without what belongs to all texts: two
-    letters, and digits."""
-    return {word.lower() for word in PIECE.findall(text)}
 
 
 def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
@@ -234,7 +232,33 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
                 least = beside + len(line.row or line.words) // LONG_TOKEN
                 own = worth * _weigh_line(block, line, context, telling)
                 excerpts.append(Excerpt(position, line, names, own, own * total / least, least))
+    return _tie_retractions(excerpts, work.blocks) if context.is_chat else excerpts
+
+
+def _tie_retractions(excerpts: list[Excerpt], blocks: Sequence[Block]) -> list[Excerpt]:
+    """Return excerpts with what comes with them: what takes back what the request before it, and
+    the answer to that, say."""
+    before = list[int]()
+    for position, group in groupby(range(len(excerpts)), key=lambda at: excerpts[at].block):
+        own = list(group)
+        for turning in (at for at in own if excerpts[at].line.retracts):
+            for at in before:
+                if _is_turned(excerpts[at], excerpts[turning]):
+                    excerpts[at] = excerpts[at]._replace(turned_by=turning)
+        before = [] if blocks[position].kind == "asked" else before
+        before += own
     return excerpts
+
+
+def _is_turned(excerpt: Excerpt, turning: Excerpt) -> bool:
+    """Does a person take back what a line says, in another right behind it? They say so, or deny it
+    and name what it names."""
+    named = {*dict(excerpt.names)}
+    shared = ((name, weight) for name, weight in turning.names if name in named)
+    rare = (
+        _ANY_DIGIT.search(name) or weight > SHARED * _importance(name) for name, weight in shared
+    )
+    return CORRECTING.is_in(turning.line.text) or any(rare)
 
 
 def _misleads(block: Block, line: Line, context: Context) -> bool:
@@ -308,7 +332,7 @@ class Selection:
         self._seen, self._alike = set(shown), Counter[str]()
         self._opened = set[str | tuple[str, str]]()
         self._shape = cache(partial(_DIGITS.sub, "#"))
-        self.chosen = list[int]()
+        self.chosen, self._places = list[int](), set[int]()
         """Positions of excerpts, the best first."""
         self._heap = [(-excerpt.promise, at) for at, excerpt in enumerate(excerpts)]
         heapq.heapify(self._heap)
@@ -337,7 +361,7 @@ class Selection:
                 continue
             self._exact -= 1
             wanted = before + EPSILON if self._exact >= 0 else before * NEARLY
-            if (value := self._gain(excerpt)) <= 0:
+            if at in self._places or (value := self._gain(excerpt)) <= 0:
                 continue
             density = value / excerpt.least
             if -density <= wanted:  # only then its price is counted
@@ -347,7 +371,8 @@ class Selection:
             elif (tokens := self._price(excerpt)) <= spare:
                 spare -= tokens
                 self._taken[block.heading] += tokens
-                self._choose(at)
+                for place in (*[*self._iter_turning(excerpt)][::-1], at):
+                    self._choose(place)
             else:
                 misses += 1
                 waiting.append((before, at))
@@ -377,11 +402,22 @@ class Selection:
         heading, line = self._work.blocks[excerpt.block].heading, excerpt.line
         beside = 0 if heading in self._opened else self._cost(heading) + 4
         words = line.row if (heading, line.top) in self._opened else line.words
+        for at in self._iter_turning(excerpt):
+            beside += self._cost(self._excerpts[at].line.words) + BEHIND
         return self._cost(words) + BEHIND + beside
+
+    def _iter_turning(self, excerpt: Excerpt) -> Iterator[int]:
+        """Yield what comes with an excerpt, and with that, as far as it is not chosen."""
+        for _ in range(MOST_TURNS):
+            if (at := excerpt.turned_by) < 0 or at in self._places:
+                return
+            yield at
+            excerpt = self._excerpts[at]
 
     def _choose(self, at: int) -> None:
         excerpt = self._excerpts[at]
         self.chosen.append(at)
+        self._places.add(at)
         names = [name for name, _ in excerpt.names if name not in self._seen]
         self._alike.update(map(self._shape, names))
         self._seen.update(names)
@@ -399,32 +435,28 @@ def find_announced(text: str) -> str:
     return one_line(announced[-1], 200) if announced else ""
 
 
-def quote(line: str) -> str:
-    """Return a line so that it cannot pass for a heading, a person's words or several lines."""
-    line = _BREAK.sub(" ", line)
-    return f" {line}" if line.startswith(OWN) else line
-
-
-def write_heading(source: str) -> str:
-    """Return the heading of what is quoted of a file, command or tool, in one line."""
-    return f"### {_BREAK.sub(' ', source)}"
-
-
 def _render_excerpts(chosen: Sequence[Excerpt], work: Work) -> tuple[str, str]:
     """Write excerpts under what they are from, in the order in which they came: of the
     conversation, and of files, commands and tools."""
-    groups, talk = dict[str, list[Excerpt]](), dict[str, list[Excerpt]]()
+    groups, talk = dict[str, list[Excerpt]](), list[Excerpt]()
     blocks = [work.blocks[excerpt.block] for excerpt in chosen]
     is_chat = any(block.is_parted for block in blocks)
     for excerpt, block in zip(chosen, blocks, strict=True):
         if block.kind == "finding" and is_chat:
             groups.setdefault("findings", []).append(excerpt)
+        elif block.kind in TALK:
+            talk.append(excerpt)
         else:
-            (talk if block.kind in TALK else groups).setdefault(block.heading, []).append(excerpt)
-    rows = [*_write_sentences(talk.pop("", ()), work)] if talk.keys() == {""} else []
-    for label, excerpts in talk.items():  # a label that has just been said is not said again
+            groups.setdefault(block.heading, []).append(excerpt)
+    exchanges = [
+        (label, [*own]) for label, own in groupby(talk, lambda e: work.blocks[e.block].heading)
+    ]
+    rows = list[str]()
+    if all(not label for label, _ in exchanges):
+        rows, exchanges = [*_write_sentences(talk, work)], []
+    for label, own in exchanges:  # a label that has just been said is not said again
         before = rows[-1].rpartition("\n")[2] if rows else ""
-        rows.append(_exchange("" if label in before else label, excerpts, work))
+        rows.append(_exchange("" if label in before else label, own, work))
     parts = (_render_group(heading, excerpts, work) for heading, excerpts in groups.items())
     return "\n".join(rows), "\n".join(parts)
 
@@ -489,11 +521,6 @@ def _write_clauses(lines: Sequence[Line], block: Block) -> str:
     if block.kind == "asked":
         return ASKED + block.sender + quote(words)
     return f'"{words}"' if words.startswith(ASKED) else quote(words)
-
-
-def spell_bare(text: str) -> str:
-    """Return the letters and figures of a text alone."""
-    return "".join(filter(str.isalnum, text))
 
 
 def _render_group(heading: str, excerpts: list[Excerpt], work: Work) -> str:

@@ -27,6 +27,8 @@ _DIGITS = re.compile(r"[\d.,:/_-]+")
 _JOINED = re.compile(r"[\w$@][./_:\-][\w$@]")
 _HYPHENATED = re.compile(r"[A-Za-z]?[a-z]+(?:-[a-z]+)+")
 _TAG = re.compile(r"/\w+")
+PIECE = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{3,}|[^\W\d_a-zA-Z]{2,}")
+"""A word, or a part of a name."""
 _HANDLE = re.compile(r"\bedit [0-9a-f]{8}\b")
 """How a stub of Refold's names its edit: a caller may feed what was sent back as history."""
 DEFINITION = re.compile(
@@ -55,6 +57,12 @@ def _weigh_word(word: str) -> tuple[str, float] | None:
     if _DIGITS.fullmatch(name):
         return (name, NUMBER) if 1 < len(name) <= LONGEST else None
     return (name, 1.0) if SHORTEST <= len(name) <= LONGEST and _is_name(name) else None
+
+
+def split_words(text: str) -> set[str]:
+    """Return the words of a text, those in names apart, without what belongs to all texts: two
+    letters, and digits."""
+    return {word.lower() for word in PIECE.findall(text)}
 
 
 def find_names(text: str) -> list[str]:

@@ -8,17 +8,17 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 
-from refold.speakers.segments import sort_forgeable_last
+from refold.speakers.carriers import sort_forgeable_last
 from refold.summarizers.heuristic.actions import COMMIT, WAS_REFUSED, Action
 from refold.summarizers.heuristic.answers import ANSWERS, cut_middle, find_corrections
 from refold.summarizers.heuristic.blocks import SOURCE
 from refold.summarizers.heuristic.calls import Todo
-from refold.summarizers.heuristic.excerpts import ASKED
 from refold.summarizers.heuristic.lexicon import find_constraints, find_leads
 from refold.summarizers.heuristic.state import FileState, State
 from refold.text.clip import one_line, without_mark
 from refold.text.failures import has_failed
 from refold.text.plain import find_opening, is_absolute, is_outside, split_path
+from refold.text.summary_wrapper import ASKED
 from refold.tokens.count import estimate
 
 MOST_CHECKS = 5

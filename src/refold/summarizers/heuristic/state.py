@@ -41,7 +41,7 @@ from refold.summarizers.heuristic.calls import (
     read_boxes,
     state_after,
 )
-from refold.summarizers.heuristic.excerpts import ASKED, find_announced
+from refold.summarizers.heuristic.excerpts import find_announced
 from refold.summarizers.heuristic.lexicon import (
     FAULTING,
     SETTLING,
@@ -66,6 +66,7 @@ from refold.text.plain import (
     is_outside,
     split_path,
 )
+from refold.text.summary_wrapper import ASKED
 
 LONGEST_FAILURE = 10
 """Changes and commands that worked, after which the work has gone on without mending a failure."""
@@ -302,7 +303,7 @@ def _note_replies(state: State, replies: Iterable[PersonAnswer], offered: str) -
 
 def _note_question(state: State, step: Step) -> None:
     """Note what a short request answers, if that does not stand among the decisions."""
-    question = find_question(state.answer, step.text)
+    question = "" if is_fragment(state.answer) else find_question(state.answer, step.text)
     if question and question not in state.decisions:
         asked = dict.fromkeys((*state.questions.get(step.text, ()), question))
         state.questions[step.text] = tuple(asked)[-MOST_QUESTIONS:]

@@ -11,15 +11,16 @@ from refold.summarizers.heuristic.answers import AGREEMENT
 from refold.summarizers.heuristic.blocks import DOCS, Block, Line, Work, iter_lines
 from refold.summarizers.heuristic.calls import LEAVES_PLANNING
 from refold.summarizers.heuristic.current_files import CurrentFile
-from refold.summarizers.heuristic.excerpts import BEHIND, quote, spell_bare, split_words
-from refold.summarizers.heuristic.identifiers import iter_identifiers
+from refold.summarizers.heuristic.excerpts import BEHIND
+from refold.summarizers.heuristic.identifiers import iter_identifiers, split_words
 from refold.summarizers.heuristic.layout import list_item
 from refold.summarizers.heuristic.shell_words import MAX_COMMAND
 from refold.summarizers.heuristic.steps import Step
 from refold.text.clip import without_mark
 from refold.text.failures import END_CHARS
 from refold.text.json_values import parse_or_none, text_at
-from refold.text.plain import count_bytes, split_path
+from refold.text.plain import count_bytes, spell_bare, split_path
+from refold.text.summary_wrapper import quote
 from refold.tokens.count import estimate
 
 LEAST_NAME = 6

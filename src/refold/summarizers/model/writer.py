@@ -16,7 +16,6 @@ from refold.speakers import Segment, current_request, own_words, view_segments
 from refold.summarizers.forms.form import Form, describe_fault
 from refold.summarizers.heuristic import Material, names_in, read_material, write_summary
 from refold.summarizers.heuristic.earlier import drop_quotes, read_given
-from refold.summarizers.heuristic.excerpts import ASKED
 from refold.summarizers.heuristic.identifiers import iter_identifiers
 from refold.summarizers.heuristic.layout import render_state
 from refold.summarizers.heuristic.lexicon import find_constraints
@@ -34,7 +33,7 @@ from refold.summarizers.model.prompt import (
     record_elements,
 )
 from refold.summarizers.tail import SourceSpan, read_span
-from refold.text.summary_wrapper import join_record, split_record, wrap_summary
+from refold.text.summary_wrapper import ASKED, join_record, split_record, wrap_summary
 
 # --- the job --------------------------------------------------------------------------------------
 

@@ -1,0 +1,166 @@
+"""What a chat's summary quotes says what was meant: what takes something back comes with it."""
+
+import re
+
+import pytest
+
+from refold.codecs.detect import open_payload
+from refold.core.profile import Profile
+from refold.core.view import View
+from refold.messages import user
+from refold.models.driver import drive
+from refold.speakers import segment_messages
+from refold.summarizers.heuristic import RuleSummary
+from refold.summarizers.heuristic.answers import find_retraction
+from refold.summarizers.heuristic.blocks import Block, Rarity, Work
+from refold.summarizers.heuristic.excerpts import Excerpt, Selection
+from refold.text.clip import split_line
+from tests.support.messages import assistant
+from tests.support.summaries import collect
+
+LABEL = re.compile(r"^\[[^\]\n]*\] ", re.MULTILINE)
+
+
+def _summarize(messages, tokens):
+    """A summary of *messages* in a number of tokens of four bytes."""
+    count = Profile(count=lambda message: len(message.text.encode()) // 4 + 1)
+    view = View.of(messages, profile=count)
+    return drive(RuleSummary()(view, 0, len(messages), tokens)).text
+
+
+FILLER = [
+    (f"And what about item {name}?", f"Item {name} is in stock, {at}7 of them, in hall {name}.")
+    for at, name in enumerate(("oak", "elm", "fir", "ash", "yew", "box", "may", "bay"), 1)
+]
+
+
+def talk(*rows):
+    """A chat of those rows, a person's and the model's in turn, and of others behind them."""
+    rows = (*rows, *(text for pair in FILLER for text in pair))
+    return [(assistant if at % 2 else user)(text) for at, text in enumerate(rows)]
+
+
+RETRACTED = {
+    "the next words": (
+        ("When does the boiler engineer come?", "Thursday between nine and noon suits Mr Abelard."),
+        ("No wait, make it Friday. I am at the dentist.", "Friday it is."),
+        "Thursday between nine",
+        "No wait, make it Friday.",
+    ),
+    "a figure that is denied": (
+        ("Send the parcel to Aachener Str. 112, Cologne.", "Noted: Aachener Str. 112, Cologne."),
+        ("sorry, typo. it's 121 not 112", "Corrected."),
+        "Noted: Aachener Str. 112",
+        "it's 121 not 112",
+    ),
+    "Chinese": (
+        ("洗衣机什么时候送到？", "洗衣机预计周三上午九点送达文三路。"),
+        ("啊不行，周三我出差，改成周六吧", "好的。"),
+        "洗衣机预计周三上午",
+        "啊不行，周三我出差，改成周六吧",
+    ),
+}
+
+
+@pytest.mark.parametrize(("first", "second", "before", "after"), RETRACTED.values(), ids=RETRACTED)
+def test_what_a_person_took_back_right_behind_it_is_not_quoted_without_that(
+    first, second, before, after
+):
+    """`Thursday works` stood there, and `No wait, make it Friday` did not."""
+    messages, shown = talk(*first, *second), 0
+    for tokens in range(120, 420, 20):
+        text = LABEL.sub("", _summarize(messages, tokens))
+        assert before not in text or after in text
+        shown += before in text
+    assert shown
+
+
+def test_what_takes_nothing_back_is_no_retraction():
+    for text in ("I have no idea.", "Could you do that instead?", "Thanks, that is all.", ""):
+        assert not find_retraction(text)
+    assert find_retraction("Actually, blue. And wrap it.") == "Actually, blue. And wrap it."
+    head = "やっぱり12時半にしてください。"
+    assert find_retraction(f"{head}弟が間に合わないので。") == head
+
+
+def test_exchanges_stand_in_the_order_in_which_they_were():
+    """Two about one thing stood together, at the place of the first: what replaced what?"""
+    rows = [("boat", "It costs 410 euros."), ("shed", "It costs 5 euros."), ("boat", "Or 630.")]
+    blocks = [
+        Block(at, "said", label, words, is_parted=True) for at, (label, words) in enumerate(rows)
+    ]
+    lines = [next(iter(block.iter_lines())) for block in blocks]
+    excerpts = [Excerpt(at, line, (), 1.0, 1.0, 1) for at, line in enumerate(lines)]
+    selection = Selection(excerpts, Work(blocks), ())
+    selection.chosen += range(3)
+    text, _ = selection.render()
+    assert text.index("410") < text.index("5 euros") < text.index("630")
+
+
+def test_a_brief_message_is_quoted_as_a_whole():
+    """`€260` stood alone, or `no, he has football` without the day that it led to."""
+    words = "yes. Saturday morning. no, he has football then. Sunday"
+    block = Block(0, "asked", "", words, is_parted=True)
+    assert [line.text for line in block.iter_lines()] == [words]
+
+
+def test_a_question_of_the_models_or_a_courtesy_heads_no_exchange():
+    """`[Is there anything else]` stood before what was said of a voucher."""
+    clauses = ["Is there anything else I can do for you today?", "Ah, even better then."]
+    statement = "The lid is made of elm wood."
+    assert Rarity([], [*clauses, statement]).find_statement([*clauses, statement]) == statement[:-1]
+
+
+def test_a_label_begins_with_a_word():
+    """`[ll ask them about nuts]`"""
+    things = ("oak", "elm", "fir", "ash", "yew", "box", "may", "bay", "ivy", "rue")
+    asked = [f"I want {thing}" for thing in things] + ["Who'll ask them about walnuts?"]
+    answers = [f"I have {thing}" for thing in things] + ["I'll ask them about walnuts."]
+    assert Rarity(asked, answers).find_label(answers[-1]).startswith("I'll ask")
+
+
+def test_a_sentence_does_not_end_before_the_number_of_a_street():
+    assert [*split_line("Aachener Str. 112, Cologne. See No. 5 there.")] == [
+        "Aachener Str. 112, Cologne.",
+        "See No. 5 there.",
+    ]
+
+
+GROUP = [
+    "Anna: shall we plan the trip?", "Ben: I can do 12-16 May", "Anna: don't be a baby",
+    "Carla: never book a night train, please, I cannot sleep there", "Ben: ok",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("is_field", [True, False])
+def test_who_of_a_group_writes_is_known_without_a_gateway(is_field):
+    """By the names before the words, or by `name` of Chat Completions; banter was a rule."""
+    rows = [row.partition(": ") for row in (*GROUP, *GROUP)]
+    payload = [
+        {"role": "user", "name": name, "content": words}
+        if is_field
+        else {"role": "user", "content": f"{name}: {words}"}
+        for name, _, words in rows
+    ]
+    messages = open_payload(payload).decode()
+    assert [own[0].sender for own in segment_messages(messages)] == [name for name, *_ in rows]
+    answers = [words for message in messages for words in (message, assistant("Noted."))]
+    state = collect(answers)
+    assert "[from Ben] I can do 12-16 May" in state.requests
+    rule = "[from Carla] never book a night train, please, I cannot sleep there"
+    assert [*state.constraints] == [rule]
+
+
+def test_labels_of_one_person_make_no_group():
+    texts = ["Note: it fails", "Question: why?", "Note: still", "Go on."]
+    assert not any(own[0].sender for own in segment_messages([*map(user, texts)]))
+
+
+def test_what_the_model_writes_to_stay_silent_is_not_quoted():
+    text = _summarize(talk("I did not mean you.", "NO_REPLY", "ok", "Sure."), 500)
+    assert "NO_REPLY" not in text
+
+
+def test_what_somebody_never_did_is_no_rule():
+    assert not collect([user("I gave everything. never called in sick.")]).constraints
+    assert collect([user("Never embed a font in it.")]).constraints
