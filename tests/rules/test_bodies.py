@@ -173,6 +173,17 @@ def test_an_cb_a_compaction_block_is_a_text_or_null(content: str | None, *, refu
     assert list_violations(claude(messages=messages)) == [("AN-CB", 1, "compaction")] * refused
 
 
+def test_an_cb_a_signed_compaction_block_stands_first() -> None:
+    """The API answers `compaction_block_misplaced` where anything is in front of it."""
+    block = {"type": "compaction", "content": "It was so.", "signature": "EuYB"}
+    compacted, asked = {"role": "assistant", "content": [block]}, {"role": "user", "content": "1"}
+    assert list_violations(claude(messages=[compacted, asked])) == []
+    assert list_violations(claude(messages=[asked, compacted])) == [("AN-CB", 1, "compaction")]
+    assert list_violations(claude(messages=[compacted, compacted, asked])) == [
+        ("AN-CB", 1, "compaction")
+    ]
+
+
 # --- OA-6, OA-10 -----------------------------------------------------------------------------
 
 

@@ -293,6 +293,7 @@ def test_an_3_a_server_tool_may_wait_for_the_clients_tools() -> None:
         ("claude-sonnet-5-5-20261101", False),
         ("some-proxy", False),
         (None, False),
+        ("claude-sonnet-5-20260630", True),
         ("claude-sonnet-4-5-20250929", True),
         ("claude-opus-4-20250514", True),
         ("claude-3-5-haiku-20241022", True),
@@ -303,14 +304,40 @@ def test_an_3_a_server_tool_may_wait_for_the_clients_tools() -> None:
 def test_an_4_system_messages_in_the_middle_need_a_model_that_knows_them(
     model: str | None, *, refused: bool
 ) -> None:
-    messages = [user("1"), assistant("well"), Message("system", (Text("be brief"),)), user("2")]
+    messages = [user("1"), Message("system", (Text("be brief"),)), assistant("well"), user("2")]
     assert broken(anthropic.RULES, messages, {"model": model}) == (
-        [("AN-4", 2, "system")] if refused else []
+        [("AN-4", 1, "system")] if refused else []
     )
+
+
+BRIEF, DIRECTIVE = (
+    Message("system", (part,)) for part in (Text("be brief"), Opaque("output_config", "{}"))
+)
+
+
+@pytest.mark.parametrize(
+    ("messages", "at"),
+    [
+        ([user("1"), BRIEF], []),
+        ([user("1"), BRIEF, BRIEF, assistant("well"), user("2")], []),
+        ([user("1"), Message("assistant", (opens("s"), closes("s"))), BRIEF], []),
+        ([user("1"), assistant("well"), DIRECTIVE, user("2")], []),
+        ([user("1"), BRIEF, DIRECTIVE, user("2")], [1]),
+        ([user("1"), BRIEF, BRIEF, user("2")], [1, 2]),
+        ([user("1"), assistant("well"), BRIEF, user("2")], [2]),
+        ([user("1"), assistant("well"), BRIEF, assistant("so")], [2]),
+        ([user("1"), assistant("well"), BRIEF], [2]),
+    ],
+)
+def test_an_4_system_messages_stand_between_the_user_and_the_model(messages, at) -> None:
+    assert broken(anthropic.RULES, messages) == [("AN-4", n, "system") for n in at]
+    assert broken(anthropic.RULES, messages, {"model": "deepseek-chat"}) == []
 
 
 def test_an_4_the_user_speaks_first() -> None:
     assert broken(anthropic.RULES, [assistant("well"), user("1")]) == [("AN-4", 0, "first")]
+    compacted = Message("assistant", (Opaque("compaction", '{"content":"It was so."}'),))
+    assert broken(anthropic.RULES, [compacted, assistant("well"), user("1")]) == []
     assert broken(anthropic.RULES, [user("1"), user("2")]) == []
     assert broken(anthropic.RULES, [user("1"), Message("tool", (Text("x"),))]) == [
         ("AN-4", 1, "tool")

@@ -35,7 +35,7 @@ from refold.messages import (
     ToolCall,
     ToolResult,
 )
-from refold.rules.anthropic import RULES, block_binding
+from refold.rules.anthropic import DIRECTIVE, RULES, block_binding
 from refold.rules.anthropic_continuity import CONTINUITY, thinking_kind
 from refold.rules.request import Body
 from refold.rules.rule import Rules
@@ -144,12 +144,18 @@ def decode(item: Wire, prior: Sequence[Message]) -> Message:  # noqa: ARG001 - t
     item = as_dict(item, "an Anthropic message")
     role = item.get("role")
     if not _is_message(item):
-        return Message(role if isinstance(role, str) else "user", (as_opaque(item),))
+        kind = DIRECTIVE if DIRECTIVE in item else "unknown"
+        role = role if isinstance(role, str) else "user"
+        return Message(role, (replace(as_opaque(item), kind=kind),))
     return Message(intern_text(role), read_content(item.get("content"), _read))
 
 
 def _is_message(item: JsonObject) -> bool:
-    return isinstance(item.get("role"), str) and isinstance(item.get("content"), _CONTENT)
+    """Does it hold blocks? One that only sets an output says nothing, and stays as it is."""
+    content = item.get("content")
+    is_typed = isinstance(item.get("role"), str) and isinstance(content, _CONTENT)
+    is_directive = item.get("role") == "system" and not content and bool(item.get(DIRECTIVE))
+    return is_typed and not is_directive
 
 
 def _read_known(block: JsonObject) -> Part | None:

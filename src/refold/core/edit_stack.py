@@ -9,6 +9,7 @@ from refold.core.profile import CountedTranscript
 from refold.edits import Edit
 from refold.errors import EditError
 from refold.messages import Media, Message, Text, Thinking
+from refold.rules.request import may_open
 
 _EMPTY = Text("")
 
@@ -99,8 +100,12 @@ def check_edit(base: CountedTranscript, edit: Edit) -> None:
 
 def _check_insert(base: CountedTranscript, edit: Edit) -> None:
     rules, insert = base.profile.rules, edit.insert
-    if rules.alternate and edit.start == 0 and (not insert or insert[0].role != "user"):
-        raise EditError(f"edit {edit.id} hides the beginning and must show a user message instead")
+    if rules.alternate:
+        insert = tuple(message for message in insert if message.role != "system")  # see `render`
+        if edit.start == 0 and (edit.insert[:1] != insert[:1] or not may_open(insert)):
+            raise EditError(
+                f"edit {edit.id} hides the beginning and must show a user message instead"
+            )
     if any(message.calls or message.results for message in insert) and (
         not {0, len(insert)} <= rules.cuts(insert) or rules.check(insert)
     ):
@@ -145,8 +150,9 @@ def render(
 ) -> Iterator[Piece]:
     """Yield what to send of *messages* under *edits*, which stand apart and come in order.
 
-    With *alternate*, neighbours of one role that an edit brought together become one entry
-    (AN-4); those that stood side by side in the transcript stay as they are.
+    With *alternate*, neighbours of one role that an edit brought together become one entry, and a
+    system message that it moved stands between the user's and the model's next words (AN-4); those
+    that stood side by side in the transcript stay as they are.
     """
     rendering, at = _Rendering(messages, alternate), 0
     for edit in edits:
@@ -158,6 +164,7 @@ def render(
         del rendering.pieces[:-1]
     rendering.add_run(at, len(messages))
     yield from rendering.pieces
+    yield from ([moved] for moved in rendering.waiting)
 
 
 def flatten(pieces: Iterable[Piece], messages: Sequence[Message]) -> Iterator[Message]:
@@ -186,19 +193,30 @@ class _Rendering:
 
     def __init__(self, messages: Sequence[Message], alternate: bool) -> None:
         self.pieces = list[Piece]()
+        self.waiting = list[RenderedMessage]()
+        """System messages that an edit moved, until the model speaks behind the user."""
         self._messages, self._alternate = messages, alternate
 
     def add_run(self, start: int, stop: int) -> None:
-        """Add an unedited run; its first message joins an edited neighbour of its role."""
-        if start < stop and self._joins(first := RenderedMessage(self._messages[start], start)):
+        """Add an unedited run; what an edit brought together is looked at one by one."""
+        while start < stop:
+            first = RenderedMessage(self._messages[start], start)
+            if not (self.waiting or self._is_met(first)):
+                self.pieces.append(slice(start, stop))
+                return
             self.add(first)
             start += 1
-        if start < stop:
-            self.pieces.append(slice(start, stop))
 
     def add(self, rendered: RenderedMessage) -> None:
         """Add a message as an entry, or to the entry before it."""
-        if not self._joins(rendered):
+        role, is_met = rendered.message.role, self._is_met(rendered)
+        if role == "system" and (is_met or self.waiting):
+            self.waiting.append(rendered)
+            return
+        if role == "assistant" and self.waiting and self._last.message.role != role:
+            self.pieces += ([moved] for moved in self.waiting)
+            self.waiting.clear()
+        if not is_met:
             self.pieces.append([rendered])
             return
         last, before = self._last, self.pieces.pop()
@@ -208,13 +226,13 @@ class _Rendering:
             before = [last]
         self.pieces.append([*before, rendered])
 
-    def _joins(self, rendered: RenderedMessage) -> bool:
-        """Did an edit bring a message and the last one, of the same role, together?"""
+    def _is_met(self, rendered: RenderedMessage) -> bool:
+        """Did an edit bring a message to the last one, which it joins or must not follow?"""
         if not (self._alternate and self.pieces):
             return False
         last = self._last
         apart_before = last.origin is None or rendered.origin != last.origin + 1
-        return apart_before and last.message.role == rendered.message.role
+        return apart_before and rendered.message.role in (last.message.role, "system")
 
     @property
     def _last(self) -> RenderedMessage:

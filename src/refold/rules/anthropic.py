@@ -28,7 +28,7 @@ from refold.rules.rule import (
     take_out,
     take_out_unpaired,
 )
-from refold.text.json_values import Record, dig, parse_or_text
+from refold.text.json_values import Record, dig, object_at, parse_or_text
 
 # --- AN-1 and AN-2: the client's tools ------------------------------------------------------------
 
@@ -128,10 +128,13 @@ def drop_halves(broken: BrokenRequest) -> Mended:
 # --- AN-4 and AN-5: roles and empty texts ---------------------------------------------------------
 
 
-MID_SYSTEM = (4, 8)
-"""First version of Claude that takes system messages between the others (AN-4)."""
-_VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d{1,2})(?!\d)(?:[-.](\d{1,2})(?!\d))?")
+MID_SYSTEM = {"sonnet": (5, 5)}
+"""First version of a family that takes system messages between the others (AN-4); of those that are
+not here 4.8."""
+_VERSION = re.compile(r"claude-(?:([a-z]+)-)?(\d{1,2})(?!\d)(?:[-.](\d{1,2})(?!\d))?")
 _ROLES = frozenset({"user", "assistant", "system"})
+DIRECTIVE = "output_config"
+"""The kind of a system message that has this field and no content."""
 
 
 def find_wrong_roles(request: Request) -> Iterator[Fault]:
@@ -140,14 +143,59 @@ def find_wrong_roles(request: Request) -> Iterator[Fault]:
     System messages stand between others only for models that know them. Neighbours of one role are
     legal: the API reads them as one turn.
     """
-    roles = _ROLES - {"system"} if _refuses_system(request.body.get("model")) else _ROLES
-    return find_role_faults(request, roles)
+    model = request.body.get("model")
+    if _refuses_system(model):
+        yield from find_role_faults(request, _ROLES - {"system"})
+    else:
+        yield from find_role_faults(request, _ROLES)
+        yield from find_misplaced_system(request, model)
+
+
+def find_misplaced_system(request: Request, model: Any) -> Iterator[Fault]:
+    """Report system messages that follow the model's words, or come before others than the model's.
+
+    Several in a row are one. What only sets an output, and says nothing, may stand anywhere; and
+    other models than Claude may have other rules.
+    """
+    if isinstance(model, str) and "claude" not in model.lower():
+        return
+    messages, before, run = request.messages, Message("user"), list[int]()
+    for at, message in enumerate(messages):
+        if message.role == "system":
+            run += [] if is_directive(message) else [at]
+            continue
+        if run and message.role != "assistant":
+            yield from (Fault(n, "the assistant's words do not follow", "system") for n in run)
+        elif run and not _leads_to_system(before):
+            yield from (Fault(n, "it does not follow the user's words", "system") for n in run)
+        before, run = message, []
+    if run and not _leads_to_system(before):
+        yield from (Fault(n, "it does not follow the user's words", "system") for n in run)
+
+
+def _leads_to_system(message: Message) -> bool:
+    """May a system message follow? It may follow the user's, or a result of a server's tool."""
+    return message.role != "assistant" or bool(message.parts and server_ids(message.parts[-1])[1])
+
+
+def is_directive(message: Message) -> bool:
+    """Is it a message that sets an output from here on, and says nothing?"""
+    return any(isinstance(part, Opaque) and part.kind == DIRECTIVE for part in message.parts)
+
+
+def join_system(request: Request) -> Iterator[tuple[int, int]]:
+    """Keep a system message with the answer behind it: no user's message may stand there."""
+    roles = enumerate(message.role for message in request.messages)
+    return ((at, at + 1) for at, role in roles if role == "system")
 
 
 def _refuses_system(model: Any) -> bool:
     """Is this a model that is known to be older than system messages in the middle?"""
     version = _VERSION.search(model.lower()) if isinstance(model, str) else None
-    return version is not None and (int(version[1]), int(version[2] or 0)) < MID_SYSTEM
+    if version is None:
+        return False
+    family, major, minor = version.groups()
+    return (int(major), int(minor or 0)) < MID_SYSTEM.get(family, (4, 8))
 
 
 def find_empty_texts(request: Request) -> Iterator[Fault]:
@@ -216,8 +264,10 @@ def find_wrong_management(request: Request) -> Iterator[Fault]:
     """Report edits of `context_management` that the API refuses (AN-CE).
 
     Clearing of thinking is listed before other edits and keeps a turn at least; a trigger of
-    compaction is 50,000 input tokens or more.
+    compaction is 50,000 input tokens or more. A request that asks for compaction has none.
     """
+    if request.body.get("compaction") and request.body.get("context_management"):
+        yield Fault(0, "compaction is asked for beside context_management", "compaction")
     edits = dig(request.body, "context_management", "edits")
     for at, edit in enumerate(_mappings(edits)):
         for text in _edit_errors(at, edit):
@@ -305,27 +355,27 @@ def _terms(blocks: Any) -> Iterator[str]:
 # --- AN-CB: compaction blocks ---------------------------------------------------------------------
 
 
-def find_empty_summaries(request: Request) -> Iterator[Fault]:
-    """Report compaction blocks whose content is an empty text (AN-CB).
+def find_wrong_summaries(request: Request) -> Iterator[Fault]:
+    """Report compaction blocks whose content is an empty text, and signed ones behind anything else
+    (AN-CB).
 
-    It is a text or, if compaction failed, null.
+    It is a text or, if compaction failed, null. A signed block was asked for, and stands first in
+    place of what it summarises; one that the API made on its way stands behind that.
     """
-    text = (
-        "the content of a compaction block is empty; it is a text, or null where compaction failed"
-    )
-    for at, message in enumerate(request.messages):
-        if Opaque in map(type, message.parts):  # few, and soon known
-            for part in message.parts:
-                if isinstance(part, Opaque) and _is_empty_summary(part):
-                    yield Fault(at, text, "compaction")
-
-
-def _is_empty_summary(block: Opaque) -> bool:
-    value = parse_or_text(block.json) if block.kind == "compaction" else None
-    return isinstance(value, dict) and value.get("content") == ""
-
-
-# --- all rules ------------------------------------------------------------------------------------
+    blocks = [
+        (at, n, object_at(parse_or_text(part.json)))
+        for at, message in enumerate(request.messages)
+        if Opaque in map(type, message.parts)  # few, and soon known
+        for n, part in enumerate(message.parts)
+        if isinstance(part, Opaque) and part.kind == "compaction"
+    ]
+    for at, n, block in blocks:
+        if block.get("content") == "":
+            text = "is empty; it is a text, or null where compaction failed"
+            yield Fault(at, f"the content of a compaction block {text}", "compaction")
+        elif block.get("signature") and (at or n):
+            text = "a signed compaction block stands behind what it summarises, or another block"
+            yield Fault(at, text, "compaction")
 
 
 BODY_RULES: tuple[Rule, ...] = (
@@ -337,9 +387,9 @@ BODY_RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "AN-CB",
-        "a compaction block is a text, or null",
-        find_empty_summaries,
-        limit="what was summarised is not here",
+        "a compaction block is a text, or null; one that was asked for stands first",
+        find_wrong_summaries,
+        limit="what was summarised is not here, or nothing says what that was",
     ),
     Rule(
         "AN-CC",
@@ -383,8 +433,10 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "AN-4",
-        "the user speaks first; system messages in the middle only on Opus 4.8 and later",
+        "the user speaks first; system messages in the middle only on Opus 4.8 and later, between "
+        "the user's and the assistant's",
         find_wrong_roles,
+        join_system,
         limit="a user's message would have to be invented, or what another role said be removed or "
         "said by the user",
     ),

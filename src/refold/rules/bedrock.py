@@ -18,8 +18,10 @@ _SPEAKERS = frozenset({"user", "assistant"})
 
 
 def find_wrong_roles(request: Request) -> Iterator[Fault]:
-    """Report a first message of the assistant, neighbours of one role, and unknown roles (BR-4)."""
+    """Report a first message of the assistant, neighbours of one role, unknown roles, and system
+    messages that do not stand between the user's and the assistant's (BR-4)."""
     yield from find_role_faults(request, _ROLES)
+    yield from anthropic.find_misplaced_system(request, request.body.get("modelId"))
     for at, (before, message) in enumerate(pairwise(request.messages), 1):
         if before.role == message.role and message.role in _SPEAKERS:
             text = f"two messages of the {message.role} follow one another"
@@ -86,7 +88,7 @@ RULES: tuple[Rule, ...] = (
         "BR-4",
         "the user speaks first, and user and assistant take turns",
         find_wrong_roles,
-        None,
+        anthropic.join_system,
         (join_neighbours,),
         "a user's message would have to be invented, or what another role said be removed or "
         "said by the user",

@@ -93,11 +93,21 @@ def find_result_faults(pairing: Pairing, *, is_continued: bool = False) -> Itera
 
 def find_role_faults(request: Request, roles: Collection[str]) -> Iterator[Fault]:
     """Report a first message that is the assistant's, and roles other than *roles*."""
-    if request.messages and request.messages[0].role == "assistant":
+    first = request.messages[:1]
+    if first and first[0].role == "assistant" and not may_open(first):
         yield Fault(0, "the first message is the assistant's, not the user's", "first")
     for at, message in enumerate(request.messages):
         if message.role not in roles:
             yield Fault(at, f"no message of role {message.role!r} may stand here", message.role)
+
+
+def may_open(messages: Sequence[Message]) -> bool:
+    """May a conversation begin so: with the user, or with what the API made of all before it?"""
+    return any(
+        message.role == "user"
+        or any(isinstance(part, Opaque) and part.kind == "compaction" for part in message.parts[:1])
+        for message in messages[:1]
+    )
 
 
 def find_repeated_ids(request: Request) -> Iterator[Fault]:

@@ -9,6 +9,7 @@ plain one.
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -19,7 +20,7 @@ from refold.edits import Edit
 from refold.errors import EditError
 from refold.messages import Message, Text, Thinking, user
 from refold.rules.pairing import any_ids
-from refold.rules.request import is_sealed, is_signed, loads_of
+from refold.rules.request import is_sealed, is_signed, loads_of, may_open
 from refold.rules.rule import Rules
 from refold.speakers import Verbatim, find_verbatim, has_person, view_segments
 from refold.summarizers.tail import count_shown
@@ -233,6 +234,7 @@ def keep_behind(
     if (
         not 0 <= first < stop
         or messages[first].results
+        or is_sealed(messages[first])
         or without_summary(messages[first]) != messages[first]
     ):
         first = -1
@@ -242,7 +244,7 @@ def keep_behind(
     dialogue = [message for at, message in stays.dialogue if at not in beside]
     sealed = whole_groups(view, [at for at in pinned if is_sealed(messages[at])])
     opening = [message for at in sealed if (message := beside.pop(at)).parts]
-    if opening and rules.alternate and opening[0].role != "user":
+    if opening and rules.alternate and not may_open(opening):
         opening.insert(0, user(QUESTION))
     if asks_first:
         head = [messages[first]]
@@ -250,8 +252,7 @@ def keep_behind(
     else:
         head = [user(QUESTION)] if placement.before == "question" else []
     after = [beside[at] for at in sorted(beside) if beside[at].parts]
-    next_speaker = after[0].role if after else _next_speaker(view, stop)
-    bridge = _bridge(placement, next_speaker)
+    bridge = _bridge(placement, _next_speaker(view, stop, after))
     return Surroundings(
         0, stop, (*opening, *dialogue, *head), (*bridge, *after), placement.role, stays.omitted
     )
@@ -273,7 +274,7 @@ def keep_before(view: View, start: int, stop: int, memory: MessageFilter | None)
     request = stays.request - {_find_first_request(view)}
     before = tuple(message for at, message in moved if at not in request and message.parts)
     after = tuple(message for at, message in moved if at in request and message.parts)
-    if not start and before and rules.alternate and before[0].role != "user":
+    if not start and before and rules.alternate and not may_open(before):
         before, after = (), (*before, *after)
     return Surroundings(start, stop, before, after, ends_view=stop == len(messages))
 
@@ -294,25 +295,19 @@ def _for_another_place(message: Message, rules: Rules) -> Message:
 def _bridge(placement: Placement, next_speaker: str) -> Iterable[Message]:
     """Return what stands between the summary and the next speaker: a role, `end` or `model` (its
     turn)."""
-    if placement.acknowledged and next_speaker in ("user", "system", "end"):
+    if placement.acknowledged and next_speaker in ("user", "end"):
         return (Message("assistant", (Text(ACK),)),)
     if placement.role == "assistant" and next_speaker in ("assistant", "model"):
         return (user(CONTINUE),)
     return ()
 
 
-def _next_speaker(view: View, stop: int) -> str:
-    """Return who speaks behind the fold; if nobody does, `model` when it is the model's turn, else
-    `end`."""
-    role = next(
-        (
-            item.messages[0].role
-            for item in view.iter_items()
-            if item.start >= stop and item.messages
-        ),
-        "",
-    )
-    if role:
+def _next_speaker(view: View, stop: int, after: Sequence[Message]) -> str:
+    """Return who speaks behind the summary, in *after* or behind the fold: the user or the
+    assistant; if neither does, `model` when it is the model's turn, else `end`."""
+    shown = (item.messages for item in view.iter_items() if item.start >= stop)
+    roles = (message.role for message in chain(after, chain.from_iterable(shown)))
+    if role := next((role for role in roles if role != "system"), ""):
         return role
     return "end" if view.transcript.messages[stop - 1].role == "assistant" else "model"
 

@@ -136,10 +136,15 @@ def _find_marks(view: View) -> _Marks:
         cut
         for cut in sorted(view.cuts)
         if 0 < cut < len(messages)
-        and messages[cut].role == "assistant"
+        and (messages[cut].role == "assistant" or _is_joined_system(view, cut))
         and (messages[cut - 1].results or _is_output(spoken[cut - 1]))
     ]
     return _Marks(starts, sums, [cut for cut in find_requests(view) if cut], steps)
+
+
+def _is_joined_system(view: View, cut: int) -> bool:
+    """Is it a system message that the assistant's words behind it cannot be parted from?"""
+    return view.transcript.messages[cut].role == "system" and cut + 1 not in view.cuts
 
 
 def _is_output(spoken: Sequence[Segment]) -> bool:

@@ -1,0 +1,84 @@
+"""System messages between the others, which Claude's API takes in few places: a compaction moves
+them to one of these."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import refold
+from refold import Budget, Compactor
+from refold.strategies import Chunked, Summarize, SummarizeTo, WholeHistory
+from refold.summarizers.placement import PLACEMENTS
+
+RULE = "From now on every function must have type annotations."
+STRATEGIES = [
+    *([Summarize(keep=3, max_tokens=400, place=place)] for place in PLACEMENTS),
+    [SummarizeTo()],
+    [WholeHistory(max_tokens=400)],
+    [Chunked(size=4, max_tokens=200)],
+    None,
+]
+
+
+def exchange(n: int) -> Iterator[dict[str, Any]]:
+    """Yield a request, a call with its result, and the answer."""
+    call = {"type": "tool_use", "id": f"t{n}", "name": "read", "input": {"path": f"a{n}.py"}}
+    result = {"type": "tool_result", "tool_use_id": f"t{n}", "content": f"line {n}\n" * 90}
+    yield {"role": "user", "content": f"Mend a{n}.py."}
+    yield {"role": "assistant", "content": [{"type": "text", "text": "I read it."}, call]}
+    yield {"role": "user", "content": [result]}
+    yield {"role": "assistant", "content": f"a{n}.py works."}
+
+
+def request(*extra: tuple[int, dict[str, Any]]) -> dict[str, Any]:
+    """Return a request of six exchanges with *extra* messages, each behind the message at its
+    position."""
+    messages = [message for n in range(6) for message in exchange(n)][:-1]
+    for at, message in reversed(extra):
+        messages.insert(at + 1, message)
+    return {"model": "claude-opus-5-5", "messages": messages}
+
+
+@pytest.mark.parametrize("strategies", STRATEGIES, ids=str)
+def test_system_messages_stand_where_claude_takes_them(strategies) -> None:
+    """The API refused what stood beside a summary: *role 'system' must follow a 'user' message*, or
+    *must precede an 'assistant' message*."""
+    notes = [(at, {"role": "system", "content": f"{RULE} ({at})"}) for at in (0, 6, 12, 18, 22)]
+    whole = request(*notes)
+    compact = Compactor(strategies, Budget(trigger=2_000, target=1_500))
+    for length in (12, 19, len(whole["messages"])):
+        view = compact({**whole, "messages": whole["messages"][:length]})
+        assert refold.check(view.payload) == ()
+        for edit in view.edits:
+            assert refold.check(view.revert(edit).payload) == ()
+    assert view.tokens < view.tokens_unedited
+    assert RULE in json.dumps(view.payload)
+
+
+@pytest.mark.parametrize("strategies", STRATEGIES, ids=str)
+def test_what_only_sets_an_output_is_no_empty_message_and_stays_as_it_is(strategies) -> None:
+    effort = {"role": "system", "content": [], "output_config": {"effort": "high"}}
+    body = request((3, effort))
+    assert refold.check(body) == ()
+    assert refold.repair(body).payload is body
+    view = Compactor(strategies, Budget(trigger=2_000, target=1_500))(body)
+    assert refold.check(view.payload) == ()
+    assert all(m is effort for m in view.payload["messages"] if m["role"] == "system")
+
+
+@pytest.mark.parametrize("strategies", STRATEGIES, ids=str)
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_a_compaction_that_was_asked_for_stays_first_and_alone(strategies, role) -> None:
+    """A question was put before it: *compaction block must be sent first*."""
+    block = {"type": "compaction", "content": "A recipe app is built.", "signature": "EuYB"}
+    body = request()
+    words = [{"type": "text", "text": "Go on."}] * (role == "user")
+    body["messages"][:1] = [{"role": role, "content": [block, *words]}]
+    assert refold.check(body) == ()
+    view = Compactor(strategies, Budget(trigger=2_000, target=1_500))(body)
+    assert view.tokens < view.tokens_unedited
+    assert view.payload["messages"][0]["content"][0] == block
+    assert json.dumps(view.payload).count("EuYB") == 1
+    assert refold.check(view.payload) == ()
