@@ -82,3 +82,20 @@ def test_a_compaction_that_was_asked_for_stays_first_and_alone(strategies, role)
     assert view.payload["messages"][0]["content"][0] == block
     assert json.dumps(view.payload).count("EuYB") == 1
     assert refold.check(view.payload) == ()
+
+
+@pytest.mark.parametrize("strategies", STRATEGIES, ids=str)
+def test_tools_that_a_system_message_adds_or_withdraws_stay_so(strategies) -> None:
+    """What was withdrawn later was not declared any more: *unknown tool*."""
+    tool = {"name": "deploy", "description": "Deploys.", "input_schema": {"type": "object"}}
+    defined = {"type": "tool_definition", "definition": tool}
+    named = {"type": "tool_reference", "name": "deploy"}
+    changes = [{"type": "tool_addition", "tool": defined}, {"type": "tool_removal", "tool": named}]
+    added, removed = ({"role": "system", "content": [change]} for change in changes)
+    for later in (8, 22):
+        body = request((4, added), (later, removed))
+        view = Compactor(strategies, Budget(trigger=2_000, target=1_500))(body)
+        shown = [block for m in view.payload["messages"] for block in m["content"]]
+        assert view.tokens < view.tokens_unedited
+        assert [block for block in shown if block in changes] == changes
+        assert refold.check(view.payload) == ()

@@ -253,8 +253,19 @@ def is_sealed(message: Message) -> bool:
     return any(isinstance(part, Opaque) and part.kind in SEALED for part in message.parts)
 
 
-LOADING = frozenset({"tool_reference", "tool_search_tool_result", "tool_search_output"})
-"""What a search for tools gives. The model may call what it names as long as it sees it."""
+LOADING = frozenset(
+    {
+        "tool_reference",
+        "tool_search_tool_result",
+        "tool_search_output",
+        "tool_addition",
+        "tool_removal",
+        "toolAddition",
+        "toolRemoval",
+    }
+)
+"""What a search for tools gives, and what adds tools or withdraws them. The model may call what it
+names as long as it sees it."""
 
 
 def loads_of(part: Part) -> frozenset[str]:

@@ -115,8 +115,9 @@ def find_kept(view: View, start: int, stop: int, memory: MessageFilter | None) -
 
 
 def keep_loads(view: View, stop: int) -> Iterator[tuple[int, Message]]:
-    """Yield what loads tools before *stop* that nothing loads again later, each with its call, by
-    the position of its message; all that these belong to if no thinking may go."""
+    """Yield what loads tools, or withdraws them, before *stop* and is not said again later, each
+    with its call, by the position of its message; all that these belong to if no thinking may
+    go."""
     messages, later = view.transcript.messages, set[str]()
     ids, positions = set[str](), set[int]()
     for at in range(len(messages) - 1, -1, -1):
@@ -130,7 +131,11 @@ def keep_loads(view: View, stop: int) -> Iterator[tuple[int, Message]]:
     for at in whole_groups(view, positions):
         beside = Thinking if thinking == "loop" and at >= turn else ()
         message = messages[at]
-        chosen = [part for part in message.parts if not ids.isdisjoint(any_ids(part))]
+        chosen = [
+            part
+            for part in message.parts
+            if not ids.isdisjoint(any_ids(part)) or (at in positions and loads_of(part))
+        ]
         if thinking == "fixed":
             yield at, message
         elif chosen:
