@@ -88,6 +88,27 @@ class AppendLog(Sequence[T]):
         return f"AppendLog({list(self)!r})"
 
 
+class Joined(Sequence[Message]):
+    """Messages and those that are decoded after them. To copy the former would cost all of them
+    each time that one is added."""
+
+    def __init__(self, first: Sequence[Message], second: Sequence[Message]) -> None:
+        self._first, self._second = first, second
+
+    def __len__(self) -> int:
+        return len(self._first) + len(self._second)
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        at = range(len(self))[index] - len(self._first)
+        return self._second[at] if at >= 0 else self._first[at]
+
+
 class Transcript:
     """Messages, and `tips`: `tips[i]` is the hash of `messages[:i]` and of nothing else.
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import chain, islice
 from types import SimpleNamespace
-from typing import Any, Protocol, cast, overload
+from typing import Any, Protocol, cast
 
 from refold.codecs.blocks import as_list, as_opaque, describe_misfit, with_reasoning
 from refold.codecs.json_text import PrefixLookup, Span, conversation_field, join_json, split_json
@@ -14,6 +14,7 @@ from refold.errors import FormatError
 from refold.messages import Message, Part
 from refold.rules.request import Body
 from refold.rules.rule import Rules
+from refold.transcript import Joined
 
 Wire = Any
 """One entry of a request's list of messages, as parsed from JSON."""
@@ -157,7 +158,7 @@ class Payload:
         Raises `FormatError` for an entry of another format than the payload was named to be of.
         """
         decode, messages = self.codec.decode, list[Message]()
-        before = _Joined(prior, messages) if prior else messages
+        before = Joined(prior, messages) if prior else messages
         entries = self.iter_entries(start)
         if self.is_named and self.head + start < SAMPLE:
             entries = self._check_first(entries, SAMPLE - self.head - start)
@@ -182,16 +183,30 @@ class Payload:
         self,
         pieces: Iterable[slice | Sequence[tuple[Message, int | None]]],
         messages: Sequence[Message],
+        forget: Callable[[Wire], Wire] | None = None,
     ) -> Any:
         """Return the payload of a view: unedited runs of *messages*, which were decoded from it,
         and entries made of one message or several, each with the position of the one it stands
-        for."""
-        return self.join(
+        for. *forget* takes out of an entry what refers to what is hidden."""
+        encoded = (
             piece
             if isinstance(piece, slice)
             else reduce(self.codec.merge, [self._encode(*each, messages) for each in piece])
             for piece in pieces
         )
+        return self.join(self._forget(encoded, forget) if forget else encoded)
+
+    def _forget(
+        self, pieces: Iterable[slice | Wire], forget: Callable[[Wire], Wire]
+    ) -> Iterator[slice | Wire]:
+        for piece in pieces:
+            if not isinstance(piece, slice):
+                yield forget(piece)
+                continue
+            for at in range(piece.start, piece.stop):
+                entry = self.entry(at)
+                new = forget(entry)
+                yield slice(at, at + 1) if new is entry else new
 
     def _encode(self, message: Message, origin: int | None, messages: Sequence[Message]) -> Wire:
         """Encode a message over the entry that it stands for."""
@@ -212,27 +227,6 @@ class Payload:
             slice(p.start + head, p.stop + head) if isinstance(p, slice) else p for p in pieces
         )
         return self.rebuild(chain([slice(0, head)], moved))
-
-
-class _Joined(Sequence[Message]):
-    """Messages and those that are decoded after them. To copy the former would cost all of them
-    each time that one is added."""
-
-    def __init__(self, first: Sequence[Message], second: Sequence[Message]) -> None:
-        self._first, self._second = first, second
-
-    def __len__(self) -> int:
-        return len(self._first) + len(self._second)
-
-    @overload
-    def __getitem__(self, index: int) -> Message: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Message]: ...
-    def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
-        if isinstance(index, slice):
-            return [self[at] for at in range(*index.indices(len(self)))]
-        at = range(len(self))[index] - len(self._first)
-        return self._second[at] if at >= 0 else self._first[at]
 
 
 def split_payload(

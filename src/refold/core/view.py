@@ -143,7 +143,10 @@ class View:
 
     def encode(self, payload: Payload) -> Any:
         """Write what to send into *payload*, which holds the messages of this transcript."""
-        return payload.encode(self._pieces(), self.transcript.messages)
+        messages, find = self.transcript.messages, self.profile.rules.forget
+        spans = (messages[edit.start : edit.stop] for edit, _ in self.visible_edits)
+        forget = find and find(chain.from_iterable(spans), flatten(self._pieces(), messages))
+        return payload.encode(self._pieces(), messages, forget)
 
     @property
     def items(self) -> tuple[ViewItem, ...]:
@@ -249,10 +252,8 @@ class View:
     # --- making and finding edits -------------------------------------------------------------
 
     def fold(self, start: int, stop: int, *insert: Message, by: str = "") -> Edit:
-        """Return an edit that shows *insert* instead of `messages[start:stop]`.
-
-        Raises `EditError` unless both are legal cuts.
-        """
+        """Return an edit that shows *insert* instead of `messages[start:stop]`. Raises `EditError`
+        unless both are legal cuts."""
         edit = Edit(start, stop, insert, self._tip(stop), by)
         check_edit(self.base, edit)
         return edit
@@ -285,9 +286,7 @@ class View:
 
     def unfold(self, id: str | Edit) -> list[Any]:
         """Return what an edit hides: wire entries if the view came from a payload, else messages.
-
-        Raises `EditError`.
-        """
+        Raises `EditError`."""
         edit = self.find(id)
         if self.source is None:
             return list(self.transcript.messages[edit.start : edit.stop])

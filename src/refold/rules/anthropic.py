@@ -1,7 +1,11 @@
-"""What the Anthropic Messages API refuses (AN-1 to AN-5, AN-9, AN-CB, AN-CC, AN-CE)."""
+"""What the Anthropic Messages API refuses (AN-1 to AN-5, AN-9, AN-CB, AN-CC, AN-CE,
+AN-WS)."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 from refold.errors import is_number
@@ -15,6 +19,7 @@ from refold.rules.request import (
     Body,
     Fault,
     Request,
+    entry_fields,
     find_call_faults,
     find_repeated_ids,
     find_result_faults,
@@ -28,7 +33,15 @@ from refold.rules.rule import (
     take_out,
     take_out_unpaired,
 )
-from refold.text.json_values import Record, dig, object_at, parse_or_text
+from refold.text.json_values import (
+    Record,
+    dig,
+    object_at,
+    objects_at,
+    parse_or_text,
+    text_at,
+    without_keys,
+)
 
 # --- AN-1 and AN-2: the client's tools ------------------------------------------------------------
 
@@ -378,6 +391,79 @@ def find_wrong_summaries(request: Request) -> Iterator[Fault]:
             yield Fault(at, text, "compaction")
 
 
+# --- AN-WS: citations of web searches -------------------------------------------------------------
+
+
+def find_lost_citations(request: Request) -> Iterator[Fault]:
+    """Report texts that cite a web search of which the results are gone (AN-WS).
+
+    Not if these may be with the server, in what it has compacted or in what its code has read.
+    """
+    kinds = {part.kind for m in request.messages for part in m.parts if isinstance(part, Opaque)}
+    if _is_continued(request.body) or not kinds.isdisjoint(_READERS):
+        return
+    entries = _mappings(request.body.get("messages"))
+    cited = [set(_cited_urls(entry)) for entry in entries]
+    sources = find_sources(request.messages) if any(cited) else set()
+    for at, urls in enumerate(cited, len(request.messages) - len(entries)):
+        for url in sorted(urls - sources):
+            text = f"a text cites {url[:200]!r}, and no result of a web search has that"
+            yield Fault(max(at, 0), text, url)
+
+
+_READERS = frozenset({"compaction", "code_execution_tool_result"})
+
+
+def forget_sources(
+    hidden: Iterable[Message], shown: Iterable[Message]
+) -> Callable[[Any], Any] | None:
+    """Return what takes out of an entry the citations of web searches of which the results are
+    *hidden*, and not *shown* too; None if there are none."""
+    lost = find_sources(hidden)
+    lost -= find_sources(shown) if lost else lost
+    return partial(_drop_citations, lost=lost) if lost else None
+
+
+def find_sources(messages: Iterable[Message]) -> set[str]:
+    """Return the addresses of what web searches found."""
+    parts = (message.parts for message in messages if Opaque in map(type, message.parts))
+    blocks = (
+        parse_or_text(part.json)
+        for part in chain.from_iterable(parts)
+        if isinstance(part, Opaque) and part.kind == "web_search_tool_result"
+    )
+    return {text_at(found, "url") for block in blocks for found in objects_at(block, "content")}
+
+
+def _cited_urls(entry: Record) -> Iterator[str]:
+    """Yield the addresses that the texts of an entry cite."""
+    for block in _mappings(entry.get("content")):
+        yield from filter(None, map(_cited_url, _mappings(block.get("citations"))))
+
+
+def _cited_url(citation: Record) -> str:
+    """Return the address if it cites a web search."""
+    is_search = citation.get("type") == "web_search_result_location"
+    return text_at(citation, "url") if is_search else ""
+
+
+def _drop_citations(entry: Any, lost: AbstractSet[str]) -> Any:
+    """Return *entry* without what it cites of *lost*; the same if that is nothing."""
+    fields = entry_fields(entry)
+    if lost.isdisjoint(_cited_urls(fields)):
+        return entry
+    blocks = list[Any]()
+    for block in map(entry_fields, fields["content"]):
+        cited = _mappings(block.get("citations"))
+        kept = [citation for citation in cited if _cited_url(citation) not in lost]
+        rest = without_keys(block, "citations") if cited else block
+        blocks.append({**rest, "citations": kept} if kept else rest)
+    return {**fields, "content": blocks}
+
+
+# --- all rules ------------------------------------------------------------------------------------
+
+
 BODY_RULES: tuple[Rule, ...] = (
     Rule(
         "AN-9",
@@ -402,6 +488,12 @@ BODY_RULES: tuple[Rule, ...] = (
         "thinking is cleared first and not all of it; compaction from 50,000 tokens on",
         find_wrong_management,
         limit=CHOICE,
+    ),
+    Rule(
+        "AN-WS",
+        "what a text cites of a web search stands in its results",
+        find_lost_citations,
+        limit="the results are not here, and what the text cites would be lost",
     ),
 )
 """All rules of this API that concern the rest of the request."""

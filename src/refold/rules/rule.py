@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from refold.messages import Message, Text, ToolResult
 from refold.rules.pairing import Pairing, Spot
@@ -72,6 +72,8 @@ class Rules:
     with signed thinking where the rest is `free`: the name may stand for any model."""
     continuity: tuple[ContinuityRule, ...] = ()
     """What a request must keep of the one before it."""
+    forget: Callable[..., Callable[[Any], Any] | None] | None = None
+    """From messages hidden and shown to what takes out of an entry what refers to the former."""
 
     @property
     def binds(self) -> bool:
