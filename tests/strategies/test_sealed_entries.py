@@ -155,3 +155,25 @@ def test_oa_4_the_answer_beside_a_summary_goes_without_the_id_of_the_one_that_wa
         (shown,) = (item for item in view.payload if item.get("role") == "assistant")
         assert (shown is answer) is (not reasoned) and ("id" in shown) is (not reasoned)
         assert refold.check(view.payload, before=history[:-4], model="gpt-6-sol") == ()
+
+
+@pytest.mark.parametrize("strategies", [None, [Summarize(keep=4)], [SummarizeTo(600)]])
+def test_oa_4_of_a_search_for_tools_that_was_made_twice_the_turn_that_stays_has_its_own_ids(
+    strategies,
+) -> None:
+    """The items had the ids of the first, and the reasoning of the second: the API refused them."""
+    items = responses()["input"][2:]
+    turns = [
+        [
+            {"type": "reasoning", "id": f"rs_{n}", "summary": [], "encrypted_content": f"gA{n}"},
+            {"type": "tool_search_call", "id": f"tsc_{n}", "arguments": {"query": "mail"}},
+            {"type": "tool_search_output", "id": f"tso_{n}", "tools": [{"name": "mail"}]},
+        ]
+        for n in range(2)
+    ]
+    asked = {"role": "user", "content": "Mend the build."}
+    body = {"model": "gpt-6-sol", "input": [asked, *turns[0], *items[:4], *turns[1], *items[4:]]}
+    view = Compactor(strategies, Budget(trigger=1_000, target=600))(body)
+    at = view.payload["input"].index(turns[1][0])
+    assert view.payload["input"][at : at + 3] == turns[1]
+    assert view.tokens < view.tokens_unedited / 2

@@ -250,10 +250,14 @@ def _render_edit(messages: Sequence[Message], edit: Edit) -> list[RenderedMessag
     places = dict[Message, int]()
     for at in _find_repeated(span, frozenset(edit.insert)):
         places.setdefault(span[at], start + at)
-    return [
-        RenderedMessage(message, places.get(message, _find_media(message, span, start)))
-        for message in edit.insert
-    ]
+    rendered, place = list[RenderedMessage](), None
+    for message in edit.insert:
+        if place is not None and place + 1 < edit.stop and messages[place + 1] == message:
+            place += 1  # what was said twice, as in a turn that stays, with that turn's ids (OA-4)
+        else:
+            place = places.get(message, _find_media(message, span, start))
+        rendered.append(RenderedMessage(message, place))
+    return rendered
 
 
 def _find_repeated(span: Sequence[Message], inserted: frozenset[Message]) -> Iterator[int]:
