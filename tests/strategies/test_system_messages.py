@@ -99,3 +99,11 @@ def test_tools_that_a_system_message_adds_or_withdraws_stay_so(strategies) -> No
         assert view.tokens < view.tokens_unedited
         assert [block for block in shown if block in changes] == changes
         assert refold.check(view.payload) == ()
+
+
+def test_the_text_of_a_system_message_beside_an_edit_stays_as_it_is_spelled() -> None:
+    body = request((16, {"role": "system", "content": RULE}))
+    text = json.dumps(body).replace('"system"', '"system" , "weight":1.00')
+    view = Compactor([Summarize(keep=6, max_tokens=300)], Budget(2_000, 1_500))(text)
+    assert view.edits
+    assert '{"role": "system" , "weight":1.00, "content"' in view.payload

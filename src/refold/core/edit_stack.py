@@ -164,7 +164,7 @@ def render(
         del rendering.pieces[:-1]
     rendering.add_run(at, len(messages))
     yield from rendering.pieces
-    yield from ([moved] for moved in rendering.waiting)
+    yield from map(rendering.as_piece, rendering.waiting)
 
 
 def flatten(pieces: Iterable[Piece], messages: Sequence[Message]) -> Iterator[Message]:
@@ -204,20 +204,20 @@ class _Rendering:
             if not (self.waiting or self._is_met(first)):
                 self.pieces.append(slice(start, stop))
                 return
-            self.add(first)
+            self.add(first, slice(start, start + 1))
             start += 1
 
-    def add(self, rendered: RenderedMessage) -> None:
-        """Add a message as an entry, or to the entry before it."""
+    def add(self, rendered: RenderedMessage, piece: Piece | None = None) -> None:
+        """Add a message as an entry, which may be a *piece* already, or to the entry before it."""
         role, is_met = rendered.message.role, self._is_met(rendered)
         if role == "system" and (is_met or self.waiting):
             self.waiting.append(rendered)
             return
         if role == "assistant" and self.waiting and self._last.message.role != role:
-            self.pieces += ([moved] for moved in self.waiting)
+            self.pieces += map(self.as_piece, self.waiting)
             self.waiting.clear()
         if not is_met:
-            self.pieces.append([rendered])
+            self.pieces.append(piece or [rendered])
             return
         last, before = self._last, self.pieces.pop()
         if isinstance(before, slice):
@@ -225,6 +225,11 @@ class _Rendering:
                 self.pieces.append(slice(before.start, before.stop - 1))
             before = [last]
         self.pieces.append([*before, rendered])
+
+    def as_piece(self, rendered: RenderedMessage) -> Piece:
+        """Return a message as an entry: the one that it stands for, if it says the same."""
+        message, at = rendered
+        return [rendered] if at is None or self._messages[at] != message else slice(at, at + 1)
 
     def _is_met(self, rendered: RenderedMessage) -> bool:
         """Did an edit bring a message to the last one, which it joins or must not follow?"""
