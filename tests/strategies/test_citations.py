@@ -15,8 +15,8 @@ STRATEGIES = [[Summarize(keep=3, max_tokens=300)], [SummarizeTo()], [WholeHistor
 
 def search(n: int) -> list[dict[str, Any]]:
     """Return a search and what it found."""
-    found = {"type": "web_search_result", "url": f"https://example.org/{n}", "title": "A page"}
-    results = [{**found, "encrypted_content": "Enc" * 400}]
+    page = {"type": "web_search_result", "url": f"https://example.org/{n}", "title": "A page"}
+    results = [{**page, "encrypted_content": "Enc" * 400}]
     return [
         {"type": "server_tool_use", "id": f"s{n}", "name": "web_search", "input": {"query": "a"}},
         {"type": "web_search_tool_result", "tool_use_id": f"s{n}", "content": results},
@@ -76,8 +76,8 @@ def test_an_ws_a_citation_of_results_that_are_gone_is_refused() -> None:
     body = request()
     del body["messages"][:2]
     cited = "https://example.org/0"
-    found = [(fault.rule, fault.at, fault.subject) for fault in refold.check(body)]
-    assert found == [("AN-WS", 13, cited), ("AN-WS", 15, cited)]
+    faults = [(fault.rule, fault.at, fault.subject) for fault in refold.check(body)]
+    assert faults == [("AN-WS", 13, cited), ("AN-WS", 15, cited)]
     fixed = refold.repair(body)
     assert fixed.payload is body
     assert {fault.rule for fault in fixed.remaining} == {"AN-WS"}

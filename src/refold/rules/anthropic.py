@@ -403,7 +403,7 @@ def find_lost_citations(request: Request) -> Iterator[Fault]:
     if _is_continued(request.body) or not kinds.isdisjoint(_READERS):
         return
     entries = _mappings(request.body.get("messages"))
-    cited = [set(_cited_urls(entry)) for entry in entries]
+    cited = [set(_list_sources(entry)) for entry in entries]
     sources = find_sources(request.messages) if any(cited) else set()
     for at, urls in enumerate(cited, len(request.messages) - len(entries)):
         for url in sorted(urls - sources):
@@ -432,16 +432,16 @@ def find_sources(messages: Iterable[Message]) -> set[str]:
         for part in chain.from_iterable(parts)
         if isinstance(part, Opaque) and part.kind == "web_search_tool_result"
     )
-    return {text_at(found, "url") for block in blocks for found in objects_at(block, "content")}
+    return {text_at(page, "url") for block in blocks for page in objects_at(block, "content")}
 
 
-def _cited_urls(entry: Record) -> Iterator[str]:
+def _list_sources(entry: Record) -> Iterator[str]:
     """Yield the addresses that the texts of an entry cite."""
     for block in _mappings(entry.get("content")):
-        yield from filter(None, map(_cited_url, _mappings(block.get("citations"))))
+        yield from filter(None, map(_source_of, _mappings(block.get("citations"))))
 
 
-def _cited_url(citation: Record) -> str:
+def _source_of(citation: Record) -> str:
     """Return the address if it cites a web search."""
     is_search = citation.get("type") == "web_search_result_location"
     return text_at(citation, "url") if is_search else ""
@@ -450,14 +450,14 @@ def _cited_url(citation: Record) -> str:
 def _drop_citations(entry: Any, lost: AbstractSet[str]) -> Any:
     """Return *entry* without what it cites of *lost*; the same if that is nothing."""
     fields = entry_fields(entry)
-    if lost.isdisjoint(_cited_urls(fields)):
+    if lost.isdisjoint(_list_sources(fields)):
         return entry
     blocks = list[Any]()
     for block in map(entry_fields, fields["content"]):
         cited = _mappings(block.get("citations"))
-        kept = [citation for citation in cited if _cited_url(citation) not in lost]
+        citations = [citation for citation in cited if _source_of(citation) not in lost]
         rest = without_keys(block, "citations") if cited else block
-        blocks.append({**rest, "citations": kept} if kept else rest)
+        blocks.append({**rest, "citations": citations} if citations else rest)
     return {**fields, "content": blocks}
 
 
