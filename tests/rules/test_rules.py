@@ -453,7 +453,7 @@ def test_the_rules_have_their_ids() -> None:
         for rule in module.RULES
     ]
     assert ids == [
-        *("AN-1", "AN-2", "AN-3", "AN-4", "AN-5", "AN-9", "AN-CB", "AN-CC", "AN-CE"),
+        *("AN-1", "AN-2", "AN-3", "AN-4", "AN-5", "AN-9", "AN-CB", "AN-CC", "AN-CE", "AN-WS"),
         *(
             "DS-2",
             "OA-1",
