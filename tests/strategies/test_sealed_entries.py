@@ -177,3 +177,17 @@ def test_oa_4_of_a_search_for_tools_that_was_made_twice_the_turn_that_stays_has_
     at = view.payload["input"].index(turns[1][0])
     assert view.payload["input"][at : at + 3] == turns[1]
     assert view.tokens < view.tokens_unedited / 2
+
+
+def test_of_two_results_that_load_the_same_tools_one_stays_with_its_call() -> None:
+    """Both stayed, and the call of one: such a summary was refused, and nothing was compacted."""
+    call, result = search("mail", 1)
+    again = search("mail", 2)
+    call["content"].append(again[0]["content"][-1])
+    result["content"] += again[1]["content"]
+    messages = [m for m in anthropic()["messages"] if '"compaction"' not in json.dumps(m)]
+    del messages[17]  # the result beside the compaction
+    body = {**anthropic(), "messages": [*messages[:3], call, result, *messages[3:]]}
+    view = Compactor([Summarize(keep=4)], Budget(trigger=1_000, target=600))(body)
+    assert view.tokens < view.tokens_unedited / 2
+    assert json.dumps(view.payload).count('"tool_name": "mail"') == 1

@@ -18,7 +18,7 @@ from refold.core.tool_groups import latest_turn_start
 from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import EditError
-from refold.messages import Message, Text, Thinking, user
+from refold.messages import Message, Part, Text, Thinking, user
 from refold.rules.pairing import any_ids
 from refold.rules.request import is_sealed, is_signed, loads_of, may_open
 from refold.rules.rule import Rules
@@ -119,22 +119,22 @@ def keep_loads(view: View, stop: int) -> Iterator[tuple[int, Message]]:
     with its call, by the position of its message; all that these belong to if no thinking may
     go."""
     messages, later = view.transcript.messages, set[str]()
-    ids, positions = set[str](), set[int]()
+    ids, changes = set[str](), set[tuple[int, Part]]()
     for at in range(len(messages) - 1, -1, -1):
         for part in messages[at].parts:
             loads = loads_of(part)
             if at < stop and not loads <= later:
                 ids.update(filter(None, any_ids(part)))
-                positions.add(at)
+                changes.add((at, part))
             later |= loads
     thinking, turn = view.profile.rules.thinking, latest_turn_start(messages)
-    for at in whole_groups(view, positions):
+    for at in whole_groups(view, {at for at, _ in changes}):
         beside = Thinking if thinking == "loop" and at >= turn else ()
         message = messages[at]
         chosen = [
             part
             for part in message.parts
-            if not ids.isdisjoint(any_ids(part)) or (at in positions and loads_of(part))
+            if (at, part) in changes or not ids.isdisjoint(any_ids(part))
         ]
         if thinking == "fixed":
             yield at, message
