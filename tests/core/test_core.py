@@ -13,7 +13,7 @@ from refold.compactor.late_edits import BY, drop_invalidated_thinking, edits_aft
 from refold.compactor.loading import make_local_edits
 from refold.compactor.run import compact_if_due
 from refold.core.edit_stack import RenderedMessage, flatten, has_same_shape, render
-from refold.core.profile import Profile
+from refold.core.profile import CountedTranscript, Profile
 from refold.core.strategy import Answer, Ask, Ending, is_local
 from refold.core.view import View
 from refold.edits import Attempt, Edit, edit_id
@@ -584,7 +584,8 @@ def entry(*pairs: tuple[Message, int | None]) -> list[RenderedMessage]:
 
 
 def weave(*edits: Edit, messages=MESSAGES, alternate=True) -> list:
-    return list(render(messages, edits, alternate=alternate))
+    profile = Profile(rules=Rules(alternate=alternate))
+    return list(render(CountedTranscript.of(Transcript.of(messages), profile), edits))
 
 
 def test_untouched_runs_are_slices():

@@ -41,6 +41,30 @@ def test_a_column_is_worked_out_once_for_each_message(steps):
     assert of.asked == list(MESSAGES[:at])
 
 
+def test_what_an_edit_makes_of_what_it_hides_is_worked_out_once_while_the_transcript_grows():
+    """A turn behind a summary of 10,000 messages hashed each of them: 5 ms instead of 0.2."""
+    hashed = list[str]()
+
+    class Watched(Text):
+        def __hash__(self) -> int:
+            hashed.append(self.text)
+            return super().__hash__()
+
+    messages = [Message("user", (Watched(str(n)),)) for n in range(12)]
+    view = View.of(messages)
+    view = view.apply(view.fold(0, 10, user("a summary"), messages[9]))
+    assert [message.text for message in view.messages] == ["a summary", "9", "10", "11"]
+    assert hashed
+    hashed.clear()
+    for n in range(12, 15):
+        view = view.extend([user(str(n))])
+        assert view.messages[-1].text == str(n)
+    assert not hashed
+    amended = view.revert().apply(view.revert().fold(0, 10, user("another")))  # at the same place
+    assert amended.messages[0].text == "another"
+    assert amended.revert().messages[:12] == tuple(messages)
+
+
 def test_a_fact_of_a_transcript_is_worked_out_once_and_anew_when_it_has_grown():
     asked = list[int]()
 

@@ -35,7 +35,7 @@ from refold.messages import (
     ToolCall,
     ToolResult,
 )
-from refold.rules.anthropic import DIRECTIVE, RULES, block_binding, forget_sources
+from refold.rules.anthropic import CITATIONS, DIRECTIVE, RULES, block_binding
 from refold.rules.anthropic_continuity import CONTINUITY, thinking_kind
 from refold.rules.request import Body
 from refold.rules.rule import Rules
@@ -83,7 +83,7 @@ def rules(body: Body) -> Rules:
     A model not known to be older binds its thinking; without a name it may be either (AN-6, AN-7).
     """
     thinking = thinking_kind(body.get("model"))
-    return Rules(RULES, True, thinking, CONTINUITY, forget_sources)
+    return Rules(RULES, True, thinking, CONTINUITY, CITATIONS)
 
 
 def older_rules(body: Body) -> Rules:

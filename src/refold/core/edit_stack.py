@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
@@ -145,19 +146,19 @@ Piece = slice | list[RenderedMessage]
 """An unedited run; or one entry to send, made of one message or of neighbours of one role."""
 
 
-def render(
-    messages: Sequence[Message], edits: Iterable[Edit], *, alternate: bool
-) -> Iterator[Piece]:
-    """Yield what to send of *messages* under *edits*, which stand apart and come in order.
+def render(base: CountedTranscript, edits: Iterable[Edit]) -> Iterator[Piece]:
+    """Yield what to send of a transcript under *edits*, which stand apart and come in order.
 
-    With *alternate*, neighbours of one role that an edit brought together become one entry, and a
+    If roles alternate, neighbours of one role that an edit brought together become one entry, and a
     system message that it moved stands between the user's and the model's next words (AN-4); those
     that stood side by side in the transcript stay as they are.
     """
-    rendering, at = _Rendering(messages, alternate), 0
+    messages = base.transcript.messages
+    rendering, at = _Rendering(messages, base.profile.rules.alternate), 0
     for edit in edits:
         rendering.add_run(at, edit.start)
-        for rendered in _render_edit(messages, edit):
+        shown = base.compute_under(edit, "what it shows", partial(_render_edit, messages, edit))
+        for rendered in shown:
             rendering.add(rendered)
         at = edit.stop
         yield from rendering.pieces[:-1]

@@ -60,11 +60,14 @@ class CountedTranscript:
         profile: Profile,
         token_sums: AppendLog[int],
         columns: Columns = NO_COLUMNS,
+        under: dict[tuple[str, int, int], tuple[Edit, Any]] | None = None,
     ) -> None:
-        """*token_sums*: tokens before each message, and of all of them at the end."""
+        """*token_sums*: tokens before each message, and of all of them at the end; *under*: what
+        was worked out `compute_under` edits."""
         self.transcript, self.profile, self.token_sums = transcript, profile, token_sums
         self.total_tokens = token_sums[-1]
         self._columns = dict(columns)
+        self._under = {} if under is None else under
         self._facts = dict[Callable[[CountedTranscript], Any], Any]()
 
     @classmethod
@@ -78,11 +81,13 @@ class CountedTranscript:
         tokens = map(self.profile.count, messages)
         _, *sums = accumulate(tokens, initial=self.total_tokens)
         transcript, token_sums = self.transcript.extend(messages), self.token_sums.extend(sums)
-        return CountedTranscript(transcript, self.profile, token_sums, self._columns)
+        return CountedTranscript(transcript, self.profile, token_sums, self._columns, self._under)
 
     def with_profile(self, profile: Profile) -> "CountedTranscript":
         """Return the same transcript with the same sums and another profile."""
-        return CountedTranscript(self.transcript, profile, self.token_sums, self._columns)
+        return CountedTranscript(
+            self.transcript, profile, self.token_sums, self._columns, self._under
+        )
 
     def map_cached(self, function: Callable[[Message], T]) -> AppendLog[T]:
         """Map the messages, each only once while the transcript grows. *function* is pure."""
@@ -99,6 +104,17 @@ class CountedTranscript:
             self._facts[function] = function(self)
         fact: T = self._facts[function]
         return fact
+
+    def compute_under(self, edit: Edit, name: str, compute: Callable[[], T]) -> T:
+        """Return what *compute*, which is pure and has this *name*, makes of an edit and of what it
+        hides: only once, since that stays the same while the transcript grows."""
+        key = name, edit.start, edit.stop
+        if (entry := self._under.get(key)) and (entry[0] is edit or entry[0] == edit):
+            value: T = entry[1]
+            return value
+        value = compute()
+        self._under[key] = edit, value
+        return value
 
     @cached_property
     def cuts(self) -> frozenset[int]:

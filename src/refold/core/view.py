@@ -4,7 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from itertools import chain
 from typing import Any
@@ -143,10 +143,19 @@ class View:
 
     def encode(self, payload: Payload) -> Any:
         """Write what to send into *payload*, which holds the messages of this transcript."""
-        messages, find = self.transcript.messages, self.profile.rules.forget
-        spans = (messages[edit.start : edit.stop] for edit, _ in self.visible_edits)
-        forget = find and find(chain.from_iterable(spans), flatten(self._pieces(), messages))
-        return payload.encode(self._pieces(), messages, forget)
+        return payload.encode(self._pieces(), self.transcript.messages, self._make_forget())
+
+    def _make_forget(self) -> Callable[[Any], Any] | None:
+        """Return what takes references to hidden messages out of an entry; None without any."""
+        messages, references = self.transcript.messages, self.profile.rules.references
+        if references is None:
+            return None
+        lost = set[str]()
+        for edit, _ in self.visible_edits:
+            find = partial(references.find, messages[edit.start : edit.stop])
+            lost |= self.base.compute_under(edit, "what may be referred to", find)
+        lost -= references.find(flatten(self._pieces(), messages)) if lost else set()
+        return partial(references.drop, lost=lost) if lost else None
 
     @property
     def items(self) -> tuple[ViewItem, ...]:
@@ -181,8 +190,7 @@ class View:
         yield from enumerate(messages[at:], at)
 
     def _pieces(self) -> Iterator[Piece]:
-        edits = (edit for edit, _ in self.visible_edits)
-        return render(self.transcript.messages, edits, alternate=self.profile.rules.alternate)
+        return render(self.base, (edit for edit, _ in self.visible_edits))
 
     # --- other views --------------------------------------------------------------------------
 
@@ -216,10 +224,7 @@ class View:
 
     def revert(self, *ids: str | Edit) -> "View":
         """Return this view without these edits, given themselves or by their ids or unique
-        beginnings of ids.
-
-        Without ids all edits go. Raises `EditError` for what is none of its edits.
-        """
+        beginnings of ids; without ids all go. Raises `EditError` for what is none of its edits."""
         reverted = {edit.id for edit in (self.find_all(ids) if ids else self.edits)}
         estimate = self.base.total_tokens
         bare = View(self.base, source=self.source, estimate=estimate, attempts=self.attempts)
@@ -242,12 +247,8 @@ class View:
         """Return this view with the edits of *stack*, which began as its own."""
         if len(stack.edits) == len(self.edits):
             return self
-        return replace(
-            self,
-            edits=tuple(stack.edits),
-            visible_edits=tuple(stack.visible_edits),
-            estimate=stack.estimate,
-        )
+        edits, visible = tuple(stack.edits), tuple(stack.visible_edits)
+        return replace(self, edits=edits, visible_edits=visible, estimate=stack.estimate)
 
     # --- making and finding edits -------------------------------------------------------------
 

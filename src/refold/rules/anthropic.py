@@ -2,9 +2,8 @@
 AN-WS)."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -18,6 +17,7 @@ from refold.rules.request import (
     SAME_ID,
     Body,
     Fault,
+    References,
     Request,
     entry_fields,
     find_call_faults,
@@ -414,16 +414,6 @@ def find_lost_citations(request: Request) -> Iterator[Fault]:
 _READERS = frozenset({"compaction", "code_execution_tool_result"})
 
 
-def forget_sources(
-    hidden: Iterable[Message], shown: Iterable[Message]
-) -> Callable[[Any], Any] | None:
-    """Return what takes out of an entry the citations of web searches of which the results are
-    *hidden*, and not *shown* too; None if there are none."""
-    lost = find_sources(hidden)
-    lost -= find_sources(shown) if lost else lost
-    return partial(_drop_citations, lost=lost) if lost else None
-
-
 def find_sources(messages: Iterable[Message]) -> set[str]:
     """Return the addresses of what web searches found."""
     parts = (message.parts for message in messages if Opaque in map(type, message.parts))
@@ -447,7 +437,7 @@ def _source_of(citation: Record) -> str:
     return text_at(citation, "url") if is_search else ""
 
 
-def _drop_citations(entry: Any, lost: AbstractSet[str]) -> Any:
+def drop_citations(entry: Any, lost: AbstractSet[str]) -> Any:
     """Return *entry* without what it cites of *lost*; the same if that is nothing."""
     fields = entry_fields(entry)
     if lost.isdisjoint(_list_sources(fields)):
@@ -459,6 +449,10 @@ def _drop_citations(entry: Any, lost: AbstractSet[str]) -> Any:
         rest = without_keys(block, "citations") if cited else block
         blocks.append({**rest, "citations": citations} if citations else rest)
     return {**fields, "content": blocks}
+
+
+CITATIONS = References(find_sources, drop_citations)
+"""Texts refer to what web searches found."""
 
 
 # --- all rules ------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """A request as the rules look at it, what the pairing rules of several providers share, and what a
 request still has of the one before it."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import takewhile
@@ -72,6 +72,15 @@ class Request:
         """Answered calls whose result is not in the message after their assistant turn."""
         ends = self.turn_ends
         return [pair for pair in self.pairing.pairs if pair.result.at != ends[pair.call.at]]
+
+
+class References(NamedTuple):
+    """How entries refer to others, which the provider looks for."""
+
+    find: Callable[[Iterable[Message]], set[str]]
+    """From messages to the names of what may be referred to in them."""
+    drop: Callable[..., Any]
+    """From an entry and *lost* names to the entry without what refers to these."""
 
 
 def find_call_faults(pairing: Pairing, misplaced: Iterable[Pair] = ()) -> Iterator[Fault]:

@@ -4,11 +4,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from refold.messages import Message, Text, ToolResult
 from refold.rules.pairing import Pairing, Spot
-from refold.rules.request import Body, Fault, Request
+from refold.rules.request import Body, Fault, References, Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +72,8 @@ class Rules:
     with signed thinking where the rest is `free`: the name may stand for any model."""
     continuity: tuple[ContinuityRule, ...] = ()
     """What a request must keep of the one before it."""
-    forget: Callable[..., Callable[[Any], Any] | None] | None = None
-    """From messages hidden and shown to what takes out of an entry what refers to the former."""
+    references: References | None = None
+    """What entries may refer to, of others; None if nothing."""
 
     @property
     def binds(self) -> bool:

@@ -141,19 +141,12 @@ INSIDE_PREFIXES = (
     ),
     *_all(MODE, "Auto permission mode is", "Plan mode is"),
     *_all(SUMMARY, "Earlier context was compacted."),
-    *_all(
-        TOOL,
-        "Result of calling the ",
-        "Called the ",
-    ),
+    *_all(TOOL, "Result of calling the ", "Called the "),
     *_all(ASIDE, "The task tools haven't been used recently", "Context compaction is complete"),
     *_all(SELECTED, "The user selected the lines "),
     *_all(OPENED, "The user opened the file "),
 )
-"""Bodies of elements, and parts of system messages, by their first words.
-
-A person may begin with the same words.
-"""
+"""Bodies of elements, and parts of system messages, by first words that a person may use, too."""
 
 TEMPLATES = (
     "User activated the skill",

@@ -23,11 +23,7 @@ from refold.summarizers.heuristic.lexicon import (
     is_binding,
     iter_statements,
 )
-from refold.summarizers.heuristic.shell_words import (
-    PATCH_BEGINS,
-    has_more,
-    name_command,
-)
+from refold.summarizers.heuristic.shell_words import PATCH_BEGINS, has_more, name_command
 from refold.summarizers.heuristic.steps import Step, is_stub
 from refold.text.clip import clip_scanned, one_line, split_line, without_mark
 from refold.text.failures import find_error_lines

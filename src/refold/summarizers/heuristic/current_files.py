@@ -1,5 +1,4 @@
-"""The current text of the files that are being worked on: their last reads with later edits
-applied."""
+"""The current text of files that are being worked on: their last reads, later edits applied."""
 
 import re
 from array import array

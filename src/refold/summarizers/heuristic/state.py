@@ -49,10 +49,7 @@ from refold.summarizers.heuristic.lexicon import (
     find_constraints,
 )
 from refold.summarizers.heuristic.shell import ALL
-from refold.summarizers.heuristic.shell_words import (
-    name_command,
-    without_setup,
-)
+from refold.summarizers.heuristic.shell_words import name_command, without_setup
 from refold.summarizers.heuristic.steps import RUNNING, Step, is_stub, name_step
 from refold.text.clip import one_line
 from refold.text.failures import find_error_line, find_figures, has_failed
