@@ -12,6 +12,7 @@ from typing import Any
 import refold
 from benchmarks.synthetic import anthropic
 from benchmarks.table import table
+from refold.strategies import SummarizeTo
 
 ROOT = Path(__file__).parent.parent
 SIZES = (100, 1_000, 10_000)
@@ -33,6 +34,18 @@ def growing(size: int) -> float:
     """A session told only what is new: 3 messages appended and the payload read."""
     history = anthropic(size + 300)
     talk = compactor().session(history[:size])
+    steps = iter(range(size, size + 300, 3))
+    return _median(lambda: talk.append(*history[(at := next(steps)) : at + 3]).payload, 100)
+
+
+def growing_behind_summary(size: int) -> float:
+    """As `growing`, once a summary has taken the place of all but the newest messages."""
+    size -= size % 3  # a request ends with a result
+    history = anthropic(size + 300)
+    compact = compactor()
+    compact.with_settings(strategies=[SummarizeTo()]).compact_now(history[:size], to=10_000)
+    talk = compact.session(history[:size])
+    assert [edit.start for edit in talk.view.edits] == [0]
     steps = iter(range(size, size + 300, 3))
     return _median(lambda: talk.append(*history[(at := next(steps)) : at + 3]).payload, 100)
 
@@ -109,6 +122,7 @@ def ours() -> Figures:
     """Our own figures."""
     runs = {
         "refold, growing session": growing,
+        "refold, growing session behind a summary": growing_behind_summary,
         "refold, whole list resent, same objects": resent,
         "refold, whole list resent, fresh objects": resent_copies,
         "refold, never seen before": cold,

@@ -3,7 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.compactor.late_edits import BY, edits_dropping_thinking, find_thinking_copies
+from refold.compactor.late_edits import (
+    BY,
+    edits_dropping_thinking,
+    find_thinking_copies,
+    may_drop_more_thinking,
+)
 from refold.core.profile import CountedTranscript, Profile
 from refold.core.view import View
 from refold.edits import Attempt
@@ -63,6 +68,24 @@ def test_what_an_edit_makes_of_what_it_hides_is_worked_out_once_while_the_transc
     amended = view.revert().apply(view.revert().fold(0, 10, user("another")))  # at the same place
     assert amended.messages[0].text == "another"
     assert amended.revert().messages[:12] == tuple(messages)
+
+
+def test_whether_thinking_may_come_late_is_asked_of_what_is_new():
+    """A turn in a task of 10,000 messages looked at each of them."""
+    looked = list[str]()
+
+    class Watched(Message):
+        @property
+        def is_request(self) -> bool:
+            looked.append(self.text)
+            return super().is_request
+
+    messages = [Watched("user", (Text("Go."),)), *[Watched("assistant", (Text("on"),))] * 50]
+    view = View.of([*messages, *MESSAGES[:2]], profile=Profile(rules=Rules(thinking="unsure")))
+    before = view.before(51).extend([Watched("user", (ToolResult("c", (Text("r"),)),))])
+    assert not may_drop_more_thinking(before, 51)
+    assert looked == [""]
+    assert not may_drop_more_thinking(view, 51)  # a request is new, and nothing is signed
 
 
 def test_a_fact_of_a_transcript_is_worked_out_once_and_anew_when_it_has_grown():
