@@ -68,19 +68,18 @@ _VERBS = {
     "append": "modified", "multi": "modified", "apply": "modified",
     "delete": "deleted", "remove": "deleted",
 }  # fmt: skip
-_PATCH = re.compile(
-    r"^\*\*\* (Add|Update|Delete) File: (.*\S)|^\*\*\* Move to: (.*\S)", re.MULTILINE
-)
+_PATCH = re.compile(r"(?m)^\*\*\* (Add|Update|Delete) File: (.*\S)|^\*\*\* Move to: (.*\S)")
 _SED = re.compile(
     r"(?:(\d{1,7})(?:,(\d{1,7}))?)?(?:([dcia])(?:\s*+\\\n?|\s*+)((?s:.*))"
-    r"|s([^\w\s\\])((?>(?:\\[^\n]|(?!\5)[^\\\n]){1,300}+))\5((?>(?:\\[\s\S]|(?!\5)[^\\])*+))\5g?)"
+    r"|s([^\w\s\\])((?:\\[^\n]|(?!\5)[^\\\n]){1,300})\5((?:\\[\s\S]|(?!\5)[^\\])*)\5g?)"
 )
 """A script of `sed` of one command: lines by their numbers, what is done to them, and a text; or,
 in them or in all, what is replaced by what."""
-_SED_PATTERN = re.compile(r"\\[\w(){}|+?<>]|(?<!\\)(?:\\\\)*+[*\[]|\A\^|(?<!\\)\$\Z")
+_SED_PATTERN = re.compile(r"\\[\w(){}|+?<>]|(?<!\\)(?:\\\\)*[*\[]|\A\^|(?<!\\)\$\Z")
 """What makes a pattern of `sed` more than the text that it finds; of `.` nobody means more."""
 _IN_PLACE = re.compile(r"-\w*i|--in-place")
 _SED_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_SED_GROUP, _SED_BREAK = re.compile(r"\\\d"), re.compile(r"\\n|\n")
 _PATCH_STATES = {"Add": "created", "Update": "modified", "Delete": "deleted"}
 _ASSIGNED = re.compile(
     r"\b(\w{1,40})\s{0,3}=\s{0,3}(?:(?:\w{1,20}\.)?Path\(\s{0,9})?(['\"`])([^'\"`\n]{1,300})\2"
@@ -534,8 +533,8 @@ def _read_edit(edit: re.Match[str], path: str) -> Change | None:
         rows = _split(_SED_ESCAPE.sub(_unescape, text)) if verb != "d" else ()
         between = {"i": (begin, begin - 1), "a": (begin + 1, begin)}
         return Change(path, (), rows, lines=between.get(verb, (begin, end)))
-    unknown = r"\\[\dn]|\n" if first else r"\\\d"
-    if not mark or _SED_PATTERN.search(pattern) or re.search(unknown, new):
+    unknown = (_SED_GROUP, _SED_BREAK) if first else (_SED_GROUP,)
+    if not mark or _SED_PATTERN.search(pattern) or any(words.search(new) for words in unknown):
         return None
     old = _SED_ESCAPE.sub(r"\1", pattern)
     new = re.sub(r"(?<!\\)&", lambda _: old.replace("\\", r"\\"), new)
