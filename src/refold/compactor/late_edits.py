@@ -198,7 +198,7 @@ def may_drop_more_thinking(view: View, since: int) -> bool:
         return False
     if goes_on(view, since):
         return True
-    if rules.thinking == "bound" or not any(messages[at].is_request for at in range(since, size)):
+    if rules.thinking == "bound" or not latest_turn_start(messages, start=since):
         return False
     return any(is_signed(messages[at]) for at in range(latest_turn_start(messages, since), since))
 

@@ -88,10 +88,10 @@ def first_unseen(messages: Sequence[Message], end: int | None = None) -> int:
     return next((at + 1 for at in reversed(positions) if messages[at].role == "assistant"), 0)
 
 
-def latest_turn_start(messages: Sequence[Message], end: int | None = None) -> int:
-    """Return the position after the last message of the user's in `messages[:end]` that holds no
-    result, where a provider sees a new turn; 0 without one."""
-    positions = reversed(range(len(messages) if end is None else end))
+def latest_turn_start(messages: Sequence[Message], end: int | None = None, start: int = 0) -> int:
+    """Return the position after the last message of the user's in `messages[start:end]` that holds
+    no result, where a provider sees a new turn; 0 without one."""
+    positions = reversed(range(start, len(messages) if end is None else end))
     return next((at + 1 for at in positions if messages[at].is_request), 0)
 
 
