@@ -9,6 +9,10 @@ import pytest
 
 import refold
 from refold import Budget, Compactor
+from refold.codecs import anthropic
+from refold.core.profile import Profile
+from refold.core.view import View
+from refold.messages import Message, Text, user
 from refold.strategies import Chunked, Summarize, SummarizeTo, WholeHistory
 from refold.summarizers.placement import PLACEMENTS
 
@@ -107,3 +111,17 @@ def test_the_text_of_a_system_message_beside_an_edit_stays_as_it_is_spelled() ->
     view = Compactor([Summarize(keep=6, max_tokens=300)], Budget(2_000, 1_500))(text)
     assert view.edits
     assert '{"role": "system" , "weight":1.00, "content"' in view.payload
+
+
+def test_words_behind_a_system_message_that_stays_stand_before_it() -> None:
+    """Claude Code's environment stays with the first request, and what was typed while it worked
+    came right behind it: *must precede an 'assistant' message*."""
+    words = ("user", "task"), ("system", "place"), ("assistant", "a"), ("user", "b")
+    later = ("assistant", "c"), ("user", "typed"), ("assistant", "d"), ("user", "e")
+    messages = [Message(role, (Text(text),)) for role, text in (*words, *later)]
+    view = View.of(messages, profile=Profile(rules=anthropic.rules({"model": "claude-opus-5-5"})))
+    first = user("a summary"), messages[0], messages[1]
+    for stop, insert in ((6, (*first, messages[5])), (5, first), (6, first)):
+        shown = view.apply(view.fold(0, stop, *insert)).messages
+        assert [message.role for message in shown] == ["user", "system", "assistant", "user"]
+        assert shown[0].text.endswith("typed") == (stop == 5 or len(insert) > 3)

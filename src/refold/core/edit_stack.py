@@ -48,7 +48,6 @@ class EditStack:
 
     def add(self, edit: Edit, tokens: int | None = None, *, smaller: bool = False) -> None:
         """Add *edit*. Raises `EditError`, and then nothing is changed.
-
         *tokens* are those of what it shows, if it was checked on this base before. With *smaller*
         an edit that makes nothing smaller is refused too.
         """
@@ -78,10 +77,8 @@ class EditStack:
 
     def _refuse_crossing(self, edit: Edit) -> None:
         for below in self.edits:
-            if (
-                edit.start < below.start < edit.stop < below.stop
-                or below.start < edit.start < below.stop < edit.stop
-            ):
+            first, second = sorted((edit, below), key=lambda each: each.start)
+            if first.start < second.start < first.stop < second.stop:
                 raise EditError(f"{_describe(edit)} cuts through edit {below.id}")
 
 
@@ -148,7 +145,6 @@ Piece = slice | list[RenderedMessage]
 
 def render(base: CountedTranscript, edits: Iterable[Edit]) -> Iterator[Piece]:
     """Yield what to send of a transcript under *edits*, which stand apart and come in order.
-
     If roles alternate, neighbours of one role that an edit brought together become one entry, and a
     system message that it moved stands between the user's and the model's next words (AN-4); those
     that stood side by side in the transcript stay as they are.
@@ -161,8 +157,7 @@ def render(base: CountedTranscript, edits: Iterable[Edit]) -> Iterator[Piece]:
         for rendered in shown:
             rendering.add(rendered)
         at = edit.stop
-        yield from rendering.pieces[:-1]
-        del rendering.pieces[:-1]
+        yield from rendering.take_settled()
     rendering.add_run(at, len(messages))
     yield from rendering.pieces
     yield from map(rendering.as_piece, rendering.waiting)
@@ -182,11 +177,7 @@ def flatten(pieces: Iterable[Piece], messages: Sequence[Message]) -> Iterator[Me
 
 def has_same_shape(first: Message, second: Message) -> bool:
     """Do two messages make and answer the same calls, in the same role?"""
-    return (
-        first.role == second.role
-        and first.calls == second.calls
-        and first.results == second.results
-    )
+    return (first.role, first.calls, first.results) == (second.role, second.calls, second.results)
 
 
 class _Rendering:
@@ -211,16 +202,19 @@ class _Rendering:
     def add(self, rendered: RenderedMessage, piece: Piece | None = None) -> None:
         """Add a message as an entry, which may be a *piece* already, or to the entry before it."""
         role, is_met = rendered.message.role, self._is_met(rendered)
+        if role == "user" and is_met and self._end_of().message.role == "system":
+            self._lift_system()
+            is_met = self._is_met(rendered)
         if role == "system" and (is_met or self.waiting):
             self.waiting.append(rendered)
             return
-        if role == "assistant" and self.waiting and self._last.message.role != role:
+        if role == "assistant" and self.waiting and self._end_of().message.role != role:
             self.pieces += map(self.as_piece, self.waiting)
             self.waiting.clear()
         if not is_met:
             self.pieces.append(piece or [rendered])
             return
-        last, before = self._last, self.pieces.pop()
+        last, before = self._end_of(), self.pieces.pop()
         if isinstance(before, slice):
             if before.start < before.stop - 1:
                 self.pieces.append(slice(before.start, before.stop - 1))
@@ -236,13 +230,31 @@ class _Rendering:
         """Did an edit bring a message to the last one, which it joins or must not follow?"""
         if not (self._alternate and self.pieces):
             return False
-        last = self._last
+        last, role = self._end_of(), rendered.message.role
         apart_before = last.origin is None or rendered.origin != last.origin + 1
-        return apart_before and rendered.message.role in (last.message.role, "system")
+        is_led = last.message.role == "system" and role == "user"
+        return apart_before and (role in (last.message.role, "system") or is_led)
 
-    @property
-    def _last(self) -> RenderedMessage:
-        piece = self.pieces[-1]
+    def _lift_system(self) -> None:
+        """Let the system messages at the end wait: the user's words follow them."""
+        lifted = list[RenderedMessage]()
+        while self.pieces and self._end_of().message.role == "system":
+            lifted.append(self._end_of())
+            piece = self.pieces.pop()
+            if isinstance(piece, slice) and piece.stop - piece.start > 1:
+                self.pieces.append(slice(piece.start, piece.stop - 1))
+        self.waiting[:0] = reversed(lifted)
+
+    def take_settled(self) -> list[Piece]:
+        """Return all but the last piece, and but what a system message at the end follows."""
+        open_count = 1
+        while open_count < len(self.pieces) and self._end_of(-open_count).message.role == "system":
+            open_count += 1
+        settled, self.pieces = self.pieces[:-open_count], self.pieces[-open_count:]
+        return settled
+
+    def _end_of(self, place: int = -1) -> RenderedMessage:
+        piece = self.pieces[place]
         if isinstance(piece, slice):
             return RenderedMessage(self._messages[piece.stop - 1], piece.stop - 1)
         return piece[-1]
