@@ -595,6 +595,16 @@ def test_untouched_runs_are_slices():
     assert weave(edit(0, 6, X)) == [entry((X, None))]
 
 
+def test_nothing_is_lost_before_a_system_message_that_an_edit_moves():
+    first, note, last = user("a"), Message("system", (Text("s"),)), MESSAGES[1]
+    messages = (first, note, last, user("c"), last)
+    assert weave(edit(2, 4, X), messages=messages) == [
+        entry((first, 0), (X, None)),
+        slice(1, 2),
+        slice(4, 5),
+    ]
+
+
 def test_neighbours_that_an_edit_brings_together_become_one_entry():
     assert weave(edit(2, 4, X)) == [slice(0, 2), entry((X, None), (MESSAGES[4], 4)), slice(5, 6)]
     assert weave(edit(1, 2)) == [entry((MESSAGES[0], 0), (MESSAGES[2], 2)), slice(3, 6)]

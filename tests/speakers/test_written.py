@@ -8,9 +8,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from refold.core.strategy import End, advance
+from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.speakers import segment_messages
 from refold.speakers.written import restore_calls, split_calls
+from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.heuristic.layout import render_state
 from refold.summarizers.heuristic.steps import read_steps
 from tests.support.examples import examples_at_night
@@ -246,6 +249,13 @@ def test_what_a_client_refuses_is_no_call_and_ends_no_turn(refusal: str) -> None
         steps = read_steps([user("Mend it."), assistant(words + call), user(reply)])
         own = [(step.kind, step.is_final) for step in steps if step.at == 1]
         assert own == expected
+    view = View.of(
+        [user("Mend it."), assistant(words), user(refusal), assistant("Now."), user("Go on.")]
+    )
+    summary = advance(RuleSummary()(view, 0, 4, 2_000))
+    assert isinstance(summary, End)
+    assert summary.value.text
+    assert refusal not in summary.value.text
 
 
 def test_roo_code_s_files_and_diffs_are_read() -> None:

@@ -246,7 +246,7 @@ class _Rendering:
         self.waiting[:0] = reversed(lifted)
 
     def take_settled(self) -> list[Piece]:
-        """Return all but the last piece, and but what a system message at the end follows."""
+        """Return what no longer changes: all before the last piece that is no system message."""
         open_count = 1
         while open_count < len(self.pieces) and self._end_of(-open_count).message.role == "system":
             open_count += 1
