@@ -34,6 +34,8 @@ class Editor:
     """It adds a line to the result if its request shows the code, the name, and the result as it is."""
 
     reads: list[str] = field(default_factory=list)
+    reread: int = 0
+    """It cannot read: the person shows the logs."""
 
     def answer_aside(self, asked: Asked) -> str | None:
         """Write the message of a commit."""

@@ -27,6 +27,8 @@ class Script(Protocol):
 
     reads: list[str]
     """The files that it had read, in order."""
+    reread: int
+    """Those of them whose codes an earlier request had told: what a compaction lost."""
 
     def answer_aside(self, asked: Asked) -> str | None:
         """Answer what is beside the conversation: a title, a summary of the client's. None if this

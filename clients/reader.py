@@ -12,6 +12,8 @@ STEPS = 120
 """Answers after which it gives up."""
 INSTRUCTION = 8_000
 """Characters at the end of a request in which a client asks for a summary."""
+TRIES = 8
+"""Readings of one file in a row. The shell of Qwen Code shows an output as empty now and then, without a gateway as well."""
 ASKS_SUMMARY = re.compile(r"Do NOT call any tools|Create a handoff summary")
 """Claude Code, Kimi Code."""
 
@@ -20,8 +22,8 @@ ASKS_SUMMARY = re.compile(r"Do NOT call any tools|Create a handoff summary")
 class Reader:
     """It reads the first file whose code its request does not tell, and tells a code once, with the call that follows
     its reading. With all of them it writes the result, by the names that the request tells, and again if the request
-    asks for a last line. So what a compaction loses is read once more, or missing in the result. It gives up when a
-    file cannot be read three times in a row. A client's own summary gets the codes in its request.
+    asks for a last line. So what a compaction loses is read once more, or missing in the result. A shell that shows
+    nothing of a file is asked again, `TRIES` times. A client's own summary gets the codes in its request.
     """
 
     read: Callable[[str], Call]
@@ -31,6 +33,9 @@ class Reader:
     end: Call | None = None
     """What ends its task, if words do not."""
     reads: list[str] = field(default_factory=list)
+    reread: int = 0
+    seen: set[str] = field(default_factory=set)
+    """The files whose codes a request has told."""
     steps: int = 0
 
     def answer_aside(self, asked: Asked) -> str | None:
@@ -48,6 +53,7 @@ class Reader:
         text = asked.text
         self.steps += 1
         codes, names = task.read_codes(text), task.read_names(text)
+        self.seen |= codes.keys()
         lines = [
             task.line(part, names.get(part, "?"), codes[part])
             for part in task.parts()
@@ -57,13 +63,14 @@ class Reader:
         missing = [part for part in task.parts() if part not in codes]
         if task.count_written(text) >= max(len(lines), task.PARTS):
             return self._call("The result is written.", self.end)
-        if self.steps > STEPS or self.reads[-3:] == missing[:1] * 3:
+        if self.steps > STEPS or self.reads[-TRIES:] == missing[:1] * TRIES:
             return Reply("I give up.")
         latest = self.reads[-1] if self.reads else ""
         words = task.note(latest, codes[latest]) if latest in codes else "I read the logs."
         if not missing:
             return self._call(words, self.shell(task.write_command(lines)))
         self.reads.append(missing[0])
+        self.reread += missing[0] in self.seen
         return self._call(words, self.read(missing[0]))
 
     def _call(self, words: str, call: Call | None) -> Reply:

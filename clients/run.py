@@ -26,8 +26,6 @@ LATE_AFTER = 9
 """Answers after which the person types something more."""
 QUIET = 60
 """Seconds after which a client that asks the model nothing has stopped, and waits for the person."""
-MOST_AGAIN = task.PARTS // 5
-"""Files that may be read again: the shell of Qwen Code shows some of them empty at first."""
 REFOLD = (sys.executable, "-m", "refold")
 RUN = "refold run"
 WAYS = ("direct", "window told", "window not told", RUN)
@@ -56,7 +54,7 @@ class Outcome:
     edited: int
     """Requests that went out edited."""
     reread: int
-    """Files that the model read more than once."""
+    """Readings of files whose codes the model had seen."""
     invalid: int
     """Of all that reached the model, refused ones included, those that `refold.check` finds fault with."""
     unsaid: int
@@ -78,9 +76,11 @@ class Outcome:
         """Did it go as it should? Alone a context error must come; through the gateway nothing may be seen of it."""
         if self.way == "direct":
             return self.errors > 0
-        faults = self.status, self.errors, self.invalid, self.unsaid, self.mistaken
-        is_kept = self.reread <= MOST_AGAIN
-        return self.is_done and self.edited > 0 and is_kept and not any(faults)
+        faults = (
+            *(self.status, self.errors, self.invalid),
+            *(self.reread, self.unsaid, self.mistaken),
+        )
+        return self.is_done and self.edited > 0 and not any(faults)
 
 
 def run(client: Client, way: str, install: Path) -> Outcome:
@@ -124,7 +124,7 @@ def run(client: Client, way: str, install: Path) -> Outcome:
             requests=len(model.requests),
             aside=model.aside,
             refused=model.refused,
-            reread=len(model.script.reads) - len(set(model.script.reads)),
+            reread=model.script.reread,
             invalid=sum(
                 bool(check(received.json, client.api))
                 for received in upstream.received

@@ -28,7 +28,7 @@ _WORDS = (
 )
 _COLOURS = ("amber", "black", "coral", "green", "ivory", "olive", "pearl", "white")
 _BIRDS = ("crane", "eagle", "finch", "heron", "raven", "robin", "stork", "swift")
-_CODE = re.compile(r"part-(\d\d) code ([0-9a-f]{8})")
+_CODE = re.compile(r"part-(\d\d)(?: [a-z]+-[a-z]+-\d\d)? code ([0-9a-f]{8})")
 _NAME = re.compile(r"part-(\d\d) goes by the name of ([a-z]+-[a-z]+-\d\d)")
 _WROTE = re.compile(r"lines in the result: (\d+)")
 
@@ -81,7 +81,7 @@ def lay_out(place: Path) -> None:
 
 
 def read_codes(text: str) -> dict[str, str]:
-    """Read the codes that stand in a text, by file."""
+    """Read the codes that stand in a text, by file: in a log, in a note, in the result."""
     return {f"part-{number}.log": value for number, value in _CODE.findall(text)}
 
 

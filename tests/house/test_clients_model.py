@@ -8,8 +8,8 @@ from dataclasses import fields, replace
 import pytest
 from clients import aider, claude_code, task
 from clients.model import WINDOW, Asked, Model, refuse
-from clients.reader import Reader
-from clients.run import MOST_AGAIN, QUIET, Outcome, type_texts
+from clients.reader import TRIES, Reader
+from clients.run import QUIET, Outcome, type_texts
 from clients.speech import count_mistaken, count_unsaid
 
 from refold.gateway.pipeline.upstream_errors import is_context_error, read_figures
@@ -98,7 +98,7 @@ def test_a_client_that_loses_words_does_not_finish(tmp_path, lost: str) -> None:
         messages.append({"role": "assistant", "content": reply.text})
         messages += [{"role": "tool", "content": run(call, tmp_path)} for call in reply.calls]
     assert not task.is_done(tmp_path)
-    assert (len(scripted.script.reads) > task.PARTS) == (lost == "the notes")
+    assert (scripted.script.reread > 0) == (lost == "the notes")
 
 
 def test_the_model_of_aider_edits_what_it_sees_and_nothing_else() -> None:
@@ -129,8 +129,9 @@ def test_a_client_that_keeps_everything_is_refused(tmp_path) -> None:
 
 def test_the_model_gives_up_on_a_file_that_cannot_be_read() -> None:
     scripted, messages = model(), [{"role": "user", "content": task.PROMPT}]
-    replies = [scripted(ask_with(messages)) for _ in range(4)]
-    assert [bool(reply.calls) for reply in replies] == [True, True, True, False]
+    replies = [scripted(ask_with(messages)) for _ in range(TRIES + 1)]
+    assert [bool(reply.calls) for reply in replies] == [True] * TRIES + [False]
+    assert scripted.script.reread == 0, "nothing of the file was ever seen"
 
 
 @pytest.mark.parametrize("api", PATHS)
@@ -185,6 +186,6 @@ def test_the_person_does_not_wait_for_a_client_that_has_stopped():
 def test_a_run_whose_notes_were_lost_is_not_as_it_should_be():
     counts = {field.name: 0 for field in fields(Outcome)}
     texts = {"client": claude_code.CLIENTS[0], "way": "window told", "machines": (), "printed": ""}
-    outcome = Outcome(**counts | texts | {"is_done": True, "edited": 9, "reread": MOST_AGAIN})
+    outcome = Outcome(**counts | texts | {"is_done": True, "edited": 9})
     assert outcome.is_fine
-    assert not replace(outcome, reread=MOST_AGAIN + 1).is_fine
+    assert not replace(outcome, reread=1).is_fine
