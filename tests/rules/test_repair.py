@@ -483,6 +483,33 @@ def test_what_cannot_be_mended_is_reported() -> None:
 
 
 @pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("u s u a", "u u s a"),
+        ("u a s u", "u a u s"),
+        ("u a s a", "u s a a"),
+        ("u s u s a s a u", "u u s s a a u s"),
+        ("u s s a u", "u s s a u"),
+    ],
+)
+def test_system_messages_are_moved_behind_the_users_words(before: str, after: str) -> None:
+    """What they say stays, in its order, where Claude takes it (AN-4)."""
+    roles = {"u": "user", "s": "system", "a": "assistant"}
+    messages = [{"role": roles[role], "content": f"{n}"} for n, role in enumerate(before.split())]
+    body = {"model": "claude-opus-5-5", "max_tokens": 9, "messages": messages}
+    fixed = repair(body, "anthropic")
+    new = fixed.payload["messages"]
+    assert " ".join(message["role"][0] for message in new) == after
+    assert fixed.remaining == () and sorted(message["content"] for message in new) == [
+        message["content"] for message in messages
+    ]
+    systems = [message["content"] for message in new if message["role"] == "system"]
+    assert systems == sorted(systems)
+    text = repair(json.dumps(body), "anthropic").payload
+    assert json.loads(text) == fixed.payload and not repair(text).repairs
+
+
+@pytest.mark.parametrize(
     ("format", "payload", "rule"),
     [
         ("gemini", [model({"text": "hello"}), contents({"text": "1"})], "GE-4"),

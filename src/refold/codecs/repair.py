@@ -51,7 +51,8 @@ def repair(payload: Any, format: str | Codec | None = None) -> RepairResult:
 
     Results that stand elsewhere, before their call too, are put after their calls; a call that was
     never answered gets a result that says so; results without a call, halves of server tools' pairs
-    and empty texts go; calls without an id get one.
+    and empty texts go; calls without an id get one; system messages of Claude's stand behind words
+    of the user's.
     Calls at the very end are pending and stay. Arguments, formats and errors as for
     `refold.check`. A valid payload comes back as it is, and so does a repaired one.
     """

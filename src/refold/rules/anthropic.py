@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from refold.errors import is_number
 from refold.messages import Message, Opaque, Text
 from refold.rules.pairing import Pair, is_result, pair_calls, server_ids
-from refold.rules.repair_results import bring_back_blocks, settle_blocks
+from refold.rules.repair_results import bring_back_blocks, settle_blocks, settle_system
 from refold.rules.request import (
     ALONE,
     CHOICE,
@@ -189,6 +189,13 @@ def find_misplaced_system(request: Request, model: Any) -> Iterator[Fault]:
 def _leads_to_system(message: Message) -> bool:
     """May a system message follow? It may follow the user's, or a result of a server's tool."""
     return message.role != "assistant" or bool(message.parts and server_ids(message.parts[-1])[1])
+
+
+def place_system(broken: BrokenRequest) -> Mended:
+    """Put misplaced system messages behind words of the user's that the model answers (AN-4)."""
+    model = broken.body.get("model", broken.body.get("modelId"))
+    misplaced = find_misplaced_system(broken.request, model)
+    return settle_system(broken, (fault.at for fault in misplaced), _leads_to_system)
 
 
 def is_directive(message: Message) -> bool:
@@ -523,7 +530,8 @@ RULES: tuple[Rule, ...] = (
         "the user's and the assistant's",
         find_wrong_roles,
         join_system,
-        limit="a user's message would have to be invented, or what another role said be removed or "
+        (place_system,),
+        "a user's message would have to be invented, or what another role said be removed or "
         "said by the user",
     ),
     Rule(

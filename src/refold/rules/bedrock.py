@@ -89,7 +89,7 @@ RULES: tuple[Rule, ...] = (
         "the user speaks first, and user and assistant take turns",
         find_wrong_roles,
         anthropic.join_system,
-        (join_neighbours,),
+        (anthropic.place_system, join_neighbours),
         "a user's message would have to be invented, or what another role said be removed or "
         "said by the user",
     ),

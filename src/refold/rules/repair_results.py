@@ -1,13 +1,15 @@
-"""Put the answers to calls where they belong, and give calls nobody answered one that says so.
+"""Put the answers to calls and system messages where they belong, and give calls nobody answered
+an answer that says so.
 
 Anthropic and Gemini want them first in the user's message after the turn that calls; OpenAI's
 formats want them as entries of their own, after the message (Chat) or the turn (Responses).
 """
 
+from bisect import bisect
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, zip_longest
 from typing import NamedTuple
 
 from refold.messages import Message, Part, Text, ToolCall, ToolResult
@@ -218,3 +220,35 @@ def _notes(
     for at in strayed:
         text = "put results directly after their calls, in the order of the calls"
         yield Note(broken.entries[at].near, text)
+
+
+# --- system messages between the others (Anthropic) --------------------------------------------
+
+
+def settle_system(
+    broken: BrokenRequest, misplaced: Iterable[int], is_led: Callable[[Message], bool]
+) -> Mended:
+    """Put the system messages *misplaced* behind the next words that the model answers and that may
+    lead to a system message, else behind the last of these before them. *is_led* says of a message
+    whether one may follow."""
+    moved, messages = set(misplaced), broken.messages
+    speakers = [n for n, message in enumerate(messages) if message.role != "system"]
+    places = [
+        at
+        for at, following in zip_longest(speakers, speakers[1:])
+        if is_led(messages[at]) and (following is None or messages[following].role == "assistant")
+    ]
+    if not (moved and places):
+        return broken.entries, []
+
+    def find_place(at: int) -> tuple[int, bool, int]:
+        """Return behind whose words an entry stands, itself first, and where it stood."""
+        if at in moved:
+            place = places[min(bisect(places, at), len(places) - 1)]
+        else:
+            place = speakers[bisect(speakers, at) - 1] if at >= speakers[0] else -1
+        return place, at != place, at
+
+    entries = [broken.entries[at] for at in sorted(range(len(messages)), key=find_place)]
+    notes = (Note(broken.entries[at].near, "moved behind words of the user's") for at in moved)
+    return entries, sorted(notes)
