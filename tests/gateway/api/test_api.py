@@ -375,6 +375,22 @@ def test_a_summary_can_be_amended(at: ApiGateway) -> None:
     assert at.post("accept", preview=preview["preview"]).status_code == 404, "it is kept once"
 
 
+def test_the_summary_of_a_range_is_made_and_booked_once(at: ApiGateway) -> None:
+    """It was summed up again and again, five times, until nothing was left to leave out."""
+    at.say(chat_request(12))
+    session = at.session()
+    asked = {"session": session, "start": 1, "stop": 21, "strategies": ["summary"]}
+    preview = at.post("preview", **asked).json()
+    (attempt,), (edit,) = preview["attempts"], preview["edits"]
+    hidden = sum(at.get("session", session=session).json()["sizes"][1:21])
+    saved = attempt["tokens_before"] - attempt["tokens_after"]
+    assert (edit["start"], edit["stop"]) == (1, 21) and saved > hidden * 0.7
+    at.post("accept", preview=preview["preview"])
+    rows = at.get("history", session=session).json()["attempts"]
+    assert [row["edit"] for row in rows if row["action"] == "accept"] == [edit["id"]]
+    assert not at.post("preview", **asked).json()["edits"], "there is nothing new in it"
+
+
 def test_a_preview_is_accepted_once_however_many_ask_at_once(at: ApiGateway) -> None:
     """Four of six were told that they had, and the ledger had four rows."""
     at.say(chat_request(10))

@@ -13,7 +13,7 @@ from refold.compactor import late_edits
 from refold.compactor.by_hand import Preview
 from refold.compactor.pins import Pins, keep_pinned
 from refold.compactor.run import add_instructions
-from refold.core.strategy import Steps, Strategy, Wrapped, change_edits, is_local
+from refold.core.strategy import Ending, Steps, Strategy, Wrapped, change_edits, is_local
 from refold.core.view import View
 from refold.edits import Attempt, Edit
 from refold.gateway.api.api_types import PartsArguments, PreviewArguments, PreviewPartsArguments
@@ -45,6 +45,7 @@ from refold.session_files.edited import EditedSession, read_only_compactor, try_
 from refold.strategies.summarize import Summarize, SummarizeTo
 from refold.strategies.whole_history import HistorySummary
 from refold.summarizers.placement import MessageFilter
+from refold.summarizers.tail import count_shown, find_unsummarized
 from refold.tokens.model_table import Rates, find_rates
 
 # --- operations -----------------------------------------------------------------------------------
@@ -303,9 +304,14 @@ def _for_range(strategy: Strategy, start: int, stop: int, length: int) -> Strate
     )
 
 
+LEAST_ROOM = 200
+"""Tokens that the summary of a short range may take."""
+
+
 @dataclass(frozen=True)
 class SummarizeRange:
-    """Fold the messages between two legal cuts within `messages[start:stop]` into one summary."""
+    """Fold the messages between two legal cuts within `messages[start:stop]` into one summary, of
+    at most a quarter of their tokens: no target says how much there is room for."""
 
     history: HistorySummary
     start: int
@@ -321,7 +327,10 @@ class SummarizeRange:
         cuts = sorted(cut for cut in view.cuts if self.start <= cut <= self.stop)
         if len(cuts) < 2:
             return None
-        history, pin = self.history, self.pin
+        if not any(stop > cuts[0] for _, stop in find_unsummarized(view, cuts[-1])):
+            return Ending("noop", "nothing new to summarise")  # as in every further round
+        pin, room = self.pin, max(LEAST_ROOM, count_shown(view, cuts[0], cuts[-1]) // 4)
+        history = replace(self.history, max_tokens=min(self.history.max_tokens, room))
         if pin is not None:
             history = replace(history, memory=IsPinnedOrMemory(pin, history.memory))
         return (yield from history.replace_span(view, cuts[0], cuts[-1], cuts[0]))
