@@ -93,6 +93,14 @@ def test_a_file_is_read_compacted_and_undone_as_by_the_command_line(at, file):
     assert digest(file) == before, "the file itself is only read"
 
 
+def test_damaged_edits_beside_a_file_are_not_the_gateways_store(at, file):
+    session = at.get("overview").json()["sessions"][0]["id"]
+    Path(f"{file}.refold").write_text("a shopping list, not a sidecar\n")
+    answer = at.get("session", session=session)
+    assert answer.status_code == 422
+    assert f"{file.name}.refold: not a Refold sidecar" in answer.json()["error"]["message"]
+
+
 def test_a_range_and_a_kind_of_a_file_are_compacted_alone(at):
     session = at.get("overview").json()["sessions"][0]["id"]
     asked = {"session": session, "start": 3, "stop": 21, "strategies": ["summary"]}

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from refold.compactor.conversations import put_latest
-from refold.errors import FormatError, RefoldError
+from refold.errors import FormatError, RefoldError, StoreError
 from refold.gateway.api.api_types import ListRow
 from refold.gateway.ledger.accounting import read_bill
 from refold.gateway.ledger.calls import CallLog, Filters
@@ -140,7 +140,7 @@ class ClientSessions:
 
     def open(self, id: str) -> OpenedFile | None:
         """Return the session of this id as its file and its edits are now; None if there is none.
-        Raises `FormatError`, `StoreError`."""
+        Raises `FormatError`."""
         row = next((row for row in self._load() if row.id == id), None)
         if row is None:
             return None
@@ -151,7 +151,7 @@ class ClientSessions:
 
     def _read(self, row: FileRow) -> OpenedFile:
         """Return the session as it was read before, if nothing changed since, else read it. Raises
-        `FormatError`, `StoreError`."""
+        `FormatError`."""
         path, opened = row.source.path, self._opened.get(row.id)
         try:
             state = _read_state(path)
@@ -161,6 +161,8 @@ class ClientSessions:
             return OpenedFile(row, open_edited(session, None, store, place=store.path), state)
         except OSError as error:
             raise FormatError(f"{row.name}: its file cannot be read: {error.strerror}") from error
+        except StoreError as error:  # of the file beside it, not of the gateway's store
+            raise FormatError(f"{row.name}: its edits cannot be read: {error}") from error
 
     def read_figures(self, ids: Sequence[str]) -> list[ListRow]:
         """Return the rows of these sessions, as far as there are such, and read what their files
