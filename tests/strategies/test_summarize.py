@@ -255,6 +255,7 @@ def test_without_tokens_it_takes_the_budgets_target(target: int, pick):
     assert 0.92 * target < done.view.tokens <= target
     assert f"SummarizeTo(tokens={target}," in done.attempts[0].by
     assert pick(SummarizeTo(900)).aim_at(target) == pick(SummarizeTo(900))
+    assert pick(SummarizeTo(9_000)).aim_at(target) == pick(SummarizeTo(target))
 
 
 def test_default_strategies_fill_a_budget_that_they_were_not_made_for():
@@ -509,7 +510,8 @@ def test_a_long_answer_leaves_a_twentieth_of_the_goal_to_the_summary():
     filler = [user("Go on."), Message("assistant", (Text("Looking around. " * 600),))]
     view = View.of([*messages, *filler, *last])
     newest = View.of(last).tokens
-    after = drive(compact_if_due(view, [SummarizeTo(newest + 40)], Budget(100, 100))).view
+    budget = Budget(newest + 40, newest + 40)
+    after = drive(compact_if_due(view, [SummarizeTo()], budget)).view
     summary = after.messages[0].text
     assert all(text in summary for text in asked)
     assert after.tokens <= 1.05 * (newest + 40)

@@ -138,8 +138,8 @@ class SummarizeTo:
     """
 
     tokens: int | None = None
-    """Tokens of the whole request to come down to; by default the budget's target, and half of the
-    request where there is no budget."""
+    """Tokens of the whole request to come down to, if the compaction's goal is not lower; by default
+    that goal, and half of the request if there is none."""
     share: float = 0.4
     """The share of them that is set aside for the summary."""
     most: int = 6_000
@@ -161,8 +161,9 @@ class SummarizeTo:
         )  # checks what it is given
 
     def aim_at(self, goal: int) -> "SummarizeTo":
-        """Return it with *goal* tokens to come down to, unless it has its own."""
-        return replace(self, tokens=max(1, goal)) if self.tokens is None else self
+        """Return it with *goal* tokens to come down to, unless its own are fewer."""
+        has_fewer = self.tokens is not None and self.tokens <= goal
+        return self if has_fewer else replace(self, tokens=max(1, goal))
 
     def __call__(self, view: View) -> Steps:
         """Propose one edit, or none."""

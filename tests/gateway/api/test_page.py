@@ -1281,7 +1281,9 @@ def test_the_main_task_can_be_done_with_tab_and_enter_alone(
 
 def test_a_summary_is_by_the_gateway_s_model_or_by_rules_as_one_chooses(browser: Browser) -> None:
     """The model is named with its price, and asked only where it is chosen."""
-    summary = Reply("What was done: six files were read. Next: mend src/a.py.", usage=(900, 20, 0))
+    texts = ("Goal", "Rules and preferences", "Done", "Findings and decisions", "In progress")
+    text = "\n".join(f"## {heading}\n- Six files." for heading in (*texts, "Next steps"))
+    summary = Reply(text, usage=(900, 20, 0))
     with (
         ScriptedProvider(lambda _: summary) as writer,
         ScriptedProvider(answer_briefly) as upstream,

@@ -75,7 +75,7 @@ def _run(context: ApiContext, arguments: PreviewArguments, located: LocatedSessi
         goal = view.profile.calibrate(max(0, estimate - located.unseen_tokens))
     elif read_range(arguments, view) != (0, len(view.transcript)):
         goal = 0  # all that can be done to the messages that were chosen
-    target = located.conversation.target_tokens or turn.levels.target
+    target = goal or located.conversation.target_tokens or turn.levels.target
     pins = Pins(context.pipeline.store, located.conversation.name)
     strategies = choose_strategies(context, arguments, view, target, pins)
     twin = compactor.with_settings(strategies=strategies)
