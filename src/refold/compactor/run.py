@@ -44,6 +44,7 @@ from refold.core.view import View
 from refold.edits import Attempt, Edit
 from refold.errors import EditError, ModelNotNamed, require_int
 from refold.models.driver import Effect, call_safely
+from refold.text.summary_wrapper import summary_in
 
 if TYPE_CHECKING:  # a memory is seldom given, and takes long to import
     from refold.memory import MemoryFlush
@@ -80,7 +81,9 @@ def compact_to(
     until: Callable[[View], bool] | None = None,
 ) -> Asking[Compaction]:
     """As `compact_if_due`, whatever a trigger says: down to *goal* tokens, and until *until* is
-    true, if it is given."""
+    true, if it is given. A summary is not replaced for less than `WORTH_A_SUMMARY`, unless that
+    reaches the goal.
+    """
 
     def fits(now: View, stack: EditStack) -> bool:
         return stack.tokens <= goal and (until is None or until(now.with_stack(stack)))
@@ -89,9 +92,31 @@ def compact_to(
     for strategy in strategies:
         if fits(now, now.edit_stack()):
             break
-        now, attempt = yield from _run(now, with_goal(strategy, goal), fits)
+        later, attempt = yield from _run(now, with_goal(strategy, goal), fits)
+        if not fits(later, later.edit_stack()) and _replaces_summary(now, later):
+            reason = "it would replace a summary and gain next to nothing"
+            attempt = replace(
+                attempt, outcome="rejected", reason=reason, tokens_after=attempt.tokens_before,
+                edits_applied=0, edit_tokens=(),
+            )  # fmt: skip
+        else:
+            now = later
         attempts.append(attempt)
     return Compaction(drop_invalidated_thinking(now, view), tuple(attempts))
+
+
+WORTH_A_SUMMARY = 0.05
+"""The share of a request that must be gained for a summary to give way to a shorter one."""
+
+
+def _replaces_summary(now: View, later: View) -> bool:
+    """Does *later* hide a summary that *now* shows, and gain next to nothing?"""
+    if now.tokens - later.tokens >= WORTH_A_SUMMARY * now.tokens:
+        return False
+    shown = (applied.edit for applied in now.visible_edits)
+    summaries = [edit for edit in shown if any(map(summary_in, edit.insert))]
+    staying = [applied.edit for applied in later.visible_edits]
+    return any(edit not in staying for edit in summaries)
 
 
 def _run(
@@ -314,7 +339,8 @@ class CompactionRun:
             is_enough = self.options.forced and state.view.tokens <= view.tokens
             if has_asked and (is_enough or number + 1 >= MAX_ASKING_ROUNDS):
                 break
-            has_regrown = state.view.tokens > max(goal, view.tokens) and not has_asked
+            most = max(goal + int(goal * self.schedule.budget.progress), view.tokens)
+            has_regrown = state.view.tokens > most and not has_asked
             if not has_regrown and not self._is_over(state, goal):
                 break
         return state, attempts

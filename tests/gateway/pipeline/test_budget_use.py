@@ -30,3 +30,18 @@ def test_after_a_change_of_model_the_target_is_that_of_the_new_one():
         assert 0.6 < second.tokens_after / (SHARE * 20_000) <= 1
         third = driver(chat_request(152, model="large"), "openai_chat")
         assert third.edits == second.edits, "what was decided stays"
+
+
+@pytest.mark.parametrize("words", [500, 1_500, 2_700, 4_500])
+def test_many_tools_leave_room_for_the_conversation(words: int):
+    """They took all of the target: results were cleared, and a short summary had to do, with each
+    compaction little was gained, and the next came soon."""
+    text = " ".join(f"{n:x}" for n in range(words))
+    tools = [{"type": "function", "function": {"name": "read", "description": text}}]
+    with Driver(windows=WINDOWS) as driver:
+        bare = driver(chat_request(0, model="small", tools=tools), "openai_chat").tokens_after
+        out = driver(chat_request(60, model="small", tools=tools), "openai_chat")
+        applied = [row for row in driver.store.ledger() if row.outcome == "applied"]
+        assert [row.by.partition("(")[0] for row in applied] == ["SummarizeTo"]
+        hard = 0.95 * 0.8 * 20_000
+        assert 0.3 * (hard - bare) < out.tokens_after - bare < 0.5 * (hard - bare)

@@ -69,15 +69,14 @@ def preview(context: ApiContext, arguments: PreviewArguments) -> PreviewAnswer:
 
 def _run(context: ApiContext, arguments: PreviewArguments, located: LocatedSession) -> Preview:
     compactor, turn, view = located.conversation.compactor, located.turn, located.view
-    goal = None
+    target = turn.levels.beside(view).target
     if arguments.to is not UNSET:
         estimate = int(arguments.to / located.ratio)
         goal = view.profile.calibrate(max(0, estimate - located.unseen_tokens))
-    elif read_range(arguments, view) != (0, len(view.transcript)):
-        goal = 0  # all that can be done to the messages that were chosen
-    target = goal or located.conversation.target_tokens or turn.levels.target
+    else:
+        goal = _usual_goal(arguments, view, target)
     pins = Pins(context.pipeline.store, located.conversation.name)
-    strategies = choose_strategies(context, arguments, view, target, pins)
+    strategies = choose_strategies(context, arguments, view, goal or target, pins)
     twin = compactor.with_settings(strategies=strategies)
     twin.ask = choose_asker(context, arguments)
     return twin.preview(turn.payload, to=goal, actor=arguments.actor)
@@ -91,16 +90,20 @@ def _preview_file(
     edited, view = file.edited, file.edited.view
     model = view.profile.model
     incoming = Incoming(edited.format, "", "/", (), b"")
-    target = context.pipeline.resources.model_limits.for_model(incoming, model).target
-    is_whole = read_range(arguments, view) == (0, len(view.transcript))
-    usual = min(target, view.tokens * 19 // 20) if is_whole else 0
-    to = usual if arguments.to is UNSET else arguments.to
+    target = context.pipeline.resources.model_limits.for_model(incoming, model).beside(view).target
+    to = _usual_goal(arguments, view, target) if arguments.to is UNSET else arguments.to
     strategies = choose_strategies(context, arguments, view, to or target, None)
     ask = choose_asker(context, arguments)
     result, _ = try_strategies(
         edited, strategies, to, ask=ask, actor=arguments.actor, action="preview"
     )
     return _offer(context, make_pending(file.row.id, edited, result))
+
+
+def _usual_goal(arguments: PreviewArguments, view: View, target: int) -> int:
+    """Return the tokens to come down to if none are asked for: of a range, all that can be done."""
+    is_whole = read_range(arguments, view) == (0, len(view.transcript))
+    return min(target, view.tokens * 19 // 20) if is_whole else 0
 
 
 def _offer(context: ApiContext, pending: PendingPreview) -> PreviewAnswer:

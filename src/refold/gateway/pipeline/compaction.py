@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from refold.budget.budget import count_calls, plan_view
+from refold.budget.budget import Budget, count_calls, plan_view
 from refold.budget.planner import (
     GOAL,
     SMALLEST_REMOVAL,
@@ -40,7 +40,8 @@ from refold.tokens.model_table import Rates, find_rates
 def compact_if_due(turn: Turn, view: View, *, opportunistic: bool = True) -> tuple[View, str]:
     """Return the view with what is due now, and why it differs; *opportunistic*: also with what
     pays."""
-    budget, reason, settings = level_budget(turn.levels), "shown", turn.resources.settings
+    levels, reason, settings = turn.levels.beside(view), "shown", turn.resources.settings
+    budget = level_budget(levels)
     level = budget.check(view)
     if level == "hard" and _accept_prefetched(turn):
         view, reason = turn.show(), "prepared"
@@ -50,7 +51,7 @@ def compact_if_due(turn: Turn, view: View, *, opportunistic: bool = True) -> tup
     elif opportunistic and settings.economy and turn.incoming.api not in settings.native:
         view, reason = _compact_if_worthwhile(turn, view, reason)
     if level == "soft" and opportunistic:
-        _request_prefetch(turn, view, turn.levels.target)
+        _request_prefetch(turn, view, levels.target)
     return view, reason
 
 
@@ -63,18 +64,19 @@ def hold_claim(turn: Turn, view: View, *, wait: bool) -> AbstractContextManager[
 
 def compact_in_memory(turn: Turn, view: View) -> View:
     """Return the view with what is due at the hard level."""
-    return _compact(turn) if level_budget(turn.levels).check(view) == "hard" else view
+    budget = level_budget(turn.levels.beside(view))
+    return _compact(turn, budget) if budget.check(view) == "hard" else view
 
 
-def _compact(turn: Turn) -> View:
-    view = turn.compactor.compact(turn.payload, budget=level_budget(turn.levels))
+def _compact(turn: Turn, budget: Budget) -> View:
+    view = turn.compactor.compact(turn.payload, budget=budget)
     turn.conversation.baseline_tokens = view.tokens
     return view
 
 
 def _compact_exclusively(turn: Turn, view: View) -> tuple[View, str]:
     """Compact what no other process has compacted meanwhile."""
-    budget, prefetch = level_budget(turn.levels), turn.conversation.prefetch
+    budget, prefetch = level_budget(turn.levels.beside(view)), turn.conversation.prefetch
     with hold_claim(turn, view, wait=True) as claim:
         if claim.has_waited:
             view = turn.show()
@@ -86,7 +88,7 @@ def _compact_exclusively(turn: Turn, view: View) -> tuple[View, str]:
         if budget.check(view) != "hard":
             return view, "prepared" if is_prepared else "shown"
         _report_refetched(turn, view)
-        return _compact(turn), "hard"
+        return _compact(turn, budget), "hard"
 
 
 def _compact_if_worthwhile(turn: Turn, view: View, reason: str) -> tuple[View, str]:

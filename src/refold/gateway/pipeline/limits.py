@@ -42,6 +42,8 @@ ModelKey = tuple[str, str, str]
 
 MAX_MODELS = 1_000
 """Models whose figures are remembered: clients may send any number of names."""
+TARGET_STEP = 1_000
+"""What a target is raised by is a multiple of so many tokens."""
 SMALLEST_WINDOW = 500
 """Tokens that a window has at least; a smaller one is a misunderstanding."""
 
@@ -54,6 +56,18 @@ class TokenLevels(NamedTuple):
     hard: int | None
     soft: int | None
     target: int
+
+    def beside(self, view: View) -> "TokenLevels":
+        """Return the levels of *view*'s conversation: what system prompt and tools take of the
+        target beyond its half is added to it, at most up to halfway to the hard level. Many tools
+        would leave next to nothing of the conversation, and that again and again."""
+        fixed = view.profile.calibrate(view.profile.fixed_tokens)
+        beyond = fixed - self.target // 2
+        if self.hard is None or beyond <= 0:
+            return self
+        added = -(-beyond // TARGET_STEP) * TARGET_STEP
+        most = max(self.target, (fixed + self.hard) // 2)
+        return self._replace(target=min(self.target + added, most))
 
 
 def levels_for(settings: Settings, window: Window | None) -> TokenLevels:
@@ -242,8 +256,8 @@ def default_strategies(target: int, *, asks: bool) -> tuple[Strategy, ...]:
         Summarize(keep=8, max_tokens=room),
         Summarize(keep=2, max_tokens=room),
     )
-    summarize = SummarizeTo(max(1, target))
-    return *first, replace(summarize, summarizer=ModelSummary()) if asks else summarize, *last
+    summarize = SummarizeTo(summarizer=ModelSummary()) if asks else SummarizeTo()
+    return *first, summarize, *last
 
 
 def rule_strategies(settings: Settings, target: int) -> tuple[Strategy, ...]:
