@@ -16,7 +16,7 @@ from refold.compactor.settings import default_strategies
 from refold.core.strategy import Strategy
 from refold.core.view import View
 from refold.edits import Attempt
-from refold.gateway.pipeline.limits import default_strategies as gateway_strategies
+from refold.gateway.pipeline.limits import gateway_strategies
 from refold.messages import Message, Text, ToolResult
 from refold.strategies import Chunked, FromLastN, Summarize, WholeHistory
 from refold.text.summary_wrapper import without_summary

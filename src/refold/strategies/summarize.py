@@ -138,7 +138,7 @@ class SummarizeTo:
     """
 
     tokens: int | None = None
-    """Tokens of the whole request to come down to, if the compaction's goal is not lower; by default
+    """Tokens of the whole request to come down to if the compaction's goal is not lower; by default
     that goal, and half of the request if there is none."""
     share: float = 0.4
     """The share of them that is set aside for the summary."""

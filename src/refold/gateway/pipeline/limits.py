@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 from refold.budget.budget import Budget
 from refold.budget.triggers import Never
 from refold.compactor.conversations import put_latest
-from refold.compactor.settings import summary_room
+from refold.compactor.settings import default_strategies, summary_room
 from refold.core.strategy import Edits, Strategy, is_local
 from refold.core.view import View
 from refold.edits import Edit
@@ -28,12 +28,9 @@ from refold.strategies import (
     ClearThinking,
     ClearToolInputs,
     ClearToolResults,
-    ClipResults,
-    DropDuplicates,
     Summarize,
     SummarizeTo,
 )
-from refold.summarizers.model import ModelSummary
 from refold.tokens.model_table import Window, find_rates, find_window
 
 NEVER = 10**15
@@ -238,26 +235,21 @@ def level_budget(levels: TokenLevels) -> Budget:
 def strategies_for(settings: Settings, target: int) -> tuple[Strategy, ...]:
     """Return the strategies, gentlest first; local ones run only on time."""
     chosen = (
-        default_strategies(target, asks=settings.ask is not None)
+        gateway_strategies(target, asks=settings.ask is not None)
         if settings.strategies is None
         else settings.strategies
     )
     return tuple(OnTime(strategy) if is_local(strategy) else strategy for strategy in chosen)
 
 
-def default_strategies(target: int, *, asks: bool) -> tuple[Strategy, ...]:
-    """Return the strategies used by default. A model is asked once; if that is not enough, rules do
-    the rest."""
-    room = summary_room(target)
-    first = (DropDuplicates(), ClipResults(limit=50_000), ClearThinking(keep=2))
-    last = (
-        ClearToolResults(keep=3),
-        ClearToolInputs(keep=3),
-        Summarize(keep=8, max_tokens=room),
-        Summarize(keep=2, max_tokens=room),
+def gateway_strategies(target: int, *, asks: bool) -> tuple[Strategy, ...]:
+    """Return the library's default strategies, as they come down to the goal of each compaction,
+    and one more for requests that are still too long."""
+    usual = default_strategies(target, asks=asks)
+    aimed = (
+        replace(each, tokens=None) if isinstance(each, SummarizeTo) else each for each in usual
     )
-    summarize = SummarizeTo(summarizer=ModelSummary()) if asks else SummarizeTo()
-    return *first, summarize, *last
+    return *aimed, Summarize(keep=2, max_tokens=summary_room(target))
 
 
 def rule_strategies(settings: Settings, target: int) -> tuple[Strategy, ...]:
