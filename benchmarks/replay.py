@@ -17,7 +17,7 @@ from refold.codecs.detect import open_payload
 from refold.compactor.compactor import Compactor
 from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult
-from refold.summarizers.heuristic.earlier import read_paths
+from refold.summarizers.heuristic.identifiers import read_paths
 from refold.text.plain import plain_text
 from refold.tokens.count import count_fixed, count_message
 

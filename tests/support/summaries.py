@@ -13,9 +13,9 @@ def read_summary(text: str | None) -> State:
     return read_given([text or ""]).state
 
 
-def collect(messages: Sequence[Message]) -> State:
-    """Where the work stands after *messages*."""
-    return read_state(read_steps(messages))
+def collect(messages: Sequence[Message], earlier: State | None = None) -> State:
+    """Where the work stands after *messages*, from where it stood *earlier* on."""
+    return read_state(read_steps(messages), earlier)
 
 
 def states_of(state: State) -> dict[str, str]:

@@ -2,6 +2,7 @@
 of sight; it can be changed and accepted. Edits can be taken back."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
@@ -23,7 +24,7 @@ from refold.errors import EditError
 from refold.messages import Message
 from refold.models.driver import Asker, drive
 from refold.stores.store import LedgerRow, rows_about
-from refold.summarizers.heuristic.earlier import join_states, read_given
+from refold.summarizers.heuristic.earlier import read_given
 from refold.summarizers.heuristic.identifiers import find_names, is_in_folder
 from refold.summarizers.heuristic.state import Failure, State, read_state
 from refold.summarizers.heuristic.steps import Step, read_steps
@@ -259,7 +260,7 @@ def find_losses(before: View, after: View) -> Losses:
     ]
     paths += [name for name in names if is_in_folder(name)]
     path_set = set(paths)
-    open_work = join_states(state, read_state(read_steps(after.messages)))
+    open_work = read_state(read_steps(after.messages), deepcopy(state))
     texts: dict[LossKind, Iterable[str]] = {
         "constraints": list_missing(state.constraints),
         "requests": list_missing(state.requests),
@@ -302,7 +303,21 @@ def _read_hidden(before: View, after: View) -> _Hidden:
     genuine = _genuine_names(whole, before)
     quoted = (name for text in earlier for name in find_names(text) if name in genuine)
     names = list(dict.fromkeys((*own.names, *quoted)))
-    return own._replace(state=join_states(read_given(earlier).state, own.state), names=names)
+    return own._replace(state=_join(read_given(earlier).state, own.state), names=names)
+
+
+def _join(old: State, new: State) -> State:
+    """Return what both say that may be lost; of what is open the later."""
+    return replace(
+        new,
+        requests=old.requests | new.requests,
+        constraints=old.constraints | new.constraints,
+        files=old.files | new.files,
+        decisions=old.decisions | new.decisions,
+        todos=new.todos or old.todos,
+        failure=new.failure if new.failure.error else old.failure,
+        next_step=new.next_step or old.next_step,
+    )
 
 
 def _genuine_names(originals: _Hidden, view: View) -> set[str]:

@@ -48,6 +48,10 @@ _BEFORE_QUOTES = re.compile(
 OpenCode)."""
 _TAG = re.compile(r"<(\\*)(?=/?\s{0,8}earlier-conversation)", re.IGNORECASE)
 _ESCAPED = re.compile(r"<\\(\\*)(?=/?\s{0,8}earlier-conversation)", re.IGNORECASE)
+PLACE = "@@ about line "
+"""What stands above lines of a file that do not follow on those before."""
+CUT = re.compile(r"\s{0,9}\[… (\d{1,9}) characters …\](?: …(?=\n|\Z))?")
+"""What stands for the part of a text that was cut out (`mark_cut`)."""
 _RECORD = "<record>"
 _RECORD_END = "</record>"
 _RECORD_TAG = re.compile(r"<(?=\\*/?\s{0,8}record\b)", re.IGNORECASE)
@@ -58,6 +62,12 @@ def quote(line: str) -> str:
     """Return a line so that it cannot pass for a heading, a person's words or several lines."""
     line = _BREAK.sub(" ", line)
     return f" {line}" if line.startswith(OWN) else line
+
+
+def mark_cut(text: str) -> str:
+    """Return what stands for a *text* that is cut out; what was cut out of that before counts."""
+    count = sum(map(int, CUT.findall(text))) + len(CUT.sub("", text))
+    return f"[… {count} characters …]"
 
 
 def write_heading(source: str) -> str:

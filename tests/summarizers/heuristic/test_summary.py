@@ -1,6 +1,7 @@
 """What the rule summary keeps, and that it is text and values in both directions."""
 
 import json
+from itertools import chain
 from string import ascii_lowercase
 
 import pytest
@@ -17,14 +18,10 @@ from refold.strategies import Summarize
 from refold.summarizers.heuristic import RuleSummary, read_material
 from refold.summarizers.heuristic.blocks import COMMAND, Block, Work, label_exchanges, read_work
 from refold.summarizers.heuristic.calls import Todo, state_after
-from refold.summarizers.heuristic.earlier import (
-    join_states,
-    read_amendments,
-    read_given,
-    read_paths,
-)
+from refold.summarizers.heuristic.earlier import read_amendments, read_given
 from refold.summarizers.heuristic.excerpts import Context, Selection, find_excerpts
-from refold.summarizers.heuristic.layout import group_paths, render_state
+from refold.summarizers.heuristic.identifiers import group_paths, read_paths
+from refold.summarizers.heuristic.layout import render_state
 from refold.summarizers.heuristic.lexicon import find_notes
 from refold.summarizers.heuristic.state import FileState, Request, State
 from refold.summarizers.heuristic.steps import read_source, read_steps
@@ -1055,23 +1052,36 @@ def test_what_fits_is_read_back_as_it_was(state):
     assert set(again.notes) == set(state.notes)
 
 
-@given(NAMED, NAMED)
-def test_the_later_state_of_every_file_holds(old, new):
-    files = join_states(old, new).files
-    assert files.keys() == old.files.keys() | new.files.keys()
-    for path, file in new.files.items():
-        before = old.files[path].state if path in old.files else None
-        assert files[path].state == state_after(before, file.state)
+DEEDS = st.sampled_from([
+    [user("Mend the parser.")],
+    [user("Never touch db/."), assistant("Noted.")],
+    [user("Go on."), assistant("I will look at it.")],
+    [*call("write", path="src/a.py", content="x = 1")],
+    [*call("edit", path="src/a.py", old="x", new="y")],
+    [*call("write", path="src/b.py", content="b = 1")],
+    [*call("bash", command="rm src/b.py")],
+    [*call("bash", command="pytest", result="3 passed")],
+    [*call("bash", command="pytest", result="1 failed, 2 passed\nexit code: 1", error=True)],
+    [*call("bash", command="git add -A && git commit -m x", result="[main 1234567] x")],
+    [*call("bash", command="curl -X POST a.example", result="curl: (7) refused", error=True)],
+    [*call("bash", command="curl -X POST a.example", result="done")],
+    [*call("TodoWrite", todos=[{"content": "write", "status": "pending"}])],
+])  # fmt: skip
 
 
-@given(NAMED, NAMED, NAMED)
-def test_joining_from_left_or_right_loses_nothing(first, second, third):
-    from_left = join_states(join_states(first, second), third)
-    from_right = join_states(first, join_states(second, third))
-    assert list(from_left.requests) == list(from_right.requests)
-    assert from_left.checks == from_right.checks
-    assert from_left.files.keys() == from_right.files.keys()
-    assert from_left.notes == from_right.notes
+@given(st.lists(DEEDS, max_size=8), st.lists(DEEDS, max_size=8))
+def test_what_goes_on_from_a_summary_stands_as_if_all_had_been_read_at_once(before, behind):
+    """A commit behind a summary committed nothing, and an error was open though it was mended."""
+    first, second = [*chain(*before)], [*chain(*behind)]
+    whole = collect([*first, *second])
+    state = collect(second, read_summary(render_state(collect(first), 100_000)))
+    for part in ("requests", "constraints", "checks", "todos"):
+        assert [*getattr(state, part)] == [*getattr(whole, part)]
+    assert {path: (file.state, file.is_committed) for path, file in state.files.items()} == {
+        path: (file.state, file.is_committed) for path, file in whole.files.items()
+    }
+    assert state.failure.error == whole.failure.error
+    assert state.actions.failed.keys() == whole.actions.failed.keys()
 
 
 @given(NAMED)

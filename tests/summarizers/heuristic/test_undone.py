@@ -9,7 +9,6 @@ from refold.models.driver import drive
 from refold.presets.soft_hard_summary import notes_of
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.heuristic.current_files import read_files
-from refold.summarizers.heuristic.earlier import join_states
 from refold.summarizers.heuristic.layout import render_state
 from refold.summarizers.heuristic.shell import file_effects
 from refold.summarizers.heuristic.steps import read_steps
@@ -195,7 +194,7 @@ def test_a_path_that_git_is_given_may_be_the_end_of_an_absolute_one():
 
 def test_an_earlier_summary_knows_no_edit_that_was_undone_since():
     old = read_summary("## Files\nmodified: src/pool.py src/a.py")
-    state = join_states(old, collect(bash("git checkout src/pool.py")))
+    state = collect(bash("git checkout src/pool.py"), old)
     assert states_of(state) == {"src/a.py": "modified", "src/pool.py": "restored"}
 
 

@@ -9,9 +9,9 @@ from refold.core.view import View
 from refold.messages import Message
 from refold.speakers import current_request, dialogue_share, segment_messages
 from refold.speakers.carriers import mark_sender
-from refold.summarizers.heuristic.blocks import Work, iter_lines, read_work
+from refold.summarizers.heuristic.blocks import FileHistory, Work, iter_lines, read_work
 from refold.summarizers.heuristic.current_files import CurrentFile, read_files, render_current
-from refold.summarizers.heuristic.earlier import join_states, read_amendments, read_given
+from refold.summarizers.heuristic.earlier import read_amendments, read_given
 from refold.summarizers.heuristic.excerpts import (
     CHAT,
     SAID_SHARE,
@@ -102,11 +102,12 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
     hidden = (*source.older, *source.hidden)
     spoken = segment_messages(whole := (*hidden, *later))
     earlier = read_given(source.given)
+    asked = tuple(earlier.state.requests)
     given = {path: file.state for path, file in earlier.state.files.items()}
     changes, steps, after, spellings = read_spans(source, spoken, given.items())
     earlier.state.files = {spellings.get(p, p): file for p, file in earlier.state.files.items()}
     names = {segment.sender for own in spoken for segment in own if segment.sender}
-    state = _read_standing((*changes, *steps), after, beside, names)
+    state = _read_standing(earlier.state, (*changes, *steps), after, beside, names)
     files = read_files((*steps, *after))
     work, later_work = read_work(steps), read_work(after)
     work.commands |= dict.fromkeys(later_work.commands, len(whole))
@@ -121,15 +122,15 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
     latest = max(request, default=-1)  # it stays beside the summary
     for block in (b for b in work.blocks if b.at == latest and b.kind in TURNS):
         block.kind = "latest"
-    for step in (step for step in (*steps, *after) if step.kind == "result"):
-        earlier.state.actions.drop_mended(step)
-    state = join_states(earlier.state, state)
     for text in source.edited:
         state.notes += read_amendments(text, state)
     work.blocks[:0] = earlier.blocks
+    for path in earlier.stale:
+        history = work.files.setdefault(path, FileHistory())
+        history.changed_at = max(1, history.changed_at)
     named = _latest_words((*steps, *after))
     texts = [readable_text(message) for message in shown]
-    wanted = read_wanted((*changes, *steps, *after), tuple(earlier.state.requests), texts)
+    wanted = read_wanted((*changes, *steps, *after), asked, earlier.plan, texts)
     task = read_task(work, files, wanted, named)
     context = Context(
         [*_ages_of(source.sizes), *[0.0] * len(later)],
@@ -150,11 +151,16 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
 
 
 def _read_standing(
-    steps: Sequence[Step], after: Sequence[Step], beside: Sequence[Message], names: Iterable[str]
+    earlier: State,
+    steps: Sequence[Step],
+    after: Sequence[Step],
+    beside: Sequence[Message],
+    names: Iterable[str],
 ) -> State:
-    """Read where the work stands after hidden *steps*, but for what stays in sight: the steps
-    *after* them, and the messages *beside* the summary, by one of those with *names*."""
-    state = read_state(steps)
+    """Read where the work, which *earlier* summaries tell of, stands after hidden *steps*, but for
+    what stays in sight: the steps *after* them, and the messages *beside* the summary, by one of
+    those with *names*."""
+    state = read_state(steps, earlier)
     drop_superseded(state, after)
     seen = [step.text for step in (*read_steps(beside), *after) if step.kind == "request"]
     state.in_sight = frozenset(

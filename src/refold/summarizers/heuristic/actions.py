@@ -59,6 +59,7 @@ says so."""
 
 
 COMMIT = re.compile(r"\bgit\s+(?:-\S+\s+\S+\s+)?commit\b")
+_NO_COMMIT = re.compile(r"^(?:nothing (?:added )?|no changes added )to commit\b", re.MULTILINE)
 COMMITTED = re.compile(r"^(\[[^\]\n]{1,100}\s[0-9a-f]{6,40}\])\s(.*)$", re.MULTILINE)
 """What git says of a commit: its branch and hash, and its subject."""
 _MESSAGE = re.compile(r"\s-[a-z]{0,5}m\s{0,9}(['\"])((?!\$\()[^\n]*?)\1")
@@ -275,6 +276,12 @@ def has_commit(command: str) -> bool:
         return False
     bare = WORD.sub(lambda word: word[0] if word[3] or word[4] else "''", read_inner(command))
     return bool(COMMIT.search(bare))
+
+
+def has_committed_nothing(step: Step) -> bool:
+    """Does git say so? Behind a pipe its code is another's; `git status` says it after commits."""
+    has_none = _NO_COMMIT.search(step.text) and not COMMITTED.search(step.text)
+    return bool(has_none) and "status" not in step.command
 
 
 def tell_check(step: Step, name: str, outcome: str, *, is_commit: bool) -> str:

@@ -26,7 +26,7 @@ from refold.summarizers.heuristic.steps import Step
 from refold.text.clip import clip_scanned, one_line, without_mark
 from refold.text.json_values import list_at, object_at, parse_or_none, text_at
 from refold.text.plain import count_bytes, count_columns, is_question
-from refold.text.summary_wrapper import ASKED
+from refold.text.summary_wrapper import ASKED, mark_cut
 
 LONGEST_QUESTION = 160
 """Characters of a question."""
@@ -279,7 +279,7 @@ def cut_middle(text: str, size: int, leads: Mapping[int, str]) -> str:
     for at, line in enumerate(lines):
         lead = leads.get(first + at, "")
         lines[at] = line if lead == own.get(at, "") else lead + without_mark(line)
-    return f"{head} [… {start - len(head)} characters …] " + ("\n".join(lines) or "…")
+    return f"{head} {mark_cut(text[len(head) : start])} " + ("\n".join(lines) or "…")
 
 
 def _find_start(text: str, size: int, leads: Mapping[int, str]) -> int:

@@ -37,6 +37,7 @@ from refold.text.plain import (
     iter_stretches,
     terms,
 )
+from refold.text.summary_wrapper import CUT
 
 Kind = str
 """`task`, `read`, `docs`, `source`, `written`, `run` (searches and subagents, too) or
@@ -148,6 +149,7 @@ class Block:
             return _fold_alike(list(_iter_record_lines(value)))
         match self.kind:
             case "asked" | "said" | "latest":
+                text = CUT.sub("\n", text)
                 is_asked = self.kind == "asked" and self.is_parted
                 retraction = find_retraction(text) if is_asked else ""
                 is_whole = is_asked and count_bytes(text) <= BRIEF and "\n" not in text
@@ -315,14 +317,15 @@ def _read_result(step: Step) -> Iterator[Block]:
     # What a command prints that changes a file, or looks at more than one, is no text of the file.
     is_text = step.outcome == "ok" and not (command and (is_change or has_more(effect.command)))
     path = paths[0] if len(paths) == 1 and is_text else ""
-    kind = "written" if is_change and path else _kind_of(name, path, command)
+    kind = "written" if is_change and path else kind_of(name, path, command)
     heading = path or command[:LONGEST_HEADING] or " ".join(filter(None, (name, step.gist)))
     is_long = kind == "run" and bool(command) and len(step.text) > LONGEST_OUTPUT
     text = "\n".join(find_error_lines(clip_scanned(step.text))) if is_long else step.text
     yield Block(step.at, kind, heading, text, path)
 
 
-def _kind_of(name: str, path: str, command: str) -> Kind:
+def kind_of(name: str, path: str, command: str) -> Kind:
+    """Return what a file holds, or what a tool of this *name*, or a command, answers."""
     if path.endswith(LOGS):
         return "run"
     is_task = _TASK.search(path) and not _NO_TASK.search(path)

@@ -22,7 +22,7 @@ from refold.summarizers.heuristic.steps import Step, is_stub
 from refold.text.clip import clip_scanned
 from refold.text.json_values import int_at, object_at, parse_or_none
 from refold.text.plain import folders_of, has_extension, is_vendored, split_path
-from refold.text.summary_wrapper import quote, write_heading
+from refold.text.summary_wrapper import PLACE, quote, write_heading
 from refold.tokens.count import estimate
 
 MOST_FILES = 10
@@ -495,7 +495,7 @@ def _render_blocks(
             yield from (text for _, text in between)
         else:
             lead = leads.get(block.start, "").rstrip(" :：")
-            yield f"@@ about line {lines[block.start][0]}" + (f", under {lead}" if lead else "")
+            yield f"{PLACE}{lines[block.start][0]}" + (f", under {lead}" if lead else "")
         yield from (quote(lines[at][1]) for at in block)
         stop = block.stop
 

@@ -1,36 +1,46 @@
 """What an earlier summary says that cannot be read from the original messages."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
-from refold.summarizers.heuristic.actions import Action, Actions
-from refold.summarizers.heuristic.blocks import Block
-from refold.summarizers.heuristic.calls import Todo, join_todos, state_after
+from refold.speakers.carriers import split_place
+from refold.summarizers.heuristic.actions import WORKED, Action
+from refold.summarizers.heuristic.blocks import Block, kind_of
+from refold.summarizers.heuristic.calls import Todo
 from refold.summarizers.heuristic.excerpts import GAP
+from refold.summarizers.heuristic.identifiers import read_paths
 from refold.summarizers.heuristic.layout import (
     ANNOUNCED,
     CONVERSATION,
     LAST_TIME,
-    LONGEST_FOLDER,
     MARKS,
     MOST_LEADS,
     NOT_TESTED,
     OMITTED,
+    PARTS,
+    PLAN,
     PLANNED,
     QUOTING,
     REPEATED,
     REQUESTS,
     STARTED,
+    TASK,
     split_count,
     split_request,
 )
 from refold.summarizers.heuristic.lexicon import find_constraints
-from refold.summarizers.heuristic.state import Failure, FileState, Request, State
+from refold.summarizers.heuristic.state import (
+    ANSWERED,
+    Failure,
+    FileState,
+    Request,
+    State,
+    note_decision,
+)
 from refold.summarizers.heuristic.steps import RUNNING
-from refold.text.json_values import parse_or_none
 from refold.text.plain import is_absolute
-from refold.text.summary_wrapper import ASKED, split_record
+from refold.text.summary_wrapper import ASKED, CUT, PLACE, split_record
 
 LISTS = (*REQUESTS, "Rules", "Decisions", "Checks", "Done", "Failed", "Notes", "Open", "Files")
 """Sections that hold what a `State` does."""
@@ -43,12 +53,11 @@ _ERROR = re.compile(r"last error: (.*) \(([^()]*)\)", re.DOTALL)
 _PLANNED = re.compile(rf"{PLANNED}(\d{{1,3}})")
 _MADE = re.compile(rf"looked: |{PLANNED}|{STARTED}|{ANNOUNCED}|last error: |\[[ x~]\] |[^\n]* -> ")
 _IN_SIGHT = re.compile(r"the answer \"[^\n]*\" is to: ")
-_CUT = " characters …] "
-_QUOTED = r"\"(?>(?:[^\"\\]|\\.?)*)\"?"
-"""A JSON string; one that never closes goes to the end, so that no character is looked at again."""
-_GROUP = r"([^\s\"{}]*+)\{([^\s\"{}]*+)\}(?:/(?:\{([^\s\"{}]*+)\}|([^\s\"{}]++)))?"
-"""`folder/{a,b}`, `parent/{a,b}/{x,y}` or `parent/{a,b}/x`."""
-_PATH = re.compile(rf"{_QUOTED}|{_GROUP}|[^\s\"]+", re.DOTALL)
+_OMITTED = re.compile(rf"\[… (\d{{1,9}}){re.escape(OMITTED)}")
+_STALE = re.compile(r" \((?:modified|may differ: something else changed it) since\)")
+"""What stands behind the name of a file that was changed after what is quoted of it."""
+_BETWEEN = re.compile(r"\s?(?<!\.)\.\.(?:\s|\Z)")
+"""Where clauses are left out."""
 _LABEL = re.compile(r"\[([^\]\n]{1,96})\] ")
 """What an exchange is about."""
 
@@ -59,6 +68,10 @@ class Earlier:
 
     state: State = field(default_factory=State)
     blocks: list[Block] = field(default_factory=list)
+    stale: set[str] = field(default_factory=set)
+    """Files that were changed after what is quoted of them."""
+    plan: str = ""
+    """The plan that the person approved last."""
 
 
 def _split_sections(text: str) -> Iterator[tuple[str, str]]:
@@ -114,20 +127,25 @@ def read_given(texts: Iterable[str]) -> Earlier:
 
 
 def _take_section(earlier: Earlier, title: str, body: str) -> None:
-    items = [item for item in iter_items(title, body) if not item.endswith(OMITTED)]
-    state = earlier.state
+    items, state = [*iter_items(title, body)], earlier.state
     match title:
         case _ if title in REQUESTS:
             for words, times, questions in map(split_request, items):
+                if omitted := _OMITTED.fullmatch(words):
+                    state.omitted += int(omitted[1])
+                    continue
                 state.questions.update({words: questions} if questions else {})
                 before = state.requests.pop(words, Request(0))
                 state.requests[words] = Request(before.times + times)
-                if _CUT not in words:
-                    state.constraints |= dict.fromkeys(find_constraints(words))
+                state.retold.update([words] if len(words) >= LONG else [])
+                # What stands beside the cut may be a part of a rule.
+                rules = find_constraints(CUT.sub("\0", words))
+                state.constraints |= dict.fromkeys(rule for rule in rules if "\0" not in rule)
         case "Rules":
             state.constraints |= dict.fromkeys(items)
         case "Decisions":
-            state.decisions |= dict.fromkeys(items, 3.0)
+            for item in items:
+                note_decision(state, item, ANSWERED if item.startswith(ASKED) else 3.0)
         case "Checks":
             rows = (item.partition(" -> ") for item in items)
             state.checks |= {command: outcome for command, arrow, outcome in rows if arrow}
@@ -141,11 +159,26 @@ def _take_section(earlier: Earlier, title: str, body: str) -> None:
             _take_open(state, items)
         case "Notes":
             state.notes += items
+        case _ if title == CONVERSATION:
+            earlier.blocks += _read_conversation(body.split("\n"))
+        case _ if title.startswith(TASK):
+            _take_task(earlier, title.removeprefix(TASK), body)
         case _ if title.startswith(QUOTING):
-            read = _read_conversation if title == CONVERSATION else _read_excerpts
-            earlier.blocks += read(body.split("\n"))
+            for block, is_stale in _read_excerpts(body.split("\n"), state.files):
+                earlier.blocks.append(block)
+                earlier.stale |= {block.path} if is_stale else set()
         case _ if words := body.strip():
             state.notes.append(f"{title}\n{words}" if title else words)
+
+
+def _take_task(earlier: Earlier, heading: str, text: str) -> None:
+    source = _STALE.sub("", heading)
+    path = source if (source := source.removesuffix(PARTS)) in earlier.state.files else ""
+    if source == PLAN:
+        earlier.plan = text
+    else:
+        earlier.blocks.append(Block(0, "task", path or heading, text, path))
+        earlier.stale |= {path} if _STALE.search(heading) else set()
 
 
 def _read_actions(items: Iterable[str]) -> Iterator[tuple[str, Action]]:
@@ -153,7 +186,8 @@ def _read_actions(items: Iterable[str]) -> Iterator[tuple[str, Action]]:
         call, arrow, outcome = item.partition(" -> ")
         if arrow:
             words, times = split_count(call)
-            yield words, Action(outcome.removeprefix(LAST_TIME), times)
+            rank = 0 if outcome.endswith(WORKED) else 2
+            yield words, Action(outcome.removeprefix(LAST_TIME), times, rank)
 
 
 def _read_files(body: str) -> Iterator[tuple[str, FileState]]:
@@ -163,30 +197,19 @@ def _read_files(body: str) -> Iterator[tuple[str, FileState]]:
         if title == "root":
             root = rest
         elif colon:
-            marks = title.split(", ")
+            state, *marks = title.split(", ")
+            in_commit = state if "committed" in marks else ""
             for path in read_paths(rest):
                 yield (
                     path if is_absolute(path) else root + path,
-                    FileState(marks[0], "committed" in marks, NOT_TESTED not in marks),
+                    FileState(
+                        state,
+                        bool(in_commit),
+                        NOT_TESTED not in marks,
+                        in_commit=in_commit.replace("deleted", ""),
+                        is_new=state == "created" and not in_commit,
+                    ),
                 )
-
-
-def read_paths(line: str) -> Iterator[str]:
-    """Yield the paths of a line, groups written out."""
-    for match in _PATH.finditer(line):
-        folder, beside, names, name = match.groups()
-        if match[0].startswith('"'):
-            value = parse_or_none(match[0])
-            yield value if isinstance(value, str) else match[0].strip('"')
-        elif folder is None or len(folder) > LONGEST_FOLDER:
-            yield match[0]
-        elif not (names or name):
-            yield from (folder + path for path in beside.split(","))
-        elif len(beside) + len(folder) * beside.count(",") > LONGEST_FOLDER:
-            yield match[0]
-        else:
-            paths = (names or name).split(",")
-            yield from (f"{folder}{last}/{path}" for last in beside.split(",") for path in paths)
 
 
 def _take_open(state: State, items: Iterable[str]) -> None:
@@ -196,7 +219,10 @@ def _take_open(state: State, items: Iterable[str]) -> None:
         if match := _TODO.fullmatch(item):
             todos.append(Todo(match[3].lstrip(), statuses[match[1]], match[2] or ""))
         elif match := _ERROR.fullmatch(item):
-            state.failure = Failure(match[2], match[1])
+            error, call = match.groups()
+            state.failure = Failure(call, error)
+            if " " in call and not call.endswith("…"):  # a later error stands in its place
+                state.actions.failed[call] = Action(error)
         elif match := _PLANNED.fullmatch(item):
             state.plan_age = int(match[1])
         elif item.startswith(STARTED):
@@ -207,18 +233,23 @@ def _take_open(state: State, items: Iterable[str]) -> None:
     state.todos = tuple(todos) or state.todos
 
 
-def _read_excerpts(rows: Sequence[str]) -> Iterator[Block]:
-    heading, text = "earlier", list[str]()
+def _read_excerpts(rows: Sequence[str], files: Collection[str]) -> Iterator[tuple[Block, bool]]:
+    """Yield what is quoted of each of *files*, commands and tools, and whether the file was changed
+    since."""
+    heading, text = "### earlier", list[str]()
     for row in (*rows, "### "):
         if not row.startswith("### "):
-            text.append(row)
+            text += [] if row.startswith(PLACE) else [row]
             continue
         if text:
-            yield Block(0, "read", heading, "\n".join(text))
-        heading, text = row[4:].removesuffix(" (modified since)"), []
+            source = _STALE.sub("", heading[4:])
+            path = source if source in files else ""
+            kind = kind_of("", path, "") if path else "read"
+            yield Block(0, kind, source, "\n".join(text), path), source != heading[4:]
+        heading, text = row, []
 
 
-def _read_conversation(rows: Sequence[str]) -> Iterator[Block]:
+def _read_conversation(rows: Iterable[str]) -> Iterator[Block]:
     label = ""
     for row in filter(None, rows):
         if not row.startswith("  "):
@@ -226,45 +257,9 @@ def _read_conversation(rows: Sequence[str]) -> Iterator[Block]:
         words = row.strip().removeprefix(f"[{label}] ")
         words = words[2:] if row.startswith(("- ", GAP)) else words
         kind = "asked" if words.startswith(ASKED) else "said"
-        yield Block(0, kind, label, words.removeprefix(ASKED))
-
-
-def join_states(old: State, new: State) -> State:
-    """Return the state after both; the later holds where they disagree."""
-    requests = {
-        words: before for words, before in old.requests.items() if words not in new.requests
-    }
-    for words, request in new.requests.items():
-        times = old.requests.get(words, Request(0)).times, request.times
-        is_retold = len(words) >= LONG  # a long one that is shown again was not made again
-        requests[words] = request._replace(times=max(times) if is_retold else sum(times))
-    files = {path: file for path, file in old.files.items() if path not in new.files}
-    for path, file in new.files.items():
-        before = old.files.get(path)
-        is_kept = before is not None and file.state == "read" and before.state != "deleted"
-        if before is None or is_kept:
-            files[path] = before or file
-        else:
-            after = state_after(before.state, file.state)
-            files[path] = FileState(after, file.is_committed, file.is_checked)
-    return replace(
-        new,
-        requests=requests,
-        questions=old.questions | new.questions,
-        constraints=old.constraints | new.constraints,
-        files=files,
-        checks=old.checks | new.checks,
-        actions=Actions(
-            old.actions.done | new.actions.done,
-            old.actions.failed | new.actions.failed,
-        ),
-        todos=join_todos(old.todos, new.todos),
-        plan_age=new.plan_age + (0 if new.todos else old.plan_age),
-        failure=new.failure if new.failure.error or new.checks else old.failure,
-        next_step=new.next_step or ("" if new.requests else old.next_step),
-        decisions=old.decisions | new.decisions,
-        notes=[*old.notes, *new.notes],
-    )
+        sender, words = split_place(words.removeprefix(ASKED))
+        pieces = _BETWEEN.split(CUT.sub(" .. ", words))
+        yield from (Block(0, kind, label, piece, sender=sender) for piece in pieces if piece)
 
 
 # --- summaries whose messages are here ----------------------------------------------------------
@@ -295,5 +290,5 @@ def read_amendments(text: str, state: State) -> list[str]:
 
 def _is_ours(item: str) -> bool:
     """Is an item one that we write, or one that was cut to its room?"""
-    is_cut = any(mark in item for mark in (_CUT, REPEATED, OMITTED))
+    is_cut = bool(CUT.search(item)) or any(mark in item for mark in (REPEATED, OMITTED))
     return is_cut or bool(_MADE.match(item) or _IN_SIGHT.match(item))

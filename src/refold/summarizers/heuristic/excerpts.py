@@ -448,13 +448,13 @@ def _render_excerpts(chosen: Sequence[Excerpt], work: Work) -> tuple[str, str]:
             talk.append(excerpt)
         else:
             groups.setdefault(block.heading, []).append(excerpt)
-    exchanges = [
-        (label, [*own]) for label, own in groupby(talk, lambda e: work.blocks[e.block].heading)
-    ]
     rows = list[str]()
-    if all(not label for label, _ in exchanges):
-        rows, exchanges = [*_write_sentences(talk, work)], []
-    for label, own in exchanges:  # a label that has just been said is not said again
+    for label, group in groupby(talk, lambda e: work.blocks[e.block].heading):
+        own = [*group]
+        if not (label or any(work.blocks[excerpt.block].is_parted for excerpt in own)):
+            rows += _write_sentences(own, work)
+            continue
+        # A label that has just been said is not said again.
         before = rows[-1].rpartition("\n")[2] if rows else ""
         rows.append(_exchange("" if label in before else label, own, work))
     parts = (_render_group(heading, excerpts, work) for heading, excerpts in groups.items())

@@ -7,13 +7,15 @@ letters belong to a name only if a `/`, a file extension, a `_` or a quote says 
 nobody knows without a dictionary where the name begins.
 """
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import pairwise
 
 from refold.text.clip import MAX_WORD, clip_scanned
-from refold.text.plain import without_escapes
+from refold.text.json_values import parse_or_none
+from refold.text.plain import split_path, without_escapes
 
 NUMBER = 0.4
 """What a plain number counts for, beside a name's 1.0."""
@@ -230,3 +232,64 @@ def _trailing_path(chunk: str) -> str:
     last = stops[0] if stops else "" if last in _PARTICLES else last
     name = f"{folder}/{last if len(last) <= MAX_DENSE_TAIL or last.isascii() else ''}"
     return name if _is_folder(name) else ""
+
+
+# --- lists of paths ------------------------------------------------------------------------------
+
+LONGEST_FOLDER = 1_000
+"""Characters of the folders that are written out before each of their names."""
+_PLAIN_PATH = re.compile(r"(?:[A-Za-z]:(?=[/\\]))?[^\s\"'{},:]+")
+_QUOTED = r"\"(?>(?:[^\"\\]|\\.?)*)\"?"
+"""A JSON string; one that never closes goes to the end, so that no character is looked at again."""
+_GROUP = r"([^\s\"{}]*+)\{([^\s\"{}]*+)\}(?:/(?:\{([^\s\"{}]*+)\}|([^\s\"{}]++)))?"
+"""`folder/{a,b}`, `parent/{a,b}/{x,y}` or `parent/{a,b}/x`."""
+_PATH = re.compile(rf"{_QUOTED}|{_GROUP}|[^\s\"]+", re.DOTALL)
+
+
+def group_paths(paths: Sequence[str]) -> Iterator[str]:
+    """Yield paths, those of one folder as `folder/{a,b}`, of folders that hold the same names as
+    `parent/{a,b}/{x,y}`; those with odd characters as JSON strings."""
+    plain = [path for path in paths if _PLAIN_PATH.fullmatch(path)]
+    odd = (path for path in paths if not _PLAIN_PATH.fullmatch(path))
+    yield from (json.dumps(path, ensure_ascii=not path.isprintable()) for path in odd)
+    folders: dict[str, list[str]] = {}
+    for folder, name in map(split_path, plain):
+        folders.setdefault(folder, []).append(name)
+    alike: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for folder, names in folders.items():
+        if not folder or not all(names):
+            yield from (folder + name for name in names)
+            continue
+        parent, _, last = folder[:-1].rpartition("/")
+        written = sum(map(len, alike.get((parent, key := tuple(sorted(names))), ())))
+        is_beside = parent and last and folder[-1] == "/"
+        is_beside = is_beside and written + len(folder) <= LONGEST_FOLDER
+        alike.setdefault((parent, key) if is_beside else (folder, key), []).append(folder)
+    for (parent, shared), beside in alike.items():
+        if len(beside) == 1:
+            yield beside[0] + _group(shared)
+        else:
+            lasts = [folder.removeprefix(f"{parent}/")[:-1] for folder in beside]
+            yield f"{parent}/{_group(lasts)}/{_group(shared)}"
+
+
+def _group(names: Sequence[str]) -> str:
+    return f"{{{','.join(names)}}}" if len(names) > 1 else names[0]
+
+
+def read_paths(line: str) -> Iterator[str]:
+    """Yield the paths of a line, groups written out."""
+    for match in _PATH.finditer(line):
+        folder, beside, names, name = match.groups()
+        if match[0].startswith('"'):
+            value = parse_or_none(match[0])
+            yield value if isinstance(value, str) else match[0].strip('"')
+        elif folder is None or len(folder) > LONGEST_FOLDER:
+            yield match[0]
+        elif not (names or name):
+            yield from (folder + path for path in beside.split(","))
+        elif len(beside) + len(folder) * beside.count(",") > LONGEST_FOLDER:
+            yield match[0]
+        else:
+            paths = (names or name).split(",")
+            yield from (f"{folder}{last}/{path}" for last in beside.split(",") for path in paths)

@@ -1,6 +1,5 @@
 """The state of the work as text: Markdown sections within a number of tokens."""
 
-import json
 import re
 from bisect import bisect_right
 from collections import Counter
@@ -13,12 +12,13 @@ from refold.summarizers.heuristic.actions import COMMIT, WAS_REFUSED, Action
 from refold.summarizers.heuristic.answers import ANSWERS, cut_middle, find_corrections
 from refold.summarizers.heuristic.blocks import SOURCE
 from refold.summarizers.heuristic.calls import Todo
+from refold.summarizers.heuristic.identifiers import group_paths
 from refold.summarizers.heuristic.lexicon import find_constraints, find_leads
 from refold.summarizers.heuristic.state import FileState, State
 from refold.text.clip import one_line, without_mark
 from refold.text.failures import has_failed
-from refold.text.plain import find_opening, is_absolute, is_outside, split_path
-from refold.text.summary_wrapper import ASKED
+from refold.text.plain import find_opening, is_absolute, is_outside
+from refold.text.summary_wrapper import ASKED, mark_cut
 from refold.tokens.count import estimate
 
 MOST_CHECKS = 5
@@ -60,8 +60,6 @@ LAST_FAILURES = 120
 """Tokens that the last failures get at least."""
 LAST_CHECKS = 100
 """Tokens that the last test or build and the last commit get at least."""
-LONGEST_FOLDER = 1_000
-"""Characters of the folders that are written out before each of their names."""
 LEAST = 24
 """Tokens below which a text is left out rather than cut."""
 
@@ -70,6 +68,8 @@ REQUESTS = ("Earlier requests", "Current request", "Last request of this part")
 EARLIER, CURRENT, LAST = REQUESTS
 MARKS = {"pending": " ", "active": "~", "done": "x"}
 NOT_TESTED = "not tested since"
+TASK, PARTS = "Task, as in: ", " (in parts)"
+PLAN = "the plan that the user approved"
 QUOTING = ("Current text", "Task", "Excerpts")
 """How titles of sections begin that hold nothing but what messages say."""
 CONVERSATION = (
@@ -89,7 +89,6 @@ MOST_LEADS = 3
 _TIMES = re.compile(r" \(×([1-9]\d{0,8})\)\Z")
 _MEDIA = re.compile(r"\A(?>(?:\[(?:image|audio|video|document)\] )+)")
 """What stands before the words of a request with media."""
-_PLAIN_PATH = re.compile(r"(?:[A-Za-z]:(?=[/\\]))?[^\s\"'{},:]+")
 _SEPARATOR = re.compile(r"[/\\]")
 
 
@@ -252,8 +251,8 @@ def _requests(state: State, start: int, stop: int | None, shown: Collection[str]
                 own_lines = (line for line in own.split("\n") if line.strip() not in shown)
                 head = find_opening("\n".join(own_lines)) or find_opening(own)
                 head = one_line(head, MOST_OF_TEMPLATE)
-                rest = len(own.strip()) - len(head)
-                own = f"{head} [… {rest} characters …] …" if rest else own
+                rest = own.strip()[len(head) :]
+                own = f"{head} {mark_cut(rest)} …" if rest else own
             words, questions = request.media + own, state.questions.get(text, ())
             item = list_item(write_request(words, request.times, questions))
             items.append(_cut(item, FIRST_REQUEST) if is_over else item)
@@ -292,7 +291,7 @@ def _earlier_requests(
     *rules*, which stand beside them; one that does not fit takes half of what is left, and none
     more than its share. *spare* tokens are for what `_fill_up` adds."""
     earlier = _requests(state, 0, -1, shown)
-    if _fitting(earlier, room) == earlier:
+    if _fitting(earlier, room) == earlier and not (earlier and state.omitted):
         return iter(earlier)
     most = max(room // MOST_OF_REQUESTS, FIRST_REQUEST)
     chosen, repeated = dict[int, str](), set[int]()
@@ -319,7 +318,7 @@ def _earlier_requests(
         chosen[at] = _cut(earlier[at], price + max(room, 0)) or chosen[at]
         room -= estimate(chosen[at]) - price
     chosen = _fill_up(earlier, chosen, rules, spare, most) if spare > 0 else chosen
-    if chosen and (omitted := len(earlier) - len(chosen.keys() | repeated)):
+    if chosen and (omitted := state.omitted + len(earlier) - len(chosen.keys() | repeated)):
         first = max(at for at in chosen if at <= is_corrected or at == min(chosen))
         chosen[first] = f"{chosen[first]}\n- [… {omitted}{OMITTED}"
     return (chosen[at] for at in sorted(chosen))
@@ -514,34 +513,3 @@ def _decisions(state: State, room: int) -> Iterator[str]:
             room -= price
             chosen.append((at, list_item(decision)))
     return (line for _, line in sorted(chosen))
-
-
-def group_paths(paths: Sequence[str]) -> Iterator[str]:
-    """Yield paths, those of one folder as `folder/{a,b}`, of folders that hold the same names as
-    `parent/{a,b}/{x,y}`; those with odd characters as JSON strings."""
-    plain = [path for path in paths if _PLAIN_PATH.fullmatch(path)]
-    odd = (path for path in paths if not _PLAIN_PATH.fullmatch(path))
-    yield from (json.dumps(path, ensure_ascii=not path.isprintable()) for path in odd)
-    folders: dict[str, list[str]] = {}
-    for folder, name in map(split_path, plain):
-        folders.setdefault(folder, []).append(name)
-    alike: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for folder, names in folders.items():
-        if not folder or not all(names):
-            yield from (folder + name for name in names)
-            continue
-        parent, _, last = folder[:-1].rpartition("/")
-        written = sum(map(len, alike.get((parent, key := tuple(sorted(names))), ())))
-        is_beside = parent and last and folder[-1] == "/"
-        is_beside = is_beside and written + len(folder) <= LONGEST_FOLDER
-        alike.setdefault((parent, key) if is_beside else (folder, key), []).append(folder)
-    for (parent, shared), beside in alike.items():
-        if len(beside) == 1:
-            yield beside[0] + _group(shared)
-        else:
-            lasts = [folder.removeprefix(f"{parent}/")[:-1] for folder in beside]
-            yield f"{parent}/{_group(lasts)}/{_group(shared)}"
-
-
-def _group(names: Sequence[str]) -> str:
-    return f"{{{','.join(names)}}}" if len(names) > 1 else names[0]

@@ -107,6 +107,10 @@ MOST_LABEL = 30
 """Characters of what stands before a colon."""
 MIN_SENTENCE = 4
 """Bytes of a sentence that binds: `只读` may, `ok` may not."""
+NAMED = re.compile(
+    r"(?<![\w-])[\w-]{1,80}+\.[a-z]\w{0,5}\b|\b(?:_*+[a-z\d]++_|_*+[a-z]++[A-Z]|[A-Z]++[a-z]++[A-Z])\w*+"
+)
+"""A file, or a name of several words."""
 
 _DECIDES = re.compile(
     r"(?i)\b(?:decided|chose|settled on|we(?:['’]ll| will)? (?:use|go with)|(?:root|the) cause|culprit|caused by|the (?:issue|problem|bug|reason|fix|solution) (?:is|was))\b"

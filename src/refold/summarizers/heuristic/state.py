@@ -17,6 +17,7 @@ from refold.summarizers.heuristic.actions import (
     find_committed,
     has_command,
     has_commit,
+    has_committed_nothing,
     read_check,
     read_outcome,
     read_words,
@@ -44,6 +45,7 @@ from refold.summarizers.heuristic.calls import (
 from refold.summarizers.heuristic.excerpts import find_announced
 from refold.summarizers.heuristic.lexicon import (
     FAULTING,
+    NAMED,
     SETTLING,
     find_conclusions,
     find_constraints,
@@ -83,12 +85,7 @@ ANSWERED = 9.0
 """What a person's answer weighs among the decisions."""
 
 _RETURNS = frozenset({"restored", "stashed", "unstashed", "changed"})
-_NO_COMMIT = re.compile(r"^(?:nothing (?:added )?|no changes added )to commit\b", re.MULTILINE)
 _OVERWROTE = re.compile(r"\b(?:updated|overw\w+|modified)\b")
-_NAMED = re.compile(
-    r"(?<![\w-])[\w-]{1,80}+\.[a-z]\w{0,5}\b|\b(?:_*+[a-z\d]++_|_*+[a-z]++[A-Z]|[A-Z]++[a-z]++[A-Z])\w*+"
-)
-"""A file, or a name of several words."""
 
 
 @dataclass(slots=True)
@@ -154,6 +151,10 @@ class State:
 
     requests: dict[str, Request] = field(default_factory=dict)
     """What the person asked, word for word, in the order of the latest time."""
+    omitted: int = 0
+    """How many more an earlier summary had no room for."""
+    retold: set[str] = field(default_factory=set)
+    """Long ones of an earlier summary: if one is shown again, it was not made again."""
     is_latest_current: bool = True
     """Is the latest of them what the model works on, nothing newer asked behind it?"""
     in_sight: frozenset[str] = frozenset()
@@ -195,14 +196,15 @@ class State:
     """Files and checks that others were compared with."""
 
 
-def read_state(steps: Sequence[Step], todos: Todos = ()) -> State:
-    """Read where the work stands after *steps*, in one pass; *todos* is the plan before them."""
-    state, announcing, is_done, worked, answers = State(todos=todos), "", False, False, 0
+def read_state(steps: Sequence[Step], earlier: State | None = None) -> State:
+    """Read where the work stands after *steps*, in one pass, from where it stood *earlier* on."""
+    state, announcing, is_done, worked, answers = earlier or State(), "", False, False, 0
+    is_talk = not (state.files or state.checks or state.actions.done or state.actions.failed)
     for step in steps:
         match step.kind:
             case "request":
                 _note_request(state, step)
-                announcing, worked = "", False
+                announcing, worked, state.next_step = "", False, ""
             case "call" if step.effect.todos is not None:
                 state.todos, state.plan_age = step.effect.todos, 0
             case "result" if step.is_template:
@@ -223,19 +225,19 @@ def read_state(steps: Sequence[Step], todos: Todos = ()) -> State:
             case "answer":
                 _note_answer(state, step, worked=worked or not step.is_final)
                 announcing, state.answer = ("", step.text) if step.is_final else (step.text, "")
-                is_done, answers = False, answers + 1
-    if answers >= TALK_ANSWERS and all(step.kind != "result" for step in steps):
+                is_done, answers, state.next_step = False, answers + 1, ""
+    if is_talk and answers >= TALK_ANSWERS and all(step.kind != "result" for step in steps):
         state.constraints = dict.fromkeys(filter(is_demand, state.constraints))
     state.files = _without_deleted_folders(state.files)
     state.failure = state.failure._replace(error=find_error_line(state.failure.error))
-    state.next_step = "" if is_done else find_announced(announcing)
+    state.next_step = "" if is_done else find_announced(announcing) or state.next_step
     return state
 
 
 def drop_superseded(state: State, after: Sequence[Step]) -> None:
     """Take out of *state* what steps that stay behind the summary tell anew: the todos, the outcome
     of a check, a failure that is mended, the next step; rules of commands that are done."""
-    later, listed = read_state(after, state.todos), {todo.id for todo in state.todos} - {""}
+    later, listed = read_state(after, State(todos=state.todos)), {t.id for t in state.todos} - {""}
     if any(step.kind in ("answer", "request") for step in after):
         state.next_step = ""
     for step in (step for step in after if step.kind == "request"):
@@ -270,7 +272,9 @@ def _note_request(state: State, step: Step) -> None:
     if is_fragment(latest):
         del state.requests[latest]
     times, _, was_template = state.requests.pop(words, Request(0))
-    state.requests[words] = Request(times + 1, step.media, was_template or step.is_template)
+    times += words not in state.retold
+    state.retold.discard(words)
+    state.requests[words] = Request(times, step.media, was_template or step.is_template)
     state.changed = set()
     for file in state.files.values() if says_works(words) else ():
         file.is_checked |= file.state != "read"
@@ -340,14 +344,18 @@ def _note_answer(state: State, step: Step, *, worked: bool) -> None:
         heaviest = nlargest(MOST_DECIDED, weighed)
         weighed = [pair for pair in weighed if pair in heaviest]
     for weight, words in weighed:
-        sentence = f'"{words}"' if words.startswith(ASKED) else words  # else it is a person's
-        state.decisions.pop(sentence, None)
-        state.decisions[sentence] = weight
-        is_fault = FAULTING.is_in(sentence) and not SETTLING.is_in(sentence)
-        for name in {*_NAMED.findall(sentence), state.failure.call} if is_fault else ():
-            is_new = "." in name and name not in state.changed
-            if is_new or not state.changed or name == state.failure.call:
-                state.faults.setdefault(name, []).append(sentence)
+        note_decision(state, f'"{words}"' if words.startswith(ASKED) else words, weight)
+
+
+def note_decision(state: State, sentence: str, weight: float) -> None:
+    """Note a sentence that decides or explains, and if it finds fault, with what."""
+    state.decisions.pop(sentence, None)
+    state.decisions[sentence] = weight
+    is_fault = FAULTING.is_in(sentence) and not SETTLING.is_in(sentence)
+    for name in {*NAMED.findall(sentence), state.failure.call} if is_fault else ():
+        is_new = "." in name and name not in state.changed
+        if is_new or not state.changed or name == state.failure.call:
+            state.faults.setdefault(name, []).append(sentence)
 
 
 def _drop_mended(state: State, step: Step) -> None:
@@ -356,7 +364,7 @@ def _drop_mended(state: State, step: Step) -> None:
     if not paths or not step.has_effect:
         return
     replaced = "\n".join(line for change in step.effect.changes for line in change.old or ())
-    names = {split_path(path)[1] for path in paths} | set(_NAMED.findall(replaced))
+    names = {split_path(path)[1] for path in paths} | set(NAMED.findall(replaced))
     _drop_decisions(state, (text for name in names for text in state.faults.pop(name, ())))
     state.changed |= names
 
@@ -380,7 +388,7 @@ def _note_result(state: State, step: Step) -> None:
     if (read := read_check(step, outcome, checks) if check else outcome) is None:
         return
     outcome = read
-    is_commit = commits and not _has_committed_nothing(step)
+    is_commit = commits and not has_committed_nothing(step)
     for name in filter(None, (check, "git commit" if is_commit else "")):
         listed = one_line(name, LONGEST_COMMAND)
         state.checks.pop(listed, None)
@@ -390,7 +398,7 @@ def _note_result(state: State, step: Step) -> None:
             for part in [part for part in names if part.startswith(f"{listed} ")]:
                 if has_failed(state.checks[part]):
                     del state.checks[part]
-    if (outcome == "ok" and not _has_committed_nothing(step)) or COMMITTED.search(text):
+    if (outcome == "ok" and not has_committed_nothing(step)) or COMMITTED.search(text):
         _note_git(state, step)
     if outcome not in UNTESTED:
         run = state.files if check else shell.find_run(effect.command, effect.place)
@@ -494,12 +502,6 @@ def _without_deleted_folders(files: dict[str, FileState]) -> dict[str, FileState
         if file.state == "deleted":
             deleted.add(path.rstrip("/"))
     return dict(reversed(remaining))
-
-
-def _has_committed_nothing(step: Step) -> bool:
-    """Does git say so? Behind a pipe its code is another's; `git status` says it after commits."""
-    has_none = _NO_COMMIT.search(step.text) and not COMMITTED.search(step.text)
-    return bool(has_none) and "status" not in step.command
 
 
 def _note_git(state: State, step: Step) -> None:

@@ -13,7 +13,7 @@ from refold.summarizers.heuristic.calls import LEAVES_PLANNING
 from refold.summarizers.heuristic.current_files import CurrentFile
 from refold.summarizers.heuristic.excerpts import BEHIND
 from refold.summarizers.heuristic.identifiers import iter_identifiers, split_words
-from refold.summarizers.heuristic.layout import list_item
+from refold.summarizers.heuristic.layout import PARTS, PLAN, TASK, list_item
 from refold.summarizers.heuristic.shell_words import MAX_COMMAND
 from refold.summarizers.heuristic.steps import Step
 from refold.text.clip import without_mark
@@ -35,7 +35,6 @@ _TITLE = re.compile(r"\s*(?:#{1,6}|[-*+] \[[ ~/]\]) ")
 """What heads a part of a text, or is still to be done."""
 _BOX = re.compile(r"\s*[-*+] \[[ ~/xX]\] ")
 _TICKED = re.compile(r"\s*[-*+] \[[xX]\] ")
-PLAN = "the plan that the user approved"
 _APPROVED = re.compile(r"(?i)^(?!.{0,80}\b(?:not|rejected)\b).{0,80}\bapproved\b")
 """How its result begins if they do."""
 _PLAN_BELOW = re.compile(r"^## Approved Plan.{0,40}:\n", re.MULTILINE)
@@ -81,11 +80,13 @@ class Task(NamedTuple):
     """May its file say something else by now?"""
 
 
-def read_wanted(steps: Iterable[Step], earlier: tuple[str, ...], shown: Sequence[str]) -> Wanted:
-    """Read the plan that a person approved last, in a tool's result or a request, what people asked
-    since then, behind *earlier* requests, and which issues were closed. A plan that is *shown* as
-    it is needs no other place."""
-    plan, proposed, asked, first, closed = "", "", list[str](), "", set[str]()
+def read_wanted(
+    steps: Iterable[Step], earlier: tuple[str, ...], plan: str, shown: Sequence[str]
+) -> Wanted:
+    """Read the plan that a person approved last, in a tool's result or a request, else that of an
+    earlier summary, what people asked since then, behind *earlier* requests, and which issues were
+    closed. A plan that is *shown* as it is needs no other place."""
+    proposed, asked, first, closed = "", list[str](), "", set[str]()
     drafts = dict[str, str]()
     for step in steps:
         approved = ""
@@ -190,9 +191,9 @@ def _find_named(source: str, title: str, asked: str) -> int:
 def render_task(task: Task, room: int) -> str:
     """Write the text of the task in its own lines; if not all fit, it says so."""
     lines = _choose_lines(task.lines, room - estimate(task.heading) - TITLE)
-    extent = " (in parts)" if len(lines) < len(task.lines) else ""
+    extent = PARTS if len(lines) < len(task.lines) and PARTS not in task.heading else ""
     extent += " (may differ: something else changed it since)" if task.is_stale else ""
-    rows = [f"## Task, as in: {quote(task.heading)}{extent}"]
+    rows = [f"## {TASK}{quote(task.heading)}{extent}"]
     for lead, group in groupby(lines, key=attrgetter("lead")):
         run = list(group)
         if lead and spell_bare(rows[-1]).endswith(spell_bare(lead)):  # it stands right above
