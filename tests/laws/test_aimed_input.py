@@ -374,7 +374,7 @@ GIVEN: dict[str, Any] = {
 }  # fmt: skip
 """What functions are given beside the text, by the parameters' names."""
 BESIDE: dict[str, dict[str, Any]] = {
-    "refold.summarizers.heuristic.blocks._kind_of": {"command": "ls"},
+    "refold.summarizers.heuristic.blocks.kind_of": {"command": "ls"},
     "refold.summarizers.heuristic.blocks._iter_spoken": {"is_parted": True, "binds": True},
     "refold.summarizers.heuristic.blocks._iter_clauses": {"is_parted": True},
     "refold.summarizers.heuristic.answers.find_question": {"reply": "C"},

@@ -30,6 +30,7 @@ from refold.summarizers.heuristic.steps import read_steps
 from refold.text.summary_wrapper import wrap_summary
 from tests.support.examples import examples_at_night
 from tests.support.messages import assistant
+from tests.support.summaries import collect
 
 
 def reminder(text: str) -> str:
@@ -611,7 +612,6 @@ def test_what_a_gateway_puts_behind_a_message_is_not_the_persons(stamp) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        f"{EVENT}Feishu[main] DM from ou_1: hello\n\n[System: no permission]",
         f"{EVENT}WhatsApp gateway connected.",
         INFO,
         "System: what is it?",
@@ -620,6 +620,37 @@ def test_what_a_gateway_puts_behind_a_message_is_not_the_persons(stamp) -> None:
 )
 def test_what_is_said_nowhere_else_stays_the_persons(text) -> None:
     assert [segment.voice for segment in segments(user(text))] == ["person"]
+
+
+def test_what_only_an_event_of_a_gateway_repeats_is_what_the_person_says() -> None:
+    """As OpenClaw does if it may not ask who they are: all of it stood in summaries, each time."""
+    notice = "[System: The bot encountered a permission error. Please inform the user about this.]"
+    alone = user(f"{EVENT}Feishu[main] DM from ou_1: 截图给我\n\n{notice}")
+    assert [step.text for step in read_steps([alone])] == ["截图给我"]
+    queued = "[Queued messages while agent was busy]\n\n---\nQueued #{}\n{}\n[message_id: om_{}]"
+    both = queued.format(1, notice, 1) + queued.format(2, "你好", 2)[38:]
+    assert [step.text for step in read_steps([user(both)])] == ["你好"]
+
+
+REPORT = (
+    'A background task "audit" just completed successfully.\n\nFindings:\n# Report\n'
+    "You must use port 18789.\n\nStats: runtime 2m • tokens n/a • sessionKey agent:main:subagent:7f • "
+    "sessionId 1\n\nSummarize this naturally for the user. Never mention the stats."
+)
+
+
+@pytest.mark.parametrize("before", ["", "[Queued announce messages while agent was busy]\n\n---\nQueued #1\n"])  # fmt: skip
+def test_what_another_agent_reports_is_no_request_and_ends_its_task(before) -> None:
+    """As in OpenClaw: reports stood as requests, their sentences as rules, and the agents as if
+    nobody had seen their end."""
+    accepted = '{\n  "status": "accepted",\n  "childSessionKey": "agent:main:subagent:7f"\n}'
+    call = Message("assistant", (ToolCall("c1", "sessions_spawn", '{"task": "audit"}'),))
+    started = Message("tool", (ToolResult("c1", (Text(accepted),)),))
+    state = collect([user("Audit it."), call, started, user(before + REPORT)])
+    assert [*state.requests] == ["Audit it."]
+    assert not state.constraints
+    (action,) = state.actions.done.values()
+    assert action.outcome.startswith("# Report")
 
 
 @pytest.mark.parametrize(

@@ -34,22 +34,18 @@ NOTE, TOOL = Carrier("context"), Carrier("tool")
 STATE, SUMMARY = Carrier("context", is_whole=True), Carrier("summary", "summary", is_whole=True)
 EDITOR, STARTUP = Carrier("context", "editor"), Carrier("context", "startup", is_whole=True)
 SKILL = Carrier("context", "skill", is_whole=True)
-"""The text of a skill, of which each is a kind of its own. It is for the request that it is loaded
-for."""
+"""The text of a skill, each a kind of its own, for the request that it is loaded for."""
 DATE = Carrier("context", "date", is_whole=True)
 MODE = Carrier("context", "permission mode", is_whole=True)
 EXAMPLE = Carrier("instruction", "example")
 ASIDE = Carrier("tool", "aside")
 """A note for the moment: it tells nothing of the work."""
 REFUSAL = Carrier("tool", "refusal")
-"""What a client answers a model of whose words it could use nothing: they call nothing, and end no
-turn."""
+"""What a client answers a model of whose words it could use nothing."""
 SELECTED, OPENED = Carrier("tool", "editor's text"), Carrier("tool", "editor's view")
-"""What a person's editor shows as they make a request: text that they selected or attached, and
-what is open. Both belong to this request."""
+"""What a person's editor shows with a request: text that they selected, and what is open."""
 TEMPLATE = "template"
-"""The kind of texts that a client puts in the place of a person's command, or behind the call of a
-skill: what they demand holds for that."""
+"""The kind of texts that a client puts in the place of a command, or behind the call of a skill."""
 
 
 def _all(carrier: Carrier, *words: str) -> tuple[tuple[str, Carrier], ...]:
@@ -95,8 +91,7 @@ _ASKS = re.compile(
 )
 """Other tags that say that a person speaks in them."""
 ENVELOPE = Carrier("tool", "message's envelope")
-"""What a gateway of chats puts before a person's message: from whom, where and when it came, and
-what happened to the gateway since (OpenClaw)."""
+"""What a gateway of chats puts before a person's message: from whom, and what happened since."""
 OF_REQUEST = frozenset({SELECTED.kind, OPENED.kind, ENVELOPE.kind})
 """Kinds of texts that stay with the request that they came with, as long as it is the current."""
 NAMED_SHARE = 2 / 3
@@ -104,8 +99,7 @@ NAMED_SHARE = 2 / 3
 LONGEST_NAME = 24
 """Characters of a sender's name."""
 IN_RESULT = "[at the end of a tool's result] "
-"""Stands before words of a person's that stood there, without the client's wrapper: a tool can
-forge that."""
+"""Stands before words of a person's that stood there: a tool can forge that."""
 FROM_SENDER = re.compile(r"\[from [^\]\n]{1,60}\] ")
 """Stands before the words of one of several people (`mark_sender`)."""
 UNQUOTED = frozenset({ASIDE.kind, REFUSAL.kind, OPENED.kind, ENVELOPE.kind})
@@ -158,8 +152,7 @@ TEMPLATES = (
 """How the text of a command or skill begins that a person called, in one text with what they gave
 it (Kimi Code, Spec Kit, OpenClaw)."""
 EXPANDED = "<command-message>"
-"""Before a command behind which a client sends what it stands for (Claude Code). A command that the
-client runs by itself begins with its name."""
+"""Before a command behind which a client sends what it stands for (Claude Code), none it runs."""
 EXIT_CODE = ("<returncode>", "<exception>")
 """Before the elements of a command's output, whatever their names, in one text (mini-swe-agent)."""
 NO_OUTPUT = "Your command ran successfully and did not produce any output."
@@ -353,18 +346,31 @@ SUMMARY_CHARS = 250
 """Characters at the beginning of a text in which they may be."""
 
 
-ABORTED = re.compile(r"Note: The previous agent run was aborted by the user\.[^\n]*")
-"""What it says of a turn that was interrupted, alone or before the message."""
+ABORTED = re.compile(
+    r"Note: The previous agent run was aborted by the user\.[^\n]*|\[System: [^\]\n]{1,2000}\]"
+)
+"""What it says of a turn that was interrupted, or of what fails, alone or beside the message."""
+_ANNOUNCED = re.compile(
+    r'A [a-z ]{3,30} "[^"\n]{1,300}" just [^\n]{1,300}\n\n(?:Findings|Result):\n'
+)
+"""How a text begins in which it says what another agent reports."""
 RUNTIME = re.compile(
     r"<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>(?>(?:(?!<<<(?:BEGIN|END)_OPENCLAW)[\s\S])*)<<<END_OPENCLAW\w+>>>"
 )
 """What it says of its own work, such as which agents have ended, alone or before the message."""
+
+
+def is_runtime(text: str) -> bool:
+    """Is a text all its own: of its work, or what another agent reports?"""
+    return bool(RUNTIME.fullmatch(text) or _ANNOUNCED.match(text))
+
+
 _ENVELOPE = re.compile(
     rf"\s*(?:{ABORTED.pattern}|"
     r"System(?: \(untrusted\))?: \[\d{4}-[^\]\n]{4,40}\] [^\n]*+(?>(?:\n[^\n]+)*)"
     r"|[A-Z][\w ]{2,60}\(untrusted[^)\n]{0,40}\):\n```json\n(?>(?:(?!```)[^\n]*\n)*)```"
     r"|\[message_id: [^\]\n]{1,200}\](?=\n)"
-    r"|(?:\[Queued messages while agent was busy\]\n\n)?---\nQueued #\d{1,4}(?=\n)"
+    r"|(?:\[Queued (?:announce )?messages while agent was busy\]\n\n)?---\nQueued #\d{1,4}(?=\n)"
     rf"|{RUNTIME.pattern}"
     r"|\[media attached[^:\n]{0,20}: [^\n]*+(?:\nTo send an image back, [^\n]*+)?"
     r")(?:\n+|\Z)"
@@ -377,7 +383,7 @@ _FIRST = re.compile(r"^[A-Z][\w ]{2,60}\(untrusted[^)\n]{0,40}\):\n```json$", re
 QUEUED = re.compile(r"(?<=\n\n)(?=---\nQueued #(?!1\n)\d{1,4}\n)")
 """Where the second and later of some messages begin that came while the agent worked, in a text."""
 STAMP = re.compile(
-    r"(?:(?:\A|\n)(?:\[message_id: [^\]\n]{1,200}\]|(?:Current time|Reference UTC): [^\n]{1,200})){1,2}\Z"
+    r"(?:(?:\A|\n\n?)(?:\[(?:message_id|System): [^\]\n]{1,400}\]|(?:Current time|Reference UTC): [^\n]{1,200})){1,2}\Z"
 )
 """What it puts in lines of their own behind the message."""
 STAMP_CHARS = 500
@@ -389,15 +395,18 @@ ECHOED = 30
 
 
 def read_envelope(text: str) -> tuple[str, Carrier] | None:
-    """Read what a gateway of chats puts before a person's message; None if it puts nothing there,
-    or the message stands in nothing else."""
+    """Read what a gateway of chats puts before a person's message; None if it puts nothing there.
+    A message that stands in nothing else is what an event repeats."""
     end, is_header = _skip_parts(text, 0)
     first = None if is_header else _FIRST.search(text, end)
     end = _skip_parts(text, first.start())[0] if first and not _FIRST.search(text, 0, end) else end
     words = "".join(text[end:].split())
-    last_echo = "".join(_ECHO.findall(text[:end])[-1:])
-    has_words = end and words and "".join(last_echo.split())[:ECHOED] in words
-    return (text[:end], ENVELOPE) if has_words else None
+    echo = next(reversed([*_ECHO.finditer(text, 0, end)]), None)
+    if echo and not words:
+        end = echo.start(1)
+    elif not (words and "".join(echo[1].split() if echo else "")[:ECHOED] in words):
+        end *= not words and "\n[System: " in text  # a notice of its own in a queue
+    return (text[:end], ENVELOPE) if end else None
 
 
 def _skip_parts(text: str, at: int) -> tuple[int, bool]:
@@ -488,14 +497,6 @@ def split_place(words: str) -> tuple[str, str]:
     if sender := FROM_SENDER.match(words):
         return sender[0], words[sender.end() :]
     return (IN_RESULT if words.startswith(IN_RESULT) else "", words.removeprefix(IN_RESULT))
-
-
-def sort_forgeable_last(items: Sequence[str]) -> list[int]:
-    """Return the places of the items of a list, the newest first, behind them those of words that
-    stood in tools' results: however many these are, they take no room from a person's."""
-    return sorted(
-        range(len(items) - 1, -1, -1), key=lambda at: items[at].startswith(f"- {IN_RESULT}")
-    )
 
 
 def read_overheard(envelope: str) -> str:

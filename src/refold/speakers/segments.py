@@ -33,7 +33,6 @@ from refold.speakers.carriers import (
     REQUEST_HEADING,
     RESUME_LINE,
     RETRY_MARKS,
-    RUNTIME,
     SELECTED,
     SKILL,
     STAMP,
@@ -57,6 +56,7 @@ from refold.speakers.carriers import (
     carrier_of_tag,
     find_speakers,
     has_queue,
+    is_runtime,
     mark_sender,
     read_editor_text,
     read_envelope,
@@ -264,7 +264,7 @@ def without_numbers(text: str) -> str:
 def _make_segment(text: str, carrier: Carrier, role: str, at: int) -> Segment:
     if carrier.voice == "person" and role == "user":
         kind = TEMPLATE if text.lstrip().startswith(TEMPLATES) else carrier.kind
-        is_sure = not SUMMARY_WORDS.search(text[:SUMMARY_CHARS])
+        is_sure = text.startswith("<command-") or not SUMMARY_WORDS.search(text[:SUMMARY_CHARS])
         is_lifted = text.startswith(NEW_TASK)  # cut off a tool's output, which can forge it
         return Segment("person", text, at, kind, is_lifted=is_lifted, is_sure=is_sure)
     kind = carrier.kind or _kind_by_heading(text)
@@ -347,7 +347,7 @@ def _carrier_of_text(bare: str, role: str) -> Carrier | None:
     if role != "user":
         return None
     is_output = bare.startswith(EXIT_CODE) and any(trailing_elements(bare))
-    if read_ran_command(bare) or RUNTIME.fullmatch(bare) or is_output:
+    if read_ran_command(bare) or is_runtime(bare) or is_output:
         return TOOL
     if bare.startswith(RETRY_MARKS[0]) and RETRY_MARKS[1] in bare:
         return TOOL

@@ -449,9 +449,9 @@ def _render_excerpts(chosen: Sequence[Excerpt], work: Work) -> tuple[str, str]:
         else:
             groups.setdefault(block.heading, []).append(excerpt)
     rows = list[str]()
-    for label, group in groupby(talk, lambda e: work.blocks[e.block].heading):
-        own = [*group]
-        if not (label or any(work.blocks[excerpt.block].is_parted for excerpt in own)):
+    is_of = attrgetter("heading", "is_parted")
+    for (label, is_parted), own in groupby(talk, lambda e: is_of(work.blocks[e.block])):
+        if not (label or is_parted):
             rows += _write_sentences(own, work)
             continue
         # A label that has just been said is not said again.
@@ -499,7 +499,7 @@ def _write_head(request: Block) -> str:
     return one_line(text, HEAD)
 
 
-def _exchange(label: str, excerpts: Sequence[Excerpt], work: Work) -> str:
+def _exchange(label: str, excerpts: Iterable[Excerpt], work: Work) -> str:
     """Return what is quoted of one exchange; what a person says is marked, and nothing else."""
     groups = groupby(excerpts, key=attrgetter("block"))
     texts = [_write_clauses([own.line for own in group], work.blocks[at]) for at, group in groups]

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 
-from refold.speakers.carriers import sort_forgeable_last
+from refold.speakers.carriers import IN_RESULT
 from refold.summarizers.heuristic.actions import COMMIT, WAS_REFUSED, Action
 from refold.summarizers.heuristic.answers import ANSWERS, cut_middle, find_corrections
 from refold.summarizers.heuristic.blocks import SOURCE
@@ -297,7 +297,7 @@ def _earlier_requests(
     chosen, repeated = dict[int, str](), set[int]()
     half = max(room // 2, min(room, FIRST_REQUEST))
     is_corrected = len(earlier) > 1 and any(find_corrections(earlier[1][2:]))
-    newest = sort_forgeable_last(earlier)
+    newest = _sort_forgeable_last(earlier)
     for at in (0, *range(1, 1 + is_corrected), *(at for at in newest if at > is_corrected)):
         if at and _repeats(earlier[at], rules):
             repeated.add(at)
@@ -324,6 +324,14 @@ def _earlier_requests(
     return (chosen[at] for at in sorted(chosen))
 
 
+def _sort_forgeable_last(items: Sequence[str]) -> list[int]:
+    """Return the places of the items of a list, the newest first, behind them those of words that
+    stood in tools' results: however many these are, they take no room from a person's."""
+    return sorted(
+        range(len(items) - 1, -1, -1), key=lambda at: items[at].startswith(f"- {IN_RESULT}")
+    )
+
+
 def _fill_up(
     earlier: Sequence[str], chosen: Mapping[int, str], rules: Sequence[str], room: int, most: int
 ) -> dict[int, str]:
@@ -332,7 +340,7 @@ def _fill_up(
     stay as they are: those are errors that were pasted, as often as not."""
     filled, sizes = dict(chosen), [*map(estimate, earlier)]
     newest = max((at for at, size in enumerate(sizes) if size >= FIRST_REQUEST), default=0)
-    for at in dict.fromkeys((0, newest, *sort_forgeable_last(earlier))):
+    for at in dict.fromkeys((0, newest, *_sort_forgeable_last(earlier))):
         text, before = earlier[at], filled.get(at, "")
         if at in (0, newest):
             text = _cut(text, estimate(before) + room)
@@ -372,7 +380,7 @@ def _choose(lines: Iterable[str], ranked: Iterable[str], room: int) -> Iterator[
 
 def _rules(state: State, room: int, in_sight: Collection[str]) -> Iterator[str]:
     rules = [list_item(rule) for rule in state.constraints if rule not in in_sight]
-    return reversed(_fitting((rules[at] for at in sort_forgeable_last(rules)), room))
+    return reversed(_fitting((rules[at] for at in _sort_forgeable_last(rules)), room))
 
 
 def _notes(state: State, room: int) -> Iterator[str]:
@@ -383,7 +391,8 @@ def _notes(state: State, room: int) -> Iterator[str]:
 
 
 def _files(state: State, room: int) -> Iterator[str]:
-    """Yield changed files by state, under one root; the last changed are the first to stay."""
+    """Yield changed files by state, under one root; the last changed are the first to stay. If none
+    has room, none is said to be read: that would say that nothing was changed."""
     changed = {path: file for path, file in state.files.items() if file.state != "read"}
     root = _root_of(list(state.files))
     if root:
@@ -392,6 +401,8 @@ def _files(state: State, room: int) -> Iterator[str]:
     titles = [(_file_title(path, file), path.removeprefix(root)) for path, file in changed.items()]
     lines = _list_files(titles, room)
     yield from lines
+    if changed and not lines:
+        return
     room = min(READ_FILES, room - sum(estimate(line) + 1 for line in lines))
     read = [("read", path.removeprefix(root)) for path in state.files if path not in changed]
     yield from _list_files(read, room)

@@ -433,6 +433,12 @@ _CHILD = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 """How another agent has ended, and what it reports (OpenClaw)."""
+_ANNOUNCED = re.compile(
+    r"^A [a-z ]{3,30} \"[^\"\n]{1,300}\" just (\w+)[^\n]{0,300}\n\n(?:Findings|Result):\n"
+    r"((?:(?!\nStats: ).){0,20000})\nStats: [^\n]{0,200}?\bsessionKey ([\w:-]+)",
+    re.MULTILINE | re.DOTALL,
+)
+"""The same in an older version."""
 _TASK_OPENINGS = ("<retrieval_status>", "<task_id>")
 """How a result begins that says it."""
 
@@ -511,7 +517,8 @@ def read_task_reports(text: str) -> Iterator[CommandReport]:
     yield from map(_read_task, _TASK.finditer(text))
     for id, code, signal, output in _EXEC.findall(text):
         yield CommandReport(output, int(code) if code else _SIGNALS.get(signal, 143), id)
-    for id, status, output in _CHILD.findall(text):
+    announced = ((id, status, output) for status, output, id in _ANNOUNCED.findall(text))
+    for id, status, output in (*_CHILD.findall(text), *announced):
         yield CommandReport(output, None if status == "completed" else 1, id)
 
 

@@ -86,7 +86,8 @@ def read_wanted(
     """Read the plan that a person approved last, in a tool's result or a request, else that of an
     earlier summary, what people asked since then, behind *earlier* requests, and which issues were
     closed. A plan that is *shown* as it is needs no other place."""
-    proposed, asked, first, closed = "", list[str](), "", set[str]()
+    proposed, asked, closed = "", list[str](), set[str]()
+    first = next(iter(earlier), "")
     drafts = dict[str, str]()
     for step in steps:
         approved = ""

@@ -1,0 +1,288 @@
+"""Summaries of summaries: what held in the first round holds in the tenth, whether the messages are
+still there or the summary is all that came back."""
+
+import re
+
+from refold.budget.budget import Budget
+from refold.compactor.run import compact_if_due
+from refold.core.view import View
+from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.models.driver import drive
+from refold.speakers import current_request, segment_messages
+from refold.strategies import Summarize
+from refold.summarizers.heuristic import RuleSummary
+from refold.summarizers.heuristic.earlier import read_amendments
+from refold.summarizers.heuristic.layout import render_state
+from refold.text.summary_wrapper import wrap_summary
+from tests.support.messages import assistant, call
+from tests.support.summaries import collect, read_summary, states_of
+
+LOG = "\n".join(f"  {at} frame of the traceback, of no use to anybody later" for at in range(90))
+"""What people paste."""
+
+
+def summarize(*turns, room=2_000):
+    """Return the summary of all messages."""
+    messages = [
+        message for turn in turns for message in (turn if isinstance(turn, list) else [turn])
+    ]
+    return drive(RuleSummary()(View.of(messages), 0, len(messages), room)).text
+
+
+def section(text, title):
+    """Return the lines of one section."""
+    return text.partition(f"## {title}")[2].partition("\n")[2].partition("\n## ")[0].splitlines()
+
+
+def go_on(text, *turns, room=2_000):
+    """Return the summary of what came behind a summary that came back as history."""
+    return summarize(wrap_summary(text), *turns, room=room)
+
+
+# --- what held ------------------------------------------------------------------------------------
+
+
+def test_a_rule_in_a_request_that_was_cut_is_a_rule_ten_rounds_later():
+    """It stood in the cut request, which had no room in a later round: then it was gone."""
+    pasted = f"Mend the error:\n{LOG}\nNever mend it yourself, tell me how."
+    text = summarize(user(pasted), assistant("It is the encoding."), room=600)
+    assert "characters …]" in text
+    for at in range(10):
+        text = go_on(text, user(f"What of question {at}?\n{LOG}"), assistant("Yes."), room=600)
+    assert "Never mend it yourself, tell me how." in text
+
+
+def test_what_a_cut_leaves_of_a_sentence_is_no_rule():
+    given = "## Earlier requests\n- Do it [… 90 characters …]  always as I told you. Never by hand."
+    assert [*read_summary(given).constraints] == ["Never by hand."]
+
+
+def test_requests_that_were_left_out_are_counted_in_later_rounds_too():
+    text = ""
+    for at in range(12):
+        turn = user(f"Request {at} {'of some length ' * 12}"), assistant("Done.")
+        text = go_on(text, *turn, room=500) if text else summarize(*turn, room=500)
+    items = section(text, "Earlier requests") + section(text, "Last request")
+    counts = [int(own) for own in re.findall(r"\[… (\d+) earlier requests", text)]
+    shown = sum(item.startswith("- Request") for item in items)
+    assert len(counts) == 1
+    assert shown + counts[0] + text.count("## Current request") == 12
+
+
+def test_what_was_cut_out_before_counts_when_more_is_cut_out():
+    words = "Sort the parts of this long list out.\n" + "one part after the other\n" * 400
+    text = summarize(
+        user(words), assistant("Done."), user("And now?"), assistant("No."), room=1_500
+    )
+    for _ in range(3):
+        text = go_on(text, user("Go on."), assistant("Done."), room=500)
+    (count,) = re.findall(r"\[… (\d+) characters …\]", text)
+    assert int(count) > 9_000
+
+
+def test_a_commit_behind_a_summary_commits_what_was_changed_before_it():
+    text = summarize(user("Go."), call("write", path="src/a.py", content="a = 1"))
+    commit = call(
+        "bash",
+        "[main 1234567] x\n create mode 100644 src/a.py",
+        command="git add -A && git commit -m x",
+    )
+    assert section(go_on(text, commit), "Files") == ["created, committed: src/a.py"]
+
+
+def test_an_error_that_was_mended_behind_a_summary_is_not_open():
+    failed = call("bash", "Error: cannot find module x", is_error=True, command="shop enable hook")
+    text = summarize(user("Go."), failed, call("bash", "a", command="ls"))
+    assert "last error" in text
+    again = go_on(text, call("bash", "enabled", command="shop enable hook"))
+    assert "last error" not in again
+    assert not section(again, "Failed")
+
+
+def test_an_error_in_place_of_which_a_later_one_stands_is_told_as_in_one_round():
+    failed = [
+        call("bash", f"Error: no module {name}", is_error=True, command=f"shop enable {name}")
+        for name in ("hook", "skill")
+    ]
+    state = read_summary(go_on(summarize(user("Go."), failed[0]), failed[1]))
+    assert state.failure.call == "shop enable skill"
+    assert "shop enable hook" in state.actions.failed
+
+
+def test_how_often_something_was_done_is_counted_over_rounds():
+    push = call("bash", "main -> main", command="git push origin main")
+    text = summarize(user("Go."), push, push)
+    assert section(go_on(text, push), "Done") == [
+        "- git push origin main (×3) -> last: main -> main"
+    ]
+
+
+def test_what_still_ran_when_its_turn_ended_is_not_open_for_ever():
+    started = "Command running in background with ID: 16772f"
+    text = summarize(user("Go."), call("Bash", started, command="npm run serve"))
+    again = go_on(
+        text, assistant("It runs."), user("Thank you. Now explain all of the code to me.")
+    )
+    assert not section(again, "Open")
+    assert section(again, "Done") == ["- npm run serve -> started, no end was seen"]
+
+
+def test_what_was_wrong_in_a_file_goes_once_that_is_changed_behind_a_summary():
+    text = summarize(user("Go."), assistant("The root cause is that a.py locks it twice."))
+    assert section(text, "Decisions")
+    assert not section(go_on(text, call("edit", path="a.py", old="x", new="y")), "Decisions")
+
+
+def test_the_rules_of_work_hold_in_the_talk_behind_it():
+    """Of what is said in a long talk only demands are rules; what was said before was work."""
+    rule = "Amounts must be in cents."
+    text = summarize(user(rule), call("write", path="src/a.py", content="a = 1"), assistant("So."))
+    chat = [m for at in range(11) for m in (user(f"And {at}?"), assistant(f"It is {at}."))]
+    assert rule in go_on(text, *chat)
+
+
+def test_a_plan_that_the_person_approved_is_the_task_in_later_rounds():
+    plan = (
+        "# Repair `load_pool`\n- [ ] take the lock once in src/pool.py\n- [ ] close it in drain()"
+    )
+    approved = call("ExitPlanMode", "User has approved your plan.", plan=plan)
+    work = call("edit", path="src/pool.py", old="a", new="b")
+    text = summarize(user("Plan it."), approved, assistant("I begin with `load_pool`."), work)
+    for _ in range(3):
+        text = go_on(text, assistant("`load_pool` in src/pool.py is next."), work)
+    assert section(text, "Task, as in: the plan that the user approved") == plan.split("\n")
+
+
+# --- what is ours, and no content -----------------------------------------------------------------
+
+
+def test_a_request_that_was_cut_to_its_beginning_is_no_amendment_of_a_summary():
+    """It stood in all later summaries once more, as a note."""
+    state = collect([user("Put the external navigation on both sides. " * 9), assistant("Done.")])
+    cut = "## Earlier requests\n- Put the external navigation on both sides. [… 344 characters …]"
+    assert read_amendments(cut, state) == []
+
+
+def test_marks_of_what_is_left_out_are_not_quoted():
+    text = (
+        "## Files\nmodified: src/a.py\n"
+        "## Excerpts from the conversation (single sentences; later ones may replace earlier ones)\n"
+        "- user: Which ports are there for the orders service?\n"
+        "- The orders service listens on port 8417.\n- [… 2017 characters …]\n"
+        "[port 8417] Staging is on 8417. .. Production runs on 9417 in Frankfurt.\n"
+        "## Current text of files\n### src/a.py\n@@ about line 40\ndef load_pool(size):\n"
+    )
+    again = go_on(text, user("Go on."), call("bash", "ok", command="make tidy"), assistant("Yes."))
+    assert "characters" not in again
+    assert "@@" not in again
+    assert " .." not in again
+    assert "def load_pool(size)" in again
+    assert "Production runs on 9417 in Frankfurt." in again
+
+
+def test_an_answer_whose_middle_is_left_out_is_quoted_without_the_mark():
+    answer = assistant(
+        "The orders service listens on port 8417.\n[… 900 characters …]\nIt is in zone b7."
+    )
+    text = summarize(user("Which ports?"), answer, user("Go on."), call("bash", "a", command="ls"))
+    assert "characters" not in text
+    assert "8417" in text
+
+
+def test_lines_that_were_replaced_behind_a_summary_are_not_quoted_from_it():
+    old = "def load_pool(size): return Lock(size)"
+    text = summarize(
+        user("Go."), call("read", f"1\t{old}\n2\tdef drain(): ...", path="src/pool.py")
+    )
+    assert old in text
+    edit = call("edit", path="src/pool.py", old_string=old, new_string="def load_pool(size): ...")
+    again = go_on(text, edit, assistant("Changed `load_pool`."))
+    assert old not in again
+
+
+def test_a_file_that_was_changed_since_its_quote_is_said_to_be_in_later_rounds():
+    text = (
+        "## Files\nmodified: src/pool.py\n## Excerpts (single lines, with gaps between them)\n"
+        "### src/pool.py (modified since)\nfrom threading import RecursiveLockFactory\n"
+    )
+    again = go_on(go_on(text, user("Go on."), assistant("Yes.")), user("On."), assistant("Yes."))
+    assert "### src/pool.py (modified since)\nfrom threading" in again
+
+
+def test_an_answer_stands_below_its_request_when_the_work_has_become_a_talk():
+    """Answers of earlier rounds stood in a heap, and nobody knew what they were about."""
+    text = (
+        "## Excerpts from the conversation (single sentences; later ones may replace earlier ones)\n"
+        "- user: Which port does the orders service have?\n- It listens on port 8417 in staging.\n"
+        "- user: Where does the ledger service run?\n- It runs in Frankfurt in zone b7-alpha.\n"
+    )
+    talk = [
+        message
+        for name in ("Ada", "Grace", "Edsger", "Barbara")
+        for message in (user(f"Who is {name}?"), assistant(f"{name} looks after team {name}-x."))
+    ]
+    rows = section(go_on(text, *talk), "Excerpts from the conversation")
+    answer = next(at for at, row in enumerate(rows) if "Frankfurt" in row)
+    assert rows[answer - 1] == "- user: Where does the ledger service run?"
+
+
+# --- what is current ------------------------------------------------------------------------------
+
+
+def test_a_command_about_summaries_is_the_current_request():
+    """The request before it, which was done, stood beside the summary as the current one."""
+    command = (
+        "<command-message>daily-summary</command-message>\n<command-name>/daily-summary"
+        "</command-name>\n<command-args>And with the exchange rates.</command-args>"
+    )
+    skill = "Base directory for this skill: /s/daily-summary\n\n# Daily summary"
+    messages = [user("Add the top-ups."), assistant("Added."), user(command), user(skill)]
+    messages.append(Message("assistant", (ToolCall("c1", "bash", '{"command": "ls"}'),)))
+    messages.append(Message("tool", (ToolResult("c1", (Text("a"),)),)))
+    assert [*current_request(messages, segment_messages(messages))] == [2]
+
+
+def test_without_room_for_what_was_changed_nothing_is_said_to_be_read():
+    """A summary named two files that were read, and none of ten that were changed."""
+    changed = [
+        call("write", path=f"src/{'deep/' * 9}module_{at}.py", content="") for at in range(9)
+    ]
+    state = collect([m for own in changed for m in own] + call("read", "x", path="a.md"))
+    for room in range(30, 200, 10):
+        text = render_state(state, room)
+        assert "read: a.md" not in text or "created" in text
+
+
+def test_the_tenth_round_says_what_one_round_says():
+    """By files, checks, requests and rules, when the summary is all that came back each time."""
+    turns = [
+        [
+            user(f"Add part {at}. Never touch part_{at}.lock by hand."),
+            *call("write", path=f"src/part_{at}.py", content=f"n = {at}"),
+            *call("bash", f"{at + 1} passed", command="pytest"),
+            assistant(f"Part {at} is in src/part_{at}.py."),
+        ]
+        for at in range(10)
+    ]
+    text = summarize(turns[0], room=4_000)
+    for turn in turns[1:]:
+        text = go_on(text, turn, room=4_000)
+    whole, last = collect([m for turn in turns for m in turn]), read_summary(text)
+    assert [*last.requests] == [*whole.requests]
+    assert {*last.constraints} == {*whole.constraints}
+    assert states_of(last) == states_of(whole)
+    assert last.checks == whole.checks
+
+
+def test_a_view_that_comes_back_ten_times_does_not_grow():
+    messages = [user("Never use tabs."), assistant("Right.")]
+    sizes = list[int]()
+    for at in range(10):
+        messages += [user(f"Part {at}"), *call("bash", LOG, command=f"make part_{at}")]
+        messages += [assistant(f"Part {at} is done."), user("Next."), assistant("On it.")]
+        strategies = [Summarize(keep=2, max_tokens=800)]
+        done = drive(compact_if_due(View.of(messages), strategies, Budget(0, 0)))
+        messages = list(done.view.messages)
+        sizes.append(sum(len(message.text) for message in messages))
+    assert max(sizes) < 2 * sizes[1]
+    assert "Never use tabs." in messages[0].text
