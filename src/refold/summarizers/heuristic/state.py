@@ -80,7 +80,6 @@ MOST_IGNORED = 100
 """Lines of a `.gitignore`, and characters of one, that are read."""
 MOST_DECIDED = 2
 """Conclusions that are taken of what a model thinks before one call."""
-
 ANSWERED = 9.0
 """What a person's answer weighs among the decisions."""
 
@@ -198,7 +197,8 @@ class State:
 
 def read_state(steps: Sequence[Step], earlier: State | None = None) -> State:
     """Read where the work stands after *steps*, in one pass, from where it stood *earlier* on."""
-    state, announcing, is_done, worked, answers = earlier or State(), "", False, False, 0
+    state, announcing, is_done, worked = earlier or State(), "", False, False
+    answers = state.omitted + len(state.requests)  # in talk each request has one
     is_talk = not (state.files or state.checks or state.actions.done or state.actions.failed)
     for step in steps:
         match step.kind:
