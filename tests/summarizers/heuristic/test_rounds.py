@@ -19,6 +19,8 @@ from tests.support.summaries import collect, read_summary, states_of
 
 LOG = "\n".join(f"  {at} frame of the traceback, of no use to anybody later" for at in range(90))
 """What people paste."""
+NAMES = ("Ada", "Grace", "Edsger", "Barbara", "Alan", "Donald", "Leslie", "Robin", "Tony")
+PLACES = ("harbour", "hall", "crane", "quay", "gate", "store", "boats", "gauges", "icehouse")
 
 
 def summarize(*turns, room=2_000):
@@ -45,7 +47,8 @@ def go_on(text, *turns, room=2_000):
 def test_a_rule_in_a_request_that_was_cut_is_a_rule_ten_rounds_later():
     """It stood in the cut request, which had no room in a later round: then it was gone."""
     pasted = f"Mend the error:\n{LOG}\nNever mend it yourself, tell me how."
-    text = summarize(user(pasted), assistant("It is the encoding."), room=600)
+    first = user("Read the notes of the course."), assistant("I have.")
+    text = summarize(*first, user(pasted), assistant("It is the encoding."), room=600)
     assert "characters …]" in text
     for at in range(10):
         text = go_on(text, user(f"What of question {at}?\n{LOG}"), assistant("Yes."), room=600)
@@ -152,7 +155,7 @@ def test_what_is_told_in_a_talk_of_many_rounds_is_no_rule():
         text = go_on(text, *chat)
     state = read_summary(text)
     assert "Never suggest the boat." in state.constraints
-    assert told not in section(text, "Rules")
+    assert f"- {told}" not in section(text, "Rules")
 
 
 def test_a_plan_that_the_person_approved_is_the_task_in_later_rounds():
@@ -225,19 +228,23 @@ def test_a_file_that_was_changed_since_its_quote_is_said_to_be_in_later_rounds()
 
 def test_an_answer_stands_below_its_request_when_the_work_has_become_a_talk():
     """Answers of earlier rounds stood in a heap, and nobody knew what they were about."""
+    asked = "Which port does the orders service have?", "Where does the ledger service run?"
     text = (
+        f"## Earlier requests\n- {asked[0]}\n- {asked[1]}\n"
         "## Excerpts from the conversation (single sentences; later ones may replace earlier ones)\n"
-        "- user: Which port does the orders service have?\n- It listens on port 8417 in staging.\n"
-        "- user: Where does the ledger service run?\n- It runs in Frankfurt in zone b7-alpha.\n"
+        f"- user: {asked[0]}\n- That is 8417 in staging.\n"
+        f"- user: {asked[1]}\n- In Frankfurt, in zone b7-alpha.\n"
     )
     talk = [
         message
-        for name in ("Ada", "Grace", "Edsger", "Barbara")
-        for message in (user(f"Who is {name}?"), assistant(f"{name} looks after team {name}-x."))
+        for name, place in zip(NAMES, PLACES, strict=True)
+        for message in (
+            user(f"What does {name} look after at the {place}?"),
+            assistant(f"At the {place} {name} looks after the papers. In May nobody did."),
+        )
     ]
-    rows = section(go_on(text, *talk), "Excerpts from the conversation")
-    answer = next(at for at, row in enumerate(rows) if "Frankfurt" in row)
-    assert rows[answer - 1] == "- user: Where does the ledger service run?"
+    rows = section(go_on(text, *talk, room=400), "Excerpts from the conversation")
+    assert rows[:2] == [f"- user: {asked[0]}", "- That is 8417 in staging."]
 
 
 # --- what is current ------------------------------------------------------------------------------
