@@ -37,7 +37,7 @@ from refold.summarizers.placement import (
     whole_groups,
 )
 from refold.summarizers.tail import count_shown, tail_start, tail_within
-from refold.text.summary_wrapper import beside_summary, wrap_summary
+from refold.text.summary_wrapper import beside_summary, summary_in, wrap_summary
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -218,9 +218,12 @@ class SummarizeTo:
 
     def _cap(self, view: View, goal: int, around: Surroundings) -> int:
         """Return the tokens that the tail and what stays leave to the summary; at least 0, and if
-        it is the tail that leaves it next to nothing, a twentieth of the goal."""
-        spare, least = goal - count_shown(view, around.stop), goal // 20
-        return max(spare - around.tokens(view), least if 0 < spare < least else 0)
+        it is the tail that leaves it next to nothing, a twentieth of the goal. What an earlier
+        summary that came as history says stands nowhere else: then a fifth in any case."""
+        spare, is_given = goal - count_shown(view, around.stop), view.base.map_cached(summary_in)
+        least = goal // (5 if any(is_given[: around.stop]) else 20)
+        is_least = 0 < spare < least or least > goal // 20
+        return max(spare - around.tokens(view), least if is_least else 0)
 
     def _summary_room(self, view: View, goal: int) -> int:
         """Return the tokens that are set aside for the summary. In a chat they are more: there a

@@ -9,7 +9,7 @@ from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.models.driver import drive
 from refold.speakers import current_request, segment_messages
-from refold.strategies import Summarize
+from refold.strategies import Summarize, SummarizeTo
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.heuristic.earlier import read_amendments
 from refold.summarizers.heuristic.layout import render_state
@@ -70,6 +70,18 @@ def test_requests_that_were_left_out_are_counted_in_later_rounds_too():
     shown = sum(item.startswith("- Request") for item in items)
     assert len(counts) == 1
     assert shown + counts[0] + text.count("## Current request") == 12
+
+
+def test_a_summary_that_is_all_there_is_keeps_room_beside_a_long_turn():
+    """A result that filled the view left 400 tokens for it: most rules were gone ever after."""
+    rules = [f"Never change the values in part number {at} of the settings." for at in range(20)]
+    earlier = "## Rules\n" + "\n".join(f"- {rule}" for rule in rules)
+    messages = [wrap_summary(earlier), user("Go on."), *call("bash", LOG, command="make")]
+    messages += [assistant("Made."), user("Read the log.")]
+    messages += call("bash", LOG * 4 + LOG[:1_800], command="cat log")
+    done = drive(compact_if_due(View.of(messages), [SummarizeTo(6_000)], Budget(6_000, 6_000)))
+    text = "\n".join(message.text for message in done.view.messages)
+    assert all(rule in text for rule in rules)
 
 
 def test_what_was_cut_out_before_counts_when_more_is_cut_out():

@@ -318,9 +318,11 @@ def _earlier_requests(
         chosen[at] = _cut(earlier[at], price + max(room, 0)) or chosen[at]
         room -= estimate(chosen[at]) - price
     chosen = _fill_up(earlier, chosen, rules, spare, most) if spare > 0 else chosen
-    if chosen and (omitted := state.omitted + len(earlier) - len(chosen.keys() | repeated)):
-        first = max(at for at in chosen if at <= is_corrected or at == min(chosen))
-        chosen[first] = f"{chosen[first]}\n- [… {omitted}{OMITTED}"
+    omitted = state.omitted + len(earlier) - len(chosen.keys() | repeated)
+    if omitted and (chosen or room >= LEAST // 2):
+        first = max((at for at in chosen if at <= is_corrected or at == min(chosen)), default=0)
+        mark = f"- [… {omitted}{OMITTED}"
+        chosen[first] = "\n".join(filter(None, (chosen.get(first), mark)))
     return (chosen[at] for at in sorted(chosen))
 
 
