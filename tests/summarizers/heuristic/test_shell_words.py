@@ -148,3 +148,10 @@ def test_nobody_knows_which_branch_of_an_if_ran(command, files):
     """A folder was deleted and committed that had never been there."""
     assert [path for path, _ in shell.file_effects(command, SESSION)] == files
     assert "commit" not in [verb for verb, _ in shell.git_steps(command, SESSION)]
+
+
+def test_a_folder_in_parentheses_is_a_folder():
+    """Next.js has such; files that were deleted in one stood as modified."""
+    for path in ("'app/(main)/x.tsx'", r"app/\(main\)/x.tsx"):
+        assert effect_of_command(f"rm {path}").files == (("app/(main)/x.tsx", "deleted"),)
+    assert not effect_of_command("rm 'f(x).py' 'a (b)/c'").files

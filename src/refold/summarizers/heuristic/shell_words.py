@@ -141,7 +141,7 @@ _VARIABLE = re.compile(r"\$(?:\{(\w{1,40})\}|(\w{1,40})\b(?![ \t]{0,9}=[^=]))")
 ESCAPED = re.compile(r"\\([\"\\$`])")
 _BARE_ESCAPED = re.compile(r"\\([][() ])")
 _ASSIGNS = re.compile(r"\$[\w:.]+\+?=?")
-_PATH = re.compile(r"[^\s*?{}$()<>|;&\"'`=,!\\]{1,300}")
+_PATH = re.compile(r"(?:[^\s*?{}$()<>|;&\"'`=,!\\]|(?<![^/])\([\w.-]{1,50}\)(?=/)){1,300}")
 
 
 def find_place(command: str, place: Place, program: str) -> Place:
