@@ -632,6 +632,20 @@ def test_what_only_an_event_of_a_gateway_repeats_is_what_the_person_says() -> No
     assert [step.text for step in read_steps([user(both)])] == ["你好"]
 
 
+def test_what_a_message_answers_is_not_said_by_who_answers_it() -> None:
+    """The model's plans stood as rules of the person's, and its answers filled the requests."""
+    plan = "Five bugs.\nYou must fix BUG-4 first. " + "It is long. " * 40
+    text = f'{INFO}[message_id: om_1]\n于长煦: [Replying to: "{plan}"]\n\n赶紧派人去修，不要重启。'
+    state = collect([user(text)])
+    assert [*state.requests] == [
+        (
+            "> Five bugs. You must fix BUG-4 first. It is long. It is long.…\n"
+            "于长煦: 赶紧派人去修，不要重启。"
+        )
+    ]
+    assert [*state.constraints] == ["于长煦: 赶紧派人去修，不要重启。"]
+
+
 REPORT = (
     'A background task "audit" just completed successfully.\n\nFindings:\n# Report\n'
     "You must use port 18789.\n\nStats: runtime 2m • tokens n/a • sessionKey agent:main:subagent:7f • "

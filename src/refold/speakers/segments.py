@@ -67,6 +67,7 @@ from refold.speakers.carriers import (
     read_speaker,
 )
 from refold.text.clip import find_fences
+from refold.text.plain import shorten_quoted
 from refold.text.summary_wrapper import summary_in, without_summary
 
 WRAPPED = 50
@@ -233,12 +234,15 @@ def _without_wrapper(text: str) -> str:
     if stamp := STAMP.search(text, max(0, len(text) - STAMP_CHARS)):
         text = text[: stamp.start()].rstrip()
     text = text[heading.end() :].strip() if (heading := REQUEST_HEADING.match(text)) else text
-    match = _OPENING_TAG.match(text)
-    if match and text.endswith(f"</{match[1]}>") and not _is_page(match):
+    if (
+        (match := _OPENING_TAG.match(text))
+        and text.endswith(f"</{match[1]}>")
+        and not _is_page(match)
+    ):
         text = text[match.end() : -len(match[1]) - 3].strip()
     words, explained, _ = text.partition(STEERING_END)
     first, _, rest = words.partition("\n")
-    return rest.strip() if explained and is_steering(first) else text
+    return rest.strip() if explained and is_steering(first) else shorten_quoted(text)
 
 
 def name_senders(spoken: Sequence[Spoken]) -> list[Spoken]:
@@ -501,8 +505,7 @@ def is_fragment(text: str) -> bool:
 def read_typed(text: str) -> str:
     """Return what a user typed rather than pasted, each sentence in one line: fenced blocks,
     quotes, lines of logs and elements with attributes (`<file name="a.csv">`) are empty blocks in
-    it, and so is a shell's session, which ends with a prompt without a command or with the text. A
-    style guide or another's orders in those are no rule for this work by themselves."""
+    it, and so is a shell's session. Another's orders in those are no rule for this work."""
     lines = _without_elements(text).splitlines()
     pasted = {at for fence in find_fences(lines) for at in fence}
     if prompts := [at for at, line in enumerate(lines) if _SHELL_PROMPT.match(line)]:

@@ -527,3 +527,17 @@ def spell_numbers(text: str) -> str:
     is_whole = numbers == list(range(numbers[0], numbers[0] + len(matches)))
     has_empty = any(match and not match.string[match.end() :].strip() for match in matches)
     return _DOTTED.sub("\\1\t", text) if is_whole and has_empty else text
+
+
+_REPLYING, _REPLIED = '[Replying to: "', '"]\n'
+"""Around what a message answers, behind the name of who writes it, if anything (OpenClaw)."""
+
+
+def shorten_quoted(text: str) -> str:
+    """Return a message that quotes what it answers with the beginning of that in a quote's line:
+    another said it, and it was long."""
+    start = text.find(_REPLYING, 0, 100)
+    if start < 0 or (end := text.find(_REPLIED, start)) < 0:
+        return text
+    quoted = " ".join(text[start + len(_REPLYING) : min(end, start + 200)].split())[:60]
+    return f"> {quoted}…\n{text[:start]}{text[end + len(_REPLIED) :].lstrip()}"
