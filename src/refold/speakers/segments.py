@@ -234,11 +234,8 @@ def _without_wrapper(text: str) -> str:
     if stamp := STAMP.search(text, max(0, len(text) - STAMP_CHARS)):
         text = text[: stamp.start()].rstrip()
     text = text[heading.end() :].strip() if (heading := REQUEST_HEADING.match(text)) else text
-    if (
-        (match := _OPENING_TAG.match(text))
-        and text.endswith(f"</{match[1]}>")
-        and not _is_page(match)
-    ):
+    match = _OPENING_TAG.match(text)
+    if match and text.endswith(f"</{match[1]}>") and not _is_page(match):
         text = text[match.end() : -len(match[1]) - 3].strip()
     words, explained, _ = text.partition(STEERING_END)
     first, _, rest = words.partition("\n")

@@ -158,16 +158,16 @@ def test_the_rules_of_work_hold_in_the_talk_behind_it():
 
 def test_what_is_told_in_a_talk_of_many_rounds_is_no_rule():
     """A talk was none if no round of it had ten answers, and what people told crowded rules out."""
-    told = "My uncle always sits by the window."
+    story = "My uncle always sits by the window."
     text = summarize(
-        user("Never suggest the boat."), assistant("Noted."), user(told), assistant("So.")
+        user("Never suggest the boat."), assistant("Noted."), user(story), assistant("So.")
     )
     for at in range(3):
         chat = [m for n in range(4) for m in (user(f"And {at}-{n}?"), assistant(f"It is {n}."))]
         text = go_on(text, *chat)
     state = read_summary(text)
     assert "Never suggest the boat." in state.constraints
-    assert f"- {told}" not in section(text, "Rules")
+    assert f"- {story}" not in section(text, "Rules")
 
 
 def test_a_plan_that_the_person_approved_is_the_task_in_later_rounds():
