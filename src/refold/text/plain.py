@@ -479,9 +479,17 @@ def _terms(run: Run) -> list[str]:
     return [*map("".join, pairwise(run.text)), run.text[-1]] if run.dense else [run.text]
 
 
+_ASKS = re.compile(
+    r"(?:[吗嗎]|(?:です|ます|でした|ました|ません|でしょう|ましょう)か|(?:습니까|입니까|까요|나요|[는은인]가요))"
+    r"[。.！!～~]?\Z"
+)
+"""How questions end in Chinese, Japanese and Korean, where many leave out the mark."""
+
+
 def is_question(text: str) -> bool:
-    """Does a text end with a question mark, in bold or not?"""
-    return text.rstrip("*_ ").endswith(("?", "？"))
+    """Does a text end with a question mark, in bold or not, or as one that needs none?"""
+    end = text.rstrip("*_ ")[-6:]
+    return end.endswith(("?", "？")) or (not end.isascii() and bool(_ASKS.search(end)))
 
 
 def has_colon(text: str) -> bool:

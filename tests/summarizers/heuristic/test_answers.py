@@ -107,6 +107,21 @@ def test_a_word_that_answers_is_no_rule_without_its_question():
     )
 
 
+def test_what_is_typed_beside_a_choice_belongs_to_its_question():
+    """The next question stood in the answer, and the answers before it were lost."""
+    answers = (
+        'User has answered your questions: "どのDB？"="SQLite" user notes: WALで, "並列？"="はい", '
+        '"名前？"="Other" user notes: Other. You can now continue with the user\'s answers in mind.'
+    )
+    questions = [{"question": text} for text in ("どのDB？", "並列？", "名前？")]
+    state = collect([user("Go."), *call("AskUserQuestion", answers, questions=questions)])
+    assert list(state.decisions) == [
+        "user: どのDB？ -> SQLite: WALで",
+        "user: 並列？ -> はい",
+        "user: 名前？ -> Other",
+    ]
+
+
 def test_what_a_model_offers_is_no_rule_of_who_chooses_it():
     """`Zero required` was one, of nobody knew what."""
     options = [{"label": "Zero capital required (Recommended)"}]

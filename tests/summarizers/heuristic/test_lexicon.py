@@ -10,16 +10,20 @@ from refold.scorers import Emphasis
 from refold.summarizers.heuristic import lexicon
 from refold.summarizers.heuristic.answers import find_corrections
 from refold.summarizers.heuristic.lexicon import (
+    ANNOUNCING,
     BINDING,
     FAULTING,
+    HANDING,
     NEGATING,
     PREFERRING,
+    REFERRING,
     STRESSING,
     WordPattern,
     find_conclusions,
     find_constraints,
     read_words,
 )
+from refold.text.plain import is_question
 from tests.support.examples import examples_at_night
 from tests.support.summaries import collect
 
@@ -336,12 +340,9 @@ def test_words_that_turn_what_they_stand_with() -> None:
     assert [text for text in NEGATES_NOT if NEGATING.is_in(text)] == []
 
 
-OF_ALL = {"strict", "binds", "stresses", "prefers", "corrects", "negates"}
-
-
 @pytest.mark.parametrize("language", WORDS)
 def test_every_language_has_words_of_each_kind(language: str) -> None:
-    assert {kind for kind in OF_ALL if WORDS[language].get(kind)} == OF_ALL
+    assert WORDS[language].keys() | {"spaced"} == WORDS["en"].keys() | {"spaced"}
 
 
 def test_no_word_is_of_a_kind_that_nobody_asks_for() -> None:
@@ -540,6 +541,103 @@ def test_what_stands_under_the_words_that_settle_it_is_agreed():
         assert not list(find_conclusions(choice, final=True))
     ways = "Agreed so far. Options:\n- `pool_a`: chosen because it is fast"
     assert "pool_a" not in "".join(text for _, text in find_conclusions(ways, final=True))
+
+
+CONCLUDES = {
+    "zh-Hans": ["根本原因是 `read_rows` 重复打开文件。", "我决定改用 `lazy_rows`。", "因为 `row_cache` 没有清空，内存一直涨。"],
+    "zh-Hant": ["根本原因是 `read_rows` 重複開啟檔案。", "我決定改用 `lazy_rows`。", "因為 `row_cache` 沒有清空，記憶體一直漲。"],
+    "en": ["The root cause is that `read_rows` opens it twice.", "I decided to use `lazy_rows`.", "It turned out that `row_cache` is never emptied."],
+    "ja": [
+        "根本原因は `read_rows` が二度開いていることです。", "`lazy_rows` を使うことにしました。", "`row_cache` が空にされていないことがわかりました。",
+        "`row_cache` が未対応だったことが原因です。", "`lazy_rows` を採用しました。",
+    ],
+    "ko": [
+        "근본 원인은 `read_rows`가 두 번 여는 것입니다.", "`lazy_rows`를 사용하기로 결정했습니다.", "`row_cache`를 비우지 않기 때문에 메모리가 늘어납니다.",
+        "이제 진짜 원인이 드러났습니다: `read_rows`가 C++20을 요구합니다.",
+    ],
+    "es": ["La causa raíz es que `read_rows` lo abre dos veces.", "Decidí usar `lazy_rows`.", "Resulta que `row_cache` nunca se vacía.", "El fallo se debe a `row_cache`."],
+    "de": ["Die Ursache ist, dass `read_rows` sie zweimal öffnet.", "Ich habe mich für `lazy_rows` entschieden.", "Es hat sich herausgestellt, dass `row_cache` nie geleert wird."],
+    "fr": ["La cause est que `read_rows` l'ouvre deux fois.", "J'ai décidé d'utiliser `lazy_rows`.", "Il s'avère que `row_cache` n'est jamais vidé."],
+    "ru": ["Причина в том, что `read_rows` открывает его дважды.", "Я решил использовать `lazy_rows`.", "Оказалось, что `row_cache` никогда не очищается."],
+    "pt": ["A causa raiz é que `read_rows` o abre duas vezes.", "Decidi usar `lazy_rows`.", "Descobri que `row_cache` nunca é esvaziado."],
+}  # fmt: skip
+CONCLUDES_NOT = {
+    "zh": ["可能是 `row_cache` 的问题。", "原因还不清楚，`row_cache` 正常。", "这是因为 `row_cache` 吗"],
+    "en": ["Perhaps the cause is `row_cache`.", "`row_cache` is emptied."],
+    "ja": [
+        "`row_cache` が原因かもしれません。", "`row_cache` の原因は不明です。", "`row_cache` に問題はありません。", "`row_cache` が原因でしたか。",
+        "`lazy_rows` を推奨します、問題は `row_cache` です。", "原因を調べるために `row_cache` を読みます。",
+    ],
+    "ko": ["`row_cache`가 원인일 수 있습니다.", "`row_cache`의 원인은 아직 모릅니다.", "`row_cache`에는 문제가 없습니다.", "`row_cache` 때문인가요"],
+    "es": ["Quizás la causa sea `row_cache`.", "Busco la `row_cache` de `a.py`.", "Recomiendo `lazy_rows` porque es rápido.", "Si `row_cache` falla, la causa es el bloqueo."],
+    "de": ["Vielleicht ist `row_cache` die Ursache.", "Ich suche die Ursache in `row_cache`.", "Ich empfehle `lazy_rows`, weil es schnell ist."],
+    "fr": ["Peut-être que la cause est `row_cache`.", "Je cherche dans `row_cache`.", "Je recommande `lazy_rows` parce que c'est rapide."],
+    "ru": ["Возможно, причина в `row_cache`.", "Причина пока неизвестна: `row_cache` в порядке.", "Рекомендую `lazy_rows`, потому что он быстрый.", "Я решил проблему с `row_cache`."],
+    "pt": ["Talvez a causa seja `row_cache`.", "Procuro em `row_cache`.", "Recomendo `lazy_rows` porque é rápido."],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("language", CONCLUDES)
+def test_what_a_model_decides_and_finds_is_known_in_nine_languages(language: str) -> None:
+    """Decisions and causes were known in Chinese and English alone."""
+    texts = CONCLUDES[language]
+    assert [text for text in texts if not list(find_conclusions(text, final=True))] == []
+
+
+@pytest.mark.parametrize("language", CONCLUDES_NOT)
+def test_guesses_questions_and_offers_conclude_nothing_in_any_language(language: str) -> None:
+    texts = CONCLUDES_NOT[language]
+    assert [text for text in texts if list(find_conclusions(text, final=True))] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "is_asked"),
+    [
+        ("`row_cache` を使いますか。", True),
+        ("これは `row_cache` が原因でしたか", True),
+        ("`row_cache` を直したからです。", False),
+        ("可以删掉 `row_cache` 吗", True),
+        ("`row_cache` 已经删掉了。", False),
+        ("`row_cache`를 삭제할까요", True),
+        ("`row_cache`를 삭제했습니다.", False),
+    ],
+)
+def test_a_question_without_its_mark_is_a_question(text: str, is_asked: bool) -> None:
+    assert is_question(text) == is_asked
+
+
+@pytest.mark.parametrize("text", [
+    "接下來我會寫更新日誌。", "我先看一下。", "接下来运行测试。", "Now I run the tests.", "まず記事を確認します。", "コミットしてPRを更新します。", "変更を見てみます。",
+    "`main.rs`를 수정하겠습니다.", "이제 테스트를 실행합니다.", "코드를 먼저 확인해볼게요.", "Voy a mirar el importador.", "Ahora ejecuto las pruebas.",
+    "Ich sehe mir den Import an.", "Jetzt lasse ich die Tests laufen.", "Als Nächstes schreibe ich das Changelog.", "Je vérifie la locale.",
+    "Ensuite je vais écrire le changelog.", "Сейчас изменю файл.", "Далее напишу changelog.", "Vou verificar a localidade.", "Agora executo os testes.",
+])  # fmt: skip
+def test_what_a_model_is_about_to_do_is_announced(text: str) -> None:
+    assert ANNOUNCING.is_in(text)
+
+
+@pytest.mark.parametrize("text", [
+    "测试都通过了。", "Next.js builds it.", "CI がテストを実行します。", "現在の設定は二つです。", "現在、手動で実行している。", "テストを実行しました。", "알겠습니다.",
+    "서버가 로그를 기록합니다.", "El importador lee todo.", "Der Import liest alles.", "Ich sehe, dass er alles liest.", "L'import lit tout.", "Импорт читает всё.", "O importador lê tudo.",
+])  # fmt: skip
+def test_a_fact_announces_nothing(text: str) -> None:
+    assert not ANNOUNCING.is_in(text)
+
+
+@pytest.mark.parametrize("text", [
+    "需要的话请告诉我。", "Tell me what to do.", "必要であればお知らせください。", "원하시면 추가할 수 있습니다.", "Si quieres, puedo añadir un benchmark.",
+    "Wenn du möchtest, füge ich es hinzu.", "Si tu veux, je peux l'ajouter.", "Если хотите, добавлю бенчмарк.", "Se quiser, posso adicionar.",
+])  # fmt: skip
+def test_what_is_left_to_a_person(text: str) -> None:
+    assert HANDING.is_in(text)
+
+
+@pytest.mark.parametrize("text", [
+    "这说明缓存没有清空。", "This is the cache.", "これはキャッシュです。", "이는 캐시입니다.", "Esto es la caché.", "Das ist der Cache.", "Cela vient du cache.", "Это кэш.", "Isso é o cache.",
+])  # fmt: skip
+def test_what_says_nothing_without_the_sentence_before_it(text: str) -> None:
+    assert REFERRING.is_in(text)
+    assert not REFERRING.is_in("Das Problem liegt hier.")
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,10 @@ def test_what_shells_only_say_and_choose_is_no_deed(command, deeds):
 @pytest.mark.parametrize(("words", "is_tested"), [
     ("Great, it works now. Next the menu.", True), ("all works!", True), ("测试通过了，继续", True),
     ("it works, but only on Linux", False), ("How does it work?", False), ("Make sure that it works.", False),
-    ("测试通过了吗？", False),
+    ("测试通过了吗？", False), ("現在可以用了，謝謝。", True), ("動いた、ありがとう。コミットして。", True), ("動きましたか？", False), ("이제 잘 돼, 고마워.", True),
+    ("안 돼, 다시 해줘.", False), ("Ya funciona, gracias.", True), ("No funciona.", False), ("¿Ya funciona?", False), ("Jetzt funktioniert es, danke.", True),
+    ("Es funktioniert noch nicht.", False), ("Ça marche maintenant, merci.", True), ("Ça ne marche pas.", False), ("Теперь работает, спасибо.", True),
+    ("Теперь не работает.", False), ("Agora funciona, obrigado.", True), ("Não funciona.", False),
 ])  # fmt: skip
 def test_what_a_person_tried_is_tested(words, is_tested):
     edit = call("write", "Done.", path="a.py", content="a = 1")
@@ -195,6 +198,17 @@ def test_a_file_that_another_agent_reports_to_have_changed_is_not_only_read():
         "/home/me/docs/b.md": "read",
         "/home/me/docs/c.md": "read",
     }
+
+
+@pytest.mark.parametrize("report", [
+    "已修改 `/src/a.py`。\n`/src/b.py` 没有修改。", "`/src/a.py` を修正しました。\n`/src/b.py` は修正していません。", "`/src/a.py`를 수정했습니다.\n`/src/b.py`는 수정하지 않았습니다.",
+    "He modificado: `/src/a.py` actualizado.\n`/src/b.py` no está actualizado.", "`/src/a.py` geändert.\n`/src/b.py` wurde nicht geändert.",
+    "`/src/a.py` modifié.\n`/src/b.py` n'est pas modifié.", "`/src/a.py` изменён.\n`/src/b.py` не изменён.", "`/src/a.py` alterado.\n`/src/b.py` não foi alterado.",
+])  # fmt: skip
+def test_what_another_agent_reports_is_read_in_nine_languages(report):
+    reads = [m for name in "ab" for m in call("read", "x = 1", path=f"/src/{name}.py")]
+    states = states_of(collect([*reads, *call("Agent", report, description="Fix it")]))
+    assert states == {"/src/a.py": "modified", "/src/b.py": "read"}
 
 
 @pytest.mark.parametrize(("after", "is_stale"), [

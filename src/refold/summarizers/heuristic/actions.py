@@ -10,6 +10,7 @@ from refold.speakers.carriers import NOT_RUN, REFUSED
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import is_look
 from refold.summarizers.heuristic.identifiers import find_names
+from refold.summarizers.heuristic.lexicon import CHANGING, NEGATING, WORKING
 from refold.summarizers.heuristic.shell_words import (
     MAX_COMMAND,
     WORD,
@@ -104,20 +105,8 @@ _ANSWER = re.compile(r'"(?:text|error|message)": ?"((?>(?:[^"\\]|\\.){1,1000}))'
 """The words of that error."""
 _SEARCHES = frozenset({"grep", "egrep", "rg", "findstr"})
 _ERROR_WORDS = re.compile(r"error|fail|warn", re.IGNORECASE)
-_CHANGED = re.compile(
-    r"(?i)\b(?:created|added|wrote|written|updated|modified|edited|changed|fixed|rewrote)\b|修改了|新增了|更新了|创建了"
-)
-_DENIES = re.compile(
-    r"(?i)\b(?:not|no|never|nothing|without|should|would|could|must|if|already|was|were)\b|n't|没有|未"
-)
-"""What says of a file in a report that it was changed, and that it was not, or by somebody else."""
-_WORKS = re.compile(
-    r"(?i)\W{0,3}(?:(?:ok|okay|yes|great|nice|perfect|good|cool|thanks)\b[\s,.!]{1,3}){0,3}"
-    r"(?:(?:it|that|this|everything|all)(?: all| now)? (?:works|is working)|works (?:now|fine|great|well|perfectly)|tests? (?:all )?pass)\b"
-    r"(?!,? (?:but|except|only|if|when|until))[^?]{0,60}(?:[.!,;\n]|\Z)"
-    r"|[^?？\n不没]{0,9}(?:测试通过了?+|能用了|可以用了|没问题了|跑通了)(?![吗？?])"
-)
-"""How a person begins who has tried what was done."""
+_DENIES = re.compile(r"(?i)\b(?:should|would|could|must|if|already|was|were)\b")
+"""What says of a file in a report, beside words that negate, that somebody else changed it."""
 _ENDS_AT_ERROR = re.compile(r"\bset -\w{0,9}e|ErrorActionPreference")
 _NONE = frozenset({"", "0", "(no output)", "(Bash completed with no output)"})
 """What a search prints, with its client, that finds nothing."""
@@ -203,14 +192,15 @@ def take_done(step: Step, paths: Iterable[str]) -> Step:
 
 
 def _find_reported(text: str, paths: Iterable[str]) -> Iterator[str]:
-    rows = [row for row in text.splitlines() if _CHANGED.search(row) and not _DENIES.search(row)]
+    changed = filter(CHANGING.is_in, text.splitlines())
+    rows = [row for row in changed if not (_DENIES.search(row) or NEGATING.is_in(row))]
     names = {name for name in find_names("\n".join(rows)) if "/" in name}
     yield from (path for path in paths if not names.isdisjoint(iter_ends(path)))
 
 
 def says_works(request: str) -> bool:
     """Does a person say that they tried it, and it works?"""
-    return bool(_WORKS.match(request))
+    return WORKING.is_in(request[:300])
 
 
 def find_nothing_ran(text: str, check: str) -> str:

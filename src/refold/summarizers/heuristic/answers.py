@@ -40,8 +40,6 @@ NOD = 10
 """The same of one that may say no more than yes."""
 LAST_WORDS = 6
 """Sentences at the end of a text, among which the question is that is to be answered."""
-ASKING = ("?", "？", "吗", "嗎", "呢")
-"""How a question ends that is no answer."""
 ANSWERS = " (to: "
 """What stands between a reply and the question."""
 _ORDINALS = ("first", "second", "third", "fourth", "fifth")
@@ -89,8 +87,8 @@ _ASKS_PERSON = re.compile(r"(?i)user|human|follow_?up")
 _OFFERS = ("options", "choices")
 _TAGS = ("<answer>", "</answer>")
 """Around all of what a tool says (Cline)."""
-_IS, _NEXT = '"="', '", "'
-"""Between a question and its answer, and between these and the next (Claude Code, OpenCode)."""
+_IS, _NEXT, _NOTED, _CLOSING = '"="', '", "', '" user notes: ', ". You can now"
+"""Before an answer, the next question, what is typed beside a choice, the end (Claude Code)."""
 SHORTEST_END = 10
 """Characters of the end of a sentence: with fewer a cut may go through the word that turns it."""
 _LINE = re.compile(r"(?<=\n)[^\n]")
@@ -149,7 +147,11 @@ def _read_pairs(text: str) -> list[PersonAnswer]:
     first, *pieces = text.split(_IS, MOST_ASKED)
     question, answers = first.partition('"')[2], list[PersonAnswer]()
     for at, piece in enumerate(pieces, 1):
-        words, _, following = piece.rpartition(_NEXT if at < len(pieces) else '"')
+        is_last, (chosen, _, notes) = at == len(pieces), piece.partition(_NOTED)
+        words, _, following = piece.rpartition('"' if is_last else _NEXT)
+        if notes:
+            typed, _, following = notes.rpartition(_CLOSING if is_last else _NEXT[1:])
+            words = ": ".join(dict.fromkeys((chosen, typed or notes)))
         answers.append(PersonAnswer(question, words or piece))
         question = following
     return answers
@@ -182,11 +184,10 @@ def _read_lines(text: str, questions: Iterable[str]) -> list[PersonAnswer]:
 def find_question(text: str, reply: str) -> str:
     """Return what a short *reply* to a model's *text* is to: of the ways that it lists those that
     the reply names, else, if it is short or begins with yes or no, the question at its end, else,
-    if it is a word or two, what was stated last; empty if the reply says by itself what it is
-    about."""
+    if it is a word or two, what was stated last; empty if the reply tells that itself."""
     reply = normalize("NFKC", reply)
     width = count_columns(reply, REPLY)
-    if not text or width >= REPLY or "\n" in reply or reply.endswith(ASKING):
+    if not text or width >= REPLY or "\n" in reply or is_question(reply) or reply.endswith("呢"):
         return ""
     lines = clip_scanned(text).split("\n")
     ways = [way for line in lines if (way := _WAY.match(line))]

@@ -19,7 +19,15 @@ from refold.summarizers.heuristic.identifiers import (
     iter_identifiers,
     split_words,
 )
-from refold.summarizers.heuristic.lexicon import CORRECTING, iter_sentences, weigh_conclusion
+from refold.summarizers.heuristic.lexicon import (
+    ANNOUNCING,
+    CORRECTING,
+    HANDING,
+    MAX_SENTENCE,
+    REFERRING,
+    iter_sentences,
+    weigh_conclusion,
+)
 from refold.text.clip import one_line
 from refold.text.plain import find_opening, has_colon, is_question, spell_bare, terms
 from refold.text.summary_wrapper import ASKED, quote, write_heading
@@ -117,18 +125,6 @@ _STAMP = re.compile(
 )
 _ANY_DIGIT = re.compile(r"\d")
 _ANY_LETTER = re.compile(r"[^\W\d_]")
-_ANNOUNCED = re.compile(
-    r"(?i)^(?:now|next|then|let me|let['’]s|i['’]ll|i will|i need to|i['’]m going to|time to|(?:still )?waiting (?:for|on|until)|等(?:待|它|剩|所有|全部)|现在|接下来|下一步|然后|让我|我来|我将|まず|次[には]|これから)"
-)
-_HANDS_OVER = re.compile(
-    r"(?i)\b(?:let me|tell me|i['’](?:ll|m going to)|i will|(?:would|do) you (?:like|want)|if you(?:['’]d like| want me)|please (?:confirm|provide|share|paste|send))\b"
-    r"|告[诉訴]我|[请請](?:确认|確認|提供|告知)|需要我|教えてください|알려\s?주"
-)
-"""With what the model leaves something to a person, who has answered since, or announces it."""
-_REFERS = re.compile(
-    r"(?i)(?:that|this|it|they|these|those|both|such|the (?:former|latter|same))\b|[这那它此其]|[こそ][れの]"
-)
-"""How a sentence begins that may say nothing without the one before it."""
 _SPACED = re.compile(r"([，；：。！？、]) ")
 HEAD = 60
 """Characters of a request that stand before what was said in its turn."""
@@ -269,8 +265,8 @@ def _misleads(block: Block, line: Line, context: Context) -> bool:
         return line.text.lstrip().startswith("#")
     if context.is_chat or block.kind not in OWN_WORDS:
         return False
-    patterns = (_ANNOUNCED.match, _REFERS.match, _HANDS_OVER.search)
-    return is_question(line.text) or any(find(line.text) for find in patterns)
+    head, misleading = line.text[:MAX_SENTENCE], (ANNOUNCING, HANDING, REFERRING)
+    return is_question(line.text) or any(words.is_in(head) for words in misleading)
 
 
 def _weigh_line(block: Block, line: Line, context: Context, telling: float) -> float:
@@ -431,7 +427,7 @@ class Selection:
 
 def find_announced(text: str) -> str:
     """Return what a model announced last, beside a call; empty if it announced nothing."""
-    announced = [sentence for sentence in iter_sentences(text) if _ANNOUNCED.match(sentence)]
+    announced = [row for row in iter_sentences(text) if ANNOUNCING.is_in(row[:MAX_SENTENCE])]
     return one_line(announced[-1], 200) if announced else ""
 
 

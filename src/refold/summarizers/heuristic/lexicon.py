@@ -37,6 +37,12 @@ class WordPattern:
         text = text.lower()  # three times as fast as a pattern that ignores case
         return bool(self._spaced.search(text) or (not text.isascii() and self._dense.search(text)))
 
+    def find_all(self, text: str) -> list[str]:
+        """Return the words that are in *text*, in lower case."""
+        text = text.lower()
+        dense = () if text.isascii() else self._dense.finditer(text)
+        return [match[0] for match in (*self._spaced.finditer(text), *dense)]
+
     def is_opening(self, text: str) -> bool:
         """Does one of the words open *text*, behind a word at most (`please`, `you`, 请)?"""
         text = text.lower()
@@ -91,6 +97,24 @@ SETTLING = WordPattern(("settles",))
 """Words before, or above, what is decided."""
 FAULTING = WordPattern(("faults",))
 """Words of what holds no longer once it is mended."""
+DECIDING = WordPattern(("decides",))
+"""Words that choose a way, or name a cause."""
+REASONING = WordPattern(("reasons",))
+"""Words that give a reason, of what they name."""
+GUESSING = WordPattern(("guesses",))
+"""Words of what may be so."""
+PLANNING = WordPattern(("plans",))
+"""Words of what is done next."""
+ANNOUNCING = WordPattern(("plans", "steps"))
+"""The same, and how such a sentence may begin."""
+HANDING = WordPattern(("hands",))
+"""Words with which a model leaves something to a person."""
+WORKING = WordPattern(("works",))
+"""How a person begins who has tried what was done."""
+REFERRING = WordPattern(("refers",))
+"""How a sentence begins that may say nothing without the one before it."""
+CHANGING = WordPattern(("changes",))
+"""Words of a report of what was changed."""
 PREFERRING = WordPattern(("prefers",))
 """Words of preferences."""
 
@@ -112,16 +136,6 @@ NAMED = re.compile(
 )
 """A file, or a name of several words."""
 
-_DECIDES = re.compile(
-    r"(?i)\b(?:decided|chose|settled on|we(?:['’]ll| will)? (?:use|go with)|(?:root|the) cause|culprit|caused by|the (?:issue|problem|bug|reason|fix|solution) (?:is|was))\b"
-    r"|(?:^|[我们們已终終经經方致，。；：,:])(?:决定|決定)(?![了是的于於性因、])|改用|[采採]用|[選选](?:定|用了|择了|擇了)|根因|根源|(?:根本|真正|主要)原因|原因(?:就?是|在[于於]?|[：:])|[问問][题題](?:就?是|出?在)"
-)
-"""Chooses a way, or names a cause."""
-_REASONS = re.compile(
-    r"(?i)\b(?:because|therefore|turns out|found (?:it|that|the (?:bug|issue|problem|cause))|key (?:finding|insight)|(?:this|that|which) (?:means|shows|proves))\b"
-    r"|因为|因為|由于|由於|因此|所以|(?:^|[这這此，,；;。])(?:[说說]明|表明)|不支持|(?:[关關][键鍵]|重要)[发發][现現]|(?<![要能没未])(?:[发發][现現]|找到|定位到)了?(?:[问問][题題]|原因)"
-)
-"""Gives a reason, of what it names."""
 _CODE = re.compile(r"`[^`\n]{1,80}`")
 _KANA = re.compile(r"[\u3041-\u30fa]")
 """Only Japanese has these: there the Chinese cues are parts of words that conclude nothing."""
@@ -130,9 +144,6 @@ _ENTITY = re.compile(
 )
 _QUOTATION = re.compile(r"\"[^\"]{20,}+\"?")
 """What another text says."""
-_PLAN = re.compile(
-    r"(?i)^(?:let me|let['’]s|i['’]ll|i will|i need to|i['’]m (?:also |now |just )?(?:going to|about to|(?:check|inspect|look|open|read|review|runn|search|trac)ing)|now (?:i|let)|next,? i|让我|我来|接下来|我[会會将將])"
-)
 _STRESS = re.compile(r"\*\*|__")
 _GOES_ON = re.compile(r"[；;]\Z|(?:^|[\s:：])\d{1,2}\.\Z")
 """How a piece of a list in one line ends: before the next number, or with half a stop."""
@@ -152,12 +163,8 @@ _OPTION = re.compile(
     r"(?:[A-E]|[1-9](?=[)）])|(?<=[案项項])[1-9一二三四五甲乙丙])\W{0,3}[)）.:：—–]"
 )
 """How one of several ways begins: `A) `, `Option B: `, `方案一：`."""
-_GUESS = re.compile(
-    r"(?i)\A(?:wait|hm+|anyway|actually|no),|\b(?:maybe|perhaps|probably|possibly|might|may be|could be|I (?:think|guess|suspect|assume)|seems?|looks? like|likely|my guess|potential|possible (?:causes?|reasons?))\b"
-    r"|可能|也许|也許|大概|似乎|好像|怀疑|懷疑|估计|估計|猜|潜在|潛在"
-)
 _VOID = re.compile(
-    r"(?i)\W{0,4}[✅✔☑]|\W{0,8}(?:(?:(?:\w{1,12},? )?(?:if|unless)|or|falls|wenn|если)\b|如果|若|假如|要是|或|もし|만약)|"
+    r"(?i)\W{0,4}[✅✔☑]|\W{0,8}(?:(?:(?:\w{1,12},? )?(?:if|unless)|or|falls|wenn|если|si|se|s['’]il)\b|如果|若|假如|要是|或|もし|만약)|"
     r"\W{0,8}(?:(?:all|the|now|\d+)\s{1,4}){0,3}(?:unit |integration )?(?:tests?|checks?|builds?|lint\w{0,12}|suite)\s{1,4}"
     r"(?:(?:are|is|have|has|all|now|still)\s{1,4}){0,3}(?:pass\w{0,12}|green|succe\w{1,12}|ok|clean)(?:\s{1,4}(?:now|again|successfully))?\W{0,8}\Z"
     r"|(?:所有|全部)?(?:测试|測試|检查|檢查|构建|構建)(?:都|均|全部)?(?:已)?(?:通过|通過|成功)\W{0,8}\Z"
@@ -378,7 +385,8 @@ def find_notes(text: str) -> Iterator[str]:
     """Yield the sentences of an assistant's text that tell something, neither ask nor announce."""
     for statement in _iter_prose(text):
         sentence = statement.words
-        if is_question(sentence) or has_colon(sentence) or _PLAN.match(sentence):
+        is_plan = PLANNING.is_in(sentence[: 2 * MAX_SENTENCE])
+        if is_question(sentence) or has_colon(sentence) or is_plan:
             continue
         words = _ENTITY.sub("", sentence)
         is_about_name = words != sentence and any(map(str.isalpha, words))
@@ -393,9 +401,10 @@ def weigh_conclusion(sentence: str, *, lead: str = "", worked: bool = True) -> f
     *lead* above it, guesses. Without a cue 0. In Japanese the Chinese cues conclude nothing."""
     head = _QUOTATION.sub("", sentence[: 2 * MAX_SENTENCE])
     words = _STRESS.sub("", _CODE.sub("", head))
-    decides, reasons = _DECIDES.findall(words), _REASONS.findall(words) if worked else []
+    decides, reasons = DECIDING.find_all(words), REASONING.find_all(words) if worked else []
     entities = len(_ENTITY.findall(head)) if decides or reasons else 0
     matches = decides + (reasons if entities else [])
-    cues = {cue.lower() for cue in matches if cue.isascii() or not _KANA.search(lead + head)}
-    is_open = cues and (_PLAN.match(head) or _GUESS.search(lead + head))
+    is_kana = _KANA.search(lead + head)
+    cues = {cue for cue in matches if cue.isascii() or not is_kana or _KANA.search(cue)}
+    is_open = cues and (PLANNING.is_in(head) or GUESSING.is_in(lead + head))
     return len(cues) and len(cues) + min(3, entities) / 2 - 2 * bool(is_open)
