@@ -8,16 +8,13 @@ from refold.memory import ProcessMemories, flush
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.scorers import Emphasis
 from refold.summarizers.heuristic import lexicon
-from refold.summarizers.heuristic.answers import find_corrections
+from refold.summarizers.heuristic.answers import find_corrections, find_retraction
 from refold.summarizers.heuristic.lexicon import (
     ANNOUNCING,
-    BINDING,
     FAULTING,
     HANDING,
     NEGATING,
-    PREFERRING,
     REFERRING,
-    STRESSING,
     WordPattern,
     find_conclusions,
     find_constraints,
@@ -31,16 +28,19 @@ WORDS = read_words()
 
 BINDS = {
     "zh-Hans": [
+        "提交前先跑一遍 lint。", "所有时间都用 UTC。", "每次改完都跑一下测试。", "删东西之前先问我。", "回答简短一点。",
         "以后每次改完都要跑测试", "请一直用中文回答", "绝不提交密钥", "一律用英文", "统一使用 UTC", "勿删除日志", "从现在起用 pnpm", "记住：用 pnpm",
         "我更喜欢 zoneinfo", "不要修改 tests/", "必须保留注释", "不许联网", "严禁提交", "总是用 tab", "别动 x.py", "永远用简体", "只许读", "请用中文回答",
         "禁止使用 any", "提交前务必跑测试", "今后都用 Python 3.12", "请始终使用空格缩进", "千万别删库", "优先用标准库",
     ],
     "zh-Hant": [
+        "提交前先跑一次 lint。", "所有時間都用 UTC。", "每次改完都跑一下測試。", "刪東西之前先問我。",
         "必須保留註解", "不許聯網", "嚴禁提交", "總是用 tab", "別動 x.py", "永遠用繁體", "只許讀", "以後每次改完都要跑測試", "請一直用中文回答", "絕不提交金鑰",
         "統一使用 UTC", "從現在起用 pnpm", "記住：用 pnpm", "我更喜歡 zoneinfo", "請用繁體中文回答", "務必先備份", "避免使用全域變數", "優先用標準函式庫",
         "不可修改 tests/",
     ],
     "en": [
+        "Run lint before you commit.", "Use pnpm, not npm.", "No new dependencies.",
         "Remember: the port is 8081.", "Please remember that staging is read by others.",
         "From now on, use pnpm.", "Always answer in English.", "I prefer zoneinfo.", "Never push to main.", "You must run the tests first.", "Don't touch vendor/.",
         "Make sure that the build passes.", "Leave src/a.py alone.", "Only use the standard library.", "Under no circumstances delete data.",
@@ -48,13 +48,17 @@ BINDS = {
         "Keep the fallback note as it is.", "ok, keep it short.", "Leave the names of all columns as they are.", "The API has to stay compatible.", "no, the block should stay.", "Ask before you install anything.",
     ],
     "ja": [
+        "コメントは常に英語で書いて。", "変更したら毎回ドキュメントも更新して。", "npmではなくpnpmを使って。", "時刻はすべてUTCで。", "回答は短くして。",
         "必ずテストを実行してください。", "main には絶対にプッシュしないでください。", "ファイルを削除しないで。", "今後は pnpm を使ってください。", "日本語で答えてください。", "テストを変更してはいけません。",
         "決して鍵をコミットしない。", "標準ライブラリのみ使用すること。",
     ],
     "ko": [
+        "수정할 때마다 테스트를 돌려줘.", "npm 말고 pnpm 써.", "새 의존성은 추가하지 말아줘.", "src/ 만 수정해.", "삭제하기 전에 꼭 물어봐.", "모든 시간은 UTC로 해줘.",
         "반드시 테스트를 실행하세요.", "절대 main에 푸시하지 마세요.", "파일을 삭제하지 마.", "앞으로는 pnpm을 사용해 주세요.", "한국어로 답해 주세요.", "항상 탭을 사용하세요.", "키를 커밋하면 안 됩니다.",
     ],
     "es": [
+        "Ejecuta el lint antes de cada commit.", "Usa pnpm, no npm.", "Los comentarios siempre en inglés.", "Nada de dependencias nuevas.",
+        "Solo puedes cambiar src/.", "Este archivo no se toca más.", "El código nuevo debe tener pruebas.", "Recuerda actualizar la documentación.",
         "Nunca subas claves al repositorio.", "No modifiques los tests.", "A partir de ahora usa pnpm.", "Responde siempre en español.", "Prefiero zoneinfo.", "Está prohibido usar eval.",
         "Bajo ninguna circunstancia borres datos.", "Asegúrate de que pasen las pruebas.",
         "No hagas commits.", "No instales dependencias nuevas.", "No escribas código todavía.", "No puedes crear archivos sin mi permiso.",
@@ -66,6 +70,8 @@ BINDS = {
         "No abras pull requests.", "Usa únicamente TypeScript.", "No traduzcas los nombres.", "Nunca borres datos reales.", "No refactorices nada más.",
     ],
     "de": [
+        "Vor jedem Commit Lint laufen lassen.", "Nimm pnpm, nicht npm.", "Kein Push ohne mein OK.", "Keine neuen Abhängigkeiten.",
+        "Du darfst nur src/ ändern.", "Denk daran, die Doku zu aktualisieren.",
         "Ändere die Tests nicht.", "Du darfst die Datenbank nicht löschen.", "Ab jetzt bitte pnpm verwenden.", "Antworte immer auf Deutsch.", "Lösche niemals Daten.", "Auf keinen Fall pushen!",
         "Die Tests unbedingt vorher laufen lassen.", "Ich bevorzuge zoneinfo.", "Die Datei bitte nicht anfassen.",
         "Bitte keine Commits.", "Ändere nichts an den Tests.", "Du darfst keine Dateien anlegen.", "Fass die Datenbank nicht an.", "Immer erst testen.", "Installiere keine neuen Pakete.",
@@ -78,6 +84,8 @@ BINDS = {
         "Übersetze die Namen nicht.", "Nimm nur die Standardbibliothek.",
     ],
     "fr": [
+        "Lance le lint avant chaque commit.", "Utilise pnpm, pas npm.", "Les commentaires toujours en anglais.", "Pas de nouvelles dépendances.",
+        "Tu peux seulement modifier src/.", "Ce fichier ne doit plus être modifié.",
         "Ne modifie pas les tests.", "Ne jamais pousser sur main.", "Réponds toujours en français.", "À partir de maintenant, utilise pnpm.", "Je préfère zoneinfo.", "En aucun cas il ne faut effacer la base.",
         "Il est interdit d'utiliser eval.", "Assure-toi que les tests passent.", "Ne pas toucher à vendor/.",
         "N'utilise pas axios.", "Pas de commits.", "Tu ne dois rien installer.", "Toujours lancer les tests.", "N'installe rien.", "Ne crée aucun fichier.", "Ne fais pas de commit.",
@@ -89,10 +97,14 @@ BINDS = {
         "Ne refactorise rien d'autre.", "Surtout, ne supprime pas la base.", "Il ne faut pas modifier l'API.", "Ne traduis pas les noms.",
     ],
     "ru": [
+        "Перед коммитом запускай линтер.", "Используй pnpm, а не npm.", "Не переименовывай поля API.", "Никаких новых зависимостей.",
+        "Меняй только src/.", "Комментарии всегда на английском.", "Спрашивай меня перед удалением.",
         "Никогда не пушь в main.", "Не трогай тесты.", "С этого момента используй pnpm.", "Отвечай всегда на русском.", "Нельзя удалять данные.", "Обязательно запусти тесты.", "Я предпочитаю zoneinfo.",
         "Запрещено использовать eval.", "Все даты должны быть в UTC.",
     ],
     "pt": [
+        "Rode o lint antes de cada commit.", "Use pnpm, não npm.", "Comentários sempre em inglês.", "Nada de dependências novas.",
+        "Você só pode mudar src/.", "Este arquivo não deve mais ser tocado.", "Código novo deve ter testes.",
         "Nunca envie chaves ao repositório.", "Não modifique os testes.", "A partir de agora use pnpm.", "Responda sempre em português.", "Prefiro zoneinfo.", "É proibido usar eval.",
         "Certifique-se de que os testes passam.", "Em hipótese alguma apague dados.",
         "Não altere, crie, mova ou exclua nenhum arquivo.", "Não aplique a alteração no projeto.", "Não omita partes importantes.", "Não execute migrations.",
@@ -106,6 +118,7 @@ BINDS = {
 }  # fmt: skip
 BINDS_NOT = {
     "zh-Hans": [
+        "每次改完都报错", "每次提交都很慢", "提交前要等很久", "所有测试都走完了", "所有人都用过了", "回答很详细",
         "传输能不能一次多个文件", "这里可不可以接两个端口", "机器允不允许远程登录",
         "为什么不能直接用缓存", "不能直接用缓存吗", "怎么避免这个警告",
         "程序总是报错", "这个不要紧", "要不要重启一下", "不可思议", "结果不准确", "我不得不重启", "这不可能", "特别动人的界面", "分别用两种方法试过了", "分类改成了三种", "每次都要等很久", "登录不能用了",
@@ -113,11 +126,13 @@ BINDS_NOT = {
         "那我一定要去看看", "以后再说", "差别不大", "性别用一个字段表示", "我们讨论过这个设计", "它总是崩溃", "这一定程度上解释了问题",
     ],
     "zh-Hant": [
+        "每次改完都會報錯", "提交前要等很久", "所有測試都跑完了",
         "程式總是報錯", "這個不要緊", "結果不準確", "我不得不重啟", "這不可能", "特別動人的介面", "分別用兩種方法試過了", "每次都要等很久", "你好", "幫我看一下日誌", "把訂單服務重構一下", "優先級是高",
         "不一定是這個原因", "許多檔案都改了", "我記得昨天改過", "以後再說",
         "不可驗證：很難判斷是否基於證據",
     ],
     "en": [
+        "No new errors.", "It fails after each change.", "Use A, not sure whether it works.", "I use it before I commit.",
         "## User scenarios *(mandatory)*", "why must it always be built anew", "And how do I avoid that warning.", "Must it be so?",
         "I remember that it crashed.", "I can't remember to whom it belongs.", "It remembers that port.",
         "It always fails on Mondays.", "Never mind.", "I never said that.", "It only happens on Mondays.", "There is a bug in the parser.", "Please fix the login page.", "I don't know why it crashes.", "I dont even like the old one.", "I am in Kyiv but not always.",
@@ -128,12 +143,16 @@ BINDS_NOT = {
         "Keep going.", "I keep the notes here.", "Leave a comment as soon as it works.", "It needs to push the update.", "Tell me how you made this mistake.",
     ],
     "ja": [
+        "毎回エラーになります。", "変更のたびに失敗する。", "常に失敗します。", "これはnpmではなくpnpmでした。", "テストはすべて成功です。",
         "必ずしもそうではない。", "絶対パスを教えてください。", "ログを見てください。", "昨日から動かない。", "テストが失敗しました。", "こんにちは。", "少ないですね。", "危ないでしょうか。", "常にエラーになる。", "以前は動いていた。",
     ],
     "ko": [
+        "수정할 때마다 오류가 나.", "대상이 api key로만 변경되었음.", "꼭 그런 건 아니야.", "모든 테스트가 성공했어.",
         "절대 경로를 알려 주세요.", "항상 실패해요.", "로그를 봐 주세요.", "하지만 잘 됩니다.", "어제부터 안 돼요.", "안녕하세요.", "앞으로 이동하는 버튼을 추가해 주세요.", "마지막 파일을 열어 주세요.", "꼭대기에 있는 줄을 봐.",
     ],
     "es": [
+        "Falla después de cada commit.", "Nada de eso.", "Nada nuevo.", "Debe tener un error.", "No se toca bien la pantalla.",
+        "Siempre en el mismo sitio.",
         "Siempre falla los lunes.", "Nunca funcionó.", "Hola, ¿cómo estás?", "Mira el registro de errores.", "Hay un error en el analizador.", "Solo tengo una pregunta.", "No sé por qué se cae.", "Debe ser la red.".replace("Debe ser", "Será"),
         "No funciona.", "Eso no cambia el resultado.", "El botón no aparece.", "No sé por qué falla.", "Siempre devuelve nulo.", "No hace falta.", "No entiendo.", "El build no pasa.",
         "¿Puedes crear el archivo?", "Crea el archivo de pruebas.", "No veo los cambios.", "El servidor no responde sin reiniciar.", "La función no usa la caché.",
@@ -143,6 +162,7 @@ BINDS_NOT = {
         "¿Por qué no crea la tabla?", "No pude instalar el paquete.", "No es que falle, es lento.", "No eres tú.",
     ],
     "de": [
+        "Nach jedem Commit stürzt es ab.", "Keine neuen Fehler.", "Es läuft nur lokal.", "Das war immer auf dem Server so.",
         "Das stürzt immer ab.", "Das hat nie funktioniert.", "Es geht immer noch nicht.", "Schau dir das Log an.", "Wir haben gestern gesprochen.", "Das Problem ist bekannt.", "Ich muss gleich los.", "Lieber Herr Müller, hier das Log.",
         "Das funktioniert nicht.", "Das ändert nichts am Ergebnis.", "Der Knopf erscheint nicht.", "Ich weiß nicht, warum es fehlschlägt.", "Sie gibt immer null zurück.",
         "Das ist es nicht.", "Ich verstehe das nicht.", "Der Build läuft nicht durch.", "Kannst du die Datei anlegen?", "Leg die Testdatei an.", "Es gibt keine Fehler im Log.",
@@ -153,6 +173,7 @@ BINDS_NOT = {
         "Habe nichts gefunden.", "Suche liefert nichts.", "Klappt nicht.", "Tabelle ist leer und zeigt keine Daten.",
     ],
     "fr": [
+        "Ça échoue après chaque commit.", "Pas de nouvelles.", "Il doit avoir un bug.", "Pas de nouvelles erreurs.",
         "Ça plante toujours.", "Ça ne marche pas.", "Regarde le journal.", "Il y a une erreur dans l'analyseur.", "Je ne sais pas pourquoi.", "Bonjour à tous.", "Toujours pas de réponse.", "Je n'ai jamais vu ça.",
         "Cela ne change pas le résultat.", "Le bouton n'apparaît pas.", "Je ne sais pas pourquoi ça échoue.", "Elle renvoie toujours null.", "Ce n'est pas ça.", "Je ne comprends pas.",
         "Le build ne passe pas.", "Peux-tu créer le fichier ?", "Crée le fichier de tests.", "Il n'y a pas d'erreur dans le log.", "Le serveur ne répond pas sans redémarrer.",
@@ -162,9 +183,11 @@ BINDS_NOT = {
         "Je n'ai pas pu installer le paquet.", "Sans cela ça plante.", "Évidemment, ça échoue.", "N'est-ce pas étrange ?",
     ],
     "ru": [
+        "После коммита всё падает.", "Никаких проблем.", "Не случай ли это?", "Это не край.",
         "Он всегда падает.", "Это никогда не работало.", "Посмотри журнал.", "В парсере ошибка.", "Я не знаю почему.", "Привет, как дела.", "Вчера всё было хорошо.", "Он должен прийти завтра.",
     ],
     "pt": [
+        "Falha após cada commit.", "Nada de novo.", "Deve ter um erro.", "Sempre em produção.",
         "Sempre falha às segundas.", "Nunca funcionou.", "Olá, tudo bem.", "Veja o registro de erros.", "Há um erro no analisador.", "Só tenho uma pergunta.", "Não sei por que cai.",
         "Não funciona.", "Isso não altera o resultado.", "O botão não aparece na tela.", "Não sei por que falha.", "Ele sempre retorna nulo.", "Não precisa.", "Não entendi.",
         "O build não passa.", "Você pode criar o arquivo?", "Crie o arquivo de testes.", "Os testes não rodam aqui.", "O servidor não responde sem reiniciar.",
@@ -311,6 +334,9 @@ def test_memories_stand_behind_the_heads_of_their_lists() -> None:
 @pytest.mark.parametrize("text", [
     "等等，改存 PostgreSQL", "不對，用 5432", "不用 MongoDB 了", "No wait, make it 3 GB.", "Actually, use Go.", "Hmm, forget the chart.", "Use 3 GB instead.",
     "Sorry, I gave you the wrong size.", "やっぱり日曜日にしてください", "黒ではなく白です", "아니다, 코나로요", "흰색 말고 검은색이요", "No, usa Go.", "Espera, mejor en Go.",
+    "我不是这个意思。", "说错了，是 8081 端口。", "你理解錯了，我要的是清單。", "That's not what I asked for.", "違う、別のファイルのことだよ。", "間違えた、ポートは8081です。",
+    "그게 아니라 목록을 원해.", "잘못 말했어, 포트는 8081이야.", "Eso no es lo que pedí.", "Perdón, quise decir el puerto 8081.", "Das habe ich nicht gemeint.",
+    "Sorry, ich meinte Port 8081.", "Ce n'est pas ce que j'ai demandé.", "Я не это имел в виду.", "Ошибся, порт 8081.", "Não foi isso que eu pedi.",
     "Nein, nimm Go.", "Nimm stattdessen Go.", "Non, prends Go.", "Finalement, prends Go.", "Нет, лучше Go.", "Não, use Go.", "Use Go em vez disso.",
 ])  # fmt: skip
 def test_words_that_take_something_back(text: str) -> None:
@@ -323,6 +349,12 @@ def test_words_that_take_something_back(text: str) -> None:
 ])  # fmt: skip
 def test_ordinary_sentences_take_nothing_back(text: str) -> None:
     assert list(find_corrections(text)) == []
+
+
+@pytest.mark.parametrize("text", ["Sorry, I meant port 8081.", "Perdón, quise decir 8081."])
+def test_what_takes_back_may_stand_in_two_clauses(text: str) -> None:
+    """Each clause was looked at by itself, and the first says nothing but that somebody is sorry."""
+    assert find_retraction(text) == text
 
 
 NEGATES = {
@@ -366,8 +398,8 @@ def test_no_word_is_of_a_kind_that_nobody_asks_for() -> None:
 def test_very_many_characters_are_searched_in_one_pass(start: str, unit: str) -> None:
     """Each of these would take minutes, and at night hours, if a pattern went back over the text."""
     text = start + unit * (examples_at_night(200_000, 1_000_000) // len(unit))
-    for cues in (BINDING, STRESSING, PREFERRING, NEGATING):
-        assert cues.is_in(text) in {True, False}
+    for cues in vars(lexicon).values():
+        assert not isinstance(cues, WordPattern) or cues.is_in(text) in {True, False}
 
 
 def test_a_constraint_in_any_language_is_in_the_digest() -> None:

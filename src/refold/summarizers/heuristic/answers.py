@@ -256,7 +256,7 @@ def find_retraction(text: str) -> str:
     head = line[: next((at for at in ends if count_bytes(line[:at]) >= LEAST_PROSE), len(line))]
     clauses = [clause.strip() for clause in _CLAUSE.findall(head)[:MOST_CLAUSES]]
     numbered = (clause for clause in clauses if any(map(str.isdigit, clause)))  # `121, not 112`
-    takes_back = any(map(CORRECTING.is_in, clauses)) or NEGATING.is_opening(head)
+    takes_back = any(map(CORRECTING.is_in, (head, *clauses))) or NEGATING.is_opening(head)
     takes_back |= any(map(NEGATING.is_in, numbered))
     return head if takes_back and not is_question(head) else ""
 
