@@ -51,20 +51,17 @@ ERRORS = (
     "segfault",
 )
 ERRORS_ELSEWHERE = (
-    "错误",
-    "失败",
-    "异常",
-    "报错",
-    "出错",
-    "拒绝",
-    "錯誤",
-    "失敗",
-    "エラー",
-    "例外",
-    "오류",
-    "실패",
+    "错误", "失败", "异常", "报错", "出错", "拒绝", "致命", "錯誤", "失敗", "エラー", "例外", "오류", "실패", "치명",
+    "ошибка", "отказано", "fehler", "schwerwiegend", "erreur", "denegado", "negada",
+)  # fmt: skip
+"""Words of failure in other languages, in lower case."""
+_ERRORS_NAMED = (
+    r"(?:错误|失败|异常)[:：](?!\s{0,3}0\b)|致命|[没沒]有(?:那个文件|此一檔案)|[权權]限不[够夠]|系统找不到|(?:内部或外部|未找到)命令"
+    r"|エラー|そのようなファイル|許可がありません|(?:見つかり|認識されてい)ません(?!でした)|오류|치명|그런 파일이나|허가 거부|찾을 수 없"
+    r"|\b(?:Fehler|Erreur|Erro|[Оо]шибка) ?(?::(?!\s{0,3}0\b)|[1-9])|Schwerwiegend:|[Kk]eine Berechtigung|nicht gefunden|fatal :|introuvable|Aucun fichier"
+    r"|non accordée|No existe el|denegado|no encontrad[oa]|inexistente|negada|não encontrad[oa]|Нет такого|Отказано|не найден(?!о)"
 )
-"""Words of failure in Chinese, Japanese and Korean."""
+"""How shells, compilers and git name an error in other languages."""
 NONE = re.compile(r"(?:\b0|\bno) $", re.IGNORECASE)
 """What stands before `errors` if there are none."""
 TRACE = "Traceback (most recent call last):"
@@ -75,7 +72,7 @@ TRACEBACK = re.compile(
 """A Python traceback; its last line is the error. Of one within another the inner: no line is read
 for both."""
 OPENING = re.compile(
-    r"""\s*(?:<\w+>\s*)?[{\["']*(?:error|fatal|fail(?:ed|ure)\b|traceback|exception|the tool execution failed|错误|失败|异常|报错|エラー|오류)"""
+    r"""\s*(?:<\w+>\s*)?[{\["']*(?:error|fatal|fail(?:ed|ure)\b|traceback|exception|the tool execution failed|错误|失败|异常|报错|致命|錯誤|エラー|오류|치명|ошибка|fehler\b|erreur\b)"""
     r"""(?![\w-]*["']?\s*[:=]\s*(?:null|none|false|0(?![\dx.])|""|''|\[\s*\]|\{\s*\}))""",
     re.IGNORECASE,
 )
@@ -195,7 +192,7 @@ def _mark(text: str, cut: Gap, lines: list[str], name: str) -> str:
 
 _ERROR_LINE = re.compile(
     r"^(?:--- )?FAIL\b[^\n]{0,300}|^[^\n]{0,200}?(?:\b\w*(?:Error|Exception|Panic)\b\s*[:(](?!\s{0,3}0\b)|\berror(?:\[\w+\]|\s+TS\d+)?:|\bfatal:|\bFAILED\b|\bpanicked at\b|"
-    r"No such file|not found|[Pp]ermission denied|(?:错误|失败|异常)[:：](?!\s{0,3}0\b)|エラー|오류)[^\n]{0,300}"
+    rf"No such file|not found|[Pp]ermission denied|{_ERRORS_NAMED})[^\n]{{0,300}}"
     r"|^npm (?:error|ERR!) (?:code )?E[A-Z]{3,}\b[^\n]{0,300}"
     r"|^[^\s:][^\n:]{0,80} : [^\n]{1,300}(?:\n[^\n]{1,200}){0,3}?(?=\nAt line:\d)",
     re.MULTILINE,

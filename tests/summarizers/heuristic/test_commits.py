@@ -161,6 +161,7 @@ def test_a_deleted_file_that_no_commit_names_is_in_no_stash():
     'On branch main\nChanges not staged for commit:\n\tmodified:   a.py\n\nno changes added to commit (use "git add")',
     "On branch main\nnothing to commit, working tree clean",
     "nothing added to commit but untracked files present",
+    "位于分支 main\n无文件要提交，干净的工作区", "ブランチ main\nコミットするものがありません", "Auf Branch main\nnichts zu committen, Arbeitsverzeichnis unverändert",
 ])  # fmt: skip
 def test_what_git_did_not_commit_is_not_committed(output):
     """Behind a pipe git's exit code is not seen."""

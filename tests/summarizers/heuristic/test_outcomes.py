@@ -6,6 +6,7 @@ import pytest
 from refold.messages import user
 from refold.summarizers.heuristic.current_files import read_files
 from refold.summarizers.heuristic.steps import read_steps
+from refold.text.failures import find_error_line, looks_failed
 from tests.support.messages import call
 from tests.support.summaries import collect, states_of
 
@@ -23,6 +24,9 @@ def run(command, printed, *, is_error=False):
     ("pytest -k none", "collected 0 items\n\n==== no tests ran in 0.01s ====\n"),
     ("npm run lint:api | tail", 'npm error Missing script: "lint:api"\nnpm error To see a list, run:\nnpm error   npm run'),
     ("timeout 9 make test | tail", "(eval):1: command not found: timeout\n"),
+    ("pytest -q | tail", "bash: pytest：未找到命令\n"), ("pytest -q | tail", "'pytest' 不是内部或外部命令，也不是可运行的程序\n"),
+    ("pytest -q | tail", "bash: pytest: コマンドが見つかりません\n"), ("pytest -q | tail", "bash: pytest: 명령어를 찾을 수 없음\n"),
+    ("pytest -q | tail", "bash: pytest: Kommando nicht gefunden.\n"), ("pytest -q | tail", "bash: pytest : commande introuvable\n"),
 ])  # fmt: skip
 def test_a_check_that_found_nothing_to_run_has_tested_nothing(command, printed):
     edit = call("write", "Done.", path="a.py", content="a = 1")
@@ -245,3 +249,23 @@ def test_an_output_that_ends_in_a_stack_of_calls_is_of_what_failed():
     frames = "\n".join(f"    at run_{at} (node:internal/part:{at}:1{at})" for at in range(20))
     state = run("node -e 'backup()'", f"Start\nReferenceError: api is not defined\n{frames}\n")
     assert not state.actions.done and "ReferenceError: api" in str(state.actions.failed)
+
+
+@pytest.mark.parametrize("row", [
+    "ls: 无法访问 'a': 没有那个文件或目录", "cp: 无法创建普通文件'b': 权限不够", "系统找不到指定的路径。", "ls: 'a' にアクセスできません: そのようなファイルやディレクトリはありません",
+    "致命的なエラー: 読み込めませんでした。", "ls: 'a'에 접근할 수 없음: 그런 파일이나 디렉터리가 없습니다", "치명적: 읽을 수 없습니다.", "make: *** [Makefile:2: all] Fehler 1",
+    "ls: Zugriff auf 'a' nicht möglich: Datei oder Verzeichnis nicht gefunden", "ls: no se puede acceder a 'a': No existe el archivo o el directorio",
+    "cp: impossible de créer 'b': Permission non accordée", "make: *** [Makefile:2 : all] Erreur 1", "ls: нет доступа к 'a': Нет такого файла или каталога",
+    "cp: não foi possível criar 'b': Permissão negada",
+])  # fmt: skip
+def test_why_a_command_failed_is_known_in_the_language_of_its_shell(row):
+    """The last line that it printed stood for the reason."""
+    assert find_error_line(f"Reading.\n{row}\nSee the log of the run.\n") == row
+    assert looks_failed(row)
+
+
+@pytest.mark.parametrize("row", [
+    "0 个错误", "問題は見つかりませんでした。", "Keine Fehler gefunden.", "Fehler: 0", "Aucune erreur trouvée.", "Ошибок не найдено.", "Ningún error encontrado.",
+])  # fmt: skip
+def test_that_nothing_is_wrong_is_no_failure_in_any_language(row):
+    assert not looks_failed(row)

@@ -60,7 +60,9 @@ says so."""
 
 
 COMMIT = re.compile(r"\bgit\s+(?:-\S+\s+\S+\s+)?commit\b")
-_NO_COMMIT = re.compile(r"^(?:nothing (?:added )?|no changes added )to commit\b", re.MULTILINE)
+_NO_COMMIT = re.compile(
+    r"(?m)^(?:nothing (?:added )?to commit\b|no changes added to commit\b|无文件要提交|沒有要提交的檔案|コミットするものが|커밋할 사항|nichts zu c|nada (?:para hacer|a submeter)|rien à valider|нечего коммитить)"
+)
 COMMITTED = re.compile(r"^(\[[^\]\n]{1,100}\s[0-9a-f]{6,40}\])\s(.*)$", re.MULTILINE)
 """What git says of a commit: its branch and hash, and its subject."""
 _MESSAGE = re.compile(r"\s-[a-z]{0,5}m\s{0,9}(['\"])((?!\$\()[^\n]*?)\1")
@@ -87,7 +89,7 @@ _NOTHING_RAN = re.compile(
 )
 """What runners say that have found nothing to run, and interpreters without the module."""
 _NO_PROGRAM = re.compile(
-    r"^[^\n]{0,200}(?:command not found|is not recognized as |not found: )[^\n]{0,100}",
+    r"^[^\n]{0,200}(?:command not found|is not recognized as |not found: |[未找]?[找不]到(?:命令|指令)|指令找不到|不是[内內]部|コマンドが見つか|内部コマンド|명령어?[를을] 찾을 수 없|(?:Kommando|Befehl) nicht gefunden|(?:orden|comando) n\w+ encontrad|commande introuvable|команда не найдена)[^\n]{0,100}",
     re.MULTILINE,
 )
 _RAN_SOME = re.compile(
@@ -214,7 +216,7 @@ def find_nothing_ran(text: str, check: str) -> str:
     programs = check.split()[:4]
     rows = (row[0] for row in _NO_PROGRAM.finditer(ends))
     return next(
-        (row for row in rows if not set(re.split(r"[\s:'\"`]+", row)).isdisjoint(programs)), ""
+        (row for row in rows if not set(re.split(r"[\s:：'\"`]+", row)).isdisjoint(programs)), ""
     )
 
 
