@@ -56,8 +56,8 @@ ERRORS_ELSEWHERE = (
 )  # fmt: skip
 """Words of failure in other languages, in lower case."""
 _ERRORS_NAMED = (
-    r"(?:错误|失败|异常)[:：](?!\s{0,3}0\b)|致命|[没沒]有(?:那个文件|此一檔案)|[权權]限不[够夠]|系统找不到|(?:内部或外部|未找到)命令"
-    r"|エラー|そのようなファイル|許可がありません|(?:見つかり|認識されてい)ません(?!でした)|오류|치명|그런 파일이나|허가 거부|찾을 수 없"
+    r"(?:错误|失败|异常|エラー|오류)[:：](?!\s{0,3}0\b)|致命(?:错误|的な?エラー)|[没沒]有(?:那个文件|此一檔案)|[权權]限不[够夠]|系统找不到|(?:内部或外部|未找到)命令"
+    r"|エラー(?: [1-9]|が発生)|そのようなファイル|許可がありません|(?:見つかり|認識されてい)ません(?!でした)|오류(?: [1-9]|가 발생)|치명적[: ]|그런 파일이나|허가 거부|찾을 수 없"
     r"|\b(?:Fehler|Erreur|Erro|[Оо]шибка) ?(?::(?!\s{0,3}0\b)|[1-9])|Schwerwiegend:|[Kk]eine Berechtigung|nicht gefunden|fatal :|introuvable|Aucun fichier"
     r"|non accordée|No existe el|denegado|no encontrad[oa]|inexistente|negada|não encontrad[oa]|Нет такого|Отказано|не найден(?!о)"
 )
@@ -72,7 +72,7 @@ TRACEBACK = re.compile(
 """A Python traceback; its last line is the error. Of one within another the inner: no line is read
 for both."""
 OPENING = re.compile(
-    r"""\s*(?:<\w+>\s*)?[{\["']*(?:error|fatal|fail(?:ed|ure)\b|traceback|exception|the tool execution failed|错误|失败|异常|报错|致命|錯誤|エラー|오류|치명|ошибка|fehler\b|erreur\b)"""
+    r"""\s*(?:<\w+>\s*)?[{\["']*(?:error|fatal|fail(?:ed|ure)\b|traceback|exception|the tool execution failed|错误|失败|异常|报错|致命|錯誤|(?:エラー|오류|치명적|ошибка|fehler|erreur)(?=\s?[:：]|\s?\d|が発生|가 발생|\s*\Z))"""
     r"""(?![\w-]*["']?\s*[:=]\s*(?:null|none|false|0(?![\dx.])|""|''|\[\s*\]|\{\s*\}))""",
     re.IGNORECASE,
 )

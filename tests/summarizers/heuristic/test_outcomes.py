@@ -265,7 +265,7 @@ def test_why_a_command_failed_is_known_in_the_language_of_its_shell(row):
 
 
 @pytest.mark.parametrize("row", [
-    "0 个错误", "問題は見つかりませんでした。", "Keine Fehler gefunden.", "Fehler: 0", "Aucune erreur trouvée.", "Ошибок не найдено.", "Ningún error encontrado.",
+    "0 个错误", "エラーハンドリングの方針", "| シェルのレビュー（重複・エラーハンドリング） |", "오류 처리 방침", "Fehlerbehandlung", "問題は見つかりませんでした。", "Keine Fehler gefunden.", "Fehler: 0", "Aucune erreur trouvée.", "Ошибок не найдено.", "Ningún error encontrado.",
 ])  # fmt: skip
 def test_that_nothing_is_wrong_is_no_failure_in_any_language(row):
     assert not looks_failed(row)
