@@ -8,7 +8,7 @@ from refold.memory import ProcessMemories, flush
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.scorers import Emphasis
 from refold.summarizers.heuristic import lexicon
-from refold.summarizers.heuristic.answers import find_corrections, find_retraction
+from refold.summarizers.heuristic.answers import find_retraction
 from refold.summarizers.heuristic.lexicon import (
     ANNOUNCING,
     FAULTING,
@@ -18,6 +18,7 @@ from refold.summarizers.heuristic.lexicon import (
     WordPattern,
     find_conclusions,
     find_constraints,
+    find_corrections,
     read_words,
 )
 from refold.text.plain import is_question
@@ -48,7 +49,7 @@ BINDS = {
         "Keep the fallback note as it is.", "ok, keep it short.", "Leave the names of all columns as they are.", "The API has to stay compatible.", "no, the block should stay.", "Ask before you install anything.",
     ],
     "ja": [
-        "コメントは常に英語で書いて。", "変更したら毎回ドキュメントも更新して。", "npmではなくpnpmを使って。", "時刻はすべてUTCで。", "回答は短くして。",
+        "コメントは常に英語で書いて。", "`legacy/` は触らないで。", "名前は変えないでね。", "変更したら毎回ドキュメントも更新して。", "npmではなくpnpmを使って。", "時刻はすべてUTCで。", "回答は短くして。",
         "必ずテストを実行してください。", "main には絶対にプッシュしないでください。", "ファイルを削除しないで。", "今後は pnpm を使ってください。", "日本語で答えてください。", "テストを変更してはいけません。",
         "決して鍵をコミットしない。", "標準ライブラリのみ使用すること。",
     ],
@@ -143,7 +144,7 @@ BINDS_NOT = {
         "Keep going.", "I keep the notes here.", "Leave a comment as soon as it works.", "It needs to push the update.", "Tell me how you made this mistake.",
     ],
     "ja": [
-        "毎回エラーになります。", "変更のたびに失敗する。", "常に失敗します。", "これはnpmではなくpnpmでした。", "テストはすべて成功です。",
+        "毎回エラーになります。", "確認しないまま進めた。", "何も変わらないです。", "変更のたびに失敗する。", "常に失敗します。", "これはnpmではなくpnpmでした。", "テストはすべて成功です。",
         "必ずしもそうではない。", "絶対パスを教えてください。", "ログを見てください。", "昨日から動かない。", "テストが失敗しました。", "こんにちは。", "少ないですね。", "危ないでしょうか。", "常にエラーになる。", "以前は動いていた。",
     ],
     "ko": [
@@ -400,6 +401,26 @@ def test_very_many_characters_are_searched_in_one_pass(start: str, unit: str) ->
     text = start + unit * (examples_at_night(200_000, 1_000_000) // len(unit))
     for cues in vars(lexicon).values():
         assert not isinstance(cues, WordPattern) or cues.is_in(text) in {True, False}
+
+
+@pytest.mark.parametrize(
+    ("rule", "taken_back", "other"),
+    [
+        ("Do not touch `legacy/`.", "No, you may change `legacy/` after all.", "No, I see `b.py`."),
+        ("每次提交前都要跑 lint。", "算了，lint 不用跑了，CI 会跑。", "不对，那个按钮没反应。"),
+        (
+            "`legacy/` は触らないで。",
+            "やっぱり `legacy/` は変更していいよ。",
+            "いや、まだ動かない。",
+        ),
+        ("`legacy/`는 건드리지 마.", "아니다, `legacy/`는 수정해도 돼.", "아니, 여전히 안 돼."),
+    ],
+)
+def test_a_rule_does_not_stand_without_what_takes_it_back_later(rule, taken_back, other):
+    """It did unless that was the very next request."""
+    between = [user("Look at the page."), Message("assistant", (Text("It is white."),))]
+    asked = [user(rule), *between, user(taken_back), *between, user(other), *between]
+    assert list(collect(asked).constraints) == [rule, taken_back]
 
 
 def test_a_constraint_in_any_language_is_in_the_digest() -> None:

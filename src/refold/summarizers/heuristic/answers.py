@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from unicodedata import normalize
 
 from refold.speakers.carriers import split_place
-from refold.speakers.segments import read_typed
 from refold.summarizers.heuristic.identifiers import PIECE, iter_identifiers
 from refold.summarizers.heuristic.lexicon import (
     BINDING,
@@ -19,7 +18,6 @@ from refold.summarizers.heuristic.lexicon import (
     TURNING,
     find_leads,
     is_binding,
-    iter_sentences,
     iter_statements,
 )
 from refold.summarizers.heuristic.steps import Step
@@ -259,15 +257,6 @@ def find_retraction(text: str) -> str:
     takes_back = any(map(CORRECTING.is_in, (head, *clauses))) or NEGATING.is_opening(head)
     takes_back |= any(map(NEGATING.is_in, numbered))
     return head if takes_back and not is_question(head) else ""
-
-
-def find_corrections(text: str) -> Iterator[str]:
-    """Yield the two sentences with which a user's text takes back what was asked, if it does."""
-    place, typed = split_place(text)
-    opening = list(islice(iter_sentences(read_typed(typed)), 2))
-    if opening and CORRECTING.is_in(opening[0][: 2 * MAX_SENTENCE]):
-        own = (sentence for sentence in opening if not is_question(sentence))
-        yield from (one_line(place + sentence, MAX_SENTENCE) for sentence in own)
 
 
 def cut_middle(text: str, size: int, leads: Mapping[int, str]) -> str:

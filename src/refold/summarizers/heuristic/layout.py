@@ -9,11 +9,11 @@ from itertools import groupby
 
 from refold.speakers.carriers import IN_RESULT
 from refold.summarizers.heuristic.actions import COMMIT, WAS_REFUSED, Action
-from refold.summarizers.heuristic.answers import ANSWERS, cut_middle, find_corrections
+from refold.summarizers.heuristic.answers import ANSWERS, cut_middle
 from refold.summarizers.heuristic.blocks import SOURCE
 from refold.summarizers.heuristic.calls import Todo
 from refold.summarizers.heuristic.identifiers import group_paths
-from refold.summarizers.heuristic.lexicon import find_constraints, find_leads
+from refold.summarizers.heuristic.lexicon import find_constraints, find_corrections, find_leads
 from refold.summarizers.heuristic.state import FileState, State
 from refold.text.clip import one_line, without_mark
 from refold.text.failures import has_failed

@@ -7,13 +7,14 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from itertools import chain, compress, dropwhile, zip_longest
+from itertools import chain, compress, dropwhile, islice, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 from unicodedata import east_asian_width
 
 from refold.speakers.carriers import split_place
 from refold.speakers.segments import read_typed
+from refold.summarizers.heuristic.identifiers import find_topics
 from refold.text.clip import TOP, Row, RowKind, clip_scanned, iter_rows, one_line, split_line
 from refold.text.plain import count_bytes, has_colon, is_question
 
@@ -316,6 +317,19 @@ def _is_rule(statement: Statement) -> bool:
         return False
     is_binding_itself = not _NO_RULE.search(own) and is_binding(own)
     return size >= MIN_SENTENCE and (statement.is_led or is_binding_itself)
+
+
+def find_corrections(text: str, rules: Iterable[str] | None = None) -> Iterator[str]:
+    """Yield the two sentences with which a user's text takes back what was asked, if it does; with
+    *rules* those that are about the same as one of these."""
+    place, typed = split_place(text)
+    opening = list(islice(iter_sentences(read_typed(typed)), 2))
+    if opening and CORRECTING.is_in(opening[0][: 2 * MAX_SENTENCE]):
+        topics = None if rules is None else set().union(*map(find_topics, rules))
+        for sentence in opening:
+            is_meant = topics is None or not topics.isdisjoint(find_topics(sentence))
+            if is_meant and not is_question(sentence):
+                yield one_line(place + sentence, MAX_SENTENCE)
 
 
 def is_binding(text: str) -> bool:

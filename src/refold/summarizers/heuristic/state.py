@@ -29,7 +29,6 @@ from refold.summarizers.heuristic.answers import (
     AGREEMENT,
     PersonAnswer,
     denies,
-    find_corrections,
     find_question,
     is_demand,
     read_answers,
@@ -49,6 +48,7 @@ from refold.summarizers.heuristic.lexicon import (
     SETTLING,
     find_conclusions,
     find_constraints,
+    find_corrections,
 )
 from refold.summarizers.heuristic.shell import ALL
 from refold.summarizers.heuristic.shell_words import name_command, without_setup
@@ -284,8 +284,8 @@ def _note_request(state: State, step: Step) -> None:
         _lend_rules(state, words)
         return
     # A rule does not stand without what takes it back.
-    corrections = find_corrections(words) if any(find_constraints(latest)) else ()
-    for rule in (*corrections, *find_constraints(words)):
+    rules = None if any(find_constraints(latest)) else state.constraints
+    for rule in (*find_corrections(words, rules), *find_constraints(words)):
         state.lent.pop(rule, None)
         state.constraints.pop(rule, None)
         state.constraints[rule] = None
