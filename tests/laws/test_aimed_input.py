@@ -35,7 +35,7 @@ from refold.retrieval.search import word_pattern
 from refold.session_files import read_bytes
 from refold.summarizers.forms.form import closing_tag, opening_tag, strip_scratchpads
 from refold.summarizers.forms.sections import HANDOVER
-from refold.summarizers.heuristic import shell_words
+from refold.summarizers.heuristic import lexicon, shell_words
 from refold.summarizers.heuristic.blocks import Block, Line, Work, read_work
 from refold.summarizers.heuristic.calls import effect_of_call, effect_of_command
 from refold.summarizers.heuristic.current_files import read_files
@@ -43,14 +43,6 @@ from refold.summarizers.heuristic.excerpts import (
     Context,
     Selection,
     find_excerpts,
-)
-from refold.summarizers.heuristic.lexicon import (
-    BINDING,
-    FAULTING,
-    LISTING,
-    PREFERRING,
-    SETTLING,
-    STRESSING,
 )
 from refold.summarizers.heuristic.state import read_state
 from refold.summarizers.heuristic.steps import Step, read_steps
@@ -62,7 +54,7 @@ from tests.support.backtracking import Attack, Machine, TooManySteps, attacks
 from tests.support.sources import SOURCE, syntax_trees
 from tests.support.summaries import read_summary
 
-CUES = (BINDING, STRESSING, PREFERRING, LISTING, SETTLING, FAULTING)
+CUES = [value for value in vars(lexicon).values() if isinstance(value, lexicon.WordPattern)]
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 WORST = 1.3
@@ -100,6 +92,7 @@ MADE: dict[tuple[str, str], Callable[[], list[re.Pattern[Any]]]] = {
     ],
     ("refold.summarizers.heuristic.lexicon", "_spaced"): lambda: [cues._spaced for cues in CUES],
     ("refold.summarizers.heuristic.lexicon", "_dense"): lambda: [cues._dense for cues in CUES],
+    ("refold.summarizers.heuristic.lexicon", "_japanese"): lambda: [c._japanese for c in CUES],
     ("refold.summarizers.heuristic.identifiers", "_compile"): list,  # its callers are looked at
 }
 """Patterns that are made of what a function is given: of the module and the function, some such patterns."""

@@ -19,6 +19,8 @@ from refold.text.clip import TOP, Row, RowKind, clip_scanned, iter_rows, one_lin
 from refold.text.plain import count_bytes, has_colon, is_question
 
 WORDS_PATH = Path(__file__).with_name("words.toml")
+_KANA = re.compile(r"[\u3041-\u30fa]")
+_HAN = re.compile(r"[\u4e00-\u9fff]")
 
 
 @cache
@@ -36,45 +38,51 @@ class WordPattern:
     def is_in(self, text: str) -> bool:
         """Is one of the words in *text*?"""
         text = text.lower()  # three times as fast as a pattern that ignores case
-        return bool(self._spaced.search(text) or (not text.isascii() and self._dense.search(text)))
+        return bool(self._spaced.search(text)) or any(self._iter_dense(text))
 
     def find_all(self, text: str) -> list[str]:
         """Return the words that are in *text*, in lower case."""
         text = text.lower()
-        dense = () if text.isascii() else self._dense.finditer(text)
-        return [match[0] for match in (*self._spaced.finditer(text), *dense)]
+        return [match[0] for match in (*self._spaced.finditer(text), *self._iter_dense(text))]
 
     def is_opening(self, text: str) -> bool:
         """Does one of the words open *text*, behind a word at most (`please`, `you`, 请)?"""
         text = text.lower()
-        spaced, dense = self._spaced.search(text), not text.isascii() and self._dense.search(text)
+        spaced, dense = self._spaced.search(text), next(self._iter_dense(text), None)
         is_opened = bool(spaced and text.count(" ", 0, spaced.start()) <= 1)
         return is_opened or bool(dense and dense.start() <= 2)
 
     def is_closing(self, text: str) -> bool:
         """Does *text* end in one of the words?"""
         text = text.lower()
-        dense = () if text.isascii() else self._dense.finditer(text)
-        return any(m.end() == len(text) for m in (*self._spaced.finditer(text), *dense))
+        matches = (*self._spaced.finditer(text), *self._iter_dense(text))
+        return any(match.end() == len(text) for match in matches)
+
+    def _iter_dense(self, text: str) -> Iterator[re.Match[str]]:
+        """Yield words of languages that need no spaces around one. Those of Chinese are in Japanese
+        parts of words that say something else: 不要 is what is not needed."""
+        if text.isascii():
+            return iter(())
+        head = text[: 2 * MAX_SENTENCE]
+        kana = len(_KANA.findall(head))
+        is_japanese = kana and 3 * kana >= len(_HAN.findall(head))
+        return (self._japanese if is_japanese else self._dense).finditer(text)
 
     @cached_property
     def _spaced(self) -> re.Pattern[str]:
-        return re.compile(
-            rf"(?:(?<![\w/-])|(?<=^-)|(?<=\bdo/))(?:{self._words(spaced=True)})(?!\w)"
-        )
+        words = self._words(name for name, kinds in read_words().items() if "spaced" not in kinds)
+        return re.compile(rf"(?:(?<![\w/-])|(?<=^-)|(?<=\bdo/))(?:{words})(?!\w)")
 
     @cached_property
     def _dense(self) -> re.Pattern[str]:
-        """Of languages that are not written in ASCII and need no spaces around a word."""
-        return re.compile(self._words(spaced=False))
+        return re.compile(self._words(("zh", "ko")))
 
-    def _words(self, *, spaced: bool) -> str:
-        lists = (
-            words.get(kind, ())
-            for words in read_words().values()
-            if words.get("spaced", True) == spaced
-            for kind in self.kinds
-        )
+    @cached_property
+    def _japanese(self) -> re.Pattern[str]:
+        return re.compile(self._words(("ja",)))
+
+    def _words(self, languages: Iterable[str]) -> str:
+        lists = (read_words()[name].get(kind, ()) for name in languages for kind in self.kinds)
         # In lower case, but for what stands behind a backslash.
         pattern = "|".join(chain.from_iterable(lists))
         return re.sub(r"(?<!\\)\w", lambda match: match[0].lower(), pattern)
@@ -138,8 +146,6 @@ NAMED = re.compile(
 """A file, or a name of several words."""
 
 _CODE = re.compile(r"`[^`\n]{1,80}`")
-_KANA = re.compile(r"[\u3041-\u30fa]")
-"""Only Japanese has these: there the Chinese cues are parts of words that conclude nothing."""
 _ENTITY = re.compile(
     r"`[^`\n]{2,80}`|\b\w+[_/.]\w+|\b[a-z]++[A-Z]\w*|\b[A-Z]{2}\w*\d|\d{2,}|「[^」\n]{1,40}」|“[^”\n]{1,40}”"
 )
@@ -418,7 +424,6 @@ def weigh_conclusion(sentence: str, *, lead: str = "", worked: bool = True) -> f
     decides, reasons = DECIDING.find_all(words), REASONING.find_all(words) if worked else []
     entities = len(_ENTITY.findall(head)) if decides or reasons else 0
     matches = decides + (reasons if entities else [])
-    is_kana = _KANA.search(lead + head)
-    cues = {cue for cue in matches if cue.isascii() or not is_kana or _KANA.search(cue)}
+    cues = set(matches)
     is_open = cues and (PLANNING.is_in(head) or GUESSING.is_in(lead + head))
     return len(cues) and len(cues) + min(3, entities) / 2 - 2 * bool(is_open)
