@@ -24,6 +24,7 @@ FIGURES = re.compile(
 )
 """The figures of a test run."""
 _RAN_NONE = re.compile(r"\A(?!.*\b[1-9]\d* (?:pass|fail|error)).*\b0 passed\b")
+_DIGIT = re.compile(r"\d")
 _FRAME = " =-*~"
 """What runners draw around a line of figures."""
 EXIT = re.compile(
@@ -33,11 +34,8 @@ EXIT = re.compile(
 )
 """An exit code, as shells, agents and runners write it; `to exit with code 0` is a hint."""
 _OPENING_CODE = re.compile(rf"rc=(-?\d{{1,10}})\s|\W{{0,20}}{EXIT.pattern}", re.IGNORECASE)
-CODES = ("code", "status")
-"""One of these is in every exit code in English: finding a word is a hundred times faster than the
-pattern."""
-CODES_ELSEWHERE = ("退出码", "退出代码", "返回码", "終了コード", "종료 코드")
-"""Those in Chinese, Japanese and Korean."""
+CODES = ("code", "status", "退出码", "退出代码", "返回码", "終了コード", "종료 코드")
+"""One of these is in every exit code: finding a word is a hundred times faster than the pattern."""
 ERRORS = (
     "error",
     "exception",
@@ -83,19 +81,14 @@ is none."""
 def is_failure(text: str) -> bool:
     """Does a tool's output report a failure: by an exit code other than 0 at its start or end, a
     traceback, or an error as its first word?"""
-    start = without_escapes(text[:OPENS])
     ends = without_escapes(f"{text[:200]}\n{text[-400:]}" if len(text) > 600 else text)
-    lower = ends.lower()
-    if any(word in lower for word in _codes(lower)) and any(
-        int(match[1]) for match in EXIT.finditer(ends)
-    ):
-        return True
-    return bool(OPENING.match(start)) or text.find(f"\n{TRACE}", -20_000) >= 0
+    is_opening = bool(OPENING.match(without_escapes(text[:OPENS])))
+    is_error = is_opening or text.find(f"\n{TRACE}", -20_000) >= 0
+    return is_error or any(map(int, _find_exit_codes(ends)))
 
 
-def _codes(text: str) -> Sequence[str]:
-    """Return what may announce an exit code in *text*."""
-    return CODES if text.isascii() else (*CODES, *CODES_ELSEWHERE)
+def _find_exit_codes(text: str) -> Sequence[str]:
+    return EXIT.findall(text) if any(map(text.lower().__contains__, CODES)) else ()
 
 
 def failure_lines(text: str, room: int) -> list[str]:
@@ -125,7 +118,7 @@ def _by_weight(text: str) -> Iterator[int]:
     words = ERRORS if text.isascii() else (*ERRORS, *ERRORS_ELSEWHERE)
     codes = (
         match.start()
-        for at in _backwards(lower, _codes(text))
+        for at in _backwards(lower, CODES)
         if (match := EXIT.search(text, max(0, at - 16), at + 40))
     )
     ends = (
@@ -197,6 +190,10 @@ _ERROR_LINE = re.compile(
     r"|^[^\s:][^\n:]{0,80} : [^\n]{1,300}(?:\n[^\n]{1,200}){0,3}?(?=\nAt line:\d)",
     re.MULTILINE,
 )
+_NAMES_ERROR = re.compile(
+    r"FAIL|Error|error|Exception|Panic|fatal:|panicked|No such|not found|ermission|ERR!|At line|错误|失败|异常|エラー|오류"
+)
+"""What is in every line that names an error, which is found sooner."""
 _COMPILER_ERROR = re.compile(
     r"^[^\s:(]{1,200}(?:\(\d{1,7},\d{1,7}\)|(?::\d{1,7}){1,2}): (?:fatal )?error\b"
     r"|^[ \t]{2,9}at [^\n]{1,300}:\d{1,7}:\d{1,7}\)?\s*\Z",
@@ -236,7 +233,7 @@ def read_exit_code(text: str) -> int | None:
     if opening := _OPENING_CODE.match(without_escapes(text[:OPENS])):
         return int(opening[1] or opening[2])
     for part in map(without_escapes, (text[-400:], text[:400])):
-        if codes := EXIT.findall(part):
+        if codes := _find_exit_codes(part):
             return int(codes[-1])
     return None
 
@@ -284,13 +281,16 @@ def is_markup(row: str) -> bool:
 
 def find_error_lines(text: str) -> list[str]:
     """Return the lines that name an error."""
-    return [row for row in _ERROR_LINE.findall(text) if not _HINT.match(row)]
+    rows = _ERROR_LINE.findall(text) if _NAMES_ERROR.search(text) else ()
+    return [row for row in rows if not _HINT.match(row)]
 
 
 def find_figures(text: str) -> str:
     """Return the last line with figures of a test run, if there is one, rather one of tests that
     ran: `cargo test` ends with a word on those of the documentation, of which there are none."""
-    rows = (row.strip().strip(_FRAME) for row in clip_scanned(text).split("\n"))
-    figures = [row for row in rows if len(row) < 300 and FIGURES.search(row)]
-    figures.sort(key=lambda row: not _RAN_NONE.search(row))
-    return one_line(figures[-1], 120) if figures else ""
+    numbered = filter(_DIGIT.search, reversed(clip_scanned(text).split("\n")))
+    rows = (row.strip().strip(_FRAME) for row in numbered)
+    figures = (row for row in rows if len(row) < 300 and FIGURES.search(row))
+    last = next(figures, "")
+    ran = (row for row in chain((last,), figures) if not _RAN_NONE.search(row))
+    return one_line(next(ran, last), 120)

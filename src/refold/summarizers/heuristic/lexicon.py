@@ -6,7 +6,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from itertools import chain, compress, dropwhile, islice, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -321,8 +321,9 @@ def _is_rule(statement: Statement) -> bool:
     own, size = statement.text, count_bytes(statement.words)
     if statement.is_head or statement.kind in ("code", "columns") or _DATA.match(statement.line):
         return False
-    is_binding_itself = not _NO_RULE.search(own) and is_binding(own)
-    return size >= MIN_SENTENCE and (statement.is_led or is_binding_itself)
+    if size < MIN_SENTENCE:
+        return False
+    return statement.is_led or (is_binding(own) and not _NO_RULE.search(own))
 
 
 def find_corrections(text: str, rules: Iterable[str] | None = None) -> Iterator[str]:
@@ -340,7 +341,13 @@ def find_corrections(text: str, rules: Iterable[str] | None = None) -> Iterator[
 
 def is_binding(text: str) -> bool:
     """Is a standing rule in it, by its words?"""
-    return BINDING.is_in(text[: 2 * MAX_SENTENCE])
+    return _is_in_binding(text[: 2 * MAX_SENTENCE])
+
+
+@lru_cache(maxsize=10_000)
+def _is_in_binding(text: str) -> bool:
+    """Ask once for each sentence: each summary reads those of all requests several times."""
+    return BINDING.is_in(text)
 
 
 def _iter_prose(text: str) -> Iterator[Statement]:
