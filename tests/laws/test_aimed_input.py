@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
-from itertools import chain, pairwise, product
+from itertools import accumulate, chain, pairwise, product
 from math import log
 from re import _constants as names
 from re import _parser as parser
@@ -495,7 +495,7 @@ SIZES = (1_000, 4_000, 16_000, 64_000) if NIGHTLY else (1_000, 4_000)
 """Of characters: the longest has no more names than are remembered of a summary (10,000)."""
 QUICK = 0.02
 """Seconds in which a text of any of these sizes may be read without another look at it."""
-LOOKS = 12
+LOOKS = 24
 """How often what seems slow is measured again: beside busy processes a cache that is cold doubles what is short."""
 
 
@@ -505,18 +505,22 @@ def grows(
     sizes: Sequence[int] = SIZES,
     quick: float = QUICK,
 ) -> float:
-    """The exponent of a function's processor time: what is slow is measured again until it shows that it is not. The first
-    look compares with the longer text's first reading: whatever held that up makes the exponent higher, never lower."""
+    """The exponent of a function's processor time: what is slow is measured again until it shows that it is not. Each look
+    compares the least that either text has taken so far: whatever held up the longer makes the exponent higher, never
+    lower, and of the shorter there are three readings for one."""
     for small, large in pairwise(sizes):
-        shorter, longer = text(small), text(large)
+        longer = text(large)
         if (first := _seconds(call, longer)) > quick:
+            shorter = text(small)
             times = (
                 len(longer) / max(1, len(shorter))
                 if isinstance(longer, str | bytes)
                 else large / small
             )
-            longest = chain([first], (_seconds(call, longer, 3) for _ in range(LOOKS)))
-            looks = (exponent(_seconds(call, shorter, 5), took, times) for took in longest)
+            readings = chain([first], (_seconds(call, longer) for _ in range(LOOKS)))
+            longest = accumulate(readings, min)
+            shortest = accumulate((_seconds(call, shorter, 3) for _ in range(LOOKS + 1)), min)
+            looks = (exponent(*pair, times) for pair in zip(shortest, longest, strict=True))
             if (least := min_until(looks, WORST)) > WORST:
                 return least
     return 1.0
