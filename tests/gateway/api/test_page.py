@@ -899,7 +899,7 @@ def test_all_of_a_long_message_is_copied(browser: Browser, here: ApiGateway) -> 
     messages = [
         {"role": "user", "content": "Read this log."},
         {"role": "assistant", "content": "Which?"},
-        {"role": "user", "content": "a line of it\n" * 100_000 + "the end"},
+        {"role": "user", "content": f"a line of it {'-' * 1_286}\n" * 1_000 + "the end"},
     ]
     here.say({"model": "large", "messages": messages}, **as_client("logger"))
     visit(browser, here, f"#/s/{session_of(here, 'logger')}")
