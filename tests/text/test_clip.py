@@ -98,6 +98,7 @@ def test_a_short_text_has_no_gap() -> None:
         '"exit_code": 1',
         "exit status 101",
         "命令退出码:1",
+        "返回码: 3",
         "fatal: not a git repository",
         "FAILED tests/test_a.py::test_b",
         "错误:找不到文件",

@@ -290,6 +290,7 @@ def test_a_files_last_state(before, now, after):
     ("<returncode>1</returncode>\n<output>x</output>", False, "exit 1: <output>x</output>"),
     ("构建失败\n退出码: 3", False, "exit 3: 构建失败"),
     ("timed out", True, "error: timed out"),
+    ("2 passed\nagain\n3 passed", False, "ok: 3 passed"),
     ("ok. 12 passed; 0 failed;\n   Doc-tests pool\nok. 0 passed; 0 failed;", False, "ok: ok. 12 passed; 0 failed;"),
     ("ok. 0 passed; 0 failed;", False, "ok: ok. 0 passed; 0 failed;"),
 ])  # fmt: skip
