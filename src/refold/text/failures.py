@@ -191,7 +191,7 @@ _ERROR_LINE = re.compile(
     re.MULTILINE,
 )
 _NAMES_ERROR = re.compile(
-    r"FAIL|Error|error|Exception|Panic|fatal:|panicked|No such|not found|ermission|ERR!|At line|错误|失败|异常|エラー|오류"
+    rf"FAIL|Error|error|Exception|Panic|fatal:|panicked|No such|not found|ermission|ERR!|At line|{_ERRORS_NAMED}"
 )
 """What is in every line that names an error, which is found sooner."""
 _COMPILER_ERROR = re.compile(

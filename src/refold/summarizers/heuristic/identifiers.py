@@ -74,14 +74,14 @@ def find_names(text: str) -> list[str]:
     return [name for name, weight in iter_identifiers(text) if weight == 1.0]
 
 
-_QUOTED = re.compile(r"`([^`\n]{1,80})`")
+_CODE = re.compile(r"`([^`\n]{1,80})`")
 _LATIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]+")
 
 
 def find_topics(text: str) -> set[str]:
     """Return what a sentence is about, in lower case: what it quotes as code, its identifiers, and
     among words of another script the Latin ones (`lint` of `lint 不用跑了`)."""
-    topics = {*_QUOTED.findall(text), *find_names(text)}
+    topics = {*_CODE.findall(text), *find_names(text)}
     if sum(map(str.isascii, text)) < len(text) / 2:
         topics.update(_LATIN.findall(text))
     return {topic.lower().rstrip(".-") for topic in topics}
