@@ -216,7 +216,7 @@ _ANY_WORD = re.compile(r"\w+")
 _TELLS = re.compile(r"(?s).*?\w\W++\w.*[^:]\Z")
 """A line of several words that says more than that others follow."""
 _CODE_ONLY = re.compile(
-    r"(?:(?:command|process|tool|error) )?(?:exit|return)\w*(?: with)?(?: (?:code|status))?(?<!\d) ?\d+"
+    r"(?:(?:command|process|tool|error) )?(?:(?:completed|finished|ended) with )?(?:exit|return)\w*(?: with)?(?: (?:code|status))?(?<!\d) ?\d+"
     r"|退出(?:码|状态码|代码) ?\d+",
     re.IGNORECASE,
 )

@@ -7,7 +7,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from itertools import chain, pairwise
+from itertools import chain, filterfalse, pairwise
 from typing import Any, NamedTuple
 
 from refold.messages import (
@@ -297,13 +297,32 @@ def call_title(call: ToolCall) -> str:
     return f"{call.name} {call_gist(call)}".strip() or "call"
 
 
+IMPORT = re.compile(r"\s{0,20}(?:import|from|use|using|require|const \w{1,40} = require)\b")
+"""How a line of code begins that says what it needs, not what it does."""
+LOGGED = r"^[ \t]{0,20}- \[(?:(?:VERBOSE|DEBUG|LOG|INFO|WARNING)\] [^\n]*+|ERROR\] [^\n]*\.\.\.)$"
+"""What the scripts of a web page print, in the list that tools show before the page itself; its
+errors may be of the work, if the tool did not cut them."""
+_HANDLES = re.compile(
+    rf" \[(?:ref|cursor)=\w{{1,12}}\]|{LOGGED}|^ {{0,200}}- /url: (?!https?:).*+$", re.MULTILINE
+)
+_DATA = re.compile(r"(?<=[\w/])\?[^\s\"'<>)]{120,}|(?<![\w/+=~%.-])[\w/+=~%.-]{200,}", re.ASCII)
+
+
+def without_handles(text: str) -> str:
+    """Return a text without what no later one has: of a snapshot of a web page the names of its
+    elements, where its links lead on its own site, and what its scripts print; and without long
+    runs of letters, such as what an address carries of a visit."""
+    return _DATA.sub("…", _HANDLES.sub("", text))
+
+
 def _subjects(call: ToolCall) -> Iterator[str]:
     value = parse_or_text(call.arguments)
     arguments, text = (value, ()) if isinstance(value, dict) else ({}, (call.arguments,))
     preferred = (arguments[key] for key in SUBJECTS if key in arguments)
     for value in chain(preferred, arguments.values(), text):
         if isinstance(value, str) and value.strip():
-            yield value[:1_000]
+            rows = value[:1_000].split("\n")
+            yield "\n".join(filterfalse(IMPORT.match, rows)).strip() or value[:1_000]
         elif isinstance(value, list) and value and all(isinstance(word, str) for word in value):
             yield " ".join(value)[:1_000]
 

@@ -4,6 +4,7 @@ was only looked at, and what failed."""
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 from refold.speakers.carriers import NOT_RUN, REFUSED
@@ -32,7 +33,7 @@ from refold.text.failures import (
     looks_failed,
 )
 from refold.text.json_values import iter_json_lines, parse_or_none, text_at
-from refold.text.plain import folders_of, iter_ends, with_slashes
+from refold.text.plain import IMPORT, LOGGED, folders_of, iter_ends, with_slashes
 
 _AGENT = re.compile(
     r"(?i)(?:task|agent|subagent|dispatch|sessions_spawn)(?!_?(?:create|get|list|output|stop|update))"
@@ -110,6 +111,13 @@ _ERROR_WORDS = re.compile(r"error|fail|warn", re.IGNORECASE)
 _DENIES = re.compile(r"(?i)\b(?:should|would|could|must|if|already|was|were)\b")
 """What says of a file in a report, beside words that negate, that somebody else changed it."""
 _ENDS_AT_ERROR = re.compile(r"\bset -\w{0,9}e|ErrorActionPreference")
+_HEADING = re.compile(r"#{1,6} |- \[ERROR\] |(?P<rule>[=*~_-])(?P=rule){2}")
+"""How a line begins that heads what came of a call, or what a page's scripts say beside it."""
+_ASIDE = re.compile(rf"^```[^\n]*\n(?:(?!```)[^\n]*\n){{0,200}}```[^\n]*$|{LOGGED}", re.MULTILINE)
+"""Text between fences, as tools quote the code that they ran, and what a page's scripts print."""
+_NAMES_ANY = re.compile(r"(?::|^|,) (?!true\b|false\b)[^,:]{0,40}?[^\W\d_]")
+"""What fields hold of which any is a word."""
+MOST_LINES = 20  # of a call's arguments that are looked at
 _NONE = frozenset({"", "0", "(no output)", "(Bash completed with no output)"})
 """What a search prints, with its client, that finds nothing."""
 
@@ -255,11 +263,13 @@ def find_outcome_line(text: str, *, failed: bool, printed: bool) -> str:
         return next((line.lead + line.text for line in fields), "")
     if failed:
         return find_error_line(read_words(text))
-    lines = (row.strip() for row in (text[-2_000:] if printed else text[:2_000]).splitlines())
+    text = text[-2_000:] if printed else _ASIDE.sub("", text[:4_000])
+    lines = (row.strip() for row in text.splitlines())
     rows = [row for row in lines if any(map(str.isalnum, row)) and not is_markup(row)] or [""]
     if printed:
         return "… " * (len(rows) > 1) + rows[-1]
-    return next((r for r in rows if r[-1:] not in (":", "：")), rows[0])
+    below = [row for row in rows if not _HEADING.match(row)] or [""]
+    return next((row for row in below if row[-1:] not in (":", "：")), below[0])
 
 
 def has_commit(command: str) -> bool:
@@ -330,19 +340,19 @@ _LOOKED = re.compile(r"(?:ls|cat|head|tail|wc|stat|find|grep|diff|du): ")
 """How programs begin that looked for what is not there."""
 _NAMES_ERROR = re.compile(r"[^:：]{1,40}[:：]")
 """How a line begins that says which error there is, as one of a list of symbols does not."""
-_SAYS = re.compile(
-    r"\A(?:echo (?:\"[^\"]*+\"|'[^']*+'|[^\s&;|\"']++) ?(?:&&|;) ?){1,9}(?=.)",
-)
+_SAYS = re.compile(r"\A(?:echo (?:\"[^\"]*+\"|'[^']*+'|[^\s&;|\"']++) ?(?:&&|;) ?){1,9}(?=.)")
 """What commands print before they do anything."""
 _PROGRAM_PATH = re.compile(r"\A(['\"])[^'\"\n]{30,300}[/\\]([^'\"/\\\n]{1,80})\1(?=\s)")
 """A program that is called by a long path, of which its name is enough."""
+_LONG_OPTION = re.compile(r"(?<=\s)(--?[\w-]{1,40}[= ])[^\s'\"]{30,300}[/\\]([^\s'\"/\\]{1,80}\s)")
+"""An option with a long path, of which the name is enough: what it is of stands behind it."""
 SOON, SOON_AFTER = 2, 4
 """So many of the last calls that failed are done otherwise by a call of the same program that works
 at most so many messages later."""
 WORKED = "; then it worked otherwise"
 """What is said of a failure behind which a call of the same program worked."""
 WAS_REFUSED = "refused by the user"
-"""Why a call did not run, so that nobody makes it again."""
+"""Why a call did not run."""
 LONGEST_REFUSAL = 4_000
 _REFUSING = re.compile(r"the user said:\n(.+?)(?:\n\nNote: The user's next|\Z)", re.DOTALL)
 """What they say then (Claude Code)."""
@@ -419,7 +429,7 @@ class Actions:
         deeds, acts = shell.find_deeds(step.effect.command), self.failed.values()
         edits = {f"{act.program} {path}" for path in step.effect.edited_files for act in acts}
         for call in (_name_failed(step), name_command(deeds.text) * deeds.has_own_error, *edits):
-            self.failed.pop(one_line(call, LONGEST_COMMAND), None)
+            self.failed.pop(write_title(call), None)
         program, words = _name_program(step), _split_name(_name_failed(step))
         for name, act in [*reversed(self.failed.items())][:SOON]:
             is_open = act.rank and not act.outcome.startswith(WAS_REFUSED)
@@ -454,8 +464,14 @@ class Actions:
         _add(self.done, call, result or outcome, step, deeds.rank or 2)
 
 
+def write_title(call: str) -> str:
+    """Return a call in one line, without the folders of its program and of what options name."""
+    call = _PROGRAM_PATH.sub(r"\2", call[:MAX_COMMAND])
+    return one_line(_LONG_OPTION.sub(r"\1\2", call), LONGEST_COMMAND)
+
+
 def _add(actions: dict[str, Action], call: str, outcome: str, step: Step, rank: int) -> None:
-    name = one_line(_PROGRAM_PATH.sub(r"\2", call), LONGEST_COMMAND)
+    name = write_title(call)
     times = actions.pop(name, Action("", 0)).times
     times = max(1, times + (not step.is_later))
     actions[name] = Action(outcome, times, rank, _name_program(step), step.at)
@@ -514,7 +530,7 @@ def _name_failed(step: Step) -> str:
     name = _SAYS.sub("", name_command(effect.command)) or (
         f"{effect.tool} {paths}" if paths else _write_call(step)
     )
-    return one_line(name, LONGEST_COMMAND)
+    return write_title(name)
 
 
 def _split_name(name: str) -> set[str]:
@@ -523,7 +539,11 @@ def _split_name(name: str) -> set[str]:
 
 
 def _write_call(step: Step) -> str:
-    """Return a tool's name with its first arguments."""
+    """Return a tool's name with its first arguments; if these are figures alone, with the line that
+    a text behind them begins with: `timeout: 60` tells nothing of a script."""
     value = parse_or_none(step.arguments)
-    fields = next(iter_json_lines(value if isinstance(value, dict) else {}), None)
-    return f"{step.effect.tool} {fields.text if fields else ''}".rstrip()
+    lines = islice(iter_json_lines(value if isinstance(value, dict) else {}), MOST_LINES)
+    rows = [line for line in lines if not IMPORT.match(line.text)]
+    fields = next((line.text for line in rows if not line.lead), "")
+    text = "" if _NAMES_ANY.search(fields) else next((row.text for row in rows if row.lead), "")
+    return f"{step.effect.tool} {', '.join(filter(None, (fields, text)))}".rstrip()

@@ -107,8 +107,10 @@ class Step(NamedTuple):
             has_failed = self.is_error or bool(self.exit_code)
             return not has_failed or bool(self.exit_code and shell.find_checks(self.command).text)
         first = self.text[:200].partition("\n")[0]
-        is_refused = first.startswith(NOT_RUN) or is_failure(self.text) or _NO_PLACE.search(first)
-        return not (self.is_error or (self.effect.changed_files and is_refused))
+        has_failed = is_failure(self.text)
+        is_refused = first.startswith(NOT_RUN) or has_failed or _NO_PLACE.search(first)
+        is_reason = has_failed and _REASON.fullmatch(self.text[:1_000])  # and no text of a file
+        return not (self.is_error or is_reason or (self.effect.changed_files and is_refused))
 
 
 _IS_ERROR = re.compile(r'\{\s{0,9}"status": ?"error"')
@@ -119,6 +121,8 @@ _NO_PLACE = re.compile(
     r"(?i)\b(?:not found|unable to apply|no (?:match|replacement|occurrence)|could not find)"
 )
 """The same of an edit, in its first line."""
+_REASON = re.compile(r"\s*+[^\n:]{1,40}: [^\n]++\s*+")
+"""All that a tool answers which could not do what it should: an error and why, in one line."""
 _Call = tuple[CallEffect, ToolCall]
 
 
