@@ -222,7 +222,8 @@ def iter_json_lines(value: Any) -> Iterator[JsonLine]:
         if is_row:
             yield JsonLine(lead, ", ".join(fields), *map(" | ".join, zip(*short, strict=True)))
         else:
-            rows = list(_join_fields(fields))
+            filled = [field for field in fields if not field.endswith(": null")]
+            rows = list(_join_fields(filled or fields))
             yield from (JsonLine(lead + name if at else lead, row) for at, row in enumerate(rows))
         if depth < DEEPEST:
             inner = [(f"{lead}{name}{key}{' › ' if key else ''}", field) for key, field in long]
@@ -262,6 +263,13 @@ def join_texts(text: str) -> str:
         [s for s in row.values() if isinstance(s, str) and "\n" in s] for row in objects_in(rows)
     ]
     return "\n".join(map("\n".join, texts)) if texts and all(texts) else text
+
+
+def spell_cut(text: str) -> str:
+    r"""Return a text with its escapes spelled out if `\n` parts most of its lines, as in a string
+    of JSON that a tool cut, so that nothing can parse it."""
+    is_cut = text.count("\\n") > 5 * (text.count("\n") + 2)
+    return text.replace('\\"', '"').replace("\\n", "\n") if is_cut else text
 
 
 def _write_short(field: Any) -> str | None:

@@ -2,12 +2,16 @@
 
 import json
 
+import pytest
+
 from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, user
 from refold.models.driver import drive
 from refold.summarizers.heuristic import RuleSummary
+from refold.summarizers.heuristic.identifiers import iter_identifiers
 from refold.text.failures import is_markup
-from refold.text.plain import call_gist
+from refold.text.json_values import iter_json_lines, spell_cut
+from refold.text.plain import call_gist, without_handles
 from tests.support.messages import call
 
 
@@ -28,6 +32,57 @@ def say(text, turn):
     """Return a call and its result with what the model says before it."""
     asked, *rest = turn
     return [Message("assistant", (Text(text), *asked.parts)), *rest]
+
+
+def test_what_a_model_notes_between_calls_stands_there_where_no_source_shows_it():
+    text = summarize(
+        user("Complete all my quizzes."),
+        say("Great! Quiz 1 completed (180/180). Continuing.", call("start_quiz", "ok", quiz=2)),
+        say("The token of the environment does not work.", call("start_quiz", "ok", quiz=3)),
+        say("Let me try the next one.", call("start_quiz", "ok", quiz=4)),
+    )
+    notes = "\n".join(
+        section(
+            text,
+            "Excerpts from the conversation (single sentences; later ones may replace earlier ones)",
+        )
+    )
+    assert "Quiz 1 completed (180/180)." in notes
+    assert "The token of the environment does not work." in notes
+    assert "next one" not in notes
+
+
+def test_in_source_only_notes_that_name_something_do():
+    text = summarize(
+        user("Mend the pool."),
+        say("It all looks quite fine here.", call("read", "class Pool: ...", path="/a/pool.py")),
+        say("Now `take` waits.", call("read", "def take(): ...", path="/a/take.py")),
+    )
+    assert "quite fine" not in text
+
+
+FLAGS = [f"has_{word}_door" for word in ("red", "blue", "gold", "grey", "pink", "teal")]
+
+
+@pytest.mark.parametrize("end", ["", "\n, {"], ids=["whole", "cut by the tool"])
+def test_the_keys_of_objects_tell_nothing_their_values_do(end):
+    flags = dict.fromkeys(FLAGS, False)
+    owner = {"owner": "Ann_Lee", "flat": "the last one in the north wing of the house"}
+    answers = [json.dumps(value, indent=1) + end for value in (owner, flags)]
+    text = summarize(user("Go."), *(call("get_flat", answer) for answer in answers), room=104)
+    assert "north wing" in text
+
+
+def test_fields_without_a_value_are_left_out():
+    value = {"id": 7, "score": None, "title": "Algebra", "ends": None}
+    assert [line.text for line in iter_json_lines(value)] == ["id: 7, title: Algebra"]
+    assert [line.text for line in iter_json_lines({"score": None})] == ["score: null"]
+
+
+def test_words_in_what_a_tool_lists_count():
+    things = "Red Leather Sofa for three\nOak Dining Table with drawers"
+    text = summarize(user("Go."), call("search_products", things))
+    assert "Red Leather Sofa" in text
 
 
 def test_an_answer_is_told_by_what_stands_below_its_headings():
@@ -88,3 +143,58 @@ def test_a_long_option_does_not_hide_what_a_command_does():
     assert line.startswith(
         "- kubectl --kubeconfig=cluster-redis.yaml delete pod redis-replicas-1 -n shared-services"
     )
+
+
+def test_what_a_long_command_printed_before_it_ran_again_is_out_of_date():
+    command = f"kubectl --kubeconfig={LONG} get pods -n shared-services -o wide --show-labels=true"
+    assert len(command) > 110
+    text = summarize(
+        user("Go."),
+        call("bash", "redis-replicas-1 0/1 ErrImagePull old-node", command=command),
+        call("bash", "redis-replicas-1 1/1 Running new-node", command=command),
+    )
+    assert "ErrImagePull" not in text
+    assert "new-node" in text
+
+
+def test_a_string_of_json_that_a_tool_cut_is_read_in_its_lines():
+    cut = '{"text":"{' + r"\n  \"title\": \"stock\",\n  \"red\": 1" * 8
+    assert spell_cut(cut).splitlines()[1] == '  "title": "stock",'
+    code = 'print("a\\n")\n' * 4
+    assert spell_cut(code) == code
+
+
+def test_of_a_page_its_own_links_and_long_addresses_are_left_out():
+    page = (
+        '- link "Cart" [ref=e3] [cursor=pointer]:\n  - /url: /gp/cart?ref_=nav_cart\n'
+        "  - /url: https://shop.example/cart?" + "k=" + "x" * 150 + "\n"
+        "- [WARNING] slow script @ http://ads.example/x.js\n- text: " + "QmFzZTY0" * 40
+    )
+    assert without_handles(page) == (
+        '- link "Cart":\n\n  - /url: https://shop.example/cart…\n\n- text: …'
+    )
+
+
+@pytest.mark.parametrize(
+    "piece", ["a?", "/a", "- [", "  - /url: ", "x" * 199 + " ", r"\n", "- [ERROR] "]
+)
+def test_long_texts_are_read_at_once(piece):
+    text = piece * (100_000 // len(piece))
+    summarize(user("Go."), call("browser_snapshot", text), call("wait", text, code=text))
+
+
+def test_lines_of_a_page_that_differ_in_digits_alone_are_counted():
+    text = summarize(
+        user("Go."),
+        call(
+            "fetch",
+            "\n".join(f"TimeOfSlot[{at}] = {at * 900};  // a slot" for at in range(10, 310)),
+        ),
+    )
+    assert "(… 297 more such lines …)" in text
+    assert text.count("TimeOfSlot") == 3
+
+
+def test_an_address_is_a_name_with_what_it_asks_for_and_a_cut_name_is_none():
+    names = dict(iter_identifiers("see /watch?v=abc_1&t=a_x on http://ads.example/x_y/..."))
+    assert [*names] == ["/watch?v=abc_1&t=a_x"]

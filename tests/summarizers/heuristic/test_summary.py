@@ -1248,6 +1248,7 @@ def test_in_work_names_with_digits_give_way_to_others():
     ]
     messages = [
         user("Go."),
+        *call("read", result="class Builds: ...", path="/a/builds.py"),
         *call("list_builds", result="\n".join(rows)),
         *call("read_clock", result="tick " * 3_000),
         *call("read_watch", result="tock " * 3_000),

@@ -1,5 +1,6 @@
 """A summary without a model: where the work stands, and the lines that nothing else shows."""
 
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -9,12 +10,14 @@ from refold.core.view import View
 from refold.messages import Message
 from refold.speakers import current_request, dialogue_share, segment_messages
 from refold.speakers.carriers import mark_sender
-from refold.summarizers.heuristic.blocks import FileHistory, Work, iter_lines, read_work
+from refold.summarizers.heuristic.blocks import Block, FileHistory, Work, iter_lines, read_work
 from refold.summarizers.heuristic.current_files import CurrentFile, read_files, render_current
 from refold.summarizers.heuristic.earlier import read_amendments, read_given
 from refold.summarizers.heuristic.excerpts import (
     CHAT,
+    IN_CODE,
     SAID_SHARE,
+    TALK,
     TURNS,
     Context,
     Excerpt,
@@ -137,6 +140,7 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
         frozenset(word for text in texts for word in split_words(text)),
         dialogue,
         "\n".join((named, *(line.text for line in task.lines))),
+        min(1.0, _code_share(work.blocks) / IN_CODE),
     )
     return Material(
         state,
@@ -249,6 +253,13 @@ def names_in(text: str) -> Iterator[str]:
     """Yield what `Excerpt.names` may hold of a text."""
     yield from (name for name, _ in iter_identifiers(text))
     yield from (f" {term}" for term in terms(text))
+
+
+def _code_share(blocks: Iterable[Block]) -> float:
+    """Return which share of what tools brought shows or changes source; all if they brought
+    nothing."""
+    kinds = Counter(block.kind for block in blocks if block.kind not in {*TALK, *TURNS})
+    return (kinds["source"] + kinds["written"]) / kinds.total() if kinds else 1.0
 
 
 def _ages_of(sizes: Sequence[int]) -> list[float]:

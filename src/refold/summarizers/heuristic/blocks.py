@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from refold.speakers.carriers import IN_RESULT, NOT_RUN, split_place
 from refold.speakers.segments import is_fragment
-from refold.summarizers.heuristic.actions import is_agent
+from refold.summarizers.heuristic.actions import is_agent, write_title
 from refold.summarizers.heuristic.answers import find_retraction
 from refold.summarizers.heuristic.calls import LEAVES_PLANNING
 from refold.summarizers.heuristic.lexicon import (
@@ -27,7 +27,7 @@ from refold.summarizers.heuristic.shell_words import PATCH_BEGINS, has_more, nam
 from refold.summarizers.heuristic.steps import Step, is_stub
 from refold.text.clip import clip_scanned, one_line, split_line, without_mark
 from refold.text.failures import find_error_lines
-from refold.text.json_values import iter_json_lines, parse_or_none
+from refold.text.json_values import iter_json_lines, parse_or_none, spell_cut
 from refold.text.plain import (
     Span,
     count_bytes,
@@ -36,6 +36,7 @@ from refold.text.plain import (
     iter_spans,
     iter_stretches,
     terms,
+    without_handles,
 )
 from refold.text.summary_wrapper import CUT
 
@@ -46,9 +47,7 @@ LONGEST_LINE = 200
 """Characters of a line; what is longer is cut into several."""
 _ENDS = (",", ";", "。", "；", "，", "、", " ")
 LONGEST_OUTPUT = 2_000
-"""Characters of what a command prints; more is a list or a log, of which only errors are quoted."""
-LONGEST_HEADING = 110
-"""Characters of a command that heads what it printed."""
+"""Characters of what a command prints; of more, a list or a log, only errors are quoted."""
 MAX_JSON = 400_000
 """Characters of a tool's answer that are parsed."""
 MOST_ALIKE = 50
@@ -58,26 +57,26 @@ LOGS = (".output", ".log")
 LONGEST_SUBJECT = 80
 """Characters of a heading, or an item, before what stands below it."""
 BRIEF = 80
-"""Bytes of a person's message that is quoted as a whole in a chat: in its parts it says something
-else."""
+"""Bytes of a person's message that is quoted as a whole in a chat: its parts say something else."""
 LEAST_WORDS = 3
 """Words that a line must have to tell something."""
 
 _NUMBERED = re.compile(r"\s{0,20}(\d{1,7})(?:[→\t]|[a-z]{2}\||(?: ?\||:(?!\d))\s?)(.*)", re.DOTALL)
 """A number and what stands in that line; `20:15:03` is a time."""
-_HANDLES = re.compile(
-    r" \[(?:ref|cursor)=\w{1,12}\]|^\[\d+ more lines in file\b[^\n]{0,100}\]$"
+_NOTICES = re.compile(
+    r"^\[\d+ more lines in file\b[^\n]{0,100}\]$"
     r"|^\((?:Showing lines|End of file)\b[^\n]{0,100}\)$|^.*<response clipped><NOTE>.*$"
     r"|^[^\n]*+\n</output_head>\n<elided_chars>\n[^\n]*+\n</elided_chars>\n<output_tail>\n[^\n]*+$|^</warning><output_head>$",
     re.MULTILINE,
 )
-"""By what a snapshot of a web page names its elements, which no later one has; and what a tool says
-that read a part of a file (pi, OpenCode), shows one (OpenHands) or cuts it (mini-swe-agent)."""
+"""What a tool says that read a part of a file (pi, OpenCode), shows one (OpenHands) or cuts it
+(mini-swe-agent)."""
 _CLIPPED = "<response clipped>"
 """Behind this a tool counts lines as if none were left out (OpenHands)."""
-_DIGITS = re.compile(r"(?<![0-9a-f])[a-f]*+\d[0-9a-f]*+")
+DIGITS = re.compile(r"(?<![0-9a-f])[a-f]*+\d[0-9a-f]*+")
 """A number, or a hash."""
 _WORD = re.compile(r"[^\W_]{2,}")
+_KEY = re.compile(r"(?:^|(?<=, ))[\w.$@-]{1,80}: ")
 _CLAUSE = re.compile(r"(?<=[，；])")
 _TASK = re.compile(
     r"(?:^|[\W_])(?:issues?|tickets?|tasks?|plans?|spec(?:ification)?s?|stor(?:y|ies)|epics?|bd show|prd|roadmap|todo)(?:[\W_]|$)",
@@ -109,6 +108,8 @@ class Line(NamedTuple):
     """What stands below that then: `A-1 | 2`."""
     retracts: bool = False
     """Does a person take back in it what was said right before?"""
+    values: str = ""
+    """Of an object of JSON what it says without the keys, which all of its kind have."""
 
     @property
     def words(self) -> str:
@@ -123,8 +124,7 @@ class Line(NamedTuple):
 
 COMMAND = "from a command's text"
 DOCUMENT = 2_000
-"""Characters of a request from which on it holds a document, such as a specification or a log, and
-is quoted in lines."""
+"""Characters of a request from which on it holds a document, and is quoted in lines."""
 
 
 @dataclass(slots=True)
@@ -141,6 +141,8 @@ class Block:
     """Is what is said in it quoted in clauses, not in sentences?"""
     sender: str = ""
     """What says which of several people says it."""
+    command: str = ""
+    """Of what a command printed: all of it, of which the heading is the beginning."""
 
     def iter_lines(self) -> Iterator[Line]:
         """Yield the lines that say something; of what people and the model say, sentences."""
@@ -160,6 +162,8 @@ class Block:
                 spoken = (Line(words, 0, lead, top, words) for words, lead, top in clauses)
                 lines = chain(filter(attrgetter("text"), opening), spoken)
                 return (line._replace(number=at) for at, line in enumerate(lines, 1))
+            case "read" if not self.path:
+                return _fold_alike([*iter_lines(text, is_prose=True)])
             case "task" | "given" | "docs" | "read" | "command":
                 return iter_lines(text, is_prose=True)
             case "finding":
@@ -318,10 +322,10 @@ def _read_result(step: Step) -> Iterator[Block]:
     is_text = step.outcome == "ok" and not (command and (is_change or has_more(effect.command)))
     path = paths[0] if len(paths) == 1 and is_text else ""
     kind = "written" if is_change and path else kind_of(name, path, command)
-    heading = path or command[:LONGEST_HEADING] or " ".join(filter(None, (name, step.gist)))
+    heading = path or write_title(command) or " ".join(filter(None, (name, step.gist)))
     is_long = kind == "run" and bool(command) and len(step.text) > LONGEST_OUTPUT
     text = "\n".join(find_error_lines(clip_scanned(step.text))) if is_long else step.text
-    yield Block(step.at, kind, heading, text, path)
+    yield Block(step.at, kind, heading, text, path, command=command)
 
 
 def kind_of(name: str, path: str, command: str) -> Kind:
@@ -386,7 +390,8 @@ def _iter_clauses(text: str, is_parted: bool) -> Iterator[str]:
 def iter_lines(text: str, *, is_prose: bool = False, least: int = LEAST_WORDS) -> Iterator[Line]:
     """Yield the lines of *least* words or more, without the numbers that tools print before them;
     those of prose with the lines above that turn them."""
-    rows = [_split_number(row) for row in _HANDLES.sub("", text).split("\n")]
+    shown = without_handles(_NOTICES.sub("", spell_cut(text)))
+    rows = [_split_number(row) for row in shown.split("\n")]
     leads = find_leads([line for _, line in rows]) if is_prose else {}
     last_sure = text.partition(_CLIPPED)[0].count("\n")
     for at, (number, line) in enumerate(rows):
@@ -397,13 +402,10 @@ def iter_lines(text: str, *, is_prose: bool = False, least: int = LEAST_WORDS) -
 
 
 def _fold_alike(lines: Sequence[Line]) -> Iterator[Line]:
-    """Yield lines; of more than `MOST_ALIKE` that differ in digits alone the first, which says how
-    many there are, and the last two."""
-    if len(lines) <= MOST_ALIKE:
-        yield from lines
-        return
+    """Yield lines; of more than `MOST_ALIKE` that differ in digits alone the first with how many
+    there are, and the last two."""
     places = defaultdict[str, list[int]](list)
-    shapes = [_DIGITS.sub("#", line.words) for line in lines]
+    shapes = [DIGITS.sub("#", line.words) for line in lines]
     for at, shape in enumerate(shapes):
         places[shape].append(at)
     for at, (line, shape) in enumerate(zip(lines, shapes, strict=True)):
@@ -427,7 +429,7 @@ def _iter_record_lines(value: Any) -> Iterator[Line]:
         top = f"{lead}{columns}:" if cells else lead.rstrip()
         for piece in (text,) if cells else _cut_line(text):
             if _count_words(lead + piece) >= LEAST_WORDS:
-                yield Line(piece, 0, lead, top, cells or piece)
+                yield Line(piece, 0, lead, top, cells or piece, False, cells or _KEY.sub("", piece))
 
 
 def _split_number(row: str) -> tuple[int, str]:

@@ -12,22 +12,22 @@ from math import inf, log
 from operator import attrgetter
 from typing import NamedTuple
 
-from refold.summarizers.heuristic.blocks import COMMAND, Block, Kind, Line, Work, label_exchanges
+from refold.summarizers.heuristic.blocks import (
+    COMMAND,
+    DIGITS,
+    Block,
+    Kind,
+    Line,
+    Work,
+    label_exchanges,
+)
 from refold.summarizers.heuristic.identifiers import (
     DEFINITION,
     NUMBER,
     iter_identifiers,
     split_words,
 )
-from refold.summarizers.heuristic.lexicon import (
-    ANNOUNCING,
-    CORRECTING,
-    HANDING,
-    MAX_SENTENCE,
-    REFERRING,
-    iter_sentences,
-    weigh_conclusion,
-)
+from refold.summarizers.heuristic.lexicon import CORRECTING, leans_on, weigh_conclusion
 from refold.text.clip import one_line
 from refold.text.plain import find_opening, has_colon, is_question, spell_bare, terms
 from refold.text.summary_wrapper import ASKED, quote, write_heading
@@ -69,6 +69,10 @@ says, too: in work its newer answers overtake the older."""
 CHAT = 0.5
 """The share of the model's turns that a person answers, from which on exchanges have subjects:
 where calls lie between, an answer is about the work."""
+IN_CODE = 0.25
+"""The share of results that show or change source, from which on the work is in that: what was done
+and found shows there. The less, the more what the model notes beside its calls is the only record
+of it, and counts like what it says at the end of a turn."""
 RELATED = 2.0
 """By how much a line counts for more if all its words stand in the messages that stay."""
 NUMBERED, RANDOM = 0.4, 0.05
@@ -119,7 +123,7 @@ chosen."""
 NEARLY = 0.5
 """From then on the share of what a line promised at which it is chosen."""
 EPSILON = 1e-12
-_DIGITS = re.compile(r"(?<![0-9a-f])[a-f]*+\d[0-9a-f]*+")
+_JSON_KEY = re.compile(r"\A\s*+\"[\w$@.-]{1,80}\": ")
 _STAMP = re.compile(
     r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[\d.]{0,10}Z?"
 )
@@ -160,6 +164,8 @@ class Context:
     """The share of the model's turns that a person answers."""
     named: str
     """The latest requests and answers, and the text of the task, in which files may be named."""
+    code: float = 1.0
+    """How far the work is in source: 0 if no result is of it, 1 from `IN_CODE` on."""
 
     @property
     def is_chat(self) -> bool:
@@ -170,12 +176,15 @@ class Context:
 def _weigh_block(block: Block, work: Work, context: Context) -> float:
     """Return what one identifier in *block* is worth: nothing in what a command printed that ran
     again, for what it printed then holds."""
-    if block.kind == "run" and work.commands.get(block.heading, -1) > block.at:
+    if block.kind == "run" and work.commands.get(block.command, -1) > block.at:
         return 0.0
     exponent = AGE_IN_DIALOGUE if block.kind in GIVEN else AGE
     if block.kind in OWN_WORDS:
         exponent -= (AGE - AGE_IN_DIALOGUE) * min(1.0, context.dialogue / CHAT)
-    return WEIGHTS[block.kind] / float((1 + context.ages[block.at]) ** exponent)
+    weight = WEIGHTS[block.kind]
+    if block.kind == "finding":
+        weight += (WEIGHTS["said"] - weight) * (1 - context.code)
+    return weight / float((1 + context.ages[block.at]) ** exponent)
 
 
 def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
@@ -198,10 +207,11 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
     if context.is_chat:
         telling = label_exchanges([work.blocks[position] for position in chosen])
     lines_at = work.read_lines(chosen)
+    wordy_kinds = WORDY if context.code >= 1 else {*WORDY, "run"}
     wordy = [
-        _STAMP.sub("", line.text)
+        _STAMP.sub("", line.values or line.text)
         for position in chosen
-        if work.blocks[position].kind in WORDY
+        if work.blocks[position].kind in wordy_kinds
         for line in lines_at[position]
     ]
     rarity, excerpts = _rarity(wordy), list[Excerpt]()
@@ -209,17 +219,18 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
         block, worth = work.blocks[position], worths[position]
         is_note, lines = block.kind == "finding", lines_at[position]
         is_said = block.kind in TALK and not context.is_chat
-        is_wordy = block.kind in WORDY and not (is_note and len(lines) > BRIEF)
+        is_wordy = block.kind in wordy_kinds and not (is_note and len(lines) > BRIEF)
         beside = BEHIND + len(block.heading) // LONG_TOKEN
         headed = dict(iter_identifiers(block.heading))
         for line in lines:
-            named = list(iter_identifiers(line.text))
+            text = line.values or (line.text if block.path else _JSON_KEY.sub("", line.text, 1))
+            named = list(iter_identifiers(text))
             if _misleads(block, line, context):
                 continue
             is_named = any(weight > NUMBER for _, weight in named)
-            if is_note and not (is_named or weigh_conclusion(line.text) > 0):
+            if is_note and context.code >= 1 and not (is_named or weigh_conclusion(line.text) > 0):
                 continue  # it thinks aloud, or of lines by their numbers, which edits change
-            words = [rarity[t] for t in terms(_STAMP.sub("", line.text))] if is_wordy else ()
+            words = [rarity[t] for t in terms(_STAMP.sub("", text))] if is_wordy else ()
             if is_said and not named and len(words) < LEAST_SAID:
                 continue  # a nod, or the rest of a sentence
             fresh = (_weigh_name(row, context) for row in named if row[0] not in headed)
@@ -265,8 +276,7 @@ def _misleads(block: Block, line: Line, context: Context) -> bool:
         return line.text.lstrip().startswith("#")
     if context.is_chat or block.kind not in OWN_WORDS:
         return False
-    head, misleading = line.text[:MAX_SENTENCE], (ANNOUNCING, HANDING, REFERRING)
-    return is_question(line.text) or any(words.is_in(head) for words in misleading)
+    return is_question(line.text) or leans_on(line.text)
 
 
 def _weigh_line(block: Block, line: Line, context: Context, telling: float) -> float:
@@ -327,7 +337,7 @@ class Selection:
         self._excerpts, self._work, self._cost = excerpts, work, cache(estimate)
         self._seen, self._alike = set(shown), Counter[str]()
         self._opened = set[str | tuple[str, str]]()
-        self._shape = cache(partial(_DIGITS.sub, "#"))
+        self._shape = cache(partial(DIGITS.sub, "#"))
         self.chosen, self._places = list[int](), set[int]()
         """Positions of excerpts, the best first."""
         self._heap = [(-excerpt.promise, at) for at, excerpt in enumerate(excerpts)]
@@ -423,12 +433,6 @@ class Selection:
         if heading not in self._opened:
             self._opened.add(heading)
             self._seen.update(name for name, _ in iter_identifiers(heading))
-
-
-def find_announced(text: str) -> str:
-    """Return what a model announced last, beside a call; empty if it announced nothing."""
-    announced = [row for row in iter_sentences(text) if ANNOUNCING.is_in(row[:MAX_SENTENCE])]
-    return one_line(announced[-1], 200) if announced else ""
 
 
 def _render_excerpts(chosen: Sequence[Excerpt], work: Work) -> tuple[str, str]:

@@ -24,6 +24,8 @@ LONGEST = 120
 SHORTEST = 4
 """Characters of a name."""
 
+_CUT = "..."
+"""How a name ends that a tool has cut."""
 _NUMBER = re.compile(r"(?<![\w.])\d[\d.,]*")
 _DIGITS = re.compile(r"[\d.,:/_-]+")
 _JOINED = re.compile(r"[\w$@][./_:\-][\w$@]")
@@ -55,6 +57,8 @@ def iter_identifiers(text: str) -> Iterator[tuple[str, float]]:
 @lru_cache(maxsize=10_000)
 def _weigh_word(word: str) -> tuple[str, float] | None:
     """Return the identifier in a word with what it counts for; None if there is none."""
+    if word.endswith(_CUT):
+        return None
     name = word.removeprefix("./").lstrip("-").rstrip(".,-:/@")
     if _DIGITS.fullmatch(name):
         return (name, NUMBER) if 1 < len(name) <= LONGEST else None
@@ -119,7 +123,10 @@ _DENSE = (
 )
 _MARKS = "\u0300-\u036f\u064b-\u0652\u0900-\u0963\u0966-\u0dff"
 """Vowels and accents that are letters of their own (decomposed file names, Indic scripts)."""
-_ASCII = re.compile(r"https?://[^\s\"'<>`)\]},;|\\]{3,}|[A-Za-z0-9_$@~./-]{4,}")
+_ASCII = re.compile(
+    r"(?:https?://|/[A-Za-z0-9_.~/-]*+\?)[^\s\"'<>`)\]},;|\\]{3,}|[A-Za-z0-9_$@~./-]{4,}"
+)
+"""An address, what it asks for included, or a word."""
 _URL = re.compile(r"https?://[^\s\"'<>`)\]},;|\\、。，；：！？（）「」『』《》【】“”‘’…]{3,}")
 _WIDE = rf"{_URL.pattern}|[\w{_MARKS}{_DENSE}$@~./-]{{4,}}"
 _BACKSLASHES = re.compile(

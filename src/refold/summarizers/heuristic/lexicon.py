@@ -421,6 +421,19 @@ def find_notes(text: str) -> Iterator[str]:
             yield one_line(sentence, MAX_SENTENCE)
 
 
+def find_announced(text: str) -> str:
+    """Return what a model announced last, beside a call; empty if it announced nothing."""
+    announced = [row for row in iter_sentences(text) if ANNOUNCING.is_in(row[:MAX_SENTENCE])]
+    return one_line(announced[-1], 200) if announced else ""
+
+
+def leans_on(sentence: str) -> bool:
+    """Does a sentence of the model announce what comes, refer to the one before it, or leave
+    something to a person?"""
+    head = sentence[:MAX_SENTENCE]
+    return any(words.is_in(head) for words in (ANNOUNCING, HANDING, REFERRING))
+
+
 def weigh_conclusion(sentence: str, *, lead: str = "", worked: bool = True) -> float:
     """Return how much a sentence concludes: a point for each different cue that decides, or, where
     the model *worked*, gives a reason for what it names; half a point for each of at most three

@@ -41,11 +41,11 @@ from refold.summarizers.heuristic.calls import (
     read_boxes,
     state_after,
 )
-from refold.summarizers.heuristic.excerpts import find_announced
 from refold.summarizers.heuristic.lexicon import (
     FAULTING,
     NAMED,
     SETTLING,
+    find_announced,
     find_conclusions,
     find_constraints,
     find_corrections,
