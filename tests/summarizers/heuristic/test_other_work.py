@@ -8,7 +8,9 @@ from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, user
 from refold.models.driver import drive
 from refold.summarizers.heuristic import RuleSummary
+from refold.summarizers.heuristic.blocks import read_work
 from refold.summarizers.heuristic.identifiers import iter_identifiers
+from refold.summarizers.heuristic.steps import read_steps
 from refold.text.failures import is_markup
 from refold.text.json_values import iter_json_lines, spell_cut
 from refold.text.plain import call_gist, without_handles
@@ -77,6 +79,15 @@ def test_fields_without_a_value_are_left_out():
     value = {"id": 7, "score": None, "title": "Algebra", "ends": None}
     assert [line.text for line in iter_json_lines(value)] == ["id: 7, title: Algebra"]
     assert [line.text for line in iter_json_lines({"score": None})] == ["score: null"]
+
+
+def test_what_answers_a_ticket_is_no_task_as_what_shows_it_is():
+    def kind_of(tool):
+        messages = [user("Answer TK-7."), *call(tool, "Ticket TK-7: money back", ticket="TK-7")]
+        return read_work(read_steps(messages)).blocks[-1].kind
+
+    assert kind_of("get_ticket") == "task"
+    assert kind_of("ticket_reply") == "read"
 
 
 def test_words_in_what_a_tool_lists_count():

@@ -14,7 +14,7 @@ from refold.speakers.carriers import IN_RESULT, NOT_RUN, split_place
 from refold.speakers.segments import is_fragment
 from refold.summarizers.heuristic.actions import is_agent, write_title
 from refold.summarizers.heuristic.answers import find_retraction
-from refold.summarizers.heuristic.calls import LEAVES_PLANNING
+from refold.summarizers.heuristic.calls import LEAVES_PLANNING, CallEffect, is_look
 from refold.summarizers.heuristic.lexicon import (
     MAX_SENTENCE,
     Statement,
@@ -321,19 +321,20 @@ def _read_result(step: Step) -> Iterator[Block]:
     # What a command prints that changes a file, or looks at more than one, is no text of the file.
     is_text = step.outcome == "ok" and not (command and (is_change or has_more(effect.command)))
     path = paths[0] if len(paths) == 1 and is_text else ""
-    kind = "written" if is_change and path else kind_of(name, path, command)
+    kind = "written" if is_change and path else kind_of(effect, path, command)
     heading = path or write_title(command) or " ".join(filter(None, (name, step.gist)))
     is_long = kind == "run" and bool(command) and len(step.text) > LONGEST_OUTPUT
     text = "\n".join(find_error_lines(clip_scanned(step.text))) if is_long else step.text
     yield Block(step.at, kind, heading, text, path, command=command)
 
 
-def kind_of(name: str, path: str, command: str) -> Kind:
-    """Return what a file holds, or what a tool of this *name*, or a command, answers."""
+def kind_of(effect: CallEffect, path: str, command: str) -> Kind:
+    """Return what a file holds, or what a call, or a command, answers."""
     if path.endswith(LOGS):
         return "run"
     is_task = _TASK.search(path) and not _NO_TASK.search(path)
-    shows_task = _TASK.search(name) and not (is_agent(name) or LEAVES_PLANNING.fullmatch(name))
+    name, is_planned = effect.tool, LEAVES_PLANNING.fullmatch(effect.tool)
+    shows_task = _TASK.search(name) and is_look(effect) and not (is_agent(name) or is_planned)
     if is_task or shows_task or _shows_task(command):
         return "task"
     if path:
