@@ -299,20 +299,6 @@ def call_title(call: ToolCall) -> str:
 
 IMPORT = re.compile(r"\s{0,20}(?:import|from|use|using|require|const \w{1,40} = require)\b")
 """How a line of code begins that says what it needs, not what it does."""
-LOGGED = r"^[ \t]{0,20}- \[(?:(?:VERBOSE|DEBUG|LOG|INFO|WARNING)\] [^\n]*+|ERROR\] [^\n]*\.\.\.)$"
-"""What the scripts of a web page print, in the list that tools show before the page itself; its
-errors may be of the work, if the tool did not cut them."""
-_HANDLES = re.compile(
-    rf" \[(?:ref|cursor)=\w{{1,12}}\]|{LOGGED}|^ {{0,200}}- /url: (?!https?:).*+$", re.MULTILINE
-)
-_DATA = re.compile(r"(?<=[\w/])\?[^\s\"'<>)]{120,}|(?<![\w/+=~%.-])[\w/+=~%.-]{200,}", re.ASCII)
-
-
-def without_handles(text: str) -> str:
-    """Return a text without what no later one has: of a snapshot of a web page the names of its
-    elements, where its links lead on its own site, and what its scripts print; and without long
-    runs of letters, such as what an address carries of a visit."""
-    return _DATA.sub("…", _HANDLES.sub("", text))
 
 
 def _subjects(call: ToolCall) -> Iterator[str]:
@@ -524,14 +510,6 @@ def count_bytes(text: str) -> int:
 def spell_bare(text: str) -> str:
     """Return the letters and figures of a text alone."""
     return "".join(filter(str.isalnum, text))
-
-
-def cut_words(text: str, size: int) -> str:
-    """Return *text*, or of one of more than *size* bytes the words at its beginning."""
-    if count_bytes(text) <= size:
-        return text
-    cut = text.encode("utf-8", "replace")[:size].decode("utf-8", "ignore")
-    return cut.rpartition(" ")[0] or cut
 
 
 def find_opening(text: str) -> str:

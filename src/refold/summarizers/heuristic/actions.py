@@ -11,7 +11,7 @@ from refold.speakers.carriers import NOT_RUN, REFUSED
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import is_look
 from refold.summarizers.heuristic.identifiers import find_names
-from refold.summarizers.heuristic.lexicon import CHANGING, NEGATING, WORKING
+from refold.summarizers.heuristic.lexicon import CHANGING, LOGGED, NEGATING, WORKING
 from refold.summarizers.heuristic.shell_words import (
     MAX_COMMAND,
     WORD,
@@ -33,7 +33,7 @@ from refold.text.failures import (
     looks_failed,
 )
 from refold.text.json_values import iter_json_lines, parse_or_none, text_at
-from refold.text.plain import IMPORT, LOGGED, folders_of, iter_ends, with_slashes
+from refold.text.plain import IMPORT, folders_of, iter_ends, with_slashes
 
 _AGENT = re.compile(
     r"(?i)(?:task|agent|subagent|dispatch|sessions_spawn)(?!_?(?:create|get|list|output|stop|update))"

@@ -18,26 +18,19 @@ from refold.summarizers.heuristic.calls import LEAVES_PLANNING, CallEffect, is_l
 from refold.summarizers.heuristic.lexicon import (
     MAX_SENTENCE,
     Statement,
+    cut_words,
     find_leads,
     find_notes,
     is_binding,
     iter_statements,
+    without_handles,
 )
 from refold.summarizers.heuristic.shell_words import PATCH_BEGINS, has_more, name_command
 from refold.summarizers.heuristic.steps import Step, is_stub
 from refold.text.clip import clip_scanned, one_line, split_line, without_mark
 from refold.text.failures import find_error_lines
 from refold.text.json_values import iter_json_lines, parse_or_none, spell_cut
-from refold.text.plain import (
-    Span,
-    count_bytes,
-    cut_words,
-    is_question,
-    iter_spans,
-    iter_stretches,
-    terms,
-    without_handles,
-)
+from refold.text.plain import Span, count_bytes, is_question, iter_spans, iter_stretches, terms
 from refold.text.summary_wrapper import CUT
 
 Kind = str

@@ -78,19 +78,6 @@ def find_names(text: str) -> list[str]:
     return [name for name, weight in iter_identifiers(text) if weight == 1.0]
 
 
-_CODE = re.compile(r"`([^`\n]{1,80})`")
-_LATIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]+")
-
-
-def find_topics(text: str) -> set[str]:
-    """Return what a sentence is about, in lower case: what it quotes as code, its identifiers, and
-    among words of another script the Latin ones (`lint` of `lint 不用跑了`)."""
-    topics = {*_CODE.findall(text), *find_names(text)}
-    if sum(map(str.isascii, text)) < len(text) / 2:
-        topics.update(_LATIN.findall(text))
-    return {topic.lower().rstrip(".-") for topic in topics}
-
-
 def is_in_folder(name: str) -> bool:
     """Does an identifier name a file in a folder?"""
     return "/" in name and "://" not in name and "." in name.rpartition("/")[2]
@@ -282,15 +269,13 @@ def group_paths(paths: Sequence[str]) -> Iterator[str]:
             continue
         parent, _, last = folder[:-1].rpartition("/")
         written = sum(map(len, alike.get((parent, key := tuple(sorted(names))), ())))
-        is_beside = parent and last and folder[-1] == "/"
-        is_beside = is_beside and written + len(folder) <= LONGEST_FOLDER
+        is_short = written + len(folder) <= LONGEST_FOLDER
+        is_beside = parent and last and folder[-1] == "/" and is_short
         alike.setdefault((parent, key) if is_beside else (folder, key), []).append(folder)
     for (parent, shared), beside in alike.items():
-        if len(beside) == 1:
-            yield beside[0] + _group(shared)
-        else:
-            lasts = [folder.removeprefix(f"{parent}/")[:-1] for folder in beside]
-            yield f"{parent}/{_group(lasts)}/{_group(shared)}"
+        lasts = [folder.removeprefix(f"{parent}/")[:-1] for folder in beside]
+        prefix = beside[0] if len(beside) == 1 else f"{parent}/{_group(lasts)}/"
+        yield prefix + _group(shared)
 
 
 def _group(names: Sequence[str]) -> str:

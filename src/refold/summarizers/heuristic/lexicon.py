@@ -14,7 +14,7 @@ from unicodedata import east_asian_width
 
 from refold.speakers.carriers import split_place
 from refold.speakers.segments import read_typed
-from refold.summarizers.heuristic.identifiers import find_topics
+from refold.summarizers.heuristic.identifiers import find_names
 from refold.text.clip import TOP, Row, RowKind, clip_scanned, iter_rows, one_line, split_line
 from refold.text.plain import count_bytes, has_colon, is_question
 
@@ -326,6 +326,19 @@ def _is_rule(statement: Statement) -> bool:
     return statement.is_led or (is_binding(own) and not _NO_RULE.search(own))
 
 
+_QUOTED_CODE = re.compile(r"`([^`\n]{1,80})`")
+_LATIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]+")
+
+
+def find_topics(text: str) -> set[str]:
+    """Return what a sentence is about, in lower case: what it quotes as code, its identifiers, and
+    among words of another script the Latin ones (`lint` of `lint 不用跑了`)."""
+    topics = {*_QUOTED_CODE.findall(text), *find_names(text)}
+    if sum(map(str.isascii, text)) < len(text) / 2:
+        topics.update(_LATIN.findall(text))
+    return {topic.lower().rstrip(".-") for topic in topics}
+
+
 def find_corrections(text: str, rules: Iterable[str] | None = None) -> Iterator[str]:
     """Yield the two sentences with which a user's text takes back what was asked, if it does; with
     *rules* those that are about the same as one of these."""
@@ -447,3 +460,27 @@ def weigh_conclusion(sentence: str, *, lead: str = "", worked: bool = True) -> f
     cues = set(matches)
     is_open = cues and (PLANNING.is_in(head) or GUESSING.is_in(lead + head))
     return len(cues) and len(cues) + min(3, entities) / 2 - 2 * bool(is_open)
+
+
+def cut_words(text: str, size: int) -> str:
+    """Return *text*, or of one of more than *size* bytes the words at its beginning."""
+    if count_bytes(text) <= size:
+        return text
+    cut = text.encode("utf-8", "replace")[:size].decode("utf-8", "ignore")
+    return cut.rpartition(" ")[0] or cut
+
+
+LOGGED = r"^[ \t]{0,20}- \[(?:(?:VERBOSE|DEBUG|LOG|INFO|WARNING)\] [^\n]*+|ERROR\] [^\n]*\.\.\.)$"
+"""What the scripts of a web page print, in the list that tools show before the page itself; its
+errors may be of the work, if the tool did not cut them."""
+_HANDLES = re.compile(
+    rf" \[(?:ref|cursor)=\w{{1,12}}\]|{LOGGED}|^ {{0,200}}- /url: (?!https?:).*+$", re.MULTILINE
+)
+_LONG_RUN = re.compile(r"(?<=[\w/])\?[^\s\"'<>)]{120,}|(?<![\w/+=~%.-])[\w/+=~%.-]{200,}", re.ASCII)
+
+
+def without_handles(text: str) -> str:
+    """Return a text without what no later one has: of a snapshot of a web page the names of its
+    elements, where its links lead on its own site, and what its scripts print; and without long
+    runs of letters, such as what an address carries of a visit."""
+    return _LONG_RUN.sub("…", _HANDLES.sub("", text))
