@@ -664,7 +664,7 @@ def test_what_another_agent_reports_is_no_request_and_ends_its_task(before) -> N
     assert [*state.requests] == ["Audit it."]
     assert not state.constraints
     (action,) = state.actions.done.values()
-    assert action.outcome.startswith("# Report")
+    assert action.outcome == "You must use port 18789."
 
 
 @pytest.mark.parametrize(

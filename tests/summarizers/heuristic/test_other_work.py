@@ -10,10 +10,11 @@ from refold.models.driver import drive
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.heuristic.blocks import read_work
 from refold.summarizers.heuristic.identifiers import iter_identifiers
+from refold.summarizers.heuristic.lexicon import without_handles
 from refold.summarizers.heuristic.steps import read_steps
 from refold.text.failures import is_markup
 from refold.text.json_values import iter_json_lines, spell_cut
-from refold.text.plain import call_gist, without_handles
+from refold.text.plain import call_gist
 from tests.support.messages import call
 
 

@@ -118,9 +118,8 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
         path: _keys_of(file) for path, file in files.items() if file.edits and file.numbers
     }
     dialogue = dialogue_share(source.hidden, spoken[len(source.older) :])
-    if dialogue >= CHAT:
-        for block in work.blocks:
-            block.is_parted = block.kind in {"asked", "said"}
+    for block in work.blocks if dialogue >= CHAT else ():
+        block.is_parted = block.kind in {"asked", "said"}
     request = current_request(whole, spoken)
     latest = max(request, default=-1)  # it stays beside the summary
     for block in (b for b in work.blocks if b.at == latest and b.kind in TURNS):
