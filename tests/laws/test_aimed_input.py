@@ -683,6 +683,16 @@ def test_folders_are_deleted_in_time_linear_in_their_number() -> None:
     assert grows(read_state, work, COMMANDS) <= WORST
 
 
+def test_rules_are_taken_back_in_time_linear_in_their_number() -> None:
+    """4,000 of them took ninety seconds: what each was about was read anew for each that followed."""
+
+    def work(size: int) -> list[Step]:
+        asked = ("No, never touch `file_{}.py`.", "Look at the page.")
+        return [Step("request", at, asked[at % 2].format(at)) for at in range(size)]
+
+    assert grows(read_state, work, COMMANDS) <= WORST
+
+
 @pytest.mark.parametrize(
     "command",
     [

@@ -5,6 +5,7 @@ language in words.toml); and the sentences that say it, for rule summaries, `Emp
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from itertools import chain, compress, dropwhile, islice, zip_longest
@@ -339,13 +340,12 @@ def find_topics(text: str) -> set[str]:
     return {topic.lower().rstrip(".-") for topic in topics}
 
 
-def find_corrections(text: str, rules: Iterable[str] | None = None) -> Iterator[str]:
+def find_corrections(text: str, topics: AbstractSet[str] | None = None) -> Iterator[str]:
     """Yield the two sentences with which a user's text takes back what was asked, if it does; with
-    *rules* those that are about the same as one of these."""
+    *topics* those that are about one of these."""
     place, typed = split_place(text)
     opening = list(islice(iter_sentences(read_typed(typed)), 2))
     if opening and CORRECTING.is_in(opening[0][: 2 * MAX_SENTENCE]):
-        topics = None if rules is None else set().union(*map(find_topics, rules))
         for sentence in opening:
             is_meant = topics is None or not topics.isdisjoint(find_topics(sentence))
             if is_meant and not is_question(sentence):

@@ -49,8 +49,8 @@ from refold.summarizers.heuristic.lexicon import (
     find_conclusions,
     find_constraints,
     find_corrections,
+    find_topics,
 )
-from refold.summarizers.heuristic.shell import ALL
 from refold.summarizers.heuristic.shell_words import name_command, without_setup
 from refold.summarizers.heuristic.steps import RUNNING, Step, is_stub, name_step
 from refold.text.clip import one_line
@@ -70,8 +70,7 @@ from refold.text.summary_wrapper import ASKED
 LONGEST_FAILURE = 10
 """Changes and commands that worked, after which the work has gone on without mending a failure."""
 MOST_COMPARED = 100_000
-"""Files that paths in git's commands are compared with, checks with later ones. After that none of
-these does anything that counts."""
+"""Files and checks that others are compared with: of those behind them nothing counts."""
 TALK_ANSWERS = 10
 """Answers after which a conversation in which nothing was done is talk."""
 MOST_QUESTIONS = 3
@@ -92,8 +91,7 @@ class FileState:
     """What became of one file."""
 
     state: str
-    """`read`, `created`, `modified`, `deleted`; `restored` to what was committed before or
-    `stashed` by git."""
+    """`read`, `created`, `modified`, `deleted`; by git `restored`, to the last commit, `stashed`."""
     is_committed: bool = False
     is_checked: bool = False
     """Did a test or build run since it was changed?"""
@@ -159,6 +157,8 @@ class State:
     in_sight: frozenset[str] = frozenset()
     """Requests that stand word for word beside the summary, or behind it."""
     constraints: dict[str, None] = field(default_factory=dict)
+    topics: set[str] = field(default_factory=set)
+    """What these are about (`find_topics`)."""
     lent: dict[str, None] = field(default_factory=dict)
     """Those of a command or skill alone, which hold while its request is the current one."""
     ended: dict[str, None] = field(default_factory=dict)
@@ -181,8 +181,7 @@ class State:
     decisions: dict[str, float] = field(default_factory=dict)
     """Sentences that decide or explain, with their weights."""
     faults: dict[str, list[str]] = field(default_factory=dict)
-    """Those that say what is wrong, by the last failure, the files that were not changed before in
-    the same turn, and the names if nothing was."""
+    """Those that say what is wrong, by what they are about (`note_decision`)."""
     changed: set[str] = field(default_factory=set)
     """Names of files, and in replaced lines, that were changed since the latest request."""
     notes: list[str] = field(default_factory=list)
@@ -199,6 +198,7 @@ def read_state(steps: Sequence[Step], earlier: State | None = None) -> State:
     """Read where the work stands after *steps*, in one pass, from where it stood *earlier* on."""
     state, announcing, is_done, worked = earlier or State(), "", False, False
     answers = state.omitted + len(state.requests)  # in talk each request has one
+    state.topics.update(*map(find_topics, state.constraints))
     is_talk = not (state.files or state.checks or state.actions.done or state.actions.failed)
     for step in steps:
         match step.kind:
@@ -217,10 +217,8 @@ def read_state(steps: Sequence[Step], earlier: State | None = None) -> State:
             case "result":
                 _note_result(state, step)
                 _drop_mended(state, step)
-                is_done |= step.has_effect and any(
-                    not (is_outside(path) or path.endswith(".log"))
-                    for path in step.effect.edited_files
-                )
+                edited = step.effect.edited_files if step.has_effect else ()
+                is_done |= any(not (is_outside(p) or p.endswith(".log")) for p in edited)
                 worked |= not is_look(step.effect)
             case "answer":
                 _note_answer(state, step, worked=worked or not step.is_final)
@@ -284,8 +282,9 @@ def _note_request(state: State, step: Step) -> None:
         _lend_rules(state, words)
         return
     # A rule does not stand without what takes it back.
-    rules = None if any(find_constraints(latest)) else state.constraints
-    for rule in (*find_corrections(words, rules), *find_constraints(words)):
+    topics = None if any(find_constraints(latest)) else state.topics
+    for rule in (*find_corrections(words, topics), *find_constraints(words)):
+        state.topics |= find_topics(rule)
         state.lent.pop(rule, None)
         state.constraints.pop(rule, None)
         state.constraints[rule] = None
@@ -472,7 +471,7 @@ def _note_return(state: State, path: str, now: str) -> None:
 
 
 def _find_files(state: State, path: str) -> list[str]:
-    """Return the changed files that git means by the path of a file or a folder, or by `ALL`: those
+    """Return the changed files that git means by the path of a file or a folder, or by `shell.ALL`: those
     outside of repositories only if there are no others."""
     files = _take_compared(state, state.files)
     changed = [name for name in files if state.files[name].state != "read"]
@@ -534,7 +533,7 @@ def _note_git(state: State, step: Step) -> None:
 
 def _find_open(state: State, names: Sequence[str]) -> dict[str, FileState]:
     """Return the files by these names, all if there are none, that the next commit waits for."""
-    paths = (path for name in names or [ALL] for path in _find_files(state, name))
+    paths = (path for name in names or [shell.ALL] for path in _find_files(state, name))
     files = {path: state.files[path] for path in paths}
     return {path: file for path, file in files.items() if file.is_changed and not file.is_committed}
 
