@@ -700,3 +700,25 @@ def test_what_says_nothing_without_the_sentence_before_it(text: str) -> None:
 def test_what_is_wrong_is_known_by_its_words(text):
     assert FAULTING.is_in(text)
     assert not FAULTING.is_in("`store.py` holds the pool.")
+
+
+def test_a_diff_that_is_shown_states_no_rules():
+    """Its comments stood among them for the rest of the session. What is typed behind it does."""
+    shown = """Please review this. Never merge it without tests.
+diff --git a/rates.py b/rates.py
+@@ -1,3 +1,4 @@ def rate():
+ # Always use the cache here.
+-# Never call it twice.
++# You must not call it twice.
+
++- Do not touch the legacy folder.
+- Do not rename `rate`.
+@@ -9 +9 @@
+-# Never use floats.
++# Always use Decimal.
+Always answer in English."""
+    assert list(find_constraints(shown)) == [
+        "Never merge it without tests.",
+        "Do not rename `rate`.",
+        "Always answer in English.",
+    ]

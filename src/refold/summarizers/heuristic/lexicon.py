@@ -305,7 +305,7 @@ def find_constraints(text: str) -> Iterator[str]:
     `Do NOT: touch the database`; one that introduces others, with those that are no rules by
     themselves, or if all are not at all. What was pasted states none."""
     place, typed = split_place(text)
-    statements = [*iter_statements(read_typed(typed), is_rule=True)]
+    statements = [*iter_statements(read_typed(_without_hunks(typed)), is_rule=True)]
     rules, listed = [*map(_is_rule, statements)], dict[int, list[str]]()
     for statement, is_rule in zip(statements, rules, strict=True):
         if statement.above and not is_rule:
@@ -316,6 +316,28 @@ def find_constraints(text: str) -> Iterator[str]:
         if statement.at in listed or statement.is_led or not is_open:
             items = "; ".join(filter(None, listed.get(statement.at, ()))) if is_open else ""
             yield one_line(f"{place}{statement.words} {items}".replace("： ", "："), MAX_SENTENCE)
+
+
+_SIDES = frozenset(["-", "+", " ", "\\", ""])
+"""How a line of a hunk begins; an empty one is an unchanged one without its blank."""
+_HUNK = re.compile(r"@@ -\d{1,7}(?:,(\d{1,7}))? \+\d{1,7}(?:,(\d{1,7}))? @@")
+
+
+def _without_hunks(text: str) -> str:
+    """Return a text without the lines of a diff's hunks: who shows one demands nothing by what its
+    comments and documents say. A hunk says how many lines it has of either side."""
+    rows, old, new = list[str](), 0, 0
+    for line in text.split("\n") if "@@ -" in text else ():
+        if hunk := _HUNK.match(line):
+            old, new = (int(count or 1) for count in hunk.groups())
+        elif max(old, new) > 0 and line[:1] in _SIDES:
+            old, new = old - (line[:1] in "- "), new - (line[:1] in "+ ")
+        else:
+            rows.append(line)
+            old, new = 0, 0
+            continue
+        rows.append("")
+    return "\n".join(rows) if rows else text
 
 
 def _is_rule(statement: Statement) -> bool:
