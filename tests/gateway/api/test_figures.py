@@ -24,6 +24,7 @@ from refold.gateway.ledger.writer import open_ledger, open_ledger_database
 from refold.gateway.logs import JSONFormatter
 from refold.gateway.serve import create_gateway
 from refold.session_files import FoundSession
+from refold.strategies import ClearToolResults, Summarize
 from refold.testing.scripted_gateway import Serving
 from refold.testing.scripted_provider import ScriptedProvider
 from refold.tokens.model_table import Rates, Window
@@ -374,7 +375,8 @@ def test_f17_the_ledger_of_attempts_counts_as_the_rest_of_the_screen() -> None:
 def test_f17_a_compaction_is_listed_with_all_that_it_took_off() -> None:
     """The list beside the chart gave one that took off 118,257 tokens 4,971: those of the last of two strategies, of
     which the second had replaced what the first made."""
-    with serve_api(windows={"small": Window(16_000)}) as at:
+    strategies = (ClearToolResults(keep=1), Summarize(keep=2, max_tokens=400))
+    with serve_api(windows={"small": Window(16_000)}, strategies=strategies, target=0.1) as at:
         for steps in range(4, 64, 3):
             at.say(chat_request(steps, "small"))
         session, replaced = at.session(), 0

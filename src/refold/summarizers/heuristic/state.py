@@ -91,7 +91,7 @@ class FileState:
     """What became of one file."""
 
     state: str
-    """`read`, `created`, `modified`, `deleted`; by git `restored`, to the last commit, `stashed`."""
+    """`read`, `created`, `modified`, `deleted`; by git `restored` (to a commit) or `stashed`."""
     is_committed: bool = False
     is_checked: bool = False
     """Did a test or build run since it was changed?"""
@@ -471,7 +471,7 @@ def _note_return(state: State, path: str, now: str) -> None:
 
 
 def _find_files(state: State, path: str) -> list[str]:
-    """Return the changed files that git means by the path of a file or a folder, or by `shell.ALL`: those
+    """Return the changed files that git means by the path of a file or a folder, or by `ALL`: those
     outside of repositories only if there are no others."""
     files = _take_compared(state, state.files)
     changed = [name for name in files if state.files[name].state != "read"]
