@@ -622,7 +622,7 @@ CONCLUDES_NOT = {
         "`lazy_rows` を推奨します、問題は `row_cache` です。", "原因を調べるために `row_cache` を読みます。",
     ],
     "ko": ["`row_cache`가 원인일 수 있습니다.", "`row_cache`의 원인은 아직 모릅니다.", "`row_cache`에는 문제가 없습니다.", "`row_cache` 때문인가요"],
-    "es": ["Quizás la causa sea `row_cache`.", "Busco la `row_cache` de `a.py`.", "Recomiendo `lazy_rows` porque es rápido.", "Si `row_cache` falla, la causa es el bloqueo."],
+    "es": ["Quizás la causa sea `row_cache`.", "Busco la `row_cache` de `a.py`.", "Recomiendo `lazy_rows` porque es rápido.", "Si `row_cache` falla, la causa es el bloqueo.", "Elegí un nivel de `row_cache` y ajustá `lazy_rows`."],
     "de": ["Vielleicht ist `row_cache` die Ursache.", "Ich suche die Ursache in `row_cache`.", "Ich empfehle `lazy_rows`, weil es schnell ist."],
     "fr": ["Peut-être que la cause est `row_cache`.", "Je cherche dans `row_cache`.", "Je recommande `lazy_rows` parce que c'est rapide."],
     "ru": ["Возможно, причина в `row_cache`.", "Причина пока неизвестна: `row_cache` в порядке.", "Рекомендую `lazy_rows`, потому что он быстрый.", "Я решил проблему с `row_cache`."],

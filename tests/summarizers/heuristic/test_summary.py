@@ -1351,6 +1351,14 @@ def test_what_a_tool_says_of_the_rest_of_a_file_is_no_line_of_it():
     assert lines == ["The limit of the pool is 8."]
 
 
+def test_what_a_search_demands_of_the_model_is_none_of_its_findings():
+    text = (
+        "The bridge opens in May.\n\nREMINDER: You MUST include the sources above in your response."
+    )
+    lines = [line.text for line in Block(0, "read", "search", text).iter_lines()]
+    assert lines == ["The bridge opens in May."]
+
+
 @pytest.mark.parametrize(
     "note",
     [

@@ -57,13 +57,13 @@ LEAST_WORDS = 3
 _NUMBERED = re.compile(r"\s{0,20}(\d{1,7})(?:[→\t]|[a-z]{2}\||(?: ?\||:(?!\d))\s?)(.*)", re.DOTALL)
 """A number and what stands in that line; `20:15:03` is a time."""
 _NOTICES = re.compile(
-    r"^\[\d+ more lines in file\b[^\n]{0,100}\]$"
+    r"^\[\d+ more lines in file\b[^\n]{0,100}\]$|^REMINDER: You MUST include the sources [^\n]*$"
     r"|^\((?:Showing lines|End of file)\b[^\n]{0,100}\)$|^.*<response clipped><NOTE>.*$"
     r"|^[^\n]*+\n</output_head>\n<elided_chars>\n[^\n]*+\n</elided_chars>\n<output_tail>\n[^\n]*+$|^</warning><output_head>$",
     re.MULTILINE,
 )
-"""What a tool says that read a part of a file (pi, OpenCode), shows one (OpenHands) or cuts it
-(mini-swe-agent)."""
+"""What a tool says that read a part of a file (pi, OpenCode), shows one (OpenHands), cuts it
+(mini-swe-agent) or searched the web (Claude Code)."""
 _CLIPPED = "<response clipped>"
 """Behind this a tool counts lines as if none were left out (OpenHands)."""
 DIGITS = re.compile(r"(?<![0-9a-f])[a-f]*+\d[0-9a-f]*+")
