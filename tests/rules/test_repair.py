@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Mapping
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -1017,8 +1017,10 @@ def _is_all(fixed: RepairResult, format: str) -> bool:
 
 
 @given(ANY)
+@example(("anthropic", [claude(text("a")), {"role": "system", "content": "b"}, ask("c")]))
 def test_repairing_invents_and_loses_no_text(case: tuple[str, list[Any]]) -> None:
-    """Texts of users and models stay, in their order."""
+    """Texts of users and models stay, in their order, and those of system messages in theirs: these
+    may be moved (AN-4)."""
     format, items = case
     fixed = repair(items, format).payload
     assert list_texts(fixed, format) == list_texts(items, format)
@@ -1117,11 +1119,17 @@ def _mark_result(block: dict[str, Any], at: int, n: int) -> dict[str, Any]:
     return block
 
 
-def list_texts(items: list[Any], format: str) -> list[str]:
+def list_texts(items: list[Any], format: str) -> tuple[list[str], list[str]]:
+    """Return the texts of users and models, and those of system messages."""
     envelope = open_payload(items, format)
-    parts = chain(envelope.system, *(message.parts for message in envelope.decode()))
-    texts = (part.text for part in parts if isinstance(part, Text))
-    return [words for words in texts if words and not words.startswith(NO_CALL)]
+    messages = (Message("system", envelope.system), *envelope.decode())
+    texts: tuple[list[str], list[str]] = ([], [])
+    for message in messages:
+        words = (part.text for part in message.parts if isinstance(part, Text))
+        texts[message.role == "system"].extend(
+            text for text in words if text and not text.startswith(NO_CALL)
+        )
+    return texts
 
 
 @given(ANY)
