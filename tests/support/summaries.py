@@ -2,7 +2,10 @@
 
 from collections.abc import Sequence
 
+from refold.core.view import View
 from refold.messages import Message
+from refold.models.driver import drive
+from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.heuristic.earlier import read_given
 from refold.summarizers.heuristic.state import State, read_state
 from refold.summarizers.heuristic.steps import read_steps
@@ -21,3 +24,16 @@ def collect(messages: Sequence[Message], earlier: State | None = None) -> State:
 def states_of(state: State) -> dict[str, str]:
     """The files that are known, with their state."""
     return {path: file.state for path, file in state.files.items()}
+
+
+def summarize(*turns, room=2_000):
+    """Return the summary of all messages."""
+    messages = [
+        message for turn in turns for message in (turn if isinstance(turn, list) else [turn])
+    ]
+    return drive(RuleSummary()(View.of(messages), 0, len(messages), room)).text
+
+
+def section(text, title):
+    """Return the lines of one section."""
+    return text.partition(f"## {title}\n")[2].partition("\n## ")[0].splitlines()

@@ -94,11 +94,14 @@ def compact_to(
             break
         later, attempt = yield from _run(now, with_goal(strategy, goal), fits)
         if not fits(later, later.edit_stack()) and _replaces_summary(now, later):
-            reason = "it would replace a summary and gain next to nothing"
             attempt = replace(
-                attempt, outcome="rejected", reason=reason, tokens_after=attempt.tokens_before,
-                edits_applied=0, edit_tokens=(),
-            )  # fmt: skip
+                attempt,
+                outcome="rejected",
+                reason="it would replace a summary and gain next to nothing",
+                tokens_after=attempt.tokens_before,
+                edits_applied=0,
+                edit_tokens=(),
+            )
         else:
             now = later
         attempts.append(attempt)

@@ -220,10 +220,11 @@ class SummarizeTo:
         """Return the tokens that the tail and what stays leave to the summary; at least 0, and if
         it is the tail that leaves it next to nothing, a twentieth of the goal. What an earlier
         summary that came as history says stands nowhere else: then a fifth in any case."""
-        spare, is_given = goal - count_shown(view, around.stop), view.base.map_cached(summary_in)
-        least = goal // (5 if any(is_given[: around.stop]) else 20)
-        is_least = 0 < spare < least or least > goal // 20
-        return max(spare - around.tokens(view), least if is_least else 0)
+        spare = goal - count_shown(view, around.stop)
+        is_given = any(view.base.map_cached(summary_in)[: around.stop])
+        least = goal // (5 if is_given else 20)
+        needs_least = is_given or 0 < spare < least
+        return max(spare - around.tokens(view), least if needs_least else 0)
 
     def _summary_room(self, view: View, goal: int) -> int:
         """Return the tokens that are set aside for the summary. In a chat they are more: there a

@@ -20,20 +20,7 @@ from refold.text.json_values import iter_json_lines
 from refold.text.plain import call_title
 from refold.text.summary_wrapper import wrap_summary
 from tests.support.messages import call
-from tests.support.summaries import collect
-
-
-def summarize(*turns, room=2_000):
-    """Return the summary of all messages."""
-    messages = [
-        message for turn in turns for message in (turn if isinstance(turn, list) else [turn])
-    ]
-    return drive(RuleSummary()(View.of(messages), 0, len(messages), room)).text
-
-
-def section(text, title):
-    """Return the lines of one section."""
-    return text.partition(f"## {title}\n")[2].partition("\n## ")[0].splitlines()
+from tests.support.summaries import collect, section, summarize
 
 
 def test_what_a_tool_did_stands_with_its_arguments_and_its_answer():

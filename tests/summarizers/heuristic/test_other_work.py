@@ -4,10 +4,7 @@ import json
 
 import pytest
 
-from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, user
-from refold.models.driver import drive
-from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.heuristic.blocks import read_work
 from refold.summarizers.heuristic.identifiers import iter_identifiers
 from refold.summarizers.heuristic.lexicon import without_handles
@@ -16,19 +13,7 @@ from refold.text.failures import is_markup
 from refold.text.json_values import iter_json_lines, spell_cut
 from refold.text.plain import call_gist
 from tests.support.messages import call
-
-
-def summarize(*turns, room=2_000):
-    """Return the summary of all messages."""
-    messages = [
-        message for turn in turns for message in (turn if isinstance(turn, list) else [turn])
-    ]
-    return drive(RuleSummary()(View.of(messages), 0, len(messages), room)).text
-
-
-def section(text, title):
-    """Return the lines of one section."""
-    return text.partition(f"## {title}\n")[2].partition("\n## ")[0].splitlines()
+from tests.support.summaries import section, summarize
 
 
 def say(text, turn):

@@ -10,25 +10,16 @@ from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.models.driver import drive
 from refold.speakers import current_request, segment_messages
 from refold.strategies import Summarize, SummarizeTo
-from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.heuristic.earlier import read_amendments
 from refold.summarizers.heuristic.layout import render_state
 from refold.text.summary_wrapper import wrap_summary
 from tests.support.messages import assistant, call
-from tests.support.summaries import collect, read_summary, states_of
+from tests.support.summaries import collect, read_summary, states_of, summarize
 
 LOG = "\n".join(f"  {at} frame of the traceback, of no use to anybody later" for at in range(90))
 """What people paste."""
 NAMES = ("Ada", "Grace", "Edsger", "Barbara", "Alan", "Donald", "Leslie", "Robin", "Tony")
 PLACES = ("harbour", "hall", "crane", "quay", "gate", "store", "boats", "gauges", "icehouse")
-
-
-def summarize(*turns, room=2_000):
-    """Return the summary of all messages."""
-    messages = [
-        message for turn in turns for message in (turn if isinstance(turn, list) else [turn])
-    ]
-    return drive(RuleSummary()(View.of(messages), 0, len(messages), room)).text
 
 
 def section(text, title):

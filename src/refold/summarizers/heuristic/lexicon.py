@@ -328,15 +328,14 @@ def _without_hunks(text: str) -> str:
     comments and documents say. A hunk says how many lines it has of either side."""
     rows, old, new = list[str](), 0, 0
     for line in text.split("\n") if "@@ -" in text else ():
-        if hunk := _HUNK.match(line):
+        hunk, is_inside = _HUNK.match(line), max(old, new) > 0 and line[:1] in _SIDES
+        if hunk:
             old, new = (int(count or 1) for count in hunk.groups())
-        elif max(old, new) > 0 and line[:1] in _SIDES:
+        elif is_inside:
             old, new = old - (line[:1] in "- "), new - (line[:1] in "+ ")
         else:
-            rows.append(line)
             old, new = 0, 0
-            continue
-        rows.append("")
+        rows.append("" if hunk or is_inside else line)
     return "\n".join(rows) if rows else text
 
 

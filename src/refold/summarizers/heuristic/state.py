@@ -70,7 +70,7 @@ from refold.text.summary_wrapper import ASKED
 LONGEST_FAILURE = 10
 """Changes and commands that worked, after which the work has gone on without mending a failure."""
 MOST_COMPARED = 100_000
-"""Files and checks that others are compared with: of those behind them nothing counts."""
+"""Files and checks that are compared with others; those that come behind them are not."""
 TALK_ANSWERS = 10
 """Answers after which a conversation in which nothing was done is talk."""
 MOST_QUESTIONS = 3
