@@ -509,6 +509,18 @@ def test_system_messages_are_moved_behind_the_users_words(before: str, after: st
     assert json.loads(text) == fixed.payload and not repair(text).repairs
 
 
+def test_system_messages_of_converse_are_moved_and_what_they_parted_is_joined() -> None:
+    turns = ("user", "a"), ("system", "b"), ("user", "c"), ("assistant", "d")
+    messages = [{"role": role, "content": [{"text": words}]} for role, words in turns]
+    fixed = repair({"modelId": "anthropic.claude-opus-5-5", "messages": messages}, "bedrock")
+    spoken = [
+        (message["role"], [block["text"] for block in message["content"]])
+        for message in fixed.payload["messages"]
+    ]
+    assert spoken == [("user", ["a", "c"]), ("system", ["b"]), ("assistant", ["d"])]
+    assert fixed.remaining == ()
+
+
 @pytest.mark.parametrize(
     ("format", "payload", "rule"),
     [

@@ -401,6 +401,20 @@ def test_the_summary_of_a_range_is_made_and_booked_once(at: ApiGateway) -> None:
     assert not at.post("preview", **asked).json()["edits"], "there is nothing new in it"
 
 
+def test_the_summary_of_a_range_takes_a_quarter_of_it_at_most(at: ApiGateway) -> None:
+    body = chat_request(12)
+    for n, message in enumerate(body["messages"]):
+        if message["role"] == "tool":
+            lines = (f"Berth {n}-{k} of `pier_{n * k}.py` holds {n * k} tons." for k in range(40))
+            message["content"] = "\n".join(lines)
+    at.say(body)
+    preview = at.post(
+        "preview", session=at.session(), start=1, stop=21, strategies=["summary"]
+    ).json()
+    (edit,) = preview["edits"]
+    assert 0.1 * edit["tokens_before"] < edit["tokens_after"] < 0.27 * edit["tokens_before"]
+
+
 def test_a_preview_is_accepted_once_however_many_ask_at_once(at: ApiGateway) -> None:
     """Four of six were told that they had, and the ledger had four rows."""
     at.say(chat_request(10))
