@@ -570,7 +570,7 @@ def test_what_only_the_answer_before_names_is_what_an_exchange_is_about():
     work = read_work(read_steps(messages))
     for block in work.blocks:
         block.is_parted = True
-    label_exchanges(work.blocks)
+    label_exchanges((block, [*block.iter_lines()]) for block in work.blocks)
     (block,) = [block for block in work.blocks if "010-63959988" in block.text]
     assert block.heading == "瑞尔威连锁饭店很不错"
     assert [line.text for line in work.blocks[-1].iter_lines()] == ["没有问题，", "不客气！"]

@@ -256,14 +256,14 @@ def _read_words(step: Step) -> Block:
     return Block(step.at, "asked", "", words, sender=sender)
 
 
-def label_exchanges(blocks: Iterable[Block]) -> float:
-    """Head what is said in a chat, in clauses, by what it is about: what is rare in the request
-    before it, else in the answer before that, else what that answer states first, else the label of
-    the exchange before. Return how far people tell and do not ask: near 0 if most questions are
-    theirs, near 1 if the model asks."""
+def label_exchanges(blocks: Iterable[tuple[Block, Sequence[Line]]]) -> float:
+    """Head what is said in a chat, blocks with their lines, by what it is about: what is rare in
+    the request before it, else in the answer before that, else what that answer states first, else
+    the label of the exchange before. Return how far people tell and do not ask: near 0 if most
+    questions are theirs, near 1 if the model asks."""
     turns = [
-        (block, [line.text for line in block.iter_lines() if line.top or not line.lead])
-        for block in blocks
+        (block, [line.text for line in lines if line.top or not line.lead])
+        for block, lines in blocks
         if block.is_parted
     ]
     requests = [text for block, texts in turns for text in texts if block.kind != "said"]

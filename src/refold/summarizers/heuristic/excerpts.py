@@ -203,10 +203,9 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
         if spare < 0:
             break
     chosen.sort()
-    telling = 0.0
+    lines_at, telling = work.read_lines(chosen), 0.0
     if context.is_chat:
-        telling = label_exchanges([work.blocks[position] for position in chosen])
-    lines_at = work.read_lines(chosen)
+        telling = label_exchanges((work.blocks[at], lines_at[at]) for at in chosen)
     wordy_kinds = WORDY if context.code >= 1 else {*WORDY, "run"}
     wordy = [
         _STAMP.sub("", line.values or line.text)

@@ -281,9 +281,10 @@ def _note_request(state: State, step: Step) -> None:
     if step.is_template:
         _lend_rules(state, words)
         return
-    # A rule does not stand without what takes it back.
-    topics = None if any(find_constraints(latest)) else state.topics
-    for rule in (*find_corrections(words, topics), *find_constraints(words)):
+    corrections = [*find_corrections(words)]
+    if corrections and not any(find_constraints(latest)):  # else what it takes back is a rule
+        corrections = [*find_corrections(words, state.topics)]
+    for rule in (*corrections, *find_constraints(words)):
         state.topics |= find_topics(rule)
         state.lent.pop(rule, None)
         state.constraints.pop(rule, None)
