@@ -24,7 +24,7 @@ from refold.edits import Edit
 from refold.errors import EditError
 from refold.messages import Message, Text, Thinking, ToolCall, ToolResult, user
 from refold.models.driver import adrive, drive
-from refold.rules import anthropic, gemini, openai_chat, openai_responses
+from refold.rules import anthropic, bedrock, gemini, openai_chat, openai_responses
 from refold.rules.rule import Rules
 from refold.testing import ScriptedModel, transcripts
 from refold.transcript import Transcript, hash_message
@@ -35,6 +35,7 @@ DIALECTS = {
     "chat": Rules(openai_chat.RULES),
     "responses": Rules(openai_responses.RULES, thinking="fixed"),
     "gemini": Rules(gemini.RULES, alternate=True, thinking="fixed"),
+    "bedrock": Rules(bedrock.RULES, alternate=True, thinking="bound"),
 }
 RULES = DIALECTS["anthropic"]
 TIGHT = Budget(10, 10)
@@ -453,6 +454,19 @@ def test_refuses_inserted_calls_that_do_not_pair():
     with pytest.raises(EditError, match="do not pair"):
         look(plain(4)).fold(0, 2, user("x"), call)
     assert look(plain(4)).fold(0, 3, user("x"), call, result).insert[1:] == (call, result)
+
+
+@pytest.mark.parametrize("dialect", ["anthropic", "bedrock", "gemini"])
+def test_what_an_edit_shows_is_judged_as_it_is_sent(dialect):
+    """BR-4: neighbours of one role are sent as one, and what begins with an answer follows the
+    user's words before it."""
+    call, result = _pair("c9")
+    view = look(plain(6), rules=DIALECTS[dialect])
+    stays = (user("summary"), user("the request that stays"), call, result)
+    assert view.fold(0, 5, *stays).insert == stays
+    assert view.fold(1, 3, call, result).insert == (call, result)
+    with pytest.raises(EditError, match="do not pair"):
+        view.fold(1, 3, result, call)
 
 
 def test_ids_may_be_shortened_where_they_are_unique():

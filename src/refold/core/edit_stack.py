@@ -9,10 +9,10 @@ from typing import NamedTuple
 from refold.core.profile import CountedTranscript
 from refold.edits import Edit
 from refold.errors import EditError
-from refold.messages import Media, Message, Text, Thinking
+from refold.messages import Media, Message, Text, Thinking, user
 from refold.rules.request import may_open
 
-_EMPTY = Text("")
+_EMPTY, _BEFORE = Text(""), user("what stands before an edit that begins with an answer")
 
 
 class VisibleEdit(NamedTuple):
@@ -97,17 +97,18 @@ def check_edit(base: CountedTranscript, edit: Edit) -> None:
 
 
 def _check_insert(base: CountedTranscript, edit: Edit) -> None:
-    rules, insert = base.profile.rules, edit.insert
-    if rules.alternate:
-        insert = tuple(message for message in insert if message.role != "system")  # see `render`
-        if edit.start == 0 and (edit.insert[:1] != insert[:1] or not may_open(insert)):
-            raise EditError(
-                f"edit {edit.id} hides the beginning and must show a user message instead"
-            )
-    if any(message.calls or message.results for message in insert) and (
-        not {0, len(insert)} <= rules.cuts(insert) or rules.check(insert)
-    ):
-        raise EditError(f"edit {edit.id} shows calls and results that do not pair")
+    rules, messages = base.profile.rules, base.transcript.messages
+    if rules.alternate and edit.start == 0 and not may_open(edit.insert):
+        raise EditError(f"edit {edit.id} hides the beginning and must show a user message instead")
+    if any(message.calls or message.results for message in edit.insert):
+        shown = base.compute_under(edit, "what it shows", partial(_render_edit, messages, edit))
+        rendering = _Rendering(messages, rules.alternate)
+        first = () if may_open(edit.insert) else (RenderedMessage(_BEFORE, None),)
+        for rendered in (*first, *shown):
+            rendering.add(rendered)
+        sent = [*flatten(rendering.pieces, messages)]
+        if not {0, len(sent)} <= rules.cuts(sent) or rules.check(sent):
+            raise EditError(f"edit {edit.id} shows calls and results that do not pair")
 
 
 def _refuse_growth(edit: Edit, growth: int, smaller: bool) -> None:
@@ -125,8 +126,7 @@ def _covers(outer: Edit, inner: Edit) -> bool:
 
 def _is_inside(inner: Edit, outer: Edit) -> bool:
     """Is *inner* strictly inside? On one span the later edit shows."""
-    same = (outer.start, outer.stop) == (inner.start, inner.stop)
-    return _covers(outer, inner) and not same
+    return _covers(outer, inner) and (outer.start, outer.stop) != (inner.start, inner.stop)
 
 
 # --- what is sent: unedited runs of the transcript, and what edits show between them ------------
@@ -168,11 +168,10 @@ def flatten(pieces: Iterable[Piece], messages: Sequence[Message]) -> Iterator[Me
     for piece in pieces:
         if isinstance(piece, slice):
             yield from messages[piece]
-        elif len(piece) == 1:
-            yield piece[0].message
         else:
-            parts = chain.from_iterable(rendered.message.parts for rendered in piece)
-            yield Message(piece[0].message.role, tuple(parts))
+            first, *rest = (rendered.message for rendered in piece)
+            parts = chain(first.parts, *(message.parts for message in rest))
+            yield Message(first.role, tuple(parts)) if rest else first
 
 
 def has_same_shape(first: Message, second: Message) -> bool:
@@ -214,12 +213,7 @@ class _Rendering:
         if not is_met:
             self.pieces.append(piece or [rendered])
             return
-        last, before = self._end_of(), self.pieces.pop()
-        if isinstance(before, slice):
-            if before.start < before.stop - 1:
-                self.pieces.append(slice(before.start, before.stop - 1))
-            before = [last]
-        self.pieces.append([*before, rendered])
+        self.pieces.append([*self._take_last(), rendered])
 
     def as_piece(self, rendered: RenderedMessage) -> Piece:
         """Return a message as an entry: the one that it stands for, if it says the same."""
@@ -239,11 +233,17 @@ class _Rendering:
         """Let the system messages at the end wait: the user's words follow them."""
         lifted = list[RenderedMessage]()
         while self.pieces and self._end_of().message.role == "system":
-            lifted.append(self._end_of())
-            piece = self.pieces.pop()
-            if isinstance(piece, slice) and piece.stop - piece.start > 1:
-                self.pieces.append(slice(piece.start, piece.stop - 1))
-        self.waiting[:0] = reversed(lifted)
+            lifted[:0] = self._take_last()
+        self.waiting[:0] = lifted
+
+    def _take_last(self) -> list[RenderedMessage]:
+        """Take the last entry off, and return the messages of which it is made."""
+        last, piece = self._end_of(), self.pieces.pop()
+        if not isinstance(piece, slice):
+            return piece
+        if piece.start < piece.stop - 1:
+            self.pieces.append(slice(piece.start, piece.stop - 1))
+        return [last]
 
     def take_settled(self) -> list[Piece]:
         """Return what no longer changes: all before the last piece that is no system message."""
