@@ -122,6 +122,23 @@ def test_what_is_typed_beside_a_choice_belongs_to_its_question():
     ]
 
 
+def test_what_a_tool_showed_of_a_choice_is_not_what_the_person_answered():
+    """It was taken for the next question, and this for the answer."""
+    answers = (
+        'Your questions have been answered: "Icon?"="Round" selected preview:\n( o ), "Tabs?"='
+        '"Bar" selected preview:\n[a] [b] user notes: in blue, "Links?"="A list", "Font?"='
+        '"Serif" selected preview:\nfont: "Times";. You can now continue with these answers.'
+    )
+    questions = [{"question": text} for text in ("Icon?", "Tabs?", "Links?", "Font?")]
+    state = collect([user("Go."), *call("AskUserQuestion", answers, questions=questions)])
+    assert list(state.decisions) == [
+        "user: Icon? -> Round",
+        "user: Tabs? -> Bar: in blue",
+        "user: Links? -> A list",
+        "user: Font? -> Serif",
+    ]
+
+
 def test_what_a_model_offers_is_no_rule_of_who_chooses_it():
     """`Zero required` was one, of nobody knew what."""
     options = [{"label": "Zero capital required (Recommended)"}]

@@ -87,6 +87,8 @@ _TAGS = ("<answer>", "</answer>")
 """Around all of what a tool says (Cline)."""
 _IS, _NEXT, _NOTED, _CLOSING = '"="', '", "', '" user notes: ', ". You can now"
 """Before an answer, the next question, what is typed beside a choice, the end (Claude Code)."""
+_SHOWN = '" selected preview:'
+"""Before what the tool showed of a choice; what is typed beside it stands behind that."""
 SHORTEST_END = 10
 """Characters of the end of a sentence: with fewer a cut may go through the word that turns it."""
 _LINE = re.compile(r"(?<=\n)[^\n]")
@@ -145,11 +147,14 @@ def _read_pairs(text: str) -> list[PersonAnswer]:
     first, *pieces = text.split(_IS, MOST_ASKED)
     question, answers = first.partition('"')[2], list[PersonAnswer]()
     for at, piece in enumerate(pieces, 1):
-        is_last, (chosen, _, notes) = at == len(pieces), piece.partition(_NOTED)
+        is_last, mark = at == len(pieces), _SHOWN if _SHOWN in piece else _NOTED
         words, _, following = piece.rpartition('"' if is_last else _NEXT)
-        if notes:
-            typed, _, following = notes.rpartition(_CLOSING if is_last else _NEXT[1:])
-            words = ": ".join(dict.fromkeys((chosen, typed or notes)))
+        chosen, _, beside = piece.partition(mark)
+        if beside:
+            notes, _, following = beside.rpartition(_CLOSING if is_last else _NEXT[1:])
+            typed = notes or beside
+            typed = typed.partition(_NOTED[1:])[2] if mark == _SHOWN else typed
+            words = ": ".join(filter(None, dict.fromkeys((chosen, typed))))
         answers.append(PersonAnswer(question, words or piece))
         question = following
     return answers
