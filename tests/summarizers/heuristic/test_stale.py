@@ -382,6 +382,26 @@ def test_what_was_found_wrong_is_no_decision_once_its_file_was_changed():
     assert "never frees" not in text.partition("## Decisions")[2].partition("##")[0]
 
 
+def test_a_cause_that_was_supposed_on_the_way_is_no_decision_once_the_turn_is_over():
+    """It stood there as if it held, beside the files in which it was mended, or another cause was."""
+    cause, choice = "The root cause is the clock, it is broken.", "We use SQLite here."
+    asked = [user("Mend the pool."), *call("bash", "ok", f"{cause} {choice}", command="make")]
+    changed, answer = [*asked, *edit("a_1", "a_2")], assistant("All of it runs.")
+    following = user("Now write down in the changelog what was changed.")
+    assert set(collect([*changed, answer, following]).decisions) == {choice}
+    for messages in (
+        [*changed, answer],
+        [*changed, answer, user("Go on.")],
+        [*changed, following],
+        [*changed, assistant(cause), following],
+        [*asked, answer, following],
+    ):
+        assert set(collect(messages).decisions) == {choice, cause}
+    text = summarize([*changed, answer, following], stop=3)
+    assert choice in text
+    assert cause not in text.partition("## Decisions")[2].partition("##")[0]
+
+
 @pytest.mark.parametrize(
     "decision",
     [

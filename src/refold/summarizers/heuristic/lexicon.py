@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
+from heapq import nlargest
 from itertools import chain, compress, dropwhile, islice, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -135,6 +136,8 @@ LEAST_PROSE = 30
 """Characters of a sentence that tells something without a name; of a letter of Chinese three."""
 MAX_SENTENCE = 300
 """Characters of a kept sentence; a longer one is cut."""
+MOST_DECIDED = 2
+"""Conclusions that are taken of what a model thinks before one call."""
 SETTLED = 3.0
 """What it counts for that a sentence is said to be agreed, beside a cue's 1."""
 MOST_LABEL = 30
@@ -408,6 +411,19 @@ def find_conclusions(text: str, *, final: bool, worked: bool = True) -> Iterator
             if points > 0 and not (is_offer or _VOID.match(sentence)):
                 share = 1.0 if final or _ENTITY.search(sentence) else 0.5
                 yield points * share + final, one_line(sentence, MAX_SENTENCE)
+
+
+def find_decided(text: str, *, final: bool, worked: bool = True) -> list[tuple[float, str]]:
+    """Return the conclusions of an assistant's text; of one beside a call those that decide most,
+    in order."""
+    weighed = list(find_conclusions(text, final=final, worked=worked))
+    heaviest = nlargest(MOST_DECIDED, weighed)
+    return weighed if final else [pair for pair in weighed if pair in heaviest]
+
+
+def finds_fault(sentence: str) -> bool:
+    """Does a sentence say what is wrong, rather than what is agreed?"""
+    return FAULTING.is_in(sentence) and not SETTLING.is_in(sentence)
 
 
 def _is_settled(statement: Statement, settles: Callable[[Row], bool]) -> bool:

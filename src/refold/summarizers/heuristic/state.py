@@ -3,7 +3,6 @@
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from heapq import nlargest
 from typing import NamedTuple
 
 from refold.speakers.carriers import IN_RESULT, NOT_RUN
@@ -42,14 +41,13 @@ from refold.summarizers.heuristic.calls import (
     state_after,
 )
 from refold.summarizers.heuristic.lexicon import (
-    FAULTING,
     NAMED,
-    SETTLING,
     find_announced,
-    find_conclusions,
     find_constraints,
     find_corrections,
+    find_decided,
     find_topics,
+    finds_fault,
 )
 from refold.summarizers.heuristic.shell_words import name_command, without_setup
 from refold.summarizers.heuristic.steps import RUNNING, Step, is_stub, name_step
@@ -77,8 +75,6 @@ MOST_QUESTIONS = 3
 """Questions that are shown of those that have the same answer."""
 MOST_IGNORED = 100
 """Lines of a `.gitignore`, and characters of one, that are read."""
-MOST_DECIDED = 2
-"""Conclusions that are taken of what a model thinks before one call."""
 ANSWERED = 9.0
 """What a person's answer weighs among the decisions."""
 
@@ -182,6 +178,9 @@ class State:
     """Sentences that decide or explain, with their weights."""
     faults: dict[str, list[str]] = field(default_factory=dict)
     """Those that say what is wrong, by what they are about (`note_decision`)."""
+    suspected: list[str] = field(default_factory=list)
+    mended: dict[str, None] = field(default_factory=dict)
+    """Those said beside calls: since files were changed last, and before that in this turn."""
     changed: set[str] = field(default_factory=set)
     """Names of files, and in replaced lines, that were changed since the latest request."""
     notes: list[str] = field(default_factory=list)
@@ -261,8 +260,7 @@ def drop_superseded(state: State, after: Sequence[Step]) -> None:
             state.checks.pop(name, None)
     for path, file in state.files.items():
         latest = later.files.get(path)
-        is_own = latest is not None and latest.is_changed
-        file.is_checked |= latest.is_checked if latest and is_own else bool(later.checks)
+        file.is_checked |= latest.is_checked if latest and latest.is_changed else bool(later.checks)
 
 
 def _note_request(state: State, step: Step) -> None:
@@ -319,8 +317,8 @@ def _lend_rules(state: State, text: str) -> None:
 
 def _end_turn(state: State, request: str) -> None:
     """Note what a turn that has ended leaves when a *request* follows: no rules of commands, and,
-    if that answers nothing, a plan older by one, no failure behind which work went on, and nothing
-    that the request denies."""
+    if that answers nothing, a plan older by one, no failure behind which work went on, nothing that
+    was mended on the way to the answer, and nothing that the request denies."""
     if state.answer:
         state.ended |= state.lent
         for rule in state.lent:
@@ -331,27 +329,29 @@ def _end_turn(state: State, request: str) -> None:
         state.plan_age += 1
         state.actions.end_turn()
         state.failure = Failure() if state.failure.since else state.failure._replace(since=1)
+        _drop_decisions(state, state.mended)
+        state.mended = {}
         if denies(request):
-            _drop_decisions(state, (text for _, text in find_conclusions(state.answer, final=True)))
+            _drop_decisions(state, (text for _, text in find_decided(state.answer, final=True)))
     state.answer = ""
 
 
 def _note_answer(state: State, step: Step, *, worked: bool) -> None:
     if not any(todo.id for todo in state.todos) and (boxes := read_boxes(step.text)):
         state.todos, state.plan_age = boxes, 0
-    weighed = list(find_conclusions(step.text, final=step.is_final, worked=worked))
-    if not step.is_final:
-        heaviest = nlargest(MOST_DECIDED, weighed)
-        weighed = [pair for pair in weighed if pair in heaviest]
-    for weight, words in weighed:
-        note_decision(state, f'"{words}"' if words.startswith(ASKED) else words, weight)
+    for weight, words in find_decided(step.text, final=step.is_final, worked=worked):
+        sentence = f'"{words}"' if words.startswith(ASKED) else words
+        note_decision(state, sentence, weight, on_way=not step.is_final)
 
 
-def note_decision(state: State, sentence: str, weight: float) -> None:
-    """Note a sentence that decides or explains, and if it finds fault, with what."""
+def note_decision(state: State, sentence: str, weight: float, *, on_way: bool = False) -> None:
+    """Note a sentence that decides or explains, and if it finds fault, with what. What is found
+    *on_way* to an answer goes with the turn if files are changed behind it."""
     state.decisions.pop(sentence, None)
+    state.mended.pop(sentence, None)
     state.decisions[sentence] = weight
-    is_fault = FAULTING.is_in(sentence) and not SETTLING.is_in(sentence)
+    if (is_fault := finds_fault(sentence)) and on_way:
+        state.suspected.append(sentence)
     for name in {*NAMED.findall(sentence), state.failure.call} if is_fault else ():
         is_new = "." in name and name not in state.changed
         if is_new or not state.changed or name == state.failure.call:
@@ -363,6 +363,8 @@ def _drop_mended(state: State, step: Step) -> None:
     paths = step.effect.edited_files
     if not paths or not step.has_effect:
         return
+    state.mended |= dict.fromkeys(state.suspected)
+    state.suspected = []
     replaced = "\n".join(line for change in step.effect.changes for line in change.old or ())
     names = {split_path(path)[1] for path in paths} | set(NAMED.findall(replaced))
     _drop_decisions(state, (text for name in names for text in state.faults.pop(name, ())))
@@ -382,8 +384,7 @@ def _note_result(state: State, step: Step) -> None:
     _note_files(state, take_done(step, state.files))
     if effect.command or effect.todos is None:
         state.actions.note(step, outcome, is_check=bool(check) or commits)
-    is_printed = text.strip() in effect.command
-    if is_stub(text) and not (is_printed or step.is_error or step.exit_code):
+    if is_stub(text) and not (text.strip() in effect.command or step.is_error or step.exit_code):
         return  # nobody says what came of it
     if (read := read_check(step, outcome, checks) if check else outcome) is None:
         return
@@ -493,8 +494,7 @@ def _without_deleted_folders(files: dict[str, FileState]) -> dict[str, FileState
     deleted, remaining = set[str](), list[tuple[str, FileState]]()
     folders = {folder for path in files for folder in folders_of(path)}
     for path, file in reversed(files.items()):
-        is_made_anew = file.state in {"deleted", "stashed"} and is_ignored(path)
-        is_none = is_made_anew and ".env" not in path
+        is_none = file.state in {"deleted", "stashed"} and is_ignored(path) and ".env" not in path
         is_output = path.endswith(".output")  # of what ran in the background
         is_none |= file.state == "read" and (is_output or path.rstrip("/") in folders)
         if deleted.isdisjoint(folders_of(path)) and not is_none:
