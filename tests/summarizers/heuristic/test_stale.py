@@ -382,6 +382,13 @@ def test_what_was_found_wrong_is_no_decision_once_its_file_was_changed():
     assert "never frees" not in text.partition("## Decisions")[2].partition("##")[0]
 
 
+def test_what_was_found_wrong_holds_when_a_folder_is_deleted():
+    """`rm -r build/` took all that named no file out of the decisions."""
+    fault = "The root cause is the clock, which runs too fast."
+    asked = [user("Review it."), assistant(fault), user("Clean up.")]
+    assert set(collect([*asked, *call("bash", command="rm -rf build/")]).decisions) == {fault}
+
+
 def test_a_cause_that_was_supposed_on_the_way_is_no_decision_once_the_turn_is_over():
     """It stood there as if it held, beside the files in which it was mended, or another cause was."""
     cause, choice = "The root cause is the clock, it is broken.", "We use SQLite here."

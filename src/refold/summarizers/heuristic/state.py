@@ -352,7 +352,7 @@ def note_decision(state: State, sentence: str, weight: float, *, on_way: bool = 
     state.decisions[sentence] = weight
     if (is_fault := finds_fault(sentence)) and on_way:
         state.suspected.append(sentence)
-    for name in {*NAMED.findall(sentence), state.failure.call} if is_fault else ():
+    for name in {*NAMED.findall(sentence), state.failure.call} - {""} if is_fault else ():
         is_new = "." in name and name not in state.changed
         if is_new or not state.changed or name == state.failure.call:
             state.faults.setdefault(name, []).append(sentence)
