@@ -330,7 +330,7 @@ def _end_turn(state: State, request: str) -> None:
         state.actions.end_turn()
         state.failure = Failure() if state.failure.since else state.failure._replace(since=1)
         _drop_decisions(state, state.mended)
-        state.mended = {}
+        state.suspected, state.mended = [], {}
         if denies(request):
             _drop_decisions(state, (text for _, text in find_decided(state.answer, final=True)))
     state.answer = ""
