@@ -73,7 +73,7 @@ class WordPattern:
     @cached_property
     def _spaced(self) -> re.Pattern[str]:
         words = self._words(name for name, kinds in read_words().items() if "spaced" not in kinds)
-        return re.compile(rf"(?:(?<![\w/-])|(?<=^-)|(?<=\bdo/))(?:{words})(?!\w)")
+        return re.compile(rf"(?<!\w)(?:(?<![/-])|(?<=^-)|(?<=\bdo/))(?:{words})(?!\w)")
 
     @cached_property
     def _dense(self) -> re.Pattern[str]:
@@ -227,11 +227,13 @@ def _read_head(row: Row) -> _Head:
     *_, last = ("", *split_line(_STRESS.sub("", row.text)))
     words = one_line(last.rstrip(":：.。 "), MAX_SENTENCE)
     is_wide = east_asian_width(words[-1:] or " ") in "WF"
-    is_bare = BINDING.is_closing(words)
-    is_binding = is_bare or (row.is_open and BINDING.is_opening(words))
+    is_turning = TURNING.is_in(words)  # else none of those words is, of which the others are some
+    is_bare = is_turning and BINDING.is_closing(words)
+    is_binding = is_bare or (is_turning and row.is_open and BINDING.is_opening(words))
     if row.kind == "columns":  # that of what is required binds nobody
         is_binding = is_binding and NEGATING.is_in(words)
-    is_turning = (NEGATING if row.depth == TOP else TURNING).is_in(words)  # a title may prefer
+    if row.depth == TOP:  # a title may prefer
+        is_turning = is_turning and NEGATING.is_in(words)
     return _Head(words + ("：" if is_wide else ": "), is_turning, is_binding, is_bare)
 
 
@@ -426,21 +428,24 @@ def finds_fault(sentence: str) -> bool:
     return FAULTING.is_in(sentence) and not SETTLING.is_in(sentence)
 
 
-def _is_settled(statement: Statement, settles: Callable[[Row], bool]) -> bool:
+def _is_settled(statement: Statement, settles: Callable[[Row], bool | None]) -> bool:
     """Is it said to be agreed, by its first words (`Agreed: …`) or by what introduces it?"""
     label, colon, _ = statement.text[:MOST_LABEL].replace("：", ":").partition(":")
     if colon and SETTLING.is_in(label) and not OFFERING.is_in(label):
         return True
-    heads = [head.text for head in statement.above if LISTING.is_in(head.text) or settles(head)]
-    return bool(heads) and not LISTING.is_in(heads[-1])
+    heads = [settled for settled in map(settles, statement.above) if settled is not None]
+    return bool(heads) and heads[-1]
 
 
-def _settles(head: Row) -> bool:
-    """Does a line, or a cell of it, begin or end with what says that something is agreed?"""
+def _settles(head: Row) -> bool | None:
+    """Does a line, or a cell of it, begin or end with what says that something is agreed? None if
+    it says neither that nor that one may choose."""
+    if LISTING.is_in(head.text):
+        return False
     text = _STRESS.sub("", head.text).rstrip(":：。. ")
     cells = [cell.strip() for cell in _CODE.sub("", text).split("|")]
     ends = any(SETTLING.is_opening(cell) or SETTLING.is_closing(cell) for cell in cells)
-    return ends and not is_question(text)
+    return (ends and not is_question(text)) or None
 
 
 def _is_offer(statement: Statement) -> bool:
