@@ -7,7 +7,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from itertools import chain, filterfalse, pairwise
+from itertools import chain, filterfalse, pairwise, zip_longest
 from typing import Any, NamedTuple
 
 from refold.messages import (
@@ -402,12 +402,8 @@ def terms(text: str) -> Iterator[str]:
         yield from _terms(run)
 
 
-class Span(NamedTuple):
-    """A word, or two letters of a script without spaces, and where it stands."""
-
-    start: int
-    stop: int
-    term: str
+Span = tuple[int, int, str]
+"""Where a word, or two letters of a script without spaces, begins and ends, and what it is."""
 
 
 def iter_spans(text: str) -> Iterator[Span]:
@@ -417,30 +413,30 @@ def iter_spans(text: str) -> Iterator[Span]:
     for match in _ANY_WORD.finditer(source):
         start, word = match.start(), match[0]
         if word.isascii():
-            yield Span(start, match.end(), word.lower())
+            yield start, match.end(), word.lower()
             continue
         for run in runs(word):
             if run.dense and len(run.text) > 1:
                 for at in range(len(run.text) - 1):
-                    yield Span(start + at, start + at + 2, run.text[at : at + 2])
+                    yield start + at, start + at + 2, run.text[at : at + 2]
             else:
-                yield Span(start, start + len(run.text), run.text)
+                yield start, start + len(run.text), run.text
             start += len(run.text)
 
 
 def iter_stretches(spans: Sequence[Span]) -> Iterator[tuple[int, str]]:
     """Yield each word with its position; of a script without spaces each pair of letters with the
     letter before it, and with the letter behind."""
-    last = len(spans) - 1
-    for at, span in enumerate(spans):
-        has_before = span.start == spans[at - 1].start + 1
-        has_behind = at < last and spans[at + 1].start == span.start + 1
+    has_before, before = False, ""
+    for at, ((start, _, term), behind) in enumerate(zip_longest(spans, spans[1:])):
+        has_behind = behind is not None and behind[0] == start + 1
         if has_before:
-            yield at, spans[at - 1].term + span.term[-1]
+            yield at, before + term[-1]
         if has_behind:
-            yield at, span.term + spans[at + 1].term[-1]
+            yield at, term + behind[2][-1]
         if not has_before and not has_behind:
-            yield at, span.term
+            yield at, term
+        has_before, before = has_behind, term
 
 
 def phrase_query(text: str) -> str:

@@ -474,20 +474,23 @@ class Rarity:
     """Which words of a conversation are rare, and which of them both sides use."""
 
     def __init__(self, asked: Iterable[str], said: Sequence[str]) -> None:
-        self.counts, self.clauses = Counter[str](), Counter(said)
-        self.shared = self._read(asked) & self._read(said)
+        counts, self.clauses = Counter[str](), Counter(said)
+        self.shared = self._read(asked, counts) & self._read(said, counts)
+        size = len(counts) + 1
+        self.limit = RARE * log(size)
+        self.points = {term: log(size / count) - self.limit for term, count in counts.items()}
 
-    def _read(self, clauses: Iterable[str]) -> set[str]:
+    def _read(self, clauses: Iterable[str], counts: Counter[str]) -> set[str]:
         """Count the words of clauses, each once a clause; return the stretches in them."""
         stretches = set[str]()
         for clause in clauses:
             if clause.isascii():  # the same in a fraction of the time
                 words = {*terms(clause)}
-                self.counts.update(words)
+                counts.update(words)
                 stretches |= words
                 continue
             spans = [*iter_spans(clause)]
-            self.counts.update({span.term for span in spans})
+            counts.update({term for _, _, term in spans})
             stretches.update(stretch for _, stretch in iter_stretches(spans))
         return stretches
 
@@ -501,7 +504,7 @@ class Rarity:
         spans = [*iter_spans(text)]
         stretches = [*iter_stretches(spans)]
         shared = {at for at, stretch in stretches if stretch in self.shared}
-        words = {at for at, stretch in stretches if stretch == spans[at].term}
+        words = {at for at, stretch in stretches if stretch == spans[at][2]}
         label = self._find_rarest(text, spans, shared, SHARED)
         return label or self._find_rarest(text, spans, words, 0.0)
 
@@ -520,8 +523,7 @@ class Rarity:
     def _find_rarest(
         self, text: str, spans: Sequence[Span], counting: Collection[int], bonus: float
     ) -> str:
-        size = len(self.counts) + 1
-        limit = RARE * log(size)
+        most = log(len(self.points) + 1) - self.limit
         best, total, begin, first, last = (0.0, 0, 0, 0), 0.0, 0, 0, 0
         for at, (start, stop, term) in enumerate(spans):
             gap, last = text[last:start], stop
@@ -532,11 +534,11 @@ class Rarity:
                 continue
             if total <= 0:
                 total, begin = 0.0, start
-            total += log(size / max(1, self.counts[term])) - limit + bonus
+            total += self.points.get(term, most) + bonus
             if total >= best[0]:
                 best = (total, begin, stop, first)
         points, start, stop, first = best
-        if points <= limit:
+        if points <= self.limit:
             return ""
         first = max(first, start - SPARE)
         while start > first and (text[start - 1].isalnum() or text[start - 1] in "'’"):
