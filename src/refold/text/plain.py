@@ -363,7 +363,7 @@ _CJK = (
     "\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3105-\u312f\u31a0-\u31bf"
     "\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\U00020000-\U000323af"
 )
-_ASCII_WORD = re.compile(r"[a-z0-9]+")
+_ASCII_WORD = re.compile(rf"([a-z0-9]{{1,{LONGEST}}})[a-z0-9]*+")
 _RUN = re.compile(rf"([{_CJK}]+)|([^\W_{_CJK}]+)")
 _ANY_WORD = re.compile(r"[^\W_]+")
 
@@ -396,7 +396,7 @@ def runs(text: str) -> Iterator[Run]:
 def terms(text: str) -> Iterator[str]:
     """Yield the terms under which a text is indexed, in order."""
     if text.isascii():  # the same in a fraction of the time
-        yield from (word[:LONGEST] for word in _ASCII_WORD.findall(without_escapes(text).lower()))
+        yield from _ASCII_WORD.findall(without_escapes(text).lower())
         return
     for run in runs(text):
         yield from _terms(run)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import groupby
+from itertools import chain, groupby, repeat
 from math import inf, log
 from operator import attrgetter
 from typing import NamedTuple
@@ -192,10 +192,7 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
     are worth most, as many as may matter for *room* tokens."""
     worths = [_weigh_block(block, work, context) for block in work.blocks]
     # The latest request is worth nothing, but what is said behind it is about it.
-    ranks = [
-        inf if block.kind == "latest" else worth
-        for block, worth in zip(work.blocks, worths, strict=True)
-    ]
+    ranks = [inf if b.kind == "latest" else worths[at] for at, b in enumerate(work.blocks)]
     chosen, spare = list[int](), READ * LONG_TOKEN * room
     for position in sorted(range(len(ranks)), key=ranks.__getitem__, reverse=True):
         chosen.append(position)
@@ -207,21 +204,17 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
     if context.is_chat:
         telling = label_exchanges((work.blocks[at], lines_at[at]) for at in chosen)
     wordy_kinds = WORDY if context.code >= 1 else {*WORDY, "run"}
-    wordy = [
-        _STAMP.sub("", line.values or line.text)
-        for position in chosen
-        if work.blocks[position].kind in wordy_kinds
-        for line in lines_at[position]
-    ]
-    rarity, excerpts = _rarity(wordy), list[Excerpt]()
+    wordy = (at for at in chosen if work.blocks[at].kind in wordy_kinds)
+    words_at = {at: [_spell_terms(own.values or own.text) for own in lines_at[at]] for at in wordy}
+    rarity, excerpts = _rarity([*chain.from_iterable(words_at.values())]), list[Excerpt]()
     for position in chosen:
-        block, worth = work.blocks[position], worths[position]
-        is_note, lines = block.kind == "finding", lines_at[position]
+        block, lines = work.blocks[position], lines_at[position]
+        is_note = block.kind == "finding"
         is_said = block.kind in TALK and not context.is_chat
-        is_wordy = block.kind in wordy_kinds and not (is_note and len(lines) > BRIEF)
+        rows = repeat("") if is_note and len(lines) > BRIEF else words_at.get(position, repeat(""))
         beside = BEHIND + len(block.heading) // LONG_TOKEN
         headed = dict(iter_identifiers(block.heading))
-        for line in lines:
+        for line, row in zip(lines, rows, strict=False):
             text = line.values or (line.text if block.path else _JSON_KEY.sub("", line.text, 1))
             named = list(iter_identifiers(text))
             if _misleads(block, line, context):
@@ -229,14 +222,15 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
             is_named = any(weight > NUMBER for _, weight in named)
             if is_note and context.code >= 1 and not (is_named or weigh_conclusion(line.text) > 0):
                 continue  # it thinks aloud, or of lines by their numbers, which edits change
-            words = [rarity[t] for t in terms(_STAMP.sub("", text))] if is_wordy else ()
+            has_key = text != (line.values or line.text)
+            words = [rarity[t] for t in (_spell_terms(text) if row and has_key else row).split()]
             if is_said and not named and len(words) < LEAST_SAID:
                 continue  # a nod, or the rest of a sentence
             fresh = (_weigh_name(row, context) for row in named if row[0] not in headed)
             if names := tuple(dict.fromkeys((*fresh, *words))):
                 total = sum([weight for _, weight in names])
                 least = beside + len(line.row or line.words) // LONG_TOKEN
-                own = worth * _weigh_line(block, line, context, telling)
+                own = worths[position] * _weigh_line(block, line, context, telling)
                 excerpts.append(Excerpt(position, line, names, own, own * total / least, least))
     return _tie_retractions(excerpts, work.blocks) if context.is_chat else excerpts
 
@@ -303,9 +297,14 @@ def _weigh_name(named: tuple[str, float], context: Context) -> tuple[str, float]
     return (name, weight * NUMBERED) if has_digits else named
 
 
+def _spell_terms(text: str) -> str:
+    """Return the words of a line with blanks between them, which takes less room than a list."""
+    return " ".join(terms(_STAMP.sub("", text)))
+
+
 def _rarity(lines: Sequence[str]) -> dict[str, tuple[str, float]]:
     """Return each word's name with what it counts for: the more, the fewer lines hold it."""
-    counts = Counter(term for line in lines for term in set(terms(line)))
+    counts = Counter(chain.from_iterable(set(line.split()) for line in lines))
     return {
         term: (f" {term}", TERM * _importance(term) * log(len(lines) / count + 1))
         for term, count in counts.items()
@@ -397,7 +396,7 @@ class Selection:
         return _render_excerpts(chosen, self._work)
 
     def _gain(self, excerpt: Excerpt) -> float:
-        names = [(name, weight) for name, weight in excerpt.names if name not in self._seen]
+        names = [pair for pair in excerpt.names if pair[0] not in self._seen]
         if self._work.blocks[excerpt.block].kind in WORDY:  # there figures are the facts
             return excerpt.worth * sum([weight for _, weight in names])
         alike, shape = self._alike, self._shape

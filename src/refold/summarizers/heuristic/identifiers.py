@@ -26,7 +26,7 @@ SHORTEST = 4
 
 _CUT = "..."
 """How a name ends that a tool has cut."""
-_NUMBER = re.compile(r"(?<![\w.])\d[\d.,]*")
+_NUMBER = re.compile(r"\d(?<![\w.]\d)[\d.,]*")
 _DIGITS = re.compile(r"[\d.,:/_-]+")
 _JOINED = re.compile(r"[\w$@][./_:\-][\w$@]")
 _HYPHENATED = re.compile(r"[A-Za-z]?[a-z]+(?:-[a-z]+)+")
