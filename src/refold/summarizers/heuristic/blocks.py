@@ -149,12 +149,13 @@ class Block:
                 retraction = find_retraction(text) if is_asked else ""
                 is_whole = is_asked and count_bytes(text) <= BRIEF and "\n" not in text
                 head = text if is_whole else retraction
-                rows, retracts = _cut_line(head), bool(retraction)
-                opening = (Line(row, 0, "", "", row, retracts) for row in rows)
+                rows, retracts = [*filter(None, _cut_line(head))], bool(retraction)
                 clauses = _iter_spoken(text[len(head) :], self.is_parted, binds=self.kind != "said")
-                spoken = (Line(words, 0, lead, top, words) for words, lead, top in clauses)
-                lines = chain(filter(attrgetter("text"), opening), spoken)
-                return (line._replace(number=at) for at, line in enumerate(lines, 1))
+                spoken = chain(((row, "", "") for row in rows), clauses)
+                return (
+                    Line(words, at, lead, top, words, retracts and at <= len(rows))
+                    for at, (words, lead, top) in enumerate(spoken, 1)
+                )
             case "read" if not self.path:
                 return _fold_alike([*iter_lines(text, is_prose=True)])
             case "task" | "given" | "docs" | "read" | "command":

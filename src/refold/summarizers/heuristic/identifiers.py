@@ -49,9 +49,9 @@ def iter_identifiers(text: str) -> Iterator[tuple[str, float]]:
     plain word is none. In time linear in the length of *text*.
     """
     words = {*candidate_names(text), *_NUMBER.findall(text)}
-    words = {word for word in words if len(word) <= MAX_WORD}  # others would be remembered
     telling = [word for word in words if not (word.isalpha() and word[1:].islower())]
-    yield from filter(None, map(_weigh_word, sorted(telling)))
+    short = [word for word in telling if len(word) <= MAX_WORD]  # others would be remembered
+    yield from filter(None, map(_weigh_word, sorted(short)))
 
 
 @lru_cache(maxsize=10_000)

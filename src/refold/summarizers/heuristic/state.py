@@ -272,7 +272,7 @@ def _note_request(state: State, step: Step) -> None:
     state.retold.discard(words)
     state.requests[words] = Request(times, step.media, was_template or step.is_template)
     state.changed = set()
-    for file in state.files.values() if says_works(words) else ():
+    for file in state.files.values() if state.files and says_works(words) else ():
         file.is_checked |= file.state != "read"
     _note_question(state, step)
     _end_turn(state, words)
