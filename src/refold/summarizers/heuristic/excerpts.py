@@ -211,7 +211,8 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
         block, lines = work.blocks[position], lines_at[position]
         is_note = block.kind == "finding"
         is_said = block.kind in TALK and not context.is_chat
-        rows = repeat("") if is_note and len(lines) > BRIEF else words_at.get(position, repeat(""))
+        rows = words_at.pop(position, repeat(""))  # what is used takes no more room
+        rows = repeat("") if is_note and len(lines) > BRIEF else rows
         beside = BEHIND + len(block.heading) // LONG_TOKEN
         headed = dict(iter_identifiers(block.heading))
         for line, row in zip(lines, rows, strict=False):
