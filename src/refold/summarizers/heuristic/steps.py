@@ -399,7 +399,7 @@ def _read_segments(
 # --- what clients report of a command: whether it still runs, and its exit code -------------------
 
 _HEADER = re.compile(
-    r"\Arc=-?\d{1,10}\n|\ACommand (?:executed|failed with)[^\n]{0,400}(?:\nExit code: -?\d{1,10})?"
+    r"\Arc=-?\d{1,10}\n|\ACommand (?:executed|failed with)[^\n]{0,400}+(?:\nExit code: -?\d{1,10})?"
     r"(?:\nOutput:\n|\s*\Z)"
     r"|\A(?:Chunk ID: |Exit code: |Wall time|Script )[^\n]{0,100}\n(?:[^\n]{0,100}\n){0,7}?Output:\n+"
     r"(?:Warning: truncated output [^\n]{0,99}\n)?(?:Total output lines: \d+\n+)?"
