@@ -347,7 +347,7 @@ SUMMARY_CHARS = 250
 
 
 ABORTED = re.compile(
-    r"Note: The previous agent run was aborted by the user\.[^\n]*|\[System: [^\]\n]{1,2000}\]"
+    r"Note: The previous agent run was aborted by the user\.[^\n]*|\[System: [^\[\]\n]{1,2000}\]"
 )
 """What it says of a turn that was interrupted, or of what fails, alone or beside the message."""
 _ANNOUNCED = re.compile(
