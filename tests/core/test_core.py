@@ -971,6 +971,16 @@ def test_items_between_edits_come_once():
     assert [item.start for item in both.items] == [0, 1, 2, 3, 4, 5]
 
 
+def test_system_messages_that_an_edit_moves_stay_in_their_order():
+    system = [Message("system", (Text(text),)) for text in "AB"]
+    first, reply, request, answer = talk("0" * 9, "1" * 9, "2" * 9, "3")
+    view = View.of((first, reply, *system, request, answer), profile=LENS)
+    behind = view.apply(view.fold(0, 2, user("x")), view.fold(4, 5, user("y")))
+    assert behind.messages == (Message("user", (Text("x"), Text("y"))), *system, answer)
+    lifted = view.apply(view.fold(4, 5, user("y")))
+    assert lifted.messages == (first, reply, user("y"), *system, answer)
+
+
 def test_a_fold_may_span_the_only_two_cuts_and_show_a_pair():
     call, answer = (
         Message("assistant", (ToolCall("c", "n", ""),)),

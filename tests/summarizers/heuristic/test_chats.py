@@ -83,6 +83,12 @@ def test_what_takes_nothing_back_is_no_retraction():
     assert find_retraction(f"{head}弟が間に合わないので。") == head
 
 
+def test_only_the_sentences_that_take_something_back_come_with_what_they_take_back():
+    text = "No wait, I meant Friday.\n\nThe room is B12. The projector works again since Monday."
+    lines = Block(1, "asked", "", text, is_parted=True).iter_lines()
+    assert [line.retracts for line in lines] == [True, False, False]
+
+
 def test_exchanges_stand_in_the_order_in_which_they_were():
     """Two about one thing stood together, at the place of the first: what replaced what?"""
     rows = [("boat", "It costs 410 euros."), ("shed", "It costs 5 euros."), ("boat", "Or 630.")]

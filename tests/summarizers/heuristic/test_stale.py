@@ -402,11 +402,18 @@ def test_a_cause_that_was_supposed_on_the_way_is_no_decision_once_the_turn_is_ov
         [*changed, following],
         [*changed, assistant(cause), following],
         [*asked, answer, following],
+        [*asked, answer, following, *edit("a_1", "a_2"), answer, user("Now tidy up the tests.")],
     ):
         assert set(collect(messages).decisions) == {choice, cause}
     text = summarize([*changed, answer, following], stop=3)
     assert choice in text
     assert cause not in text.partition("## Decisions")[2].partition("##")[0]
+
+
+@pytest.mark.parametrize("lines", ["## Agreed\n\n### Storage\n\n", "Agreed:\n\n- Storage:\n  - "])
+def test_what_is_agreed_is_so_below_a_part_of_it(lines):
+    agreed = "SQLite stays for the cache of all sessions."
+    assert [text for _, text in find_conclusions(lines + agreed, final=True)] == [agreed]
 
 
 @pytest.mark.parametrize(
