@@ -223,8 +223,9 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
             is_named = any(weight > NUMBER for _, weight in named)
             if is_note and context.code >= 1 and not (is_named or weigh_conclusion(line.text) > 0):
                 continue  # it thinks aloud, or of lines by their numbers, which edits change
-            has_key = text != (line.values or line.text)
-            words = [rarity[t] for t in (_spell_terms(text) if row and has_key else row).split()]
+            is_cut = row and text != (line.values or line.text)  # by the key before it
+            own_words = _spell_terms(text) if is_cut else row
+            words = [rarity[term] for term in own_words.split()]
             if is_said and not named and len(words) < LEAST_SAID:
                 continue  # a nod, or the rest of a sentence
             fresh = (_weigh_name(row, context) for row in named if row[0] not in headed)

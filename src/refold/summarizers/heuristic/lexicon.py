@@ -433,8 +433,8 @@ def _is_settled(statement: Statement, settles: Callable[[Row], bool | None]) -> 
     label, colon, _ = statement.text[:MOST_LABEL].replace("：", ":").partition(":")
     if colon and SETTLING.is_in(label) and not OFFERING.is_in(label):
         return True
-    heads = [settled for settled in map(settles, statement.above) if settled is not None]
-    return bool(heads) and heads[-1]
+    answers = [is_agreed for is_agreed in map(settles, statement.above) if is_agreed is not None]
+    return bool(answers) and answers[-1]
 
 
 def _settles(head: Row) -> bool | None:
