@@ -1,4 +1,4 @@
-"""A summary without a model: where the work stands, and the lines that nothing else shows."""
+"""Summaries without a model: the state of the work, and lines that nothing else shows."""
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -35,39 +35,37 @@ from refold.tokens.count import estimate
 
 EXCERPTS = "Excerpts (single lines, with gaps between them)"
 MAX_TRIES = 4
-"""How often a text that turned out too long, or too short, is written again."""
+"""Maximum number of passes to fit a text into its token limit."""
 FIXED = 0.6
-"""The share of a summary that requests, rules, state, checks and decisions may take."""
+"""Share of a summary of work for requests, rules, state, checks and decisions."""
 FIXED_IN_CHATS = 0.3
-"""The same if a person answers each turn: there, what was said is what counts."""
+"""The same share in chats, where quotes of the conversation matter more."""
 LEAST_FIXED = 800
-"""Tokens that these may take of a small summary in work: what holds comes before what may be
-needed."""
+"""Minimum tokens for these sections in a small summary of work, at the cost of excerpts."""
 CURRENT = 0.5
-"""The share of what a summary has beyond 1,500 tokens for the current text of files."""
+"""Share of a summary's tokens beyond 1,500 for the current text of files."""
 TASK = 0.2
-"""The share for the text of the task: an issue, a ticket, a plan."""
+"""Share of a summary for the text of the task: an issue, ticket or plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuleSummary:
-    """Summarises by rules. Asks no model; the same view gives the same text.
+    """A summarizer that works by rules. It asks no model, and the same view gives the same text.
 
-    Says what was asked, by which rules, where the work stands and what was decided, and quotes the
-    lines that later work will most likely need and that nothing else in the request shows
-    (docs/summaries.md). Always reads the original messages, never an earlier summary of them; of
-    more than a million tokens the newest (of what an earlier summary stands for the fewer, the more
-    there are), and of what is older what people said and which files and plans changed.
+    It states the requests, the rules, the state of the work and the decisions, and quotes the lines
+    that later work most likely needs and that nothing else in the request shows
+    (docs/summaries.md). It always reads the original messages, never an earlier summary of them. Of
+    more than a million tokens it reads the newest in full (fewer of a longer span that an earlier
+    summary covers), and of older messages people's words and the changes of files and plans.
     """
 
     beside: Sequence[Message] = field(default=(), repr=False)
-    """Messages out of the span that stay word for word around the summary. Strategies fill it
-    in."""
+    """Messages that are kept verbatim around the summary. Strategies set it."""
 
     def __call__(
         self, view: View, start: int, stop: int, max_tokens: int
     ) -> Generator[Ask, Answer | None, Summary]:
-        """Summarise `messages[start:stop]` in at most *max_tokens* tokens, wrapped; the text is
+        """Summarise `messages[start:stop]` in at most *max_tokens* tokens, wrapped. The text is
         empty if nothing useful fits."""
         yield from ()
         count = view.profile.count
@@ -76,7 +74,7 @@ class RuleSummary:
         def write() -> str:
             return write_summary(material, max_tokens, lambda text: count(wrap_summary(text)))
 
-        if not (text := write()):  # without a summary nothing would be hidden
+        if not (text := write()):  # an empty summary would hide nothing
             material.state.in_sight = frozenset()
             text = write()
         return Summary(text)
@@ -84,23 +82,24 @@ class RuleSummary:
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """All that a summary may say, before it is known how much fits."""
+    """Everything that a summary may contain, before it is fitted to a size."""
 
     state: State
     work: Work
     files: dict[str, CurrentFile]
     task: Task
     shown: Sequence[str]
-    """The texts of the messages that stay."""
+    """Texts of the messages that stay visible."""
     shown_names: frozenset[str]
-    """The identifiers in them."""
+    """The names in them (`names_in`)."""
     said_share: float
-    """The share of the room for excerpts that goes first to what the model said."""
+    """Share of the room for excerpts that goes first to the model's answers."""
     context: Context
 
 
 def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
-    """Read what there is to say of what *source* hides, of which *beside* stay as they are."""
+    """Return the contents of a summary of what *source* hides. The messages *beside* stay
+    visible."""
     later, shown = source.later, (*beside, *source.shown)
     hidden = (*source.older, *source.hidden)
     spoken = segment_messages(whole := (*hidden, *later))
@@ -121,7 +120,7 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
     for block in work.blocks if dialogue >= CHAT else ():
         block.is_parted = block.kind in {"asked", "said"}
     request = current_request(whole, spoken)
-    latest = max(request, default=-1)  # it stays beside the summary
+    latest = max(request, default=-1)  # stays visible beside the summary
     for block in (b for b in work.blocks if b.at == latest and b.kind in TURNS):
         block.kind = "latest"
     for text in source.edited:
@@ -160,9 +159,9 @@ def _read_standing(
     beside: Sequence[Message],
     names: Iterable[str],
 ) -> State:
-    """Read where the work, which *earlier* summaries tell of, stands after hidden *steps*, but for
-    what stays in sight: the steps *after* them, and the messages *beside* the summary, by one of
-    those with *names*."""
+    """Return the state of the work after the hidden *steps*, starting from *earlier* summaries,
+    without what stays visible: the steps *after* them and the messages *beside* the summary, from
+    senders with *names*."""
     state = read_state(steps, earlier)
     drop_superseded(state, after)
     seen = [step.text for step in (*read_steps(beside), *after) if step.kind == "request"]
@@ -174,15 +173,13 @@ def _read_standing(
 
 
 def _keys_of(file: CurrentFile) -> frozenset[str]:
-    """Return the keys of the lines that are known of a file."""
     numbered = (f"{number}\t{text}" for number, text in file.lines)
     return frozenset(line.key for row in numbered for line in iter_lines(row))
 
 
 def write_summary(material: Material, max_tokens: int, count: Callable[[str], int]) -> str:
-    """Write where the work stands, and the hidden lines that add most to what is shown, in at most
-    *max_tokens* by *count*, which counts a summary with what surrounds it; empty if nothing
-    fits."""
+    """Return the state of the work and the hidden lines that add most to the visible text, in at
+    most *max_tokens* tokens; empty if nothing fits. *count* counts a summary with its wrapper."""
     room, best = max_tokens - count(""), ""
     excerpts = find_excerpts(material.work, material.context, room)
     add = cache(lambda *fixed: _add_excerpts(fixed, excerpts, material, max_tokens, count))
@@ -206,7 +203,7 @@ def _add_excerpts(
     max_tokens: int,
     count: Callable[[str], int],
 ) -> str:
-    """Add excerpts up to *max_tokens* to what stands first and to the text of files."""
+    """Return the *fixed* sections with as many excerpts as fit into *max_tokens* tokens."""
     text = _join(*fixed)
     shown = {*names_in(text), *material.shown_names}
     selection = Selection(excerpts, material.work, shown, material.said_share)
@@ -223,17 +220,17 @@ def _add_excerpts(
 
 
 def _join(standing: str, current: str, talk: str = "", excerpts: str = "") -> str:
-    """Write what stands first, what was said, the current text of files and other excerpts."""
+    """Return the text of a summary: state, conversation, current text of files, other excerpts."""
     titles = (CONVERSATION, "Current text of files", EXCERPTS)
     rows = zip(titles, (talk, current, excerpts), strict=True)
     parts = (f"## {title}\n{text}" for title, text in rows if text)
     text = "\n".join(filter(None, (standing, *parts)))
-    return text.replace("<record>\n", "<\\record>\n")  # nothing quoted begins a record
+    return text.replace("<record>\n", "<\\record>\n")  # no quoted line may open a record
 
 
 def _write_fixed(material: Material, room: int) -> tuple[str, str]:
-    """Write where the work stands with the task, and the current text of files, of which each has
-    its share of *room* tokens."""
+    """Return the state of the work with the task, and the current text of files, each in its share
+    of *room* tokens."""
     dialogue = material.context.dialogue
     share = FIXED + (FIXED_IN_CHATS - FIXED) * dialogue
     own = max(int(share * room), min(room, int(LEAST_FIXED * (1 - dialogue**2))))
@@ -249,20 +246,19 @@ def _write_fixed(material: Material, room: int) -> tuple[str, str]:
 
 
 def names_in(text: str) -> Iterator[str]:
-    """Yield what `Excerpt.names` may hold of a text."""
+    """Yield the names in a text as `Excerpt.names` spells them."""
     yield from (name for name, _ in iter_identifiers(text))
     yield from (f" {term}" for term in terms(text))
 
 
 def _code_share(blocks: Iterable[Block]) -> float:
-    """Return which share of what tools brought shows or changes source; all if they brought
-    nothing."""
+    """Return the share of blocks from tools that show or change source code; 1.0 without blocks."""
     kinds = Counter(block.kind for block in blocks if block.kind not in {*TALK, *TURNS})
     return (kinds["source"] + kinds["written"]) / kinds.total() if kinds else 1.0
 
 
 def _ages_of(sizes: Sequence[int]) -> list[float]:
-    """Return the thousands of tokens between each message and the end."""
+    """Return the tokens, in thousands, between each message and the end."""
     ages, total = list[float](), 0
     for size in reversed(sizes):
         ages.append(total / 1_000)
@@ -271,7 +267,7 @@ def _ages_of(sizes: Sequence[int]) -> list[float]:
 
 
 def _latest_words(steps: Sequence[Step]) -> str:
-    """Return the last three requests and the last five answers: both name what is worked on."""
+    """Return the last three requests and five answers, which name what is worked on."""
     requests = [step.text for step in steps if step.kind == "request"]
     answers = [step.text for step in steps if step.kind == "answer"]
     return "\n".join((*requests[-3:], *answers[-5:]))

@@ -1,5 +1,4 @@
-"""What came of calls beside changed files: the outcome of each, what was done, how often something
-was only looked at, and what failed."""
+"""Effects of tool calls other than file changes: outcomes, completed actions and failures."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -38,23 +37,23 @@ from refold.text.plain import IMPORT, folders_of, iter_ends, with_slashes
 _AGENT = re.compile(
     r"(?i)(?:task|agent|subagent|dispatch|sessions_spawn)(?!_?(?:create|get|list|output|stop|update))"
 )
-"""The names that tools have by which another agent is given a task; not those of lists of tasks."""
+"""Names of tools that give a task to another agent, but not of tools for task lists."""
 LONGEST_COMMAND = 110
-"""Characters of a command."""
+"""Maximum characters of a command."""
 LONGEST_OUTCOME = 100
-"""Characters of what came of it."""
+"""Maximum characters of an outcome."""
 LONGEST_REPORT = 400
-"""The same of another agent: nothing else tells what that did."""
+"""Maximum characters of another agent's report, the only record of its work."""
 LONGEST_REASON = 160
-"""Characters of the line that says why it failed."""
+"""Maximum characters of the reason of a failure."""
 IDLE = frozenset({UNKNOWN_TOOL, "report_intent", "update_topic", "update_plan", "Skill", "skill"})
-"""Tools that do nothing: one that nobody names, those that say what comes (Copilot CLI, Gemini
-CLI), and those that only give the model a skill's text."""
+"""Tools without an effect: unknown ones, those that announce intentions (Copilot CLI, Gemini CLI)
+and those that return a skill's text."""
 MAX_OUTPUT = 100_000
-"""Characters of what git prints of a commit that are read."""
+"""Maximum characters read of git's output for a commit."""
 RAN = "ran"
-"""The outcome of a command whose exit code is that of another behind it; if that failed, it
-says so."""
+"""Outcome of a command whose exit code belongs to a later one. If that failed, its outcome
+follows."""
 
 
 # --- the outcome of one call ----------------------------------------------------------------------
@@ -65,9 +64,9 @@ _NO_COMMIT = re.compile(
     r"(?m)^(?:nothing (?:added )?to commit\b|no changes added to commit\b|无文件要提交|沒有要提交的檔案|コミットするものが|커밋할 사항|nichts zu c|nada (?:para hacer|a submeter)|rien à valider|нечего коммитить)"
 )
 COMMITTED = re.compile(r"^(\[[^\]\n]{1,100}\s[0-9a-f]{6,40}\])\s(.*)$", re.MULTILINE)
-"""What git says of a commit: its branch and hash, and its subject."""
+"""Git's line about a commit: branch and hash, then the subject."""
 _MESSAGE = re.compile(r"\s-[a-z]{0,5}m\s{0,9}(['\"])((?!\$\()[^\n]*?)\1")
-"""A commit's message in its command."""
+"""A commit message in a command."""
 _COUNTED = re.compile(r"^ (\d{1,6}) files? changed\b", re.MULTILINE)
 _NAMED = re.compile(r"^ (?:create|delete) mode \d{6} (\S.{0,400})$", re.MULTILINE)
 _MOVED = re.compile(r"^ (?:rename|copy) ", re.MULTILINE)
@@ -75,11 +74,11 @@ _PUSHED = re.compile(
     r"^ {1,3}[ +*] ?(?:[0-9a-f]{6,40}\.{2,3}[0-9a-f]{6,40}|\[new \w{1,10}\]) {1,9}\S{1,200} {1,9}-> \S",
     re.MULTILINE,
 )
-"""What it says of a branch that it has sent or fetched."""
+"""Git's line about a branch that it pushed or fetched."""
 RAN_NOTHING = "nothing ran"
-"""The outcome of a check that found nothing to check, or not even its program."""
+"""Outcome of a check that found nothing to check, or whose program is missing."""
 UNTESTED = frozenset({RUNNING, RAN_NOTHING, "exit 126", "exit 127"})
-"""Outcomes of a check that has tested nothing yet."""
+"""Outcomes of checks that have tested nothing yet."""
 _NOTHING_RAN = re.compile(
     r"^(?:[^\n:]{0,200}\bpython[\d.]{0,9}(?:\.exe)?: (?:No module named|can't open file) "
     r"|[^\n]{0,80}\bno (?:tests?|test files?|test modules?|test suites?|specs?|examples?|projects?|packages?)"
@@ -88,7 +87,7 @@ _NOTHING_RAN = re.compile(
     r"|[^\n]{0,80}\bran 0 tests\b|make: \*\*\* no rule to make target )[^\n]{0,200}",
     re.MULTILINE | re.IGNORECASE,
 )
-"""What runners say that have found nothing to run, and interpreters without the module."""
+"""Messages of runners with nothing to run, and of interpreters that miss a module or file."""
 _NO_PROGRAM = re.compile(
     r"^[^\n]{0,200}(?:command not found|is not recognized as |not found: |[未找]?[找不]到(?:命令|指令)|指令找不到|不是[内內]部|コマンドが見つか|内部コマンド|명령어?[를을] 찾을 수 없|(?:Kommando|Befehl) nicht gefunden|(?:orden|comando) n\w+ encontrad|commande introuvable|команда не найдена)[^\n]{0,100}",
     re.MULTILINE,
@@ -97,39 +96,39 @@ _RAN_SOME = re.compile(
     r"(?<![\w.])[1-9]\d{0,6} (?:\w{1,12} )?(?:pass|fail|succe|ok\b)|^ok\s|\bPASS\b|[✓✔]",
     re.MULTILINE,
 )
-"""What they say if others have found something."""
+"""Output of runners that did run something."""
 NEAR_ENDS = 2_000
-"""Characters at either end of an output in which runners say so."""
+"""Characters at either end of an output that are searched for these messages."""
 _CALL_REPEATED = re.compile(r"\AMCP tool '[^'\n]{1,200}' reported tool error for function call: ")
 _ANSWERED = " with response: "
-"""Between a call that a client repeats with all its arguments, and the error (Gemini CLI)."""
-_ARGUMENTS = "\n\nReceived arguments:\n"  # behind the error (pi)
+"""Text between a call that a client repeats with its arguments, and the error (Gemini CLI)."""
+_ARGUMENTS = "\n\nReceived arguments:\n"  # after the error (pi)
 _ANSWER = re.compile(r'"(?:text|error|message)": ?"((?>(?:[^"\\]|\\.){1,1000}))')
-"""The words of that error."""
+"""The message of that error."""
 _SEARCHES = frozenset({"grep", "egrep", "rg", "findstr"})
 _ERROR_WORDS = re.compile(r"error|fail|warn", re.IGNORECASE)
 _DENIES = re.compile(r"(?i)\b(?:should|would|could|must|if|already|was|were)\b")
-"""What says of a file in a report, beside words that negate, that somebody else changed it."""
+"""Words of a report about changes that the agent did not make; `NEGATING` has others."""
 _ENDS_AT_ERROR = re.compile(r"\bset -\w{0,9}e|ErrorActionPreference")
 _HEADING = re.compile(r"#{1,6} |- \[ERROR\] |(?P<rule>[=*~_-])(?P=rule){2}")
-"""How a line begins that heads what came of a call, or what a page's scripts say beside it."""
+"""Start of a heading, a horizontal rule or an error from a web page's console in tool output."""
 _ASIDE = re.compile(rf"^```[^\n]*\n(?:(?!```)[^\n]*\n){{0,200}}```[^\n]*$|{LOGGED}", re.MULTILINE)
-"""Text between fences, as tools quote the code that they ran, and what a page's scripts print."""
+"""Fenced text, such as code that a tool ran, and console output of a web page."""
 _NAMES_ANY = re.compile(r"(?::|^|,) (?!true\b|false\b)[^,:]{0,40}?[^\W\d_]")
-"""What fields hold of which any is a word."""
-MOST_LINES = 20  # of a call's arguments that are looked at
+"""A field whose value has letters and is no boolean."""
+MOST_LINES = 20  # of a call's arguments that are read
 _NONE = frozenset({"", "0", "(no output)", "(Bash completed with no output)"})
-"""What a search prints, with its client, that finds nothing."""
+"""Output of a search without matches, as programs and clients print it."""
 
 
 def is_agent(tool: str) -> bool:
-    """Is this the tool by which a model gives a task to another agent?"""
+    """Return whether a tool gives a task to another agent."""
     return bool(_AGENT.match(tool))
 
 
 def read_words(text: str) -> str:
-    """Return what a call printed, without what its client says of the exit code ahead of it or
-    behind it, and without the call's own arguments."""
+    """Return the output of a call without the client's lines about the exit code and without the
+    call's own arguments."""
     if _CALL_REPEATED.match(text) and (answer := _ANSWER.search(text.rpartition(_ANSWERED)[2])):
         return answer[1]
     text = text.partition(_ARGUMENTS)[0]
@@ -140,10 +139,10 @@ def read_words(text: str) -> str:
 
 
 def read_outcome(step: Step, check: str, checks: shell.CommandPart) -> str:
-    """Return the outcome of a call; *check* names the *checks* in its command. Its exit code is
-    believed if it is its own, and does not say that nothing at all was done."""
+    """Return the outcome of a call with these *checks*, named *check*. `ok` becomes `failed` if the
+    output says so and the exit code is not its own. A search for errors that finds none is `ok`."""
     effect, text, outcome = step.effect, step.text, step.outcome
-    if not effect.command:  # a code in a page or a report is no outcome of reading it
+    if not effect.command:  # an exit code in a page or report is not the call's own
         return outcome if step.is_error or step.is_running else "ok"
     if check and not step.is_running and find_nothing_ran(text, check):
         return RAN_NOTHING
@@ -158,8 +157,8 @@ def read_outcome(step: Step, check: str, checks: shell.CommandPart) -> str:
 
 
 def read_check(step: Step, outcome: str, checks: shell.CommandPart) -> str | None:
-    """Return the *outcome* of the *checks* in a command, empty if they printed figures and the exit
-    code is another's; None if nobody knows, because what failed may stand behind them."""
+    """Return the *outcome* of the *checks* in a command; empty if they printed figures, but the
+    exit code is another command's; None if a later command may have failed instead."""
     if not outcome.startswith(("exit", STOPPED)) or looks_failed(read_words(step.text)):
         return outcome
     figures = find_figures(step.text)
@@ -169,8 +168,8 @@ def read_check(step: Step, outcome: str, checks: shell.CommandPart) -> str | Non
 
 
 def seeks_errors(command: str) -> bool:
-    """Does what stands behind checks in a command search what they print for errors, so that it
-    says that there are none by finding nothing?"""
+    """Return whether the rest of a *command* after its checks searches their output for errors, so
+    that no match means no error."""
     marks = [mark[0] for mark in iter_marks(command)]
     *_, words = simple_commands(command)
     is_search = marks == ["|"] and name_program(words[0] if words else "") in _SEARCHES
@@ -179,17 +178,17 @@ def seeks_errors(command: str) -> bool:
 
 
 def find_done(command: str) -> str:
-    """Return what of a command was done whatever its exit code: all before its last line or `;`, if
-    it does not end at the first error."""
+    """Return the part of a command that ran even if the command failed: all before its last line or
+    `;`. Empty if the shell stops at the first error."""
     text = read_inner(command).rstrip(" \n;")
     ends = [mark.start() for mark in iter_marks(text) if mark[0] in {";", "\n"}]
     return "" if _ENDS_AT_ERROR.search(text) or not ends else text[: ends[-1]]
 
 
 def take_done(step: Step, paths: Iterable[str]) -> Step:
-    """Return a result with what its call has certainly done to files: all of it if it worked, of a
-    command that failed what stands before its last line, of another agent those of *paths* that it
-    says it has changed."""
+    """Return a result step with only the file effects that are certain: all if its call worked,
+    else those before a failed command's last line, or the *paths* that another agent reports as
+    changed."""
     effect, done = step.effect, ""
     if step.has_effect and not is_agent(effect.tool):
         return step
@@ -209,13 +208,13 @@ def _find_reported(text: str, paths: Iterable[str]) -> Iterator[str]:
 
 
 def says_works(request: str) -> bool:
-    """Does a person say that they tried it, and it works?"""
+    """Return whether a person says that they tried it and it works."""
     return WORKING.is_in(request[:300])
 
 
 def find_nothing_ran(text: str, check: str) -> str:
-    """Return the line by which a *check* says that nothing ran, or a shell that it has no such
-    program; empty if there is none, or if some of it did run."""
+    """Return the line that says that the *check* ran nothing, or that its program is missing; empty
+    if there is none, or if some of it ran."""
     ends = text if len(text) <= 2 * NEAR_ENDS else f"{text[:NEAR_ENDS]}\n{text[-NEAR_ENDS:]}"
     if _RAN_SOME.search(ends):
         return ""
@@ -229,8 +228,8 @@ def find_nothing_ran(text: str, check: str) -> str:
 
 
 def says_failed(step: Step, text: str) -> bool:
-    """Does what a command printed say that it failed, in words that it does not hold itself, and
-    not ahead of what git says that it has done?"""
+    """Return whether a command's output reports a failure. Lines that the command itself contains
+    do not count, nor does output before git's line about a commit or push."""
     done = [match.end() for pattern in (COMMITTED, _PUSHED) for match in pattern.finditer(text)]
     text = read_words(text[max(done, default=0) :])
     line = find_error_line(text) if looks_failed(text) else ""
@@ -238,15 +237,15 @@ def says_failed(step: Step, text: str) -> bool:
 
 
 def has_command(line: str, failed: str) -> bool:
-    """Does a *line* of commands hold the last one of *failed*, which stopped there? Few words tell
-    a command: `git pull && git push` has that of `git add . && git push`."""
+    """Return whether a *line* of commands contains the last one of *failed*, which stopped there.
+    Program and subcommand are compared: `git pull && git push` has that of `git add . && git
+    push`."""
     *_, wanted = map(_find_head, simple_commands(failed[:MAX_COMMAND]))
     return wanted in map(_find_head, simple_commands(line[:MAX_COMMAND]))
 
 
 def _find_head(words: Words) -> Words:
-    """Return the name of a program, whichever of its versions it is and wherever it stands, and the
-    word behind it; one more behind `run` and its like."""
+    """Return a program's name without path and version, and the next word (two after `run`)."""
     is_longer = not shell.COMMAND_FOLLOWS.isdisjoint(words[1:2])
     program = "".join(words[:1])
     name = name_program(program).rstrip("0123456789.") or program
@@ -254,8 +253,8 @@ def _find_head(words: Words) -> Words:
 
 
 def find_outcome_line(text: str, *, failed: bool, printed: bool) -> str:
-    """Return the line that says what came of a call: of JSON its first fields, of what *failed* its
-    error, of what a command *printed* the last line, of a tool's answer the first."""
+    """Return the line that tells the outcome of a call: the first fields of JSON, the error of a
+    *failed* call, the last line that a command *printed*, the first line of a tool's answer."""
     value = parse_or_none(text) if text[:1] in "{[" else None
     if isinstance(value, dict | list):
         error = text_at(value, "error") if failed else ""
@@ -273,7 +272,7 @@ def find_outcome_line(text: str, *, failed: bool, printed: bool) -> str:
 
 
 def has_commit(command: str) -> bool:
-    """Does a command commit, rather than name that in a text?"""
+    """Return whether a command commits. `git commit` in a string does not count."""
     if not COMMIT.search(command):
         return False
     bare = WORD.sub(lambda word: word[0] if word[3] or word[4] else "''", read_inner(command))
@@ -281,24 +280,25 @@ def has_commit(command: str) -> bool:
 
 
 def has_committed_nothing(step: Step) -> bool:
-    """Does git say so? Behind a pipe its code is another's; `git status` says it after commits."""
+    """Return whether git had nothing to commit. A pipeline hides its exit code, and `git status`
+    prints the same after a commit."""
     has_none = _NO_COMMIT.search(step.text) and not COMMITTED.search(step.text)
     return bool(has_none) and "status" not in step.command
 
 
 def tell_check(step: Step, name: str, outcome: str, *, is_commit: bool) -> str:
-    """Return what came of a check or a commit of this name."""
+    """Return the outcome of the check or commit *name* as a summary lists it."""
     subject = _MESSAGE.search(step.command[:2_000]) if is_commit else None
     printed = step.text if step.is_later or outcome != RUNNING else ""
     return write_outcome(name, printed, outcome, subject[2] if subject else "")
 
 
 def write_outcome(command: str, text: str, outcome: str, subject: str = "") -> str:
-    """Return the *outcome* of a check with the line that has its figures; of a commit its branch,
-    hash and subject, or if it prints nothing the *subject* that it was given."""
-    if COMMIT.search(command) and (match := COMMITTED.search(text)):  # a push behind it may fail
+    """Return the *outcome* of a check with its figures or error line. For a commit return branch,
+    hash and subject, or if they are not printed the *subject* from its command."""
+    if COMMIT.search(command) and (match := COMMITTED.search(text)):  # a later push may fail
         return f"{match[1]} {one_line(match[2], 100)}"
-    if outcome == "ok" and COMMIT.search(command):  # figures in what it printed are another's
+    if outcome == "ok" and COMMIT.search(command):  # figures in its output are another command's
         return f"ok: {one_line(subject, 100)}" if subject else outcome
     figures, reason = find_figures(text), ""
     if outcome == RAN_NOTHING:
@@ -309,9 +309,9 @@ def write_outcome(command: str, text: str, outcome: str, subject: str = "") -> s
 
 
 def find_committed(staged: Mapping[str, bool], text: str) -> Iterator[str]:
-    """Yield those of the *staged* files that a commit has by what it prints: it names each that is
-    new or deleted, for which *staged* has True, and counts all. If it has fewer than that, nobody
-    knows which but those that it names."""
+    """Yield those of the *staged* files that a commit contains, by its output. Git names each new
+    or deleted file (True in *staged*) and counts all files. If it counts fewer than are staged,
+    only the named ones are certain."""
     text = text[:MAX_OUTPUT]
     counts, names = _COUNTED.findall(text), _NAMED.findall(text)
     if len(counts) != 1:
@@ -321,76 +321,76 @@ def find_committed(staged: Mapping[str, bool], text: str) -> Iterator[str]:
     ends = {end for name in names for end in iter_ends(name)}
     bare = ((path, with_slashes(path).rstrip("/")) for path in staged)
     ours = (path for path, name in bare if name in ends or not named.isdisjoint(iter_ends(name)))
-    sure, has_moved = dict.fromkeys(ours), bool(_MOVED.search(text))  # that has names of its own
+    sure, has_moved = dict.fromkeys(ours), bool(_MOVED.search(text))  # has `rename` lines instead
     unlisted = [path for path, is_listed in staged.items() if has_moved or not is_listed]
     likely = [path for path in unlisted if path not in sure]
     yield from sure
     yield from likely if len(sure) + len(likely) <= int(counts[0]) else ()
 
 
-# --- what is noted of calls ------------------------------------------------------------------------
+# --- completed and failed calls ------------------------------------------------------------------
 
 
 _MISSING = re.compile(
     r"(?i)no such file|does not exist|file not found|cannot find (?:the )?path|ENOENT"
     r"|no (?:active )?(?:shell|session|task) found"
 )
-"""What is said of a file, or of what ran, that is not there."""
+"""Messages about a missing file, shell, session or task."""
 _LOOKED = re.compile(r"(?:ls|cat|head|tail|wc|stat|find|grep|diff|du): ")
-"""How programs begin that looked for what is not there."""
+"""Start of an error line of programs that only read."""
 _NAMES_ERROR = re.compile(r"[^:：]{1,40}[:：]")
-"""How a line begins that says which error there is, as one of a list of symbols does not."""
+"""Start of a line that names its error, unlike a line in a list of symbols."""
 _SAYS = re.compile(r"\A(?:echo (?:\"[^\"]*+\"|'[^']*+'|[^\s&;|\"']++) ?(?:&&|;) ?){1,9}(?=.)")
-"""What commands print before they do anything."""
+"""`echo` commands before the first real command."""
 _PROGRAM_PATH = re.compile(r"\A(['\"])[^'\"\n]{30,300}[/\\]([^'\"/\\\n]{1,80})\1(?=\s)")
-"""A program that is called by a long path, of which its name is enough."""
+"""A program with a long path, which is reduced to its name."""
 _LONG_OPTION = re.compile(r"(?<=\s)(--?[\w-]{1,40}[= ])[^\s'\"]{30,300}[/\\]([^\s'\"/\\]{1,80}\s)")
-"""An option with a long path, of which the name is enough: what it is of stands behind it."""
+"""An option with a long path, which is reduced to its name."""
 SOON, SOON_AFTER = 2, 4
-"""So many of the last calls that failed are done otherwise by a call of the same program that works
-at most so many messages later."""
+"""Number of latest failures, and of messages after each, for which a working call of the same
+program counts as a workaround."""
 WORKED = "; then it worked otherwise"
-"""What is said of a failure behind which a call of the same program worked."""
+"""Suffix of a failure after which a call of the same program worked."""
 WAS_REFUSED = "refused by the user"
-"""Why a call did not run."""
+"""Reason why a call did not run."""
 LONGEST_REFUSAL = 4_000
 _REFUSING = re.compile(r"the user said:\n(.+?)(?:\n\nNote: The user's next|\Z)", re.DOTALL)
-"""What they say then (Claude Code)."""
+"""The person's words in such a result (Claude Code)."""
 UNSEEN = "started, no end was seen"
-"""The outcome of what ran when a turn had ended and something else was asked."""
+"""Outcome of a call that still ran when its turn was over and something else was asked."""
 
 
 class Action(NamedTuple):
-    """What came of a call that did something to other things than files, or that failed."""
+    """Outcome of a call that failed or that affected something other than files."""
 
     outcome: str
     times: int = 1
     rank: int = 2
-    """1 if it only prepared work, was a script of a few lines, or failed to look; 0 if it failed
-    and then worked otherwise."""
+    """1 for mere preparation, a script of a few lines or a failed look; 0 for a failure with a
+    workaround; else 2."""
 
     program: str = ""
-    """Of what failed: the program or tool."""
+    """Program or tool of a failed call."""
     at: int = -1
-    """The position of its message."""
+    """Position of its message."""
 
     @property
     def is_running(self) -> bool:
-        """Has nobody seen its end?"""
+        """Whether its end was not seen."""
         return self.outcome.startswith(RUNNING)
 
 
 @dataclass(slots=True)
 class Actions:
-    """What calls did and what failed, the last time of each last."""
+    """Completed and failed calls, ordered by their latest occurrence."""
 
     done: dict[str, Action] = field(default_factory=dict)
     failed: dict[str, Action] = field(default_factory=dict)
-    """Those that did not work when they were tried again."""
+    """Those that have not worked since."""
 
     def note(self, step: Step, outcome: str, *, is_check: bool) -> None:
-        """Note what came of a call; *is_check*: is it a check or a commit, which have a list of
-        their own?"""
+        """Record the *outcome* of a call. *is_check*: whether it is a check or a commit, which have
+        their own list."""
         if step.effect.tool in IDLE:
             return
         if step.text.startswith(NOT_RUN):
@@ -409,7 +409,7 @@ class Actions:
         if not is_check and (reason := _find_failure(step, outcome, deeds)):
             name = _name_failed(step)
             only_looks = _only_looks(step, deeds)
-            if only_looks and _MISSING.search(reason):  # it is looked for elsewhere at once
+            if only_looks and _MISSING.search(reason):  # the model looks elsewhere at once
                 return
             self.done.pop(name, None)
             _add(self.failed, name, reason, step, 2 - only_looks)
@@ -417,13 +417,13 @@ class Actions:
         self.drop_mended(step)
         is_behind = deeds.is_last and not looks_failed(find_figures(step.text))
         if is_check and has_failed(outcome) and not is_behind:
-            return  # of `a && test` the test may have failed, and `a` of `test && a` not have run
+            return  # `test` may have failed in `a && test`, and `a` may not have run in `test && a`
         if not (is_check or step.effect.files) or deeds.rank > 1:
             self._note_deed(step, outcome, deeds)
 
     def drop_mended(self, step: Step) -> None:
-        """Forget that a call failed which works now; say so of one that works in other words right
-        behind it."""
+        """Forget the failure of a call that works now. Mark recent failures that it works
+        around."""
         if not self.failed or read_outcome(step, "", shell.CommandPart()) != "ok":
             return
         deeds, acts = shell.find_deeds(step.effect.command), self.failed.values()
@@ -438,7 +438,7 @@ class Actions:
                 self.failed[name] = act._replace(outcome=act.outcome + WORKED, rank=0)
 
     def end_turn(self) -> None:
-        """Say of what still runs that nobody has seen its end: a person went on without it."""
+        """Mark running calls as unseen: a person went on without waiting for their end."""
         for name, act in self.done.items():
             if act.is_running:
                 self.done[name] = act._replace(outcome=UNSEEN)
@@ -452,10 +452,10 @@ class Actions:
             outcome = RAN if outcome == "ok" else f"{RAN}, then {outcome}"
         call = name_command(deeds.text) or _write_call(step)
         is_own = outcome != RUNNING and deeds.is_last
-        says_own = is_own and bool(effect.command)  # though its code may say nothing
+        says_own = is_own and bool(effect.command)  # even if its exit code does not tell
         is_wrong = (says_own or not is_known) and says_failed(step, step.text)
         is_wrong |= is_own and has_failed(outcome)
-        tells = is_own or is_wrong or step.text.startswith("{")  # fields say what they are of
+        tells = is_own or is_wrong or step.text.startswith("{")  # JSON fields name their subject
         line = _find_line(step, failed=is_wrong) if tells else ""
         if is_own and is_agent(effect.tool):
             line = step.text[max(0, step.text.find(line)) :]
@@ -465,7 +465,7 @@ class Actions:
 
 
 def write_title(call: str) -> str:
-    """Return a call in one line, without the folders of its program and of what options name."""
+    """Return a call in one line, with long paths of its program and options reduced to names."""
     call = _PROGRAM_PATH.sub(r"\2", call[:MAX_COMMAND])
     return one_line(_LONG_OPTION.sub(r"\1\2", call), LONGEST_COMMAND)
 
@@ -478,8 +478,8 @@ def _add(actions: dict[str, Action], call: str, outcome: str, step: Step, rank: 
 
 
 def _find_failure(step: Step, outcome: str, deeds: shell.CommandPart) -> str:
-    """Return how a call failed and the line that says why; empty if it did not fail or was not run,
-    and if it does not say what is wrong but only looked, or the code is of what stands behind its
+    """Return how a call failed and the line that says why. Empty if it worked or was stopped, or if
+    the line names no error and the call only looked or the exit code belongs to a command after its
     *deeds*."""
     command, has_worked = step.command, outcome in ("", "ok", RUNNING)
     if outcome == STOPPED or (
@@ -490,7 +490,7 @@ def _find_failure(step: Step, outcome: str, deeds: shell.CommandPart) -> str:
     if has_worked:
         return line if _NAMES_ERROR.match(line) and is_failure(line) else ""
     *_, last = simple_commands(command[:MAX_COMMAND])
-    if _LOOKED.match(line) and last[:1] == [line.partition(":")[0]]:  # all before it was done
+    if _LOOKED.match(line) and last[:1] == [line.partition(":")[0]]:  # all commands before it ran
         return ""
     is_own = deeds.has_own_error and not (command and _only_looks(step, deeds))
     if not (is_own or looks_failed(line)):
@@ -499,15 +499,15 @@ def _find_failure(step: Step, outcome: str, deeds: shell.CommandPart) -> str:
 
 
 def _hides_failure(step: Step) -> bool:
-    """Does a command fail whose exit code does not say so: that of the last one behind a pipe, or
-    of a client to which a server answers with an error?"""
+    """Return whether a command failed although its exit code is 0: that is the code of the last
+    program of a pipeline, or of a client that printed a server's error."""
     text, marks = step.text, iter_marks(step.command[:MAX_COMMAND])
     is_piped = any(mark[0] == "|" for mark in marks)
     return (is_piped and says_failed(step, text)) or (text.startswith("{") and is_failure(text))
 
 
 def _only_looks(step: Step, deeds: shell.CommandPart) -> bool:
-    """Was a call, whose command has these *deeds*, to change nothing?"""
+    """Return whether a call with these *deeds* was meant to change nothing."""
     effect = step.effect
     if not effect.command:
         return is_look(effect)
@@ -519,12 +519,12 @@ def _find_line(step: Step, *, failed: bool) -> str:
 
 
 def _name_program(step: Step) -> str:
-    """Return the first words of a command (`git push`), or the tool of another call."""
+    """Return program and subcommand of a command (`git push`), or the tool of another call."""
     return " ".join(_find_head(name_command(step.command).split(" "))) or step.effect.tool
 
 
 def _name_failed(step: Step) -> str:
-    """Name a call such that it has the same name when it is tried again."""
+    """Return a key that is equal for retries of a call."""
     effect = step.effect
     paths = " ".join(path for path, _ in effect.files)
     name = _SAYS.sub("", name_command(effect.command)) or (
@@ -534,13 +534,13 @@ def _name_failed(step: Step) -> str:
 
 
 def _split_name(name: str) -> set[str]:
-    """Return the words of a call's name behind its program or tool, without options."""
+    """Return the words after the program or tool in a call's name, without options and keys."""
     return {word for word in name.split()[1:] if not (word.startswith("-") or word.endswith(":"))}
 
 
 def _write_call(step: Step) -> str:
-    """Return a tool's name with its first arguments; if these are figures alone, with the line that
-    a text behind them begins with: `timeout: 60` tells nothing of a script."""
+    """Return a tool's name with its first arguments. If these are only numbers (`timeout: 60`), add
+    the first line of a text after them, such as a script."""
     value = parse_or_none(step.arguments)
     lines = islice(iter_json_lines(value if isinstance(value, dict) else {}), MOST_LINES)
     rows = [line for line in lines if not IMPORT.match(line.text)]

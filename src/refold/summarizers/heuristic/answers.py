@@ -1,5 +1,5 @@
-"""What people answer: to which question a short reply is, whether it denies, demands or takes back
-something, and what the result of a tool says that asks them; and how their words are shortened."""
+"""People's answers: what a short reply refers to, denials, demands, retractions, and answers in the
+results of tools that ask; also the shortening of messages."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,19 +27,19 @@ from refold.text.plain import count_bytes, count_columns, is_question
 from refold.text.summary_wrapper import ASKED, mark_cut
 
 LONGEST_QUESTION = 160
-"""Characters of a question."""
+"""Maximum characters of a question."""
 LONGEST_ANSWER = 600
-"""Characters of an answer; of a longer one its ends are shown."""
+"""Maximum characters of an answer. A longer one loses its middle."""
 REPLY = 40
-"""Columns of a reply that may not say by itself what it is about."""
+"""Columns below which a reply may not say what it refers to."""
 AGREEMENT = 20
-"""The same of one that may answer a question without naming anything."""
+"""Columns below which a reply may answer a question without naming anything."""
 NOD = 10
-"""The same of one that may say no more than yes."""
+"""Columns below which a reply may say no more than yes."""
 LAST_WORDS = 6
-"""Sentences at the end of a text, among which the question is that is to be answered."""
+"""Number of last sentences of a text in which the open question is searched."""
 ANSWERS = " (to: "
-"""What stands between a reply and the question."""
+"""Separator between a reply and its question."""
 _ORDINALS = ("first", "second", "third", "fourth", "fifth")
 _LABELS = [*zip("abcde", "12345", "一二三四五", "甲乙丙丁戊", _ORDINALS, strict=True)]
 _AND = "and|y|e|et|und|и"
@@ -50,61 +50,61 @@ _REPLY = re.compile(
     rf"|(?:(?:option|plan|variant\w*|opci[oó]n|opção|вариант|방안|案|方案|选项|選項) ?)?({_LABEL})"
     rf"(?=\W*\Z|[,.，。;；)）:：]|\s*[吧案를로]|(?:\s+(?:please|then|it|is|but|{_AND})\b)))"
 )
-"""A reply that names one of several ways."""
+"""A reply that names one of several options."""
 _ANY_LABEL = re.compile(_LABEL, re.IGNORECASE)
 _LABELS_ONLY = re.compile(rf"(?i)(?:{_LABEL}[\W_]{{0,3}}(?:(?:{_AND})\s|[和与與跟])?[\W_]{{0,3}})+")
-"""A reply that names nothing but some of them: `1,3`, `A and C`."""
+"""A reply that consists of option labels: `1,3`, `A and C`."""
 _PAIRS = re.compile(r"(?i)(?:q\w{0,8}\s?)?(\d{1,2})\s?[:=.)：-]\s?([a-e])(?![\w'’])[\s,;，；]{0,3}")
-"""Which of the ways that several questions list: `Q1: A, Q2: C`."""
+"""Options chosen for several questions: `Q1: A, Q2: C`."""
 _YES = re.compile(
     r"(?i)(?:yes|yeah|yep|no|nope|s[ií]|sim|não|oui|non|ja|nein|да|нет|có|vâng|không|ya|tidak|네|예|아니요|はい|いいえ|[好是要不]|对|對|可以)[,，、.。!！\s]"
 )
-"""How a reply begins that says yes or no."""
+"""Start of a reply that says yes or no."""
 _WAY = re.compile(
     rf"(?i)[\s>|*_#•(（-]*(?:(?:option|plan|variant\w*|opci[oó]n|opção|вариант|방안|案|方案|选项|選項) ?)?({_LABEL})"
     r"[*_]{0,3}\s{0,9}(?:[)）.、．:：—–|-]|\*\*).*"
 )
-"""A line that begins one."""
+"""A line that begins an option."""
 _ENTRY = re.compile(
     r"(?:\[([a-zA-Z])\]|^[\s>|*_-]{0,9}([a-zA-Z])[*_]{0,3}[.):：])[*_]{0,3}\s{1,3}([^\[\n]{1,160})",
     re.MULTILINE,
 )
-"""What a menu calls by a letter: `[C] Continue`, `**x.** Proceed`."""
+"""A menu entry with a letter: `[C] Continue`, `**x.** Proceed`."""
 _BOLD = re.compile(r"\*\*(\w[^*\n]{0,200})\*\*")
 _CLAUSE_ENDS = re.compile(r"[,;:，；：—–(（]")
 _CLAUSE = re.compile(r"[^,.!?;:，。！？；：、]+[,.!?;:，。！？；：、]*")
 MOST_CLAUSES = 4
-"""Clauses with which a text begins, in which it may take something back."""
+"""Number of first clauses of a text that may take something back."""
 _OF_OTHERS = re.compile(r"(?i)\s*(?:(?:I|we|it|he|she|they|that|this|there)\b|[我他她它])")
 MOST_ASKED = 20
-"""Questions of one call whose answers are looked for."""
+"""Maximum number of questions of one call whose answers are read."""
 _ASKS = re.compile(r"(?i)ask|question|user_?input")
-"""In the name of a tool that asks, if its arguments hold questions."""
+"""Part of the name of a tool that asks, if its arguments hold questions."""
 _ASKS_PERSON = re.compile(r"(?i)user|human|follow_?up")
-"""In the name of one that asks a person; another does if it offers `_OFFERS` beside a question."""
+"""Part of the name of a tool that asks a person; others do if they pass `_OFFERS`, too."""
 _OFFERS = ("options", "choices")
 _TAGS = ("<answer>", "</answer>")
-"""Around all of what a tool says (Cline)."""
+"""Tags around a tool's whole output (Cline)."""
 _IS, _NEXT, _NOTED, _CLOSING = '"="', '", "', '" user notes: ', ". You can now"
-"""Before an answer, the next question, what is typed beside a choice, the end (Claude Code)."""
+"""Separators before an answer, the next question, a typed note, and the end (Claude Code)."""
 _SHOWN = '" selected preview:'
-"""Before what the tool showed of a choice; what is typed beside it stands behind that."""
+"""Separator before the preview of a choice. A typed note follows the preview."""
 SHORTEST_END = 10
-"""Characters of the end of a sentence: with fewer a cut may go through the word that turns it."""
+"""Characters after a cut that are read with those before it, to find a negation at the cut."""
 _LINE = re.compile(r"(?<=\n)[^\n]")
 _STOP = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
 
 
 class PersonAnswer(NamedTuple):
-    """What a person answers to one question."""
+    """A person's answer to one question."""
 
     question: str
     words: str
     teller: str = ""
-    """The tool that says so, if it is none of the client's (MCP): it may have asked nobody."""
+    """MCP tool that reports the answer, empty for tools of the client. It may have asked nobody."""
 
     def write(self) -> str:
-        """Return both as a sentence of a summary, which says that the words are a person's."""
+        """Return both as a sentence of a summary, marked as a person's words."""
         words = " ".join(self.words.split())
         if len(words) > LONGEST_ANSWER:
             words = cut_middle(words, LONGEST_ANSWER, {})
@@ -113,9 +113,8 @@ class PersonAnswer(NamedTuple):
 
 
 def read_answers(step: Step) -> list[PersonAnswer]:
-    """Return what a person answers in a result to what its call asks; nothing if it asks nothing.
-    Words in a form that no client is known for answer all questions, but for those by which a tool
-    tells of itself."""
+    """Return a person's answers in the result of a call that asks; none if it asks nothing. Text of
+    unknown format answers all questions, unless it begins with the tool's name."""
     tool = step.effect.tool
     if step.is_error or not _ASKS.search(tool[:100]):
         return []
@@ -135,7 +134,7 @@ def read_answers(step: Step) -> list[PersonAnswer]:
 
 
 def _iter_questions(arguments: Any, *, is_sure: bool) -> Iterator[tuple[str, str]]:
-    """Yield the ids of questions to a person, or their places, with the questions."""
+    """Yield the id, or else the index, of each question to a person, and the question."""
     for at, row in enumerate(list_at(arguments, "questions") or [arguments]):
         question = text_at(row, "question")
         if question and (is_sure or any(name in row for name in _OFFERS)):
@@ -161,7 +160,7 @@ def _read_pairs(text: str) -> list[PersonAnswer]:
 
 
 def _read_fields(text: str, questions: Mapping[str, str]) -> list[PersonAnswer]:
-    """Read `{"answers": {"id": {"answers": ["A", "B"]}}}` (Codex), or texts in their place."""
+    """Read `{"answers": {"id": {"answers": ["A", "B"]}}}` (Codex), or plain values in it."""
     answers = list[PersonAnswer]()
     for id, field in object_at(parse_or_none(text), "answers").items():
         words = field.get("answers") if isinstance(field, dict) else field
@@ -185,9 +184,9 @@ def _read_lines(text: str, questions: Iterable[str]) -> list[PersonAnswer]:
 
 
 def find_question(text: str, reply: str) -> str:
-    """Return what a short *reply* to a model's *text* is to: of the ways that it lists those that
-    the reply names, else, if it is short or begins with yes or no, the question at its end, else,
-    if it is a word or two, what was stated last; empty if the reply tells that itself."""
+    """Return what a short *reply* refers to in a model's *text*: the listed options that it names,
+    else the question at the end if it is short or begins with yes or no, else the last statement if
+    it is a word or two. Empty if the reply says it itself."""
     reply = normalize("NFKC", reply)
     width = count_columns(reply, REPLY)
     if not text or width >= REPLY or "\n" in reply or is_question(reply) or reply.endswith("呢"):
@@ -209,7 +208,7 @@ def find_question(text: str, reply: str) -> str:
             return _quote_question(f"{reply}: {entry}") if entry else ""
     spoken = [s for s in iter_statements(text) if s.kind != "code" and PIECE.search(s.text)]
     ends = [at for at, statement in enumerate(spoken) if statement.kind == "text"]
-    first = ends[-LAST_WORDS] if len(ends) >= LAST_WORDS else 0  # lists stand behind it
+    first = ends[-LAST_WORDS] if len(ends) >= LAST_WORDS else 0  # lists may follow the question
     asking = [n for n, s in enumerate(spoken) if is_question(s.text)]
     if asking and asking[-1] >= first and (width < AGREEMENT or _YES.match(reply)):
         before, words = spoken[max(0, asking[-1] - 1)], spoken[asking[-1]].text
@@ -222,8 +221,8 @@ def find_question(text: str, reply: str) -> str:
 
 
 def _find_way(ways: Sequence[re.Match[str]], label: str, place: int) -> str:
-    """Return which of several *ways* a label names: C, else what is third; where several questions
-    list theirs, that of the one at a *place*, the last if it is 0."""
+    """Return the option among *ways* that a label names, by its own label or else one of equal rank
+    (`C` or `3`). *place* tells which question's options (from 1; 0 is the last)."""
     row = next((row for row in _LABELS if label in row), ())
     same = [way.string for way in ways if way[1].lower() == label]
     rows = same or [way.string for way in ways if way[1].lower() in row]
@@ -236,24 +235,25 @@ def _quote_question(text: str, size: int = LONGEST_QUESTION) -> str:
 
 
 def is_demand(rule: str) -> bool:
-    """Does a clause of a rule open with its words? Who tells of a dog says `always`, too."""
+    """Return whether a rule demands something: a clause opens with its binding words, if it has
+    any. A story has `always` elsewhere."""
     place, words = split_place(rule)
     if place and count_columns(words, REPLY) < REPLY:
-        return False  # banter in a group
+        return False  # small talk in a group
     clauses = _CLAUSE_ENDS.split(words)
     to_you = (BINDING.is_opening(text) and not _OF_OTHERS.match(text) for text in clauses)
     return not is_binding(rule) or any(to_you)
 
 
 def denies(text: str) -> bool:
-    """Does a person's text begin with what is not so, rather than with what shall not be?"""
+    """Return whether a person's text begins by denying a fact, not by forbidding something."""
     head = _CLAUSE_ENDS.split(text.lstrip()[:MAX_SENTENCE].partition("\n")[0])[0]
     return (NEGATING.is_in(head) or CORRECTING.is_in(head)) and not is_binding(head)
 
 
 def find_retraction(text: str) -> str:
-    """Return with which words a person takes back what was said right before: how their text
-    begins, up to the first stop behind what tells something; empty if they take nothing back."""
+    """Return the words by which a person takes back the message before: the start of the text, up
+    to the first stop after enough words; empty if they take nothing back."""
     line = text[: 2 * MAX_SENTENCE].partition("\n")[0]
     ends = (stop.start() for stop in _STOP.finditer(line))
     head = line[: next((at for at in ends if count_bytes(line[:at]) >= LEAST_PROSE), len(line))]
@@ -265,9 +265,9 @@ def find_retraction(text: str) -> str:
 
 
 def cut_middle(text: str, size: int, leads: Mapping[int, str]) -> str:
-    """Return the first two thirds of about *size* characters of a text, a mark, and the last third,
-    from where a line begins; lines of it that lines before the mark turn stand behind these.
-    *leads* are those of the whole text."""
+    """Return the first two thirds of about *size* characters of a text, a mark, and the last third
+    from the start of a line. Lines after the mark are prefixed with leads that were cut off;
+    *leads* are those of the whole text (`find_leads`)."""
     head, start = text[: size * 2 // 3], _find_start(text, size, leads)
     first, lines = text.count("\n", 0, start), text[start:].split("\n")
     own = find_leads(lines)
@@ -278,8 +278,8 @@ def cut_middle(text: str, size: int, leads: Mapping[int, str]) -> str:
 
 
 def _find_start(text: str, size: int, leads: Mapping[int, str]) -> int:
-    """Return where the last third of *size* characters begins: with a line, else, in the last line,
-    with a sentence. What lines above turn, or the words before it, is taken whole or not at all."""
+    """Return where the last third of *size* characters begins: at a line, else at a sentence of the
+    last line. An end that a lead or earlier words may negate is kept whole or dropped."""
     start = len(text) - size // 3
     if line := _LINE.search(text, start):
         return line.start()
