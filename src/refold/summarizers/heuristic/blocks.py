@@ -1,4 +1,4 @@
-"""What was said, as blocks of lines with the file, command or speaker that they belong to."""
+"""The contents of a conversation as blocks of lines, each with its file, command or speaker."""
 
 import re
 from bisect import bisect
@@ -34,40 +34,41 @@ from refold.text.plain import Span, count_bytes, is_question, iter_spans, iter_s
 from refold.text.summary_wrapper import CUT
 
 Kind = str
-"""`task`, `read`, `docs`, `source`, `written`, `run` (searches and subagents, too) or
-`finding`; of what is said in turns `asked` or `said`, of the request that stays `latest`."""
+"""From tools `task`, `read`, `docs`, `source`, `written` or `run` (searches and subagents, too);
+from the model `finding` (beside a call) or `said` (ends a turn); from people `asked`, `given` (a
+document), `command` (a template's text) or `latest` (the request that stays visible)."""
 LONGEST_LINE = 200
-"""Characters of a line; what is longer is cut into several."""
+"""Maximum characters of a line. A longer one is split."""
 _ENDS = (",", ";", "。", "；", "，", "、", " ")
 LONGEST_OUTPUT = 2_000
-"""Characters of what a command prints; of more, a list or a log, only errors are quoted."""
+"""Maximum characters of a command's output. Of more, a list or a log, only errors are quoted."""
 MAX_JSON = 400_000
-"""Characters of a tool's answer that are parsed."""
+"""Maximum characters of a tool's answer that are parsed."""
 MOST_ALIKE = 50
-"""Lines of an answer that may differ in digits alone; of more few are shown."""
+"""Maximum number of lines that differ only in digits. Of more, three are shown."""
 LOGS = (".output", ".log")
-"""How files end that hold what a command printed."""
+"""Suffixes of files with a command's output."""
 LONGEST_SUBJECT = 80
-"""Characters of a heading, or an item, before what stands below it."""
+"""Maximum characters of a heading, or a list item, before the text below it."""
 BRIEF = 80
-"""Bytes of a person's message that is quoted as a whole in a chat: its parts say something else."""
+"""Bytes up to which a person's message is quoted whole in a chat, as parts would mislead."""
 LEAST_WORDS = 3
-"""Words that a line must have to tell something."""
+"""Minimum number of words in a line."""
 
 _NUMBERED = re.compile(r"\s{0,20}(\d{1,7})(?:[→\t]|[a-z]{2}\||(?: ?\||:(?!\d))\s?)(.*)", re.DOTALL)
-"""A number and what stands in that line; `20:15:03` is a time."""
+"""A line number and the line; `20:15:03` is a time."""
 _NOTICES = re.compile(
     r"^\[\d+ more lines in file\b[^\n]{0,100}\]$|^REMINDER: You MUST include the sources [^\n]*$"
     r"|^\((?:Showing lines|End of file)\b[^\n]{0,100}\)$|^.*<response clipped><NOTE>.*$"
     r"|^[^\n]*+\n</output_head>\n<elided_chars>\n[^\n]*+\n</elided_chars>\n<output_tail>\n[^\n]*+$|^</warning><output_head>$",
     re.MULTILINE,
 )
-"""What a tool says that read a part of a file (pi, OpenCode), shows one (OpenHands), cuts it
-(mini-swe-agent) or searched the web (Claude Code)."""
+"""Notices of tools that read a part of a file (pi, OpenCode), show one (OpenHands), cut it
+(mini-swe-agent) or search the web (Claude Code)."""
 _CLIPPED = "<response clipped>"
-"""Behind this a tool counts lines as if none were left out (OpenHands)."""
+"""Mark after which a tool's line numbers do not count the lines left out (OpenHands)."""
 DIGITS = re.compile(r"(?<![0-9a-f])[a-f]*+\d[0-9a-f]*+")
-"""A number, or a hash."""
+"""A number or a hash."""
 _WORD = re.compile(r"[^\W_]{2,}")
 _KEY = re.compile(r"(?:^|(?<=, ))[\w.$@-]{1,80}: ")
 _CLAUSE = re.compile(r"(?<=[，；])")
@@ -80,7 +81,7 @@ SOURCE = re.compile(
     r"\.(?:py|pyi|ipynb|jsx?|mjs|cjs|tsx?|vue|svelte|rs|go|java|kt|swift|scala|php|rb|lua|[ch]|cc|cpp|hpp|cs|exs?|sh|css|html?|sql)$"
 )
 _NO_TASK = re.compile(rf"{SOURCE.pattern}|template|(?:^|[/\\])logs?[/\\]", re.IGNORECASE)
-"""What has a task's name and is none."""
+"""Paths that look like a task's but are not."""
 _SEARCH_TOOL = re.compile(r"grep|search|glob|find|list|^ls$", re.IGNORECASE)
 _SHOWS = re.compile(r"show|view|get|describe|info|read")
 
@@ -90,55 +91,55 @@ class Line(NamedTuple):
 
     text: str
     number: int = 0
-    """Its number in the file, if the tool gave one, else 0; of what is said the clause's."""
+    """Line number in the file if the tool gave one, else 0; number of the clause in a message."""
     lead: str = ""
-    """The lines above it that turn it, in texts that people read: `Do NOT: `; what an object of
-    JSON stands in: `order_id: 17 › items › `."""
+    """In prose the lines above that change its meaning: `Do NOT: `. For a JSON object its path:
+    `order_id: 17 › items › `."""
     top: str = ""
-    """Of an object in JSON what may stand once above several: `order_id: 17 › items › sku | n:`; of
-    what is said in a chat the heading before the first of several: `Day 2: `."""
+    """Heading that several lines may share: path and keys of a JSON object, `order_id: 17 › items ›
+    sku | n:`, or the heading above a clause in a chat, `Day 2: `."""
     row: str = ""
-    """What stands below that then: `A-1 | 2`."""
+    """The line below that heading: `A-1 | 2`."""
     retracts: bool = False
-    """Does a person take back in it what was said right before?"""
+    """Whether a person takes back the message before with it."""
     values: str = ""
-    """Of an object of JSON what it says without the keys, which all of its kind have."""
+    """The values of a JSON object, without the keys that all of its kind have."""
 
     @property
     def words(self) -> str:
-        """What it says, wherever it stands."""
+        """The line with its lead, to be read out of context."""
         return self.lead + without_mark(self.text) if self.lead else self.text
 
     @property
     def key(self) -> str:
-        """What is the same wherever the line stands: tools indent what they print."""
+        """Key to compare lines: without indentation, which tools add."""
         return self.text.strip()
 
 
 COMMAND = "from a command's text"
 DOCUMENT = 2_000
-"""Characters of a request from which on it holds a document, and is quoted in lines."""
+"""Characters above which a request holds a document and is quoted in lines."""
 
 
 @dataclass(slots=True)
 class Block:
-    """What one tool result, call or answer brought."""
+    """The content of one tool result, call, request or answer."""
 
     at: int
     kind: Kind
     heading: str
-    """The path, the command, or the tool's name."""
+    """The path, command, tool name or, in a chat, topic."""
     text: str
     path: str = ""
     is_parted: bool = False
-    """Is what is said in it quoted in clauses, not in sentences?"""
+    """Whether a message is quoted in clauses, not in sentences."""
     sender: str = ""
-    """What says which of several people says it."""
+    """Prefix that names the speaker if there are several."""
     command: str = ""
-    """Of what a command printed: all of it, of which the heading is the beginning."""
+    """Full command of an output. The heading is its beginning."""
 
     def iter_lines(self) -> Iterator[Line]:
-        """Yield the lines that say something; of what people and the model say, sentences."""
+        """Yield the lines that say something; the sentences of messages."""
         text = clip_scanned(self.text)
         if not self.path and (value := _parse_json(self.text)) is not None:
             return _fold_alike(list(_iter_record_lines(value)))
@@ -168,42 +169,43 @@ class Block:
 
 @dataclass(slots=True)
 class FileHistory:
-    """What is known of one file."""
+    """How one file changed."""
 
     removed: dict[str, int] = field(default_factory=dict)
     """Keys of lines that an edit replaced, with the position of the edit."""
     changed_at: int = -1
     replaced_at: int = -1
-    """When the file was deleted or written as a whole: what it held before is gone."""
+    """Position at which the file was deleted or rewritten: its earlier text is gone."""
     changed_from: int = -1
-    """When it was first changed after git restored it."""
+    """Position of the first change since git restored it."""
     undone: list[int] = field(default_factory=list)
-    """From where to where git undid what was done to it: what it held there is gone."""
+    """Alternating start and end positions of changes that git undid. Text from in between is
+    gone."""
 
     def is_gone(self, at: int) -> bool:
-        """Does the file hold no more what was in it at that position?"""
+        """Return whether the text that the file had at a position is gone."""
         return at < self.replaced_at or bisect(self.undone, at) % 2 == 1
 
 
 @dataclass(slots=True)
 class Work:
-    """All blocks of a conversation, in order, and what became of its files."""
+    """All blocks of a conversation, in order, and the histories of its files."""
 
     blocks: list[Block] = field(default_factory=list)
     files: dict[str, FileHistory] = field(default_factory=dict)
     commands: dict[str, int] = field(default_factory=dict)
-    """The last position at which each command ran."""
+    """Last position at which each command ran."""
     current: dict[str, frozenset[str]] = field(default_factory=dict)
-    """Keys of all lines that are known of an edited file now."""
+    """Keys of all known current lines of each edited file."""
 
     def texts(self, kind: Kind) -> list[str]:
-        """Return the lines of all blocks of one kind, those of a block together."""
+        """Return the lines of each block of one kind, joined."""
         blocks = (block for block in self.blocks if block.kind == kind)
         return [" ".join(line.text for line in block.iter_lines()) for block in blocks]
 
     def read_lines(self, positions: Iterable[int]) -> dict[int, list[Line]]:
-        """Return the lines of the blocks at *positions*, without those that no longer stand in
-        their file, and without older copies of a line of the same file."""
+        """Return the lines of the blocks at *positions*, without lines that are no longer in their
+        file and older copies of a line of the same file."""
         seen, lines_at = dict[str, set[str]](), dict[int, list[Line]]()
         for position in sorted(positions, reverse=True):
             block = self.blocks[position]
@@ -228,13 +230,13 @@ class Work:
 
 
 def read_work(steps: Iterable[Step]) -> Work:
-    """Read what tools answered, what calls wrote and what the model found out, in one pass."""
+    """Collect tool results, texts written by calls, and messages, in one pass."""
     work = Work()
     for step in steps:
         match step.kind:
             case "call" if step.command and PATCH_BEGINS not in step.command:
                 work.commands[name_command(step.command)] = step.at
-            case "result" if not step.effect.is_plan:  # a plan's result tells nothing
+            case "result" if not step.effect.is_plan:  # the result of a plan adds nothing
                 if step.has_effect:
                     _read_changes(work, step)
                 work.blocks += _read_result(step)
@@ -258,10 +260,10 @@ def _read_words(step: Step) -> Block:
 
 
 def label_exchanges(blocks: Iterable[tuple[Block, Sequence[Line]]]) -> float:
-    """Head what is said in a chat, blocks with their lines, by what it is about: what is rare in
-    the request before it, else in the answer before that, else what that answer states first, else
-    the label of the exchange before. Return how far people tell and do not ask: near 0 if most
-    questions are theirs, near 1 if the model asks."""
+    """Set the headings of a chat's blocks, given with their lines, to the topic of their exchange:
+    the rarest words of the request, else of the answer before, else that answer's first statement,
+    else the previous topic. Return a number from near 0 (people ask most questions) to near 1 (the
+    model asks most)."""
     turns = [
         (block, [line.text for line in lines if line.top or not line.lead])
         for block, lines in blocks
@@ -312,7 +314,7 @@ def _read_result(step: Step) -> Iterator[Block]:
     if len(paths) == 1 and not (effect.command or step.has_effect):
         return
     command = name_command(effect.command)
-    # What a command prints that changes a file, or looks at more than one, is no text of the file.
+    # The output of a command that changes files, or of several commands, is no file's text.
     is_text = step.outcome == "ok" and not (command and (is_change or has_more(effect.command)))
     path = paths[0] if len(paths) == 1 and is_text else ""
     kind = "written" if is_change and path else kind_of(effect, path, command)
@@ -323,7 +325,7 @@ def _read_result(step: Step) -> Iterator[Block]:
 
 
 def kind_of(effect: CallEffect, path: str, command: str) -> Kind:
-    """Return what a file holds, or what a call, or a command, answers."""
+    """Return the kind of a file's text or of the output of a call or command."""
     if path.endswith(LOGS):
         return "run"
     is_task = _TASK.search(path) and not _NO_TASK.search(path)
@@ -337,18 +339,17 @@ def kind_of(effect: CallEffect, path: str, command: str) -> Kind:
 
 
 def _shows_task(command: str) -> bool:
-    """Does a command show an issue, a ticket, a plan? `bd show 7` and `gh issue view 7` do, `rm
-    issue.py` does not."""
+    """Return whether a command shows an issue, ticket or plan: `bd show 7` and `gh issue view 7`
+    do, `rm issue.py` does not."""
     words = [word for word in command.split()[:4] if word.isalpha()]
     return any(map(_SHOWS.fullmatch, words[1:])) and bool(_TASK.search(" ".join(words)))
 
 
 def _iter_spoken(text: str, is_parted: bool, *, binds: bool) -> Iterator[tuple[str, str, str]]:
-    """Yield the sentences of what somebody says, each with the lines above that turn it; if it
-    *is_parted*, clauses, in scripts that mark these with a wide comma, with the line above that
-    says of what they are, also by itself: several share it. What is turned, or if a person says it
-    (*binds*) binds, is not parted: its first words turn all; nor is an item of a list in work,
-    which begins with what it is about. There the model's code is none of its words."""
+    """Yield the sentences of a message, each with its lead and top (`Line`). If it *is_parted*,
+    split those without a lead at wide commas and use the heading above as their lead and top. A
+    sentence that binds in a person's message (*binds*) stays whole, because its first words apply
+    to all of it. In work, list items stay whole, too, and the model's code is left out."""
     for _, group in groupby(iter_statements(text), key=attrgetter("at")):
         first, *rest = group
         if first.kind == "code" and not (is_parted or binds):
@@ -368,11 +369,11 @@ def _iter_spoken(text: str, is_parted: bool, *, binds: bool) -> Iterator[tuple[s
 
 
 def _find_subject(statement: Statement) -> str:
-    """Return the heading, or the item with others under it, that a statement stands below: of what
-    it says something, such as a figure; empty if there is none."""
+    """Return the heading, or the item with others under it, above a statement: its subject, such as
+    that of a figure; empty if there is none."""
     head = next((row for row in reversed(statement.above) if row.kind != "text"), None)
     if head and statement.line.startswith("**"):
-        return ""  # one such line may be as much a head as the next
+        return ""  # a line in bold may be a heading itself
     words = one_line(head.text.replace("**", "").strip("#:：.。 "), LONGEST_SUBJECT) if head else ""
     return f"{words}: " if words else ""
 
@@ -383,8 +384,8 @@ def _iter_clauses(text: str, is_parted: bool) -> Iterator[str]:
 
 
 def iter_lines(text: str, *, is_prose: bool = False, least: int = LEAST_WORDS) -> Iterator[Line]:
-    """Yield the lines of *least* words or more, without the numbers that tools print before them;
-    those of prose with the lines above that turn them."""
+    """Yield the lines of *least* words or more, without the line numbers that tools print; lines of
+    prose with their leads."""
     shown = without_handles(_NOTICES.sub("", spell_cut(text)))
     rows = [_split_number(row) for row in shown.split("\n")]
     leads = find_leads([line for _, line in rows]) if is_prose else {}
@@ -397,8 +398,8 @@ def iter_lines(text: str, *, is_prose: bool = False, least: int = LEAST_WORDS) -
 
 
 def _fold_alike(lines: Sequence[Line]) -> Iterator[Line]:
-    """Yield lines; of more than `MOST_ALIKE` that differ in digits alone the first with how many
-    there are, and the last two."""
+    """Yield lines. Of more than `MOST_ALIKE` that differ only in digits, yield the first, with
+    their number, and the last two."""
     places = defaultdict[str, list[int]](list)
     shapes = [DIGITS.sub("#", line.words) for line in lines]
     for at, shape in enumerate(shapes):
@@ -412,14 +413,14 @@ def _fold_alike(lines: Sequence[Line]) -> Iterator[Line]:
 
 
 def _parse_json(text: str) -> Any:
-    """Return the object or array that a tool answered with; None if it is anything else."""
+    """Return a tool's answer if it is a JSON object or array, else None."""
     is_json = text[:1] in "{[" and 2 < len(text) <= MAX_JSON
     value = parse_or_none(text) if is_json else None
     return value if isinstance(value, dict | list) else None
 
 
 def _iter_record_lines(value: Any) -> Iterator[Line]:
-    """Yield the objects in a JSON value, each behind what it stands in."""
+    """Yield the objects in a JSON value as lines, each with its path."""
     for lead, text, columns, cells in iter_json_lines(value):
         top = f"{lead}{columns}:" if cells else lead.rstrip()
         for piece in (text,) if cells else _cut_line(text):
@@ -428,14 +429,14 @@ def _iter_record_lines(value: Any) -> Iterator[Line]:
 
 
 def _split_number(row: str) -> tuple[int, str]:
-    """Return the number that a tool printed before a line, else 0, and the line."""
+    """Return the line number that a tool printed, else 0, and the line."""
     match = _NUMBERED.match(row[: LONGEST_LINE + 30])
     return (int(match[1]), row[match.start(2) :]) if match else (0, row)
 
 
 def _cut_line(line: str) -> Iterator[str]:
-    """Yield a long line in pieces of at most `LONGEST_LINE` characters, cut behind a comma, a stop
-    or a blank if there is one in the second half of a piece."""
+    """Yield a long line in pieces of at most `LONGEST_LINE` characters, split after a comma, stop
+    or space if there is one in the second half of a piece."""
     start = 0
     while len(line) - start > LONGEST_LINE:
         half, end = start + LONGEST_LINE // 2, start + LONGEST_LINE
@@ -446,33 +447,33 @@ def _cut_line(line: str) -> Iterator[str]:
 
 
 def _count_words(line: str) -> int:
-    """Count words; of a script without spaces two letters are one."""
+    """Count words. In a script without spaces two letters are one."""
     words = _WORD.findall(line)
     return len(words) if line.isascii() else sum(w.isascii() or len(w) // 2 for w in words)
 
 
 # --- topics of exchanges --------------------------------------------------------------------------
-# What an exchange in a conversation is about, told by which words are rare in it.
+# The topic of an exchange, by the words that are rare in the conversation.
 
 
 LONGEST = 96
-"""Bytes of a label: of a script without spaces about 32 characters."""
+"""Maximum bytes of a label, about 32 characters in a script without spaces."""
 SHORTEST = 18
-"""Bytes of a statement that names something: six letters of such a script."""
+"""Minimum bytes of a statement that names something: six letters of such a script."""
 FEWEST = 5
-"""Different words of a statement."""
+"""Minimum number of different words in a statement."""
 RARE = 0.8
-"""A word is rare if fewer than n^(1 - RARE) clauses hold it, in a conversation of n words."""
+"""A word is rare if fewer than n^(1 - RARE) clauses have it. n is the number of different words."""
 
 SPARE = 3
-"""Characters before the stretch that are taken along: the beginning of a name is often common."""
+"""Characters by which a label may grow to the left, to complete its first word."""
 SHARED = 1.5
-"""What each word of a stretch counts for besides: a longer name beats a rare pair of letters."""
+"""Bonus of each word that both sides use, so that a longer name beats a rare pair of letters."""
 _SENTENCE_ENDS = re.compile(r"[。！？]|[.!?]\s")
 
 
 class Rarity:
-    """Which words of a conversation are rare, and which of them both sides use."""
+    """The rare words of a conversation, and the stretches of text that both sides use."""
 
     def __init__(self, asked: Iterable[str], said: Sequence[str]) -> None:
         counts, self.clauses = Counter[str](), Counter(said)
@@ -482,7 +483,7 @@ class Rarity:
         self.points = {term: log(size / count) - self.limit for term, count in counts.items()}
 
     def _read(self, clauses: Iterable[str], counts: Counter[str]) -> set[str]:
-        """Count the words of clauses, each once a clause; return the stretches in them."""
+        """Count each word once a clause and return the stretches in the clauses."""
         stretches = set[str]()
         for clause in clauses:
             if clause.isascii():  # the same in a fraction of the time
@@ -497,10 +498,10 @@ class Rarity:
 
     def find_label(self, text: str) -> str:
         """Return the stretch of *text* that is rarest in the conversation, of those that both sides
-        use, as they do names; if there is none, of its words; empty if none is rare.
+        use, as they do names; else of its words; empty if none is rare.
 
-        Of a script without spaces only what both sides use counts: where a word begins is not
-        known, and a rare pair of letters is a piece of a phrase.
+        In a script without spaces only what both sides use counts: word boundaries are unknown, and
+        a rare pair of letters is a piece of a phrase.
         """
         spans = [*iter_spans(text)]
         stretches = [*iter_stretches(spans)]
@@ -510,10 +511,9 @@ class Rarity:
         return label or self._find_rarest(text, spans, words, 0.0)
 
     def find_statement(self, clauses: Iterable[str]) -> str:
-        """Return the first clause of an answer that states something and is no longer than a label:
-        it is no question, of more than a few words, and nobody says it twice, as they do
-        courtesies, and it has no figures, as what is said of things has; empty if there is none.
-        Names that only one side uses stand there."""
+        """Return the first clause of an answer that states something and fits a label; empty if
+        there is none. It is no question, has several different words and no digits, and is said
+        once, unlike courtesies. Its names may be used by one side only."""
         for clause in clauses:
             is_long = SHORTEST <= count_bytes(clause) <= LONGEST
             is_telling = is_long and not is_question(clause) and len({*terms(clause)}) >= FEWEST

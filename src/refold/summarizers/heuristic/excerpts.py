@@ -1,4 +1,4 @@
-"""Which lines a summary quotes: those with the most that nothing else in the request shows."""
+"""Selection of the lines that a summary quotes: those that add most to the rest of the request."""
 
 import heapq
 import re
@@ -47,81 +47,79 @@ WEIGHTS = {
     "command": 0.02,
     "latest": 0.0,
 }
-"""What an identifier in a line of each kind is worth: how often later calls use what such lines
-hold; but for `said`, which has twice of that, since readers miss most what the model had found."""
+"""Value of an identifier in a line of each kind: how often later calls use what such lines hold.
+`said` has twice that, since readers miss most what the model found."""
 GIVEN = frozenset({"asked", "given"})
-"""The kinds of lines that people say or give."""
+"""Kinds of lines that people write."""
 OWN_WORDS = frozenset({"said", "finding"})
-"""Those that the model says."""
+"""Kinds of lines that the model writes as text."""
 TALK = frozenset({"asked", *OWN_WORDS})
-"""Those of the conversation, which stand apart from files, commands and tools."""
+"""Kinds of the conversation, shown apart from files, commands and tools."""
 TURNS = frozenset({"asked", "given", "command", "latest"})
-"""Those that begin a turn."""
+"""Kinds that begin a turn."""
 DOCUMENTS = frozenset({"task", "given", "docs"})
-"""Those with headings, which say nothing alone."""
+"""Kinds with headings, which say nothing alone."""
 WORDY = frozenset({"read", "task", *GIVEN, *OWN_WORDS})
-"""Those in which any rare word may matter, not only identifiers."""
+"""Kinds in which any rare word may matter, not only identifiers."""
 AGE = 0.7
-"""The exponent with which a line's worth falls with its age in thousands of tokens."""
+"""Exponent by which a line's value falls with its age in thousands of tokens."""
 AGE_IN_DIALOGUE = 0.3
-"""The same for what people give and say, and the more a conversation is a chat, for what the model
-says, too: in work its newer answers overtake the older."""
+"""The same for people's messages and, the more a conversation is a chat, for the model's. In work
+the model's newer answers supersede older ones."""
 CHAT = 0.5
-"""The share of the model's turns that a person answers, from which on exchanges have subjects:
-where calls lie between, an answer is about the work."""
+"""Share of the model's turns answered by a person, from which on exchanges have topics. With calls
+in between, answers are about the work."""
 IN_CODE = 0.25
-"""The share of results that show or change source, from which on the work is in that: what was done
-and found shows there. The less, the more what the model notes beside its calls is the only record
-of it, and counts like what it says at the end of a turn."""
+"""Share of results with source code from which on the work counts as coding and shows in the code.
+Below it, the model's notes beside its calls become the only record and count like its answers."""
 RELATED = 2.0
-"""By how much a line counts for more if all its words stand in the messages that stay."""
+"""Addition to a line's factor of 1 if all its words are in the messages that stay."""
 NUMBERED, RANDOM = 0.4, 0.05
-"""What an identifier with digits counts for in work, beside another's 1.0: hashes, ids and dates
-are seldom used again, but the facts of chats; and, in chats too, a UUID or a time to the second."""
+"""Factors of identifiers with digits in work, and of UUIDs and times to the second anywhere.
+Hashes, ids and dates are seldom used again in work, but are the facts of chats."""
 CONCLUDES = 4.0
-"""By how much a sentence of the model counts for more in work that concludes or gives a reason: why
-something is so is told nowhere else."""
+"""Factor in work of a sentence in which the model concludes or gives a reason. Reasons are recorded
+nowhere else."""
 DEFINES = 2.0
-"""The same of a line of source that defines a name."""
+"""Factor of a line of source that defines a name."""
 TERM = 0.1
-"""What a word counts for that occurs once in e lines, beside an identifier's 1.0."""
+"""Weight of a word, relative to an identifier's 1.0, times log(lines / lines with it + 1)."""
 FIGURE = 3.0
-"""What a word with digits counts for in it, beside another word's 1.0."""
+"""Factor of a word with digits in that weight."""
 SHARED = 0.2
-"""What a word counts for, at least, that tells what somebody denies, as `TERM` does."""
+"""Minimum weight, as that of `TERM`, of a word that tells which line a denial is about."""
 MOST_TURNS = 3
-"""Sentences that come with another because they take it back."""
+"""Maximum number of sentences quoted with another because they take it back."""
 HALF_WORD = 0.4
-"""What two letters of a script without spaces count for."""
+"""Factor of two letters in a script without spaces."""
 GAP = "  … "
-"""What stands before a sentence of a message that does not follow on the one above it."""
+"""Prefix of a sentence that does not follow the one above in its message."""
 SIMILAR = 4
-"""So many names that differ in digits alone (`job-17`, `job-18`) halve what the next one counts."""
+"""Number of names that differ only in digits (`job-17`, `job-18`) after which one counts half."""
 BRIEF = 4
-"""Sentences before a call of which any rare word may matter; of more, which think aloud, only
-names."""
+"""Maximum sentences before a call in which any rare word may matter. Longer texts think aloud, and
+only their names do."""
 LEAST_SAID = 4
-"""Words with which a sentence says something in work."""
+"""Minimum words of a sentence without identifiers in work."""
 READ = 40
-"""Tokens that are looked through for each token of room, those of the blocks that are worth
-most."""
+"""Tokens that are read for each token of room, from the blocks of highest value."""
 BEHIND = 3
-"""Tokens that a line costs beside its text."""
+"""Tokens that a line costs besides its text."""
 LONG_TOKEN = 6
-"""Characters of a token, at most as a rule: a line costs no less than that tells."""
+"""Usual maximum of characters in a token, for a lower bound of a line's cost."""
 MOST_OF_ONE = 0.5
-"""The share of the room that excerpts of one file, command or tool may take first."""
+"""Share of the room that excerpts of one file, command or tool may take first."""
 SAID_SHARE = 0.2
-"""The share of the room that what the model said at the ends of turns takes first in work: nothing
-else tells what it concluded."""
+"""Share of the room that the model's final answers take first in work: its conclusions stand
+nowhere else."""
 MAX_MISSES = 400
-"""Lines that turn out too long for what is left before no further line is tried."""
+"""Number of lines too long for the remaining room after which no more are tried."""
 EXACT = 16
-"""How often a line is weighed, on average, to find the very best. Recorded sessions need five at
-most, thousands of lines with names of one shape (`job-17`, `job-18`) one for each that is
+"""Evaluations per line, on average, to find the very best. Recorded sessions need five at most;
+thousands of lines with names of one shape (`job-17`, `job-18`) need one for each line that is
 chosen."""
 NEARLY = 0.5
-"""From then on the share of what a line promised at which it is chosen."""
+"""Share of its earlier value at which a line is chosen after that."""
 EPSILON = 1e-12
 _JSON_KEY = re.compile(r"\A\s*+\"[\w$@.-]{1,80}\": ")
 _STAMP = re.compile(
@@ -131,51 +129,50 @@ _ANY_DIGIT = re.compile(r"\d")
 _ANY_LETTER = re.compile(r"[^\W\d_]")
 _SPACED = re.compile(r"([，；：。！？、]) ")
 HEAD = 60
-"""Characters of a request that stand before what was said in its turn."""
+"""Maximum characters of a request above the quotes of its turn."""
 
 
 class Excerpt(NamedTuple):
     """A line that may be quoted."""
 
     block: int
-    """Position of its block in the work."""
+    """Index of its block in the work."""
     line: Line
     names: tuple[tuple[str, float], ...]
     worth: float
-    """What one identifier of weight 1.0 in it is worth."""
+    """Value of one identifier of weight 1.0 in it."""
     promise: float
-    """What it adds for each token if nothing of it is shown elsewhere; at most, as a rule."""
+    """Value per token if nothing of it is shown elsewhere, usually an upper bound."""
     least: int
-    """Tokens that it costs; at least, as a rule."""
+    """Cost in tokens, usually a lower bound."""
     turned_by: int = -1
-    """The position of the one that takes back what it says, and comes with it; -1 if there is
-    none."""
+    """Index of the excerpt that takes it back and is quoted with it; -1 if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What decides how much a block is worth."""
+    """What determines the value of a block."""
 
     ages: Sequence[float]
-    """Thousands of tokens between each message and the end of what is hidden; 0 behind it."""
+    """Thousands of tokens between each message and the end of the hidden part; 0 after that."""
     words: frozenset[str]
-    """The words of the messages that stay (`split_words`)."""
+    """Words of the messages that stay (`split_words`)."""
     dialogue: float
-    """The share of the model's turns that a person answers."""
+    """Share of the model's turns that a person answers."""
     named: str
-    """The latest requests and answers, and the text of the task, in which files may be named."""
+    """The latest requests and answers and the text of the task, which may name files."""
     code: float = 1.0
-    """How far the work is in source: 0 if no result is of it, 1 from `IN_CODE` on."""
+    """How far the work is coding: 0 if no result is source, 1 from `IN_CODE` on."""
 
     @property
     def is_chat(self) -> bool:
-        """Does a person answer most of the model's turns?"""
+        """Whether a person answers most of the model's turns."""
         return self.dialogue >= CHAT
 
 
 def _weigh_block(block: Block, work: Work, context: Context) -> float:
-    """Return what one identifier in *block* is worth: nothing in what a command printed that ran
-    again, for what it printed then holds."""
+    """Return the value of one identifier in *block*: 0 in the output of a command that ran again
+    later."""
     if block.kind == "run" and work.commands.get(block.command, -1) > block.at:
         return 0.0
     exponent = AGE_IN_DIALOGUE if block.kind in GIVEN else AGE
@@ -188,10 +185,10 @@ def _weigh_block(block: Block, work: Work, context: Context) -> float:
 
 
 def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
-    """Return the lines that tell something, with what they are worth, in order: of the blocks that
-    are worth most, as many as may matter for *room* tokens."""
+    """Return the lines that say something, with their values, in order. Only the blocks of highest
+    value are read, as many as may matter for *room* tokens."""
     worths = [_weigh_block(block, work, context) for block in work.blocks]
-    # The latest request is worth nothing, but what is said behind it is about it.
+    # The latest request has no value, but it is the topic of what follows.
     ranks = [inf if b.kind == "latest" else worths[at] for at, b in enumerate(work.blocks)]
     chosen, spare = list[int](), READ * LONG_TOKEN * room
     for position in sorted(range(len(ranks)), key=ranks.__getitem__, reverse=True):
@@ -211,7 +208,7 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
         block, lines = work.blocks[position], lines_at[position]
         is_note = block.kind == "finding"
         is_said = block.kind in TALK and not context.is_chat
-        rows = words_at.pop(position, repeat(""))  # what is used takes no more room
+        rows = words_at.pop(position, repeat(""))  # to free memory
         rows = repeat("") if is_note and len(lines) > BRIEF else rows
         beside = BEHIND + len(block.heading) // LONG_TOKEN
         headed = dict(iter_identifiers(block.heading))
@@ -222,12 +219,12 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
                 continue
             is_named = any(weight > NUMBER for _, weight in named)
             if is_note and context.code >= 1 and not (is_named or weigh_conclusion(line.text) > 0):
-                continue  # it thinks aloud, or of lines by their numbers, which edits change
-            is_cut = row and text != (line.values or line.text)  # by the key before it
+                continue  # it thinks aloud, or names line numbers, which edits change
+            is_cut = row and text != (line.values or line.text)  # without its JSON key
             own_words = _spell_terms(text) if is_cut else row
             words = [rarity[term] for term in own_words.split()]
             if is_said and not named and len(words) < LEAST_SAID:
-                continue  # a nod, or the rest of a sentence
+                continue  # a mere yes, or the rest of a sentence
             fresh = (_weigh_name(row, context) for row in named if row[0] not in headed)
             if names := tuple(dict.fromkeys((*fresh, *words))):
                 total = sum([weight for _, weight in names])
@@ -238,8 +235,8 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
 
 
 def _tie_retractions(excerpts: list[Excerpt], blocks: Sequence[Block]) -> list[Excerpt]:
-    """Return excerpts with what comes with them: what takes back what the request before it, and
-    the answer to that, say."""
+    """Return excerpts tied to the person's lines that take them back. Only the request before such
+    a line, and the answer to that request, can be taken back."""
     before = list[int]()
     for position, group in groupby(range(len(excerpts)), key=lambda at: excerpts[at].block):
         own = list(group)
@@ -253,8 +250,8 @@ def _tie_retractions(excerpts: list[Excerpt], blocks: Sequence[Block]) -> list[E
 
 
 def _is_turned(excerpt: Excerpt, turning: Excerpt) -> bool:
-    """Does a person take back what a line says, in another right behind it? They say so, or deny it
-    and name what it names."""
+    """Return whether a person's later line takes a line back: it says so, or denies something and
+    names what the line names."""
     named = {*dict(excerpt.names)}
     shared = ((name, weight) for name, weight in turning.names if name in named)
     rare = (
@@ -264,9 +261,9 @@ def _is_turned(excerpt: Excerpt, turning: Excerpt) -> bool:
 
 
 def _misleads(block: Block, line: Line, context: Context) -> bool:
-    """Does a line say something else if it stands alone? A heading would stand above lines of other
-    parts; a sentence of the model that refers to the one before it, behind another; what it asked,
-    offered or announced has come since."""
+    """Return whether a line misleads out of context: a heading would stand above other parts, a
+    sentence that refers back would follow another, and a question, offer or announcement of the
+    model is out of date."""
     if block.kind in DOCUMENTS:
         return line.text.lstrip().startswith("#")
     if context.is_chat or block.kind not in OWN_WORDS:
@@ -275,9 +272,9 @@ def _misleads(block: Block, line: Line, context: Context) -> bool:
 
 
 def _weigh_line(block: Block, line: Line, context: Context, telling: float) -> float:
-    """Return by how much a line counts for more: in a chat if a person tells something in it, as
-    far as people do (*telling*); in work for the words that it shares with the messages that stay,
-    if it defines a name, and if the model concludes in it or gives a reason."""
+    """Return the factor of a line's value: in a chat higher if a person tells something, as far as
+    people do (*telling*); in work higher for words that it shares with the messages that stay, for
+    defining a name, and for a conclusion or reason of the model."""
     if context.is_chat:
         tells = block.kind == "asked" and not is_question(line.text)
         return 1 + (WEIGHTS["said"] / WEIGHTS["asked"] - 1) * telling * tells
@@ -290,8 +287,8 @@ def _weigh_line(block: Block, line: Line, context: Context, telling: float) -> f
 
 
 def _weigh_name(named: tuple[str, float], context: Context) -> tuple[str, float]:
-    """Return a name with what it counts for here: of most the pair that is *named*, for a large
-    session holds very many."""
+    """Return a name with its weight here: usually the pair *named* itself, to save memory in a
+    large session."""
     name, weight = named
     if _STAMP.fullmatch(name):
         return name, weight * RANDOM
@@ -300,12 +297,12 @@ def _weigh_name(named: tuple[str, float], context: Context) -> tuple[str, float]
 
 
 def _spell_terms(text: str) -> str:
-    """Return the words of a line with blanks between them, which takes less room than a list."""
+    """Return the words of a line joined by spaces, which takes less memory than a list."""
     return " ".join(terms(_STAMP.sub("", text)))
 
 
 def _rarity(lines: Sequence[str]) -> dict[str, tuple[str, float]]:
-    """Return each word's name with what it counts for: the more, the fewer lines hold it."""
+    """Return the name of each word with its weight: higher if fewer lines have the word."""
     counts = Counter(chain.from_iterable(set(line.split()) for line in lines))
     return {
         term: (f" {term}", TERM * _importance(term) * log(len(lines) / count + 1))
@@ -314,48 +311,47 @@ def _rarity(lines: Sequence[str]) -> dict[str, tuple[str, float]]:
 
 
 def _importance(term: str) -> float:
-    """Return what a term counts for: figures are what is asked for later; of a script without
-    spaces a term is half a word."""
+    """Return the factor of a term: higher for figures, which are asked for later, lower in a script
+    without spaces, where a term is half a word."""
     if any(map(str.isdigit, term)):
         return FIGURE
     return 1.0 if term.isascii() else HALF_WORD
 
 
 class Selection:
-    """Excerpts, chosen by what they add for each token.
+    """Excerpts, chosen by their value per token.
 
-    An identifier that is shown elsewhere, or in a line chosen before, adds nothing. In time
-    n log n: a line is weighed when what it promises, or what it was worth before, comes to the top,
-    and is chosen if it is worth that still, or `NEARLY` once lines were weighed often.
+    An identifier that is shown elsewhere, or in a line chosen before, has no value. In n log n
+    time, a line is evaluated when its upper bound, or its earlier value, is the highest, and chosen
+    if it still has that value, or `NEARLY` of it once lines were evaluated often.
     """
 
     def __init__(
         self, excerpts: Sequence[Excerpt], work: Work, shown: Iterable[str], spoken: float = 0.0
     ) -> None:
-        """Choose of *excerpts* of *work* what is not *shown*, first in the share *spoken* what the
-        model said."""
+        """Choose from *excerpts* of *work* what is not *shown*. The model's final answers get the
+        share *spoken* first."""
         self._excerpts, self._work, self._cost = excerpts, work, cache(estimate)
         self._seen, self._alike = set(shown), Counter[str]()
         self._opened = set[str | tuple[str, str]]()
         self._shape = cache(partial(DIGITS.sub, "#"))
         self.chosen, self._places = list[int](), set[int]()
-        """Positions of excerpts, the best first."""
+        """Indexes of excerpts, in the order of choice."""
         self._heap = [(-excerpt.promise, at) for at, excerpt in enumerate(excerpts)]
         heapq.heapify(self._heap)
         self._spoken = spoken
         self._exact, self._taken, self._most = EXACT * len(excerpts), Counter[str](), 0.0
 
     def fill(self, room: int) -> None:
-        """Choose more, in at most about *room* tokens; the first time what the model said at the
-        ends of turns in its share, and of one file, command or tool in at most `MOST_OF_ONE`, as
-        long as there is anything else."""
+        """Choose more excerpts in about *room* tokens. The first call serves the model's final
+        answers first and limits one file, command or tool to `MOST_OF_ONE`."""
         self._most = inf if self._most else room * MOST_OF_ONE
         if not self.chosen:
             room -= self._fill(int(room * self._spoken), {"said"})
         self._fill(room)
 
     def _fill(self, room: int, kinds: Collection[Kind] = WEIGHTS) -> int:
-        """Choose more, of these *kinds*, in *room* tokens; return how many they take."""
+        """Choose more excerpts of these *kinds* in *room* tokens; return the tokens they take."""
         waiting, misses, spare = list[tuple[float, int]](), 0, room
         while self._heap and misses < MAX_MISSES:
             before, at = heapq.heappop(self._heap)
@@ -370,7 +366,7 @@ class Selection:
             if at in self._places or (value := self._gain(excerpt)) <= 0:
                 continue
             density = value / excerpt.least
-            if -density <= wanted:  # only then its price is counted
+            if -density <= wanted:  # only then count its exact price
                 density = value / self._price(excerpt)
             if -density > wanted:
                 heapq.heappush(self._heap, (-density, at))
@@ -387,19 +383,19 @@ class Selection:
         return room - spare
 
     def drop(self, tokens: int) -> None:
-        """Give up what was chosen last, about *tokens* tokens of it."""
+        """Drop the latest choices, about *tokens* tokens of them."""
         while self.chosen and tokens > 0:
             tokens -= self._cost(self._excerpts[self.chosen.pop()].line.words) + BEHIND
 
     def render(self) -> tuple[str, str]:
-        """Write what is chosen, in its order: of what people and the model say, and of files,
-        commands and tools."""
+        """Return the text of the chosen excerpts: the conversation, and files, commands and
+        tools."""
         chosen = [self._excerpts[at] for at in sorted(self.chosen)]
         return _render_excerpts(chosen, self._work)
 
     def _gain(self, excerpt: Excerpt) -> float:
         names = [pair for pair in excerpt.names if pair[0] not in self._seen]
-        if self._work.blocks[excerpt.block].kind in WORDY:  # there figures are the facts
+        if self._work.blocks[excerpt.block].kind in WORDY:  # their figures are facts
             return excerpt.worth * sum([weight for _, weight in names])
         alike, shape = self._alike, self._shape
         return excerpt.worth * sum([w / (1 + alike[shape(name)] / SIMILAR) for name, w in names])
@@ -413,7 +409,7 @@ class Selection:
         return self._cost(words) + BEHIND + beside
 
     def _iter_turning(self, excerpt: Excerpt) -> Iterator[int]:
-        """Yield what comes with an excerpt, and with that, as far as it is not chosen."""
+        """Yield the retractions of an excerpt, and of those, as far as they are not chosen."""
         for _ in range(MOST_TURNS):
             if (at := excerpt.turned_by) < 0 or at in self._places:
                 return
@@ -436,8 +432,6 @@ class Selection:
 
 
 def _render_excerpts(chosen: Sequence[Excerpt], work: Work) -> tuple[str, str]:
-    """Write excerpts under what they are from, in the order in which they came: of the
-    conversation, and of files, commands and tools."""
     groups, talk = dict[str, list[Excerpt]](), list[Excerpt]()
     blocks = [work.blocks[excerpt.block] for excerpt in chosen]
     is_chat = any(block.is_parted for block in blocks)
@@ -454,7 +448,7 @@ def _render_excerpts(chosen: Sequence[Excerpt], work: Work) -> tuple[str, str]:
         if not (label or is_parted):
             rows += _write_sentences(own, work)
             continue
-        # A label that has just been said is not said again.
+        # Do not repeat a topic that the line above has.
         before = rows[-1].rpartition("\n")[2] if rows else ""
         rows.append(_exchange("" if label in before else label, own, work))
     parts = (_render_group(heading, excerpts, work) for heading, excerpts in groups.items())
@@ -462,10 +456,9 @@ def _render_excerpts(chosen: Sequence[Excerpt], work: Work) -> tuple[str, str]:
 
 
 def _write_sentences(excerpts: Iterable[Excerpt], work: Work) -> Iterator[str]:
-    """Yield what is quoted of each message as an item, with a line for each run of sentences: those
-    between which others are left out would say something else in one line. What heads nothing is
-    left out. If there are several turns, each begins with its request: what was said holds of that
-    time."""
+    """Yield an item for each quoted message, with a line for each run of sentences: joined across a
+    gap they would say something else. Leave out sentences that introduce what is not quoted. If
+    there are several turns, each begins with its request, to which its sentences belong."""
     turns, last = [*_iter_turns(work.blocks)], -1
     for position, group in groupby(excerpts, key=attrgetter("block")):
         turn = turns[place - 1] if (place := bisect(turns, position)) else -1
@@ -484,8 +477,8 @@ def _write_sentences(excerpts: Iterable[Excerpt], work: Work) -> Iterator[str]:
 
 
 def _iter_turns(blocks: Sequence[Block]) -> Iterator[int]:
-    """Yield where requests of work stand; a command's text is one if the person gave it nothing.
-    In a chat what each exchange is about heads it."""
+    """Yield the indexes of requests in work. A command's text counts if the person gave it no
+    arguments. In a chat, exchanges have topics instead."""
     before = Block(-1, "", "", "")
     for at, block in enumerate(blocks):
         is_given = block.heading == COMMAND and before.at == block.at
@@ -500,7 +493,7 @@ def _write_head(request: Block) -> str:
 
 
 def _exchange(label: str, excerpts: Iterable[Excerpt], work: Work) -> str:
-    """Return what is quoted of one exchange; what a person says is marked, and nothing else."""
+    """Return the quotes of one exchange after its topic. Only a person's words are marked."""
     groups = groupby(excerpts, key=attrgetter("block"))
     texts = [_write_clauses([own.line for own in group], work.blocks[at]) for at, group in groups]
     words = "\n  ".join(texts)
@@ -508,8 +501,8 @@ def _exchange(label: str, excerpts: Iterable[Excerpt], work: Work) -> str:
 
 
 def _write_clauses(lines: Sequence[Line], block: Block) -> str:
-    """Write clauses of a text with the mark of a person, if one says it, and of nobody else; a mark
-    stands where something between them is left out. What turns one stands before it once."""
+    """Return clauses of a text, after a person's mark if one wrote them. A gap between clauses is
+    marked. A lead that clauses share stands once."""
     text, before, top = "", lines[0].number, ""
     for line in lines:
         is_led = spell_bare(text[-2 * len(line.lead) :]).endswith(spell_bare(line.lead))
@@ -537,8 +530,8 @@ def _render_group(heading: str, excerpts: list[Excerpt], work: Work) -> str:
 
 
 def _write_lines(lines: Iterable[Line]) -> Iterator[str]:
-    """Yield lines with their numbers; what several objects of JSON stand in, and their keys, stand
-    once above them."""
+    """Yield lines with their numbers. The path and keys that several JSON objects share stand once
+    above them."""
     for top, group in groupby(lines, key=attrgetter("top")):
         below = list(group)
         if top and len(below) > 1:
