@@ -1,5 +1,5 @@
-"""What a tool call does to files, commands and plans, by the names of tools and arguments in use;
-and what a model writes as text instead of calling a tool."""
+"""Effects of tool calls on files, commands and plans, by the names of tools and arguments in use,
+and effects of commands that a model writes as text."""
 
 import re
 import shlex
@@ -38,28 +38,28 @@ from refold.text.json_values import list_at, object_at, objects_in, parse_or_tex
 from refold.text.plain import PATHS, has_extension, is_question
 
 MAX_ARGUMENTS = 400_000
-"""Characters of a call's arguments that are parsed."""
+"""Maximum characters of a call's arguments that are parsed."""
 
 _LIST_KEYS = ("files", "paths")
 _OLD = ("old_string", "oldString", "oldText", "old_str", "old_text", "old")
 _NEW = ("new_string", "newString", "newText", "new_str", "new_text", "new")
 _WHOLE = ("content", "file_text")
 _PARTLY = frozenset({"start", "end", "start_line", "end_line", "insert_line", "line", "mode"})
-"""Arguments beside a text that may put it at one place of its file, or behind that."""
+"""Arguments that may put a text at one place of its file, or append it."""
 RANGE = re.compile(r":(?:(\d{1,7})(?:-\d{1,7})?|raw)\Z")
-"""The lines of a file that a path names: `src/a.py:20-60`; `:raw` for all of them."""
+"""Line range after a path: `src/a.py:20-60`; `:raw` for all lines."""
 LEAVES_PLANNING = re.compile(r"(?i)exit_?plan_?mode|plan_?exit")
-"""The name of a tool that shows a plan to a person, who approves or rejects it."""
+"""Name of a tool that shows a plan to a person for approval."""
 _COMMAND_KEYS = ("command", "cmd", "script", "commands")
 _PIPED_SCRIPT = re.compile(
     r"@'\n((?>(?:(?!\n'@)[\s\S])*))\n'@\s*\|\s*(?:powershell|pwsh)(?:\.exe)?\s(?:-\w+\s+)*-\s*"
 )
-"""A text that PowerShell gives to another one as its commands."""
+"""A script that is piped into PowerShell."""
 _DIRECTORY_KEYS = ("workdir", "cwd", "working_directory", "dir_path", "directory")
-"""Where a command runs, if not in the folder of the session."""
+"""Arguments for a working directory other than the session's folder."""
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _CODE_CALL = re.compile(r"\btools\.(\w{1,100})\(")
-"""A call that a script makes which a model wrote (Codex)."""
+"""A tool call in a script by the model (Codex)."""
 _TODO_KEYS = ("subject", "content", "step", "title", "text", "description")
 _VERBS = {
     "read": "read", "view": "read", "open": "read", "cat": "read",
@@ -73,10 +73,10 @@ _SED = re.compile(
     r"(?:(\d{1,7})(?:,(\d{1,7}))?)?(?:([dcia])(?:\s*+\\\n?|\s*+)((?s:.*))"
     r"|s([^\w\s\\])((?:\\[^\n]|(?!\5)[^\\\n]){1,300})\5((?:\\[\s\S]|(?!\5)[^\\])*)\5g?)"
 )
-"""A script of `sed` of one command: lines by their numbers, what is done to them, and a text; or,
-in them or in all, what is replaced by what."""
+"""A `sed` script of one command: an edit of lines by their numbers, with a text, or a substitution
+in such lines or in all."""
 _SED_PATTERN = re.compile(r"\\[\w(){}|+?<>]|(?<!\\)(?:\\\\)*[*\[]|\A\^|(?<!\\)\$\Z")
-"""What makes a pattern of `sed` more than the text that it finds; of `.` nobody means more."""
+"""Regex syntax in a `sed` pattern. Without it the pattern is literal text; so is `.`, usually."""
 _IN_PLACE = re.compile(r"-\w*i|--in-place")
 _SED_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _SED_GROUP, _SED_BREAK = re.compile(r"\\\d"), re.compile(r"\\n|\n")
@@ -92,19 +92,19 @@ _WRITES = re.compile(
     r"|(\b\w{1,40}|\))\.(?:write_(?:text|bytes)\(|open\(\s{0,9}['\"][wax])"
     r"|\bopen\([^\n]{0,200}?,\s{0,9}['\"][wax]b?['\"]"
 )
-"""Where a script writes a file, with what it calls that."""
+"""A call in a script that writes a file, and its expression for the path."""
 _READS = re.compile(r"read|load|\bopen\([^,()\n]{1,300}\)|['\"]r['\"]")
 _OPENS = re.compile(r"\b(?:open|read\w{0,12})\(\s{0,9}['\"]([^'\"\n]{1,300})['\"]\s{0,9}\)")
-"""Where a script reads a file."""
+"""A call in a script that reads a file."""
 _QUOTED = re.compile(r"(['\"`])([^'\"`\n]{1,300})\1")
 _STATUS = {
     "completed": "done", "done": "done", "complete": "done", "finished": "done", "cancelled": "done",
     "in_progress": "active", "in-progress": "active", "active": "active", "doing": "active", "deleted": "deleted",
 }  # fmt: skip
 _LOOKS_AT = ("fetch", "search")
-"""How names of tools end that are written as one word: `webfetch`."""
+"""Suffixes of tools with one-word names that only look: `webfetch`."""
 _TASK_TOOL = re.compile(r"task_?(?:create|update|list|get)", re.IGNORECASE)
-"""Tools that add to a list of tasks, or change it, item by item (Claude Code)."""
+"""Tools that change a task list item by item (Claude Code)."""
 _TASK_ID = re.compile(r"#([\w-]{1,40})")
 _TASK_ROW = re.compile(r"^#([\w-]{1,40}) \[(\w{1,20})\] (\S.*)$", re.MULTILINE)
 _BOX = re.compile(r"^[ \t]*[-*+][ \t]+\[([ xX~/-])\][ \t]+(\S[^\n]{0,300})$", re.MULTILINE)
@@ -117,30 +117,30 @@ class Todo(NamedTuple):
 
     text: str
     status: str = "pending"
-    """`pending`, `active` or `done`; in a change `deleted`, too, or empty if it stays."""
+    """`pending`, `active` or `done`; in a change also `deleted`, or empty to keep it."""
     id: str = ""
-    """What calls that change this item alone name it by."""
+    """Id that calls use to change only this item."""
 
 
 Todos = tuple[Todo, ...]
-"""The items of a plan, in order."""
+"""Items of a plan, in order."""
 
 
 class Change(NamedTuple):
     """A change of a file's text, in lines."""
 
     path: str
-    """Empty if a call that edits several files does not say which of them."""
+    """Empty if a call edits several files and does not say which."""
     old: Lines | None
-    """What *new* takes the place of; None if that is all of the file."""
+    """Lines that *new* replaces; None for the whole file."""
     new: Lines
     anchor: str = ""
-    """The line that it stands behind, if a patch names one."""
+    """Line after which a patch applies, if it names one."""
     is_within_lines: bool = False
-    """May *old* begin and end within a line of the file?"""
+    """Whether *old* may begin and end within a line."""
     lines: tuple[int, int] | None = None
-    """The numbers of the first and the last of the lines in which, or instead of which, it puts
-    *new*; the last is that before the first if it puts it between two."""
+    """Numbers of the first and last line that the change replaces or edits. An insertion has the
+    last before the first."""
 
 
 class CallEffect(NamedTuple):
@@ -152,27 +152,26 @@ class CallEffect(NamedTuple):
     command: str = ""
     todos: Todos | None = None
     place: Place = SESSION
-    """Where it is done."""
     changed_todos: Todos | None = None
-    """What it adds to a plan, without an id, and what it changes in it; None for another call."""
+    """Items that it adds to a plan, without ids, or changes; None for another call."""
     action: str = ""
-    """What a tool of several is to do: `list` of `cron`."""
+    """Operation of a tool with several: `list` of `cron`."""
     changes: tuple[Change, ...] = ()
-    """How it changes the texts of files, as far as it says so, in order."""
+    """Changes of the texts of files, in order, as far as they are known."""
 
     @property
     def changed_files(self) -> list[str]:
-        """Those of the files that it does not only read."""
+        """Files that it does not only read."""
         return [path for path, state in self.files if state != "read"]
 
     @property
     def edited_files(self) -> list[str]:
-        """Those that it creates, modifies or deletes itself."""
+        """Files that it creates, modifies or deletes itself."""
         return [path for path, state in self.files if state in shell.CHANGES]
 
     @property
     def changes_by_file(self) -> dict[str, list[Change]]:
-        """Its changes of each file that it names."""
+        """Its changes of each named file."""
         changes = defaultdict[str, list[Change]](list)
         for change in self.changes:
             changes[change.path].append(change)
@@ -181,11 +180,11 @@ class CallEffect(NamedTuple):
 
     @property
     def is_plan(self) -> bool:
-        """Does it write or change a plan, or show one, and nothing else?"""
+        """Whether it only writes, changes or shows a plan."""
         return (self.todos, self.changed_todos) != (None, None) and not (self.files or self.command)
 
     def rename(self, spellings: Mapping[str, str]) -> "CallEffect":
-        """Return it with one name for each file that is also called otherwise."""
+        """Return the effect with one path for each file; *spellings* has their other paths."""
         place = self.place._replace(spellings=spellings)
         files = tuple((place.spell(path), state) for path, state in self.files)
         changes = tuple(change._replace(path=place.spell(change.path)) for change in self.changes)
@@ -193,8 +192,8 @@ class CallEffect(NamedTuple):
 
 
 def effect_of_call(call: ToolCall, folder: str = "") -> CallEffect:
-    """Understand a tool call in a session at *folder*, empty if that is not known. Never raises,
-    whatever its arguments are."""
+    """Return the effect of a tool call in a session at *folder*, empty if unknown. Never raises,
+    whatever the arguments are."""
     is_long = len(call.arguments) > MAX_ARGUMENTS
     arguments = call.arguments if is_long else parse_or_text(call.arguments)
     text = "\n".join(_texts_in(arguments))
@@ -212,7 +211,7 @@ def effect_of_call(call: ToolCall, folder: str = "") -> CallEffect:
     )
     changed = _find_changed(arguments) if _TASK_TOOL.fullmatch(call.name) else None
     todos = _todos(arguments) if changed is None else None
-    if files or command:  # Cline's calls may have its plan beside what they do
+    if files or command:  # Cline's calls may carry its plan, too
         todos = todos or read_boxes(_text_at(arguments, ("task_progress",))) or None
     action = _text_at(arguments, ("action",))[:50]
     effect = CallEffect(call.name, files, command, todos, place, changed, action)
@@ -233,14 +232,13 @@ def state_after(before: str | None, now: str) -> str:
 
 
 def effect_of_command(command: str, folder: str = "", directory: str = ".") -> CallEffect:
-    """Understand a command that an assistant wrote as text (mini-swe-agent), or in a script."""
+    """Return the effect of a command that a model wrote as text (mini-swe-agent) or in a script."""
     place = Place(folder).enter(directory)
     files = tuple(_files_of_command(command, place, command))
     return _add_changes(CallEffect("shell", files, command, place=place), command)
 
 
 def _files_of_command(command: str, place: Place, text: str) -> Iterator[FileEffect]:
-    """Yield what a command at *place*, and a patch in a *text*, do to files."""
     yield from _files_in_patch(text, command, place)
     yield from shell.file_effects(command, place)
     yield from _files_of_scripts(command, place)
@@ -248,7 +246,7 @@ def _files_of_command(command: str, place: Place, text: str) -> Iterator[FileEff
 
 def _command(arguments: Any) -> str:
     if not isinstance(arguments, Mapping) or arguments.get("is_input") in (True, "true"):
-        return ""  # keys for what runs are no command
+        return ""  # input of a running process
     for key in _COMMAND_KEYS:
         value = arguments.get(key)
         if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
@@ -259,7 +257,7 @@ def _command(arguments: Any) -> str:
 
 
 def _join_words(words: Words) -> str:
-    """Return a command that is given in words as a shell reads it."""
+    """Return a command given as a list of words in shell syntax."""
     if len(words) > 2 and INNER_FOLLOWS.fullmatch(words[-2]):
         return words[-1]
     if words[-1].startswith(PATCH_BEGINS):
@@ -268,7 +266,7 @@ def _join_words(words: Words) -> str:
 
 
 def _is_editor_verb(value: str, arguments: Mapping[str, Any]) -> bool:
-    """Is a `command` the verb of an editor, as `view` and `create` are of `str_replace_editor`?"""
+    """Return whether a `command` is an editor's verb, like `view` of `str_replace_editor`."""
     return "path" in arguments and value.isidentifier()
 
 
@@ -279,7 +277,7 @@ def _files_by_name(name: str, arguments: Any) -> Iterator[FileEffect]:
     state = _state_by_name(verb if _is_editor_verb(verb, arguments) else name)
     rows: list[Any] = [arguments]
     if any(key.startswith("repo") and isinstance(arguments[key], str) for key in arguments):
-        return  # the file is in a repository elsewhere
+        return  # the file is in a remote repository
     rows += (row for key in _LIST_KEYS for row in list_at(arguments, key))
     for row in rows if state else ():
         names = map(row.get, PATHS) if isinstance(row, Mapping) else (row,)
@@ -300,8 +298,7 @@ def _state_by_name(name: str) -> str:
 
 
 def _files_in_patch(text: str, command: str, place: Place) -> Iterator[FileEffect]:
-    """Yield the files of a Codex patch, which a *command* at *place* may apply, each with its
-    state."""
+    """Yield the files of a Codex patch with their states. A *command* at *place* may apply it."""
     if "*** " not in text:
         return
     last, place = "", find_place(command, place, APPLIES)
@@ -314,8 +311,8 @@ def _files_in_patch(text: str, command: str, place: Place) -> Iterator[FileEffec
 
 
 def _files_of_scripts(command: str, place: Place) -> Iterator[FileEffect]:
-    """Yield the files that scripts in a command write, in Python or JavaScript: `modified` or
-    `created` if it runs them and names the file, else any file that they name may be changed."""
+    """Yield the files that Python or JavaScript in a command writes: as `modified` or `created` if
+    it is run and names the file, else any file that it names as `changed`."""
     for script, here, is_run in _find_scripts(command[:MAX_COMMAND], place):
         writes = [match[match.lastindex or 0].strip() for match in _WRITES.finditer(script)]
         quoted = {f"{quote}{path}{quote}": path for quote, path in _QUOTED.findall(script)}
@@ -329,8 +326,8 @@ def _files_of_scripts(command: str, place: Place) -> Iterator[FileEffect]:
 
 
 def _find_scripts(command: str, place: Place) -> Iterator[tuple[str, Place, bool]]:
-    """Yield each text that a command gives to an interpreter or writes into a file, where, and
-    whether it runs it."""
+    """Yield each text that a command gives to an interpreter or writes into a file, its place, and
+    whether the command runs it."""
     heads = "\n".join(line for line, _ in split_heredocs(command))
     running = [
         (words, here)
@@ -353,13 +350,13 @@ def _find_scripts(command: str, place: Place) -> Iterator[tuple[str, Place, bool
 
 
 def find_opened(command: str, place: Place) -> Iterator[str]:
-    """Yield the files that scripts in a command at *place* open to read them."""
+    """Yield the files that scripts in a command at *place* open for reading."""
     yield from map(place.name, _OPENS.findall(command[:MAX_COMMAND]))
 
 
 def read_boxes(text: str) -> Todos:
-    """Return the items of a plan that is written as a list of boxes; with questions in it, it is a
-    list to check work by."""
+    """Return the items of a plan that is a checkbox list. A list with questions is a checklist and
+    has none."""
     boxes = [(mark, task.strip()) for mark, task in _BOX.findall(text)]
     is_plan = not any(is_question(task) for _, task in boxes)
     return tuple(Todo(task, _BOXES.get(mark, "active")) for mark, task in boxes if is_plan)
@@ -397,16 +394,16 @@ def _find_changed(arguments: Any) -> Todos:
 
 
 def change_todos(todos: Todos, effect: CallEffect, text: str) -> Todos:
-    """Return the items of a plan after a call that adds or changes some, which was answered by
-    *text*: it says by which id what is added is known, or shows all items."""
-    if rows := _TASK_ROW.findall(text):  # what blocks an item is done before long
+    """Return the items of a plan after a call that adds or changes some. Its result *text* has the
+    ids of added items, or all items."""
+    if rows := _TASK_ROW.findall(text):  # `blocked by` is soon out of date
         named = ((id, status, subject.split(" [blocked by #")[0]) for id, status, subject in rows)
         return tuple(Todo(subject, _status_of(status), id) for id, status, subject in named)
     ids, taken = iter(_TASK_ID.findall(text)), {todo.id for todo in todos} - {""}
     for todo in effect.changed_todos or ():
         id = todo.id or next(ids, "")
         id = id or str(max((int(id) for id in taken if id.isdecimal()), default=0) + 1)
-        if not todo.id and id in taken:  # they are counted anew
+        if not todo.id and id in taken:  # the ids start over with a new list
             todos, taken = (), set()
         taken.add(id)
         todos = join_todos(todos, (todo._replace(id=id),))
@@ -414,8 +411,8 @@ def change_todos(todos: Todos, effect: CallEffect, text: str) -> Todos:
 
 
 def join_todos(old: Todos, new: Todos) -> Todos:
-    """Return a plan after some of its items, known by their ids, were changed; one without ids
-    stands for all that was planned before."""
+    """Return a plan with *new* items merged in by id, without deleted ones. Items without ids
+    replace the whole plan."""
     if not all(todo.id for todo in new):
         return new
     joined = {todo.id: todo for todo in old if todo.id}
@@ -439,8 +436,8 @@ def _texts_in(value: Any, depth: int = 0) -> Iterator[str]:
 
 
 def _add_changes(effect: CallEffect, text: str, arguments: Any = None) -> CallEffect:
-    """Return *effect* with the texts that its call changes, whose *arguments* hold *text*: those
-    that its command writes as a whole, those of its patch, else what an editing tool replaces."""
+    """Return *effect* with the changes of its call, whose *arguments* hold *text*: whole files that
+    its command writes, its patch and `sed -i`, else the replacements of an editing tool."""
     written = iter_written(effect.command, effect.place)
     changes = [Change(path, None, _split(whole)) for path, whole in written]
     changes += _iter_patch(effect, text)
@@ -456,7 +453,7 @@ def _split(text: str) -> Lines:
 
 
 def _iter_replaced(arguments: Any, path: str) -> Iterator[Change]:
-    """Yield what an editing call replaces in the file at *path*."""
+    """Yield the replacements of an editing call in the file at *path*."""
     pending = [arguments]
     while pending:
         value = pending.pop()
@@ -479,8 +476,8 @@ def _iter_replaced(arguments: Any, path: str) -> Iterator[Change]:
 
 
 def _iter_patch(effect: CallEffect, text: str) -> Iterator[Change]:
-    """Yield what a Codex patch changes that stands in a call's command or in the *text* of its
-    arguments, in order. A file that it deletes has nothing."""
+    """Yield the changes of a Codex patch in a call's command or in the *text* of its arguments, in
+    order. A deleted file has none."""
     place = effect.place
     if PATCH_BEGINS in effect.command:
         text, place = effect.command, find_place(effect.command, place, APPLIES)
@@ -502,8 +499,8 @@ def _iter_patch(effect: CallEffect, text: str) -> Iterator[Change]:
 
 
 def _read_sed(effect: CallEffect) -> list[Change]:
-    """Return what `sed -i` changes in files of which it changes nothing in a way that is not known
-    by its script alone."""
+    """Return the changes of `sed -i`, but not to files with a change that its script alone does not
+    determine."""
     changes, unknown = list[Change](), set[str]()
     command = without_heredocs(effect.command[:MAX_COMMAND])
     placed = place_commands(command, [effect.place])
@@ -526,7 +523,7 @@ def _unescape(match: re.Match[str]) -> str:
 
 
 def _read_edit(edit: re.Match[str], path: str) -> Change | None:
-    """Return what one command of `sed` changes in the file at *path*; None if nobody knows."""
+    """Return the change by one `sed` command to the file at *path*; None if it is unknown."""
     first, last, verb, text, mark, pattern, new = edit.groups()
     begin, end = int(first or 0), int(last or first or 0)
     if verb and first and not (verb in "ia" and last) and (verb != "d" or not text):
@@ -543,7 +540,7 @@ def _read_edit(edit: re.Match[str], path: str) -> Change | None:
 
 
 def is_look(effect: CallEffect) -> bool:
-    """Does a call of a tool only look at something, as far as its name says?"""
+    """Return whether a tool only looks at something, going by its name and action."""
     names = f"{effect.tool[:200]} {effect.action}"
     words = [word.lower() for word in _WORD.findall(names)]
     return any(word in shell.LOOKS or word.endswith(_LOOKS_AT) for word in words)

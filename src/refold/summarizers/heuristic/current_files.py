@@ -1,4 +1,4 @@
-"""The current text of files that are being worked on: their last reads, later edits applied."""
+"""The current text of files in work: their last reads with later edits applied."""
 
 import re
 from array import array
@@ -27,98 +27,98 @@ from refold.tokens.count import estimate
 
 MOST_FILES = 10
 MOST_STEPS = 1_000_000
-"""Lines that edits of one file go through, or hundreds of characters if these are more: 500 edits
-of 2,000 long lines. After that it has to be read."""
+"""Maximum lines plus hundreds of characters that edits of one file go through: 500 edits of 1,000
+lines of 100 characters. After that it has to be read again."""
 LARGEST = 2_000_000
-"""Characters of a file that edits are applied to."""
+"""Maximum characters of a file that edits are applied to."""
 FARTHEST = 1 << 40
-"""The last line that a read may begin with: a call may ask for any."""
+"""Maximum first line of a read. A call may ask for any."""
 MOST_SPELLINGS = 50
-"""Files of one name that are looked at for other spellings of one path."""
+"""Maximum number of files of one name that are compared as spellings of one path."""
 MOST_LINES = 20
-"""Lines of a block, which ends at a blank line or before a definition if it can."""
+"""Maximum lines of a block, which ends at a blank line or before a definition if it can."""
 RECENT = 8
-"""Messages at the end whose words say which blocks matter."""
+"""Number of last messages whose words tell which blocks matter."""
 RELATED = 2
-"""What a block counts whose words are all in these, beside one of an edit that was just made."""
+"""Weight of a block whose words are all in these. One that was just edited has 1."""
 LOST = 40
-"""Tokens that a block costs beside its text when blocks are compared: one small block alone is
-hardly what an edit needs."""
+"""Tokens added to a block's price when blocks are compared: one small block alone is hardly enough
+for an edit."""
 FRESH = 50.0
-"""Thousands of tokens behind the last touch of a file from which on all of them get less room: the
-work is no longer on them."""
+"""Age of the last touched file, in thousands of tokens, above which all files get less room: the
+work has moved on."""
 NAMED = 1.5
-"""A file counts for more if the latest requests and answers, or the task, name it."""
+"""Factor for a file that the latest requests and answers, or the task, name."""
 PENDING = 3
-"""And for more if no call has changed it yet: it is likely to be next."""
+"""Another factor if no call has changed it yet: it is likely to be next."""
 
 _NUMBERED = re.compile(r"\s{0,20}(\d{1,7})(?:(?:[a-z]{2}| )(?=\|))?[→|:\t](.*)", re.DOTALL)
-"""A number, perhaps with two letters that check the line, and what stands in it."""
+"""A line number, perhaps with a checksum of two letters, and the line."""
 _TIGHT = re.compile(r"\s{0,20}\d{1,7}(?:[→\t]|[a-z]{2}\|)")
-"""A number with a mark behind which the line itself begins."""
+"""A line number with a separator that the line follows without a space."""
 _LEFT_OUT = re.compile(
     r"^.{0,9}(?:…|\.\.\.)\D{0,20}\d+ (?:of \d+ )?\w+ (?:truncated|omitted)|omitted \d+ of \d+"
     r"|…\s?\d+ \w+ truncated|^[^\n]*+\n</output_head>|<response clipped>|^\[\d+ more lines in file\b",
     re.MULTILINE,
 )
-"""A row where a client left out some, or cut one; behind it numbers may be wrong."""
+"""A notice that a client left out or cut rows. Line numbers after it may be wrong."""
 _OUTPUT = re.compile(
     r"\s*(?:<returncode>-?\d+</returncode>\s*)?(?:<warning>[^<]*</warning>\s*)?"
     r"<output(?:_head)?>\n?(.*?)(?:\n?</output>\s*)?",
     re.DOTALL,
 )
-"""What stands around an output (mini-swe-agent)."""
+"""Tags around an output (mini-swe-agent)."""
 _PART = re.compile(
     r"\s{0,9}(?:IMPORTANT: [^\n]*\nStatus: )?Showing lines (\d{1,7})-\d{1,7} of [^\n]*\n"
     r"(?:Action: [^\n]*\n)?\n(?:---\n\n|--- FILE CONTENT \(truncated\) ---\n)"
 )
-"""What stands before a part of a file, with its first line (Gemini CLI, Qwen Code)."""
+"""Header of a part of a file, with its first line (Gemini CLI, Qwen Code)."""
 _COUNTS_FROM_0 = "read_file"
-"""The tool whose `offset` is 0 for the first line (Gemini CLI, Qwen Code, Mistral Vibe)."""
+"""Tool whose `offset` is 0 for the first line (Gemini CLI, Qwen Code, Mistral Vibe)."""
 _FOLDER = re.compile(r"<path>[^\n]*\n<type>directory<|Here's the files and directories ")
-"""How the answer to a read begins that lists a folder (OpenCode, OpenHands)."""
+"""Start of a read's result that lists a folder (OpenCode, OpenHands)."""
 _REFUSED = re.compile(r"(?:cat|head|nl|sed|tail): .*(?:\n|\Z)")
-"""What a program says of a file that it cannot read."""
+"""Error of a program that cannot read a file."""
 _EXPLORES = re.compile(
     r'"\w{0,20}(?:type|agent|mode)": ?"(?:explore|plan)\b'
     r'|"description": ?"(?!(?>[^"]{0,200}?\b(?:fix|implement|write|update|edit|add)))[^"]{0,60}\b(?:review|research|audit)\b',
     re.IGNORECASE,
 )
-"""What the call of an agent says that only reads (Claude Code, OpenCode)."""
+"""Arguments of a call to an agent that only reads (Claude Code, OpenCode)."""
 _UP_TO_DATE = ("Already up to date.", "Already up-to-date.")
-"""What git says that had nothing to pull or merge."""
+"""Git's output if there is nothing to pull or merge."""
 _FOUND_CHANGED = re.compile(r"(?:modified|changed) (?:\w+ )?since", re.IGNORECASE)
-"""What an editor says that refuses to change a file that others changed."""
+"""Error of an editor that refuses a file that others changed."""
 _AROUND = re.compile(rf"\A(?:(?:\.\.|~|{UNKNOWN_FOLDER})/)+")
-"""Folders that a path may begin with and another spelling of it may not."""
+"""Folders at the start of a path that another spelling of it may lack."""
 _WORD = re.compile(r"[^\W_]{3,}")
 
 
 Numbered = tuple[int, str]
-"""A known line of a file, behind its number."""
+"""Number and text of a known line."""
 
 
 @dataclass(slots=True)
 class CurrentFile:
-    """What is known of one file's text now."""
+    """The known current text of one file."""
 
     path: str
     text: str = ""
-    """The known lines. As pairs those of all files would take four times the memory."""
+    """The known lines, joined. As pairs those of all files would take four times the memory."""
     numbers: Sequence[int] = ()
-    """The number of each; after an edit approximate."""
+    """Number of each line, approximate after an edit."""
     edited: dict[str, int] = field(default_factory=dict)
-    """Lines that edits put in place, with the position of the edit."""
+    """Lines that edits wrote, with the position of the edit."""
     edits: int = 0
     steps: int = 0
-    """Lines, and hundreds of characters, that edits went through."""
+    """Lines plus hundreds of characters that edits went through."""
     touched_at: int = -1
     is_stale: bool = False
-    """Did a command change it in a way that is not known?"""
+    """Whether it may have changed in an unknown way."""
 
     @property
     def lines(self) -> list[Numbered]:
-        """Number and text of the known lines, in order."""
+        """Number and text of each known line, in order."""
         return list(zip(self.numbers, self.text.split("\n"), strict=False))
 
     @lines.setter
@@ -128,13 +128,13 @@ class CurrentFile:
 
 
 Marks = dict[tuple[str, str], int]
-"""When a command last did something to all files in a folder of a name: `changed` it in a way that
-is not known, or undid what was done to it."""
+"""Last position at which a command affected all files in a folder, by the folder's name and the
+state: `changed` in an unknown way, or undone by git."""
 
 
 def read_files(steps: Iterable[Step]) -> dict[str, CurrentFile]:
-    """Reconstruct every file that was read or written, in one pass. What another agent was told or
-    tells of, or what is changed under another spelling of its path, may differ."""
+    """Reconstruct every file that was read or written, in one pass. Files that another agent may
+    have edited, or that changed under another spelling of their path, become stale."""
     files, paths = dict[str, CurrentFile](), defaultdict[str, set[str]](set)
     deleted, marks = dict[str, int](), Marks()
     results = (step for step in steps if step.kind == "result")
@@ -165,8 +165,8 @@ def read_files(steps: Iterable[Step]) -> dict[str, CurrentFile]:
 def _mark_spellings(
     files: dict[str, CurrentFile], path: str, spellings: set[str], *, is_sure: bool
 ) -> None:
-    """Mark what may be the changed file at *path* under another spelling of that; if the folder of
-    the session *is_sure*, only where a name does not begin there."""
+    """Mark as stale the files that may be the changed one at *path* under another spelling; if the
+    session's folder is known (*is_sure*), only if one of the paths begins outside it."""
     for spelling in (spellings - {path}) & files.keys():
         if is_sure and not (_AROUND.match(path) or _AROUND.match(spelling)):
             continue
@@ -175,14 +175,14 @@ def _mark_spellings(
 
 
 def _is_end(name: str, path: str) -> bool:
-    """Is *name* the end of a path, so that both may name one file?"""
+    """Return whether *name* is the end of *path*, so that both may name one file."""
     return f"/{path}".endswith(f"/{_AROUND.sub('', name)}")
 
 
 def _take_failed(step: Step) -> Step:
-    """Return a step that failed as one whose command may have changed its files before, or that
-    found them changed."""
-    is_patch = PATCH_BEGINS in step.command  # one that does not fit is not applied
+    """Return a failed step with only the files that its command may have changed before it failed,
+    or that it found changed."""
+    is_patch = PATCH_BEGINS in step.command  # which is not applied if it does not fit
     is_change = (step.exit_code and not is_patch) or _FOUND_CHANGED.search(step.text[:300])
     changed = step.effect.changed_files
     done = find_done(step.command) if is_change and changed else ""
@@ -194,7 +194,7 @@ def _take_failed(step: Step) -> Step:
 
 
 def _is_marked(file: CurrentFile, marks: Marks) -> bool:
-    """Did a command do something to all files, or to those in this one's folder, since then?"""
+    """Return whether a command affected all files, or this one's folders, after its last touch."""
     names = (ALL, *(split_path(folder)[1] for folder in folders_of(file.path)))
     states = ("changed", "restored", "stashed", "unstashed") if file.edits else ("changed",)
     return any(
@@ -209,7 +209,7 @@ def _apply(files: dict[str, CurrentFile], step: Step, marks: Marks) -> None:
         if state not in {"read", *shell.CHANGES}:
             if state == "changed" and step.text.strip().endswith(_UP_TO_DATE):
                 continue
-            if path not in files or not has_extension(path):  # a folder may be listed, too
+            if path not in files or not has_extension(path):  # a folder may have been listed
                 marks[split_path(path.rstrip("/"))[1], state] = step.at
             if state == "restored":
                 files.pop(path, None)
@@ -222,20 +222,20 @@ def _apply(files: dict[str, CurrentFile], step: Step, marks: Marks) -> None:
         if state == "deleted":
             del files[path]
         elif state == "read":
-            if is_only or not command:  # else nobody knows which lines are its own
+            if is_only or not command:  # else the lines may be another file's
                 _add_read(file, step)
         elif (own := changes.get(path)) and path not in done:
             _apply_changes(file, own, step.at)
             done.add(path)
         elif own and (not command or PATCH_BEGINS in command or own[0].old is not None):
-            continue  # a patch may name it often, and a command that edits lines
-        else:  # in a form that is not known
+            continue  # applied already: a patch or line edits may name it often
+        else:  # in an unknown way
             file.is_stale = True
             file.edits += 1
 
 
 def _add_read(file: CurrentFile, step: Step) -> None:
-    """Take the lines of a read in place of what was known there."""
+    """Put the lines of a read in place of the known ones there."""
     text = step.text
     if is_stub(text) or _FOLDER.match(text) or not text.strip():
         return
@@ -248,30 +248,30 @@ def _add_read(file: CurrentFile, step: Step) -> None:
     rows = text.split("\n")
     matches = [match for row in rows if (match := _NUMBERED.fullmatch(row))]
     if part or (step.command and len(matches) < len(rows)):
-        matches = []  # a program numbers all of them: else they begin like that
+        matches = []  # a program numbers all lines or none
     lines = [(int(match[1]), match[2].rstrip()) for match in matches]
     lines = _without_blanks(lines, matches[0][0]) if matches else []
     start = int(part[1]) if part else min(_find_start(step), FARTHEST)
-    if not lines and start:  # no numbers are printed
+    if not lines and start:  # without printed numbers
         lines = [(at, row.rstrip()) for at, row in enumerate(rows, start)]
     if not lines or any(after[0] != before[0] + 1 for before, after in pairwise(lines)):
         return
     laid = lines if _is_too_much(file, text) else _lay_over(file.lines, lines)
-    file.is_stale &= len(laid) > len(lines)  # what was not read again
+    file.is_stale &= len(laid) > len(lines)  # older lines remain
     file.lines = laid
 
 
 def _without_blanks(lines: list[Numbered], first: str) -> list[Numbered]:
-    """Return numbered lines, of which the *first* was printed so, without the blank that a tool
-    puts behind each number and mark (`7: x`, `7| x`)."""
+    """Return numbered lines without the space that a tool prints after each number and mark (`7:
+    x`, `7| x`). *first* is the first of them as printed."""
     is_tools = not _TIGHT.match(first) and all(row[:1] in ("", " ") for _, row in lines)
     return [(number, row[1:]) for number, row in lines] if is_tools else lines
 
 
 def _lay_over(lines: Sequence[Numbered], read: list[Numbered]) -> list[Numbered]:
-    """Return the known *lines* of a file with the newer ones that were *read* in their place. If
-    these show that what nobody saw changed the file, the lines around are numbered anew by what
-    stands in both once, or no older line is kept."""
+    """Return the known *lines* of a file with the newer *read* ones in their place. If these show
+    an unseen change, renumber the lines around by lines that are unique in the read, or keep no
+    older line."""
     first, last = read[0][0], read[-1][0]
     start, stop = bisect(lines, (first,)), bisect(lines, (last + 1,))
     counts = Counter(text for _, text in read)
@@ -291,8 +291,8 @@ def _lay_over(lines: Sequence[Numbered], read: list[Numbered]) -> list[Numbered]
 
 
 def _find_start(step: Step) -> int:
-    """Return where a call begins to read: what it calls its start or offset, else line 1; 0 if it
-    shows no lines in a row."""
+    """Return the first line that a call reads, from its start or offset, else 1; 0 if it does not
+    show consecutive lines."""
     if command := step.command:
         is_error = step.exit_code or _REFUSED.match(step.text)
         return 0 if is_error else find_first_line(command)
@@ -306,7 +306,7 @@ def _find_start(step: Step) -> int:
 
 
 def _apply_changes(file: CurrentFile, changes: Iterable[Change], at: int) -> None:
-    """Put changes in place, in order; those of a patch each behind the one before."""
+    """Apply changes in order, those of a patch each after the one before."""
     behind = 0
     for change in changes:
         old, new = change.old, change.new
@@ -333,14 +333,14 @@ def _note_edit(file: CurrentFile, lines: Iterable[str], at: int) -> None:
 
 
 def _replace(file: CurrentFile, old: str, new: str, at: int) -> None:
-    """Put *new* in the place of *old*, often a part of a line, in the known lines, if they hold it;
-    forget the lines of a large file that is edited without end."""
+    """Replace *old*, often a part of a line, by *new* in the known lines, if they hold it. Forget
+    the lines of a file that is too large or edited too often."""
     if _is_too_much(file, file.text, old, new):
         file.lines = []
-    whole = file.text  # by lines it would take n * m steps where all are alike
+    whole = file.text  # line by line takes n * m steps if all are alike
     old = old if old in whole else "\n".join(line.rstrip() for line in old.split("\n"))
     place, rows = whole.find(old) if old.strip() else -1, new.split("\n")
-    if place >= 0 and "\n" not in old + new:  # each of them: of what stands twice, all are replaced
+    if place >= 0 and "\n" not in old + new:  # every occurrence
         rows = [text.replace(old, new) for text in whole.split("\n") if old in text]
         file.lines = [(number, text.replace(old, new).rstrip()) for number, text in file.lines]
     elif place >= 0:
@@ -354,7 +354,7 @@ def _replace(file: CurrentFile, old: str, new: str, at: int) -> None:
 
 
 def _edit_lines(file: CurrentFile, change: Change, first: int, last: int, at: int) -> None:
-    """Make a change at lines by their numbers, which nobody knows if the file may differ."""
+    """Apply a change at line numbers, unless these are unknown: the file is stale or too large."""
     lines, old, new = file.lines, "\n".join(change.old or ()), "\n".join(change.new)
     if not (file.is_stale or _is_too_much(file, file.text, old, new)):
         start, stop = bisect(lines, (first,)), bisect(lines, (last + 1,))
@@ -368,8 +368,8 @@ def _edit_lines(file: CurrentFile, change: Change, first: int, last: int, at: in
 
 
 def _forget_part(file: CurrentFile, old: Sequence[str], new: Sequence[str]) -> None:
-    """Forget the known lines among *old* rows that *new* ones have replaced somewhere in the file,
-    which may differ then. The first may begin within its line, the last may end there."""
+    """Forget the known lines among *old* rows that *new* ones replaced somewhere. If there are any,
+    the file is stale. The first may begin within its line, and the last may end there."""
     telling = {row for line in old if len(row := line.strip()) > 2}
     parts = [row if (row := line.strip()) in telling else "\n" for line in (old[-1], old[0])]
     begins, ends = parts if len(old) > 1 else ("\n", "\n")
@@ -383,14 +383,13 @@ def _forget_part(file: CurrentFile, old: Sequence[str], new: Sequence[str]) -> N
 
 
 def _is_too_much(file: CurrentFile, whole: str, old: str = "", new: str = "") -> bool:
-    """Is a file too large, now or with *new* for each *old*, or edited too often, to edit it?"""
+    """Return whether a file is too large to edit, or with *new* for *old*, or edited too often."""
     file.steps += len(file.numbers) + len(whole) // 100
     return file.steps > MOST_STEPS or len(whole) + whole.count(old or "\0") * len(new) > LARGEST
 
 
 def _put_rows(file: CurrentFile, first: int, count: int, rows: Sequence[str]) -> None:
-    """Put *rows* in the place of *count* known lines from *first* on, and number those behind
-    anew."""
+    """Replace *count* known lines from *first* on by *rows* and renumber those after them."""
     lines = file.lines
     number = lines[first][0] if first < len(lines) else first + 1
     placed = [(at, row.rstrip()) for at, row in enumerate(rows, number)]
@@ -400,9 +399,9 @@ def _put_rows(file: CurrentFile, first: int, count: int, rows: Sequence[str]) ->
 
 
 def _put_lines(file: CurrentFile, change: Change, old: Sequence[str], behind: int) -> int:
-    """Put the whole lines of a *change* in the place of *old* ones, or behind its anchor, both
-    *behind* a position in the known text if they are; return the position behind them. The file may
-    differ if they have no place in the known lines."""
+    """Replace the *old* lines by those of a *change*, or insert these after its anchor, if possible
+    after the offset *behind* in the known text. Return the offset after them. If no place is found,
+    mark the file as stale."""
     whole = f"\n{file.text}\n" if file.numbers else "\n"
     if _is_too_much(file, whole):
         file.lines, whole = [], "\n"
@@ -431,8 +430,8 @@ def render_current(
     context: Context,
     room: int,
 ) -> str:
-    """Write the blocks of the hottest files that the *tail* does not show, in *room* tokens; also
-    if no file was edited yet: agents read before they edit."""
+    """Return the blocks of the hottest files that the *tail* does not show, in *room* tokens.
+    Unedited files count, too: agents read before they edit."""
     shown = {line.strip() for text in tail for line in _plain_lines(text)}
     words = {word for text in tail[-RECENT:] for word in _WORD.findall(text)}
     named = {split_path(name)[1] for name in find_names(context.named)}
@@ -470,11 +469,11 @@ def render_current(
 
 
 Block = range
-"""Of known lines, by their positions in the list of these."""
+"""Indexes of successive known lines."""
 
 
 def _find_hidden(lines: Sequence[Numbered], shown: set[str]) -> list[Block]:
-    """Return the blocks of known *lines* of which one is not *shown*."""
+    """Return the blocks of known *lines* that are not all *shown*."""
     return [
         block
         for block in _cut(lines)
@@ -485,8 +484,8 @@ def _find_hidden(lines: Sequence[Numbered], shown: set[str]) -> list[Block]:
 def _render_blocks(
     lines: Sequence[Numbered], blocks: Iterable[Block], leads: Mapping[int, str]
 ) -> Iterator[str]:
-    """Yield the lines of blocks in order; a number stands where they do not go on from the block
-    before, blank lines aside, with the lines above that turn the first of them."""
+    """Yield the lines of blocks in order. Before a block that does not follow the last one, blank
+    lines aside, yield its line number and the lead of its first line."""
     stop = 0
     for block in sorted(blocks, key=lambda block: block.start):
         between = lines[stop : block.start]
@@ -501,8 +500,8 @@ def _render_blocks(
 
 
 def _read_leads(lines: Sequence[Numbered]) -> dict[int, str]:
-    """Return what turns known lines of a document, by their positions, of those above that no gap
-    parts from them."""
+    """Return the leads of a document's known lines by index. No gap may lie between lead and
+    line."""
     leads = dict[int, str]()
     for _, run in groupby(enumerate(lines), key=lambda row: row[1][0] - row[0]):
         rows = list(run)
@@ -528,7 +527,7 @@ def _weigh_lines(
 
 
 def _cut(lines: Sequence[Numbered]) -> Iterator[Block]:
-    """Cut known lines at gaps, blank lines and definitions, into blocks of at most `MOST_LINES`."""
+    """Split known lines at gaps, blank lines and definitions, at most `MOST_LINES` to a block."""
     start = 0
     for at, (number, text) in enumerate(lines):
         is_gap = at > start and number != lines[at - 1][0] + 1
@@ -543,7 +542,7 @@ def _cut(lines: Sequence[Numbered]) -> Iterator[Block]:
 
 
 def _plain_lines(text: str) -> Iterator[str]:
-    """Yield the lines of a text without numbers; a call's argument begins behind its name."""
+    """Yield the lines of a text without numbers, and what follows `: ` (a call's argument)."""
     for row in text.split("\n"):
         match = _NUMBERED.fullmatch(row)
         yield match[2] if match else row

@@ -1,4 +1,4 @@
-"""What an earlier summary says that cannot be read from the original messages."""
+"""Contents of earlier summaries that the original messages do not have."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -43,9 +43,9 @@ from refold.text.plain import is_absolute
 from refold.text.summary_wrapper import ASKED, CUT, PLACE, split_record
 
 LISTS = (*REQUESTS, "Rules", "Decisions", "Checks", "Done", "Failed", "Notes", "Open", "Files")
-"""Sections that hold what a `State` does."""
+"""Titles of sections that list what a `State` holds."""
 LONG = 24
-"""Characters of a request that is not made twice by chance."""
+"""Minimum characters of a request that nobody makes twice by chance."""
 _ITEM = re.compile(r"^- (.*(?:\n++  .*)*)", re.MULTILINE)
 _INDENT = re.compile(r"(?<!\n)\n++  ")
 _TODO = re.compile(r"\[([ ~x])\] (?:#([\w-]{1,40}) )?(.+)", re.DOTALL)
@@ -55,27 +55,27 @@ _MADE = re.compile(rf"looked: |{PLANNED}|{STARTED}|{ANNOUNCED}|last error: |\[[ 
 _IN_SIGHT = re.compile(r"the answer \"[^\n]*\" is to: ")
 _OMITTED = re.compile(rf"\[… (\d{{1,9}}){re.escape(OMITTED)}")
 _STALE = re.compile(r" \((?:modified|may differ: something else changed it) since\)")
-"""What stands behind the name of a file that was changed after what is quoted of it."""
+"""Suffix of the name of a file that was changed after the quoted text."""
 _BETWEEN = re.compile(r"\s?(?<!\.)\.\.(?:\s|\Z)")
-"""Where clauses are left out."""
+"""Mark where clauses are left out."""
 _LABEL = re.compile(r"\[([^\]\n]{1,96})\] ")
-"""What an exchange is about."""
+"""Topic of an exchange."""
 
 
 @dataclass(slots=True)
 class Earlier:
-    """What summaries say of messages that are not here."""
+    """Contents of summaries whose messages are missing."""
 
     state: State = field(default_factory=State)
     blocks: list[Block] = field(default_factory=list)
     stale: set[str] = field(default_factory=set)
-    """Files that were changed after what is quoted of them."""
+    """Files that were changed after the quoted text."""
     plan: str = ""
-    """The plan that the person approved last."""
+    """The plan that a person approved last."""
 
 
 def _split_sections(text: str) -> Iterator[tuple[str, str]]:
-    """Yield title and text of each section; what comes before the first heading has no title."""
+    """Yield title and text of each section. Text before the first heading has an empty title."""
     title, lines = "", list[str]()
     for line in text.split("\n"):
         if line.startswith("## "):
@@ -87,21 +87,21 @@ def _split_sections(text: str) -> Iterator[tuple[str, str]]:
 
 
 def drop_quotes(record: str) -> str:
-    """Return a record without its sections that hold nothing but what messages say."""
+    """Return a record without the sections that only quote messages."""
     own = (row for row in _split_sections(record) if row[0] and not row[0].startswith(QUOTING))
     return "\n".join(f"## {title}\n{body}" for title, body in own)
 
 
 def iter_items(title: str, body: str) -> Iterator[str]:
-    """Yield list items with their indented lines, as they were before they were indented."""
+    """Yield list items without the indentation of their further lines. Nested rules are split."""
     for match in _ITEM.finditer(body):
         item = _INDENT.sub("\n", match[1])
         yield from split_rules(item) if title == "Rules" else [item]
 
 
 def split_rules(item: str, most: int = MOST_LEADS) -> Iterator[str]:
-    """Yield the rules of an item of a list in which the same words introduce several, as lists in
-    one another, at *most* so many."""
+    """Yield the rules of a list item. Rules with a common introduction are nested under it, at
+    *most* that many levels deep."""
     lead, *led = item.split("\n- ") if most else [item]
     space = " " if lead.endswith(":") else ""
     for rule in led:
@@ -111,12 +111,12 @@ def split_rules(item: str, most: int = MOST_LEADS) -> Iterator[str]:
         yield item
 
 
-# --- summaries whose messages are not here ------------------------------------------------------
+# --- summaries whose messages are missing -------------------------------------------------------
 
 
 def read_given(texts: Iterable[str]) -> Earlier:
-    """Return what summaries say, oldest first. What is not in the form of a rule summary, such as a
-    model's words or a person's, becomes a note. Never raises."""
+    """Return the contents of summaries, oldest first. Text that is not in the form of a rule
+    summary, such as a model's or a person's, becomes a note. Never raises."""
     earlier = Earlier()
     for text in texts:
         words, record = split_record(text) or ("", text)
@@ -138,7 +138,7 @@ def _take_section(earlier: Earlier, title: str, body: str) -> None:
                 before = state.requests.pop(words, Request(0))
                 state.requests[words] = Request(before.times + times)
                 state.retold.update([words] if len(words) >= LONG else [])
-                # What stands beside the cut may be a part of a rule.
+                # Text next to a cut may be a part of a rule.
                 rules = find_constraints(CUT.sub("\0", words))
                 state.constraints |= dict.fromkeys(rule for rule in rules if "\0" not in rule)
         case "Rules":
@@ -221,7 +221,7 @@ def _take_open(state: State, items: Iterable[str]) -> None:
         elif match := _ERROR.fullmatch(item):
             error, call = match.groups()
             state.failure = Failure(call, error)
-            if " " in call and not call.endswith("…"):  # a later error stands in its place
+            if " " in call and not call.endswith("…"):  # a later error may replace it
                 state.actions.failed[call] = Action(error)
         elif match := _PLANNED.fullmatch(item):
             state.plan_age = int(match[1])
@@ -234,8 +234,8 @@ def _take_open(state: State, items: Iterable[str]) -> None:
 
 
 def _read_excerpts(rows: Sequence[str], files: Collection[str]) -> Iterator[tuple[Block, bool]]:
-    """Yield what is quoted of each of *files*, commands and tools, and whether the file was changed
-    since."""
+    """Yield the quoted text of each file, command and tool, and whether the file was changed since.
+    *files* are the known paths."""
     heading, text = "### earlier", list[str]()
     for row in (*rows, "### "):
         if not row.startswith("### "):
@@ -262,14 +262,14 @@ def _read_conversation(rows: Iterable[str]) -> Iterator[Block]:
         yield from (Block(0, kind, label, piece, sender=sender) for piece in pieces if piece)
 
 
-# --- summaries whose messages are here ----------------------------------------------------------
+# --- summaries whose messages are known ---------------------------------------------------------
 
 
 def read_amendments(text: str, state: State) -> list[str]:
-    """Return the words of an earlier summary that we did not write: a person's amendment, a model's
-    text. *state* is that of the messages which it stands for.
+    """Return the text in an earlier summary that Refold did not write: a person's amendments, a
+    model's words. *state* is the state of the messages that it covers.
 
-    Excerpts and lists end at a blank line; a section that lists holds what *state* does.
+    Text after a blank line in excerpts and lists counts, and so do list items not in *state*.
     """
     words, record = split_record(text) or ("", text)
     requests = {request.media + words for words, request in state.requests.items()}
@@ -289,6 +289,6 @@ def read_amendments(text: str, state: State) -> list[str]:
 
 
 def _is_ours(item: str) -> bool:
-    """Is an item one that we write, or one that was cut to its room?"""
+    """Return whether Refold wrote an item, perhaps cut to fit."""
     is_cut = bool(CUT.search(item)) or any(mark in item for mark in (REPEATED, OMITTED))
     return is_cut or bool(_MADE.match(item) or _IN_SIGHT.match(item))
