@@ -1,10 +1,10 @@
-"""Identifiers: the words by which later work refers to things, told by their shape, in any script.
+"""Identifiers: the words by which later work refers to things, found by their shape in any script.
 
 In text with spaces between words, a name is a run of letters, digits and `_$@~./-`. Chinese,
-Japanese, Korean and Thai text has no space between a name and what is said about it, so such
-letters belong to a name only if a `/`, a file extension, a `_` or a quote says so:
-`请修改src/订单/服务.py里的函数` holds `src/订单/服务.py`. What no mark tells apart stays together: of `请修改订单.py`
-nobody knows without a dictionary where the name begins.
+Japanese, Korean and Thai text has no space between a name and the words around it. Letters of these
+scripts belong to a name only if a `/`, a file extension, a `_` or quotes mark it:
+`请修改src/订单/服务.py里的函数` holds `src/订单/服务.py`. `请修改订单.py` stays whole: only a dictionary knows where
+its name begins.
 """
 
 import json
@@ -18,45 +18,45 @@ from refold.text.json_values import parse_or_none
 from refold.text.plain import split_path, without_escapes
 
 NUMBER = 0.4
-"""What a plain number counts for, beside a name's 1.0."""
+"""Weight of a plain number. A name weighs 1.0."""
 LONGEST = 120
-"""Characters of an identifier; what is longer is data."""
+"""Maximum number of characters of an identifier. Anything longer is data."""
 SHORTEST = 4
-"""Characters of a name."""
+"""Minimum number of characters of a name."""
 
 _CUT = "..."
-"""How a name ends that a tool has cut."""
+"""Suffix of a name that a tool has cut off."""
 _NUMBER = re.compile(r"\d(?<![\w.]\d)[\d.,]*")
 _DIGITS = re.compile(r"[\d.,:/_-]+")
 _JOINED = re.compile(r"[\w$@][./_:\-][\w$@]")
 _HYPHENATED = re.compile(r"[A-Za-z]?[a-z]+(?:-[a-z]+)+")
 _TAG = re.compile(r"/\w+")
 PIECE = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{3,}|[^\W\d_a-zA-Z]{2,}")
-"""A word, or a part of a name."""
+"""A word, or a word inside a compound name."""
 _HANDLE = re.compile(r"\bedit [0-9a-f]{8}\b")
-"""How a stub of Refold's names its edit: a caller may feed what was sent back as history."""
+"""The reference to an edit in a stub of Refold. Callers may send stubs back as history."""
 DEFINITION = re.compile(
     r"(?:export |async |public |private |static |pub |final |abstract ){0,4}"
     r"(?:def|class|function|func|fn|interface|type|struct|enum|trait|impl|defp|defmodule|module|const|describe|test)\b"
 )
-"""How a line begins, behind its indentation, that defines a name."""
+"""The beginning of a line that defines a name, after its indentation."""
 
 
 def iter_identifiers(text: str) -> Iterator[tuple[str, float]]:
-    """Yield each identifier of *text* once, with what it counts for.
+    """Yield each identifier of *text* once, with its weight.
 
-    Paths, dotted names, snake_case, camelCase, hashes and ids are found by their shape alone; a
-    plain word is none. In time linear in the length of *text*.
+    Paths, dotted names, snake_case, camelCase, hashes and ids are found by their shape alone. Plain
+    words are left out. Takes time linear in the length of *text*.
     """
     words = {*candidate_names(text), *_NUMBER.findall(text)}
     telling = [word for word in words if not (word.isalpha() and word[1:].islower())]
-    short = [word for word in telling if len(word) <= MAX_WORD]  # others would be remembered
+    short = [word for word in telling if len(word) <= MAX_WORD]  # others would fill the cache
     yield from filter(None, map(_weigh_word, sorted(short)))
 
 
 @lru_cache(maxsize=10_000)
 def _weigh_word(word: str) -> tuple[str, float] | None:
-    """Return the identifier in a word with what it counts for; None if there is none."""
+    """Return the identifier in a word with its weight, or None."""
     if word.endswith(_CUT):
         return None
     name = word.removeprefix("./").lstrip("-").rstrip(".,-:/@")
@@ -66,20 +66,20 @@ def _weigh_word(word: str) -> tuple[str, float] | None:
 
 
 def split_words(text: str) -> set[str]:
-    """Return the words of a text, those in names apart, without what belongs to all texts: two
-    letters, and digits."""
+    """Return the words of a text in lower case, with compound names split. Digits and very short
+    words are left out."""
     return {word.lower() for word in PIECE.findall(text)}
 
 
 def find_names(text: str) -> list[str]:
-    """Return the identifiers of *text* that are no plain numbers, each once; of a very long one
-    those of its two ends."""
+    """Return the identifiers of *text* that are not plain numbers, each once. Of a very long text
+    only both ends are read."""
     text = _HANDLE.sub("edit", without_escapes(clip_scanned(text)))
     return [name for name, weight in iter_identifiers(text) if weight == 1.0]
 
 
 def is_in_folder(name: str) -> bool:
-    """Does an identifier name a file in a folder?"""
+    """Return whether an identifier names a file in a folder."""
     return "/" in name and "://" not in name and "." in name.rpartition("/")[2]
 
 
@@ -96,9 +96,9 @@ def _is_name(word: str) -> bool:
 # --- words that may be names -------------------------------------------------------------------
 
 MAX_DENSE_HEAD = 16
-"""Characters of such a script before the first `/` or the extension; more of them are prose."""
+"""Maximum number of `_DENSE` characters before the first `/` or extension. More are prose."""
 MAX_DENSE_TAIL = 8
-"""Characters of such a script behind the last `/` if no extension says that the name ends there."""
+"""Maximum number of such characters after the last `/` if no extension ends the name."""
 EXTENSIONS = (
     "py|pyi|ipynb|jsx?|mjs|cjs|tsx?|vue|svelte|mdx?|jsonl?|ya?ml|toml|txt|rst|rs|go|java|kt|swift|scala|php|rb|lua|[ch]|cc|cpp|hpp|cs|"
     "exs?|sh|bat|ps1|s?css|less|html?|sql|cfg|conf|ini|env|lock|xml|csv|tsv|log|proto|db|sqlite|pdf|docx?|xlsx?|pptx?|png|jpe?g|gif|svg|zip|tar|gz"
@@ -109,16 +109,16 @@ _DENSE = (
     "\u31a0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9f\U00020000-\U000323af"
 )
 _MARKS = "\u0300-\u036f\u064b-\u0652\u0900-\u0963\u0966-\u0dff"
-"""Vowels and accents that are letters of their own (decomposed file names, Indic scripts)."""
+"""Vowel signs and accents that are separate characters (decomposed file names, Indic scripts)."""
 _ASCII = re.compile(
     r"(?:https?://|/[A-Za-z0-9_.~/-]*+\?)[^\s\"'<>`)\]},;|\\]{3,}|[A-Za-z0-9_$@~./-]{4,}"
 )
-"""An address, what it asks for included, or a word."""
+"""A URL or a request path with its query, or a word."""
 _URL = re.compile(r"https?://[^\s\"'<>`)\]},;|\\、。，；：！？（）「」『』《》【】“”‘’…]{3,}")
 _WIDE = rf"{_URL.pattern}|[\w{_MARKS}{_DENSE}$@~./-]{{4,}}"
 _BACKSLASHES = re.compile(
-    r"(?<![A-Za-z0-9])[A-Za-z]:(?>(?:\\{1,2}[\w$@~.-]++)+)"  # a path of Windows: they part its names
-    r"|\\(?:u[0-9a-fA-F]{4}|[nrt])"  # an escape of JSON: no letter of the word behind it
+    r"(?<![A-Za-z0-9])[A-Za-z]:(?>(?:\\{1,2}[\w$@~.-]++)+)"  # a Windows path with backslashes
+    r"|\\(?:u[0-9a-fA-F]{4}|[nrt])"  # a JSON escape, not a letter of the next word
 )
 _LETTER = rf"[^\W\d_{_DENSE}]"
 _BARE = re.compile(r"[^/._]*")
@@ -128,10 +128,10 @@ _FILE = rf"(?i:\.(?:{EXTENSIONS})\Z)"
 _BEGINS = rf"(?<=[{_DENSE}])(?:(?:{_LETTER}|[~$@])[^{_DENSE}]*|\.\.?)\Z"
 _STOPS = rf"[^{_DENSE}]+(?<![_-])(?=[{_DENSE}])"
 _JOINT = rf"(?<=[{_DENSE}])(?={_LETTER})|(?<=[^\W_{_DENSE}])(?=[{_DENSE}])"
-"""Patterns of wide ranges of letters, from `_WIDE` on, take milliseconds to compile: only text in
-such letters pays."""
+"""Patterns from `_WIDE` on have wide character ranges and take milliseconds to compile. They are
+compiled only when a text has such characters."""
 _PARTICLES = frozenset("里裡中内內下上的のにをでは에을를의")
-"""What is said of a folder right behind its `/`: in, under, of."""
+"""Words that may follow the `/` of a folder: in, under, of."""
 _OPENS, _CLOSES = frozenset("`\"'“‘「『《"), frozenset("`\"'”’」』》")
 
 
@@ -141,8 +141,8 @@ def _compile(pattern: str) -> re.Pattern[str]:
 
 
 def candidate_names(text: str) -> set[str]:
-    """Return the words of *text* that may be names. Tags (`<exit_code>`), type arguments and what
-    stands behind a backslash keep their first letter. In time linear in the length of *text*."""
+    """Return the words of *text* that may be names. Words keep their first letter in tags
+    (`<exit_code>`), type arguments and after a backslash. Takes linear time."""
     if "\\" in text:
         text = _BACKSLASHES.sub(_split_backslashes, text)
     if text.isascii():
@@ -177,7 +177,7 @@ def _names_in_line(line: str) -> Iterator[str]:
 
 
 def _is_quoted(line: str, match: re.Match[str]) -> bool:
-    """Do quotes say where a word of *line* begins and ends?"""
+    """Return whether a word of *line* stands between quotes."""
     before, after = (
         line[max(0, match.start() - 1) : match.start()],
         line[match.end() : match.end() + 1],
@@ -192,8 +192,8 @@ def _is_file_or_folder(word: str) -> bool:
 
 
 def _is_folder(word: str) -> bool:
-    """Is it a path without extension, rather than two words with a slash between them (`输入/输出`,
-    `iOS/安卓`)?"""
+    """Return whether a word is a path without extension, rather than two words with a slash between
+    them (`输入/输出`, `iOS/安卓`)."""
     parts = word.split("/")
     rooted = parts[0] in {"", ".", "..", "~"}
     spelled = any(
@@ -206,12 +206,12 @@ def _is_folder(word: str) -> bool:
 
 
 def _names_in_run(run: str) -> Iterator[str]:
-    """Yield the names in letters of a script without spaces, and what of ASCII is among them."""
+    """Yield the names in a run of characters without spaces, and its ASCII words."""
     for chunk in _compile(_FILE_ENDS).sub(r"\1\n", run).split("\n"):
         name = _trailing_path(chunk) if "/" in chunk or _compile(_FILE).search(chunk) else ""
         if name:
             yield name
-            chunk = chunk.replace(name, "\n")  # noqa: PLW2901 - what is left of it
+            chunk = chunk.replace(name, "\n")  # noqa: PLW2901 - the rest is read next
         for token in _compile(_JOINT).split(chunk) if "_" in chunk else [chunk]:
             if (
                 "_" in token
@@ -225,7 +225,7 @@ def _names_in_run(run: str) -> Iterator[str]:
 
 
 def _trailing_path(chunk: str) -> str:
-    """Return the path or file at the end of *chunk*; empty if there is none."""
+    """Return the path or file at the end of *chunk*, or an empty string."""
     head, slash, rest = chunk.partition("/")
     begins = _compile(_BEGINS).search(head)
     head = begins[0] if begins else head
@@ -244,18 +244,18 @@ def _trailing_path(chunk: str) -> str:
 # --- lists of paths ------------------------------------------------------------------------------
 
 LONGEST_FOLDER = 1_000
-"""Characters of the folders that are written out before each of their names."""
+"""Maximum number of characters of the folder names repeated for the members of a group."""
 _PLAIN_PATH = re.compile(r"(?:[A-Za-z]:(?=[/\\]))?[^\s\"'{},:]+")
 _QUOTED = r"\"(?>(?:[^\"\\]|\\.?)*)\"?"
-"""A JSON string; one that never closes goes to the end, so that no character is looked at again."""
+"""A JSON string. An unclosed one extends to the end, so that no character is read twice."""
 _GROUP = r"([^\s\"{}]*+)\{([^\s\"{}]*+)\}(?:/(?:\{([^\s\"{}]*+)\}|([^\s\"{}]++)))?"
 """`folder/{a,b}`, `parent/{a,b}/{x,y}` or `parent/{a,b}/x`."""
 _PATH = re.compile(rf"{_QUOTED}|{_GROUP}|[^\s\"]+", re.DOTALL)
 
 
 def group_paths(paths: Sequence[str]) -> Iterator[str]:
-    """Yield paths, those of one folder as `folder/{a,b}`, of folders that hold the same names as
-    `parent/{a,b}/{x,y}`; those with odd characters as JSON strings."""
+    """Yield paths, grouped by folder as `folder/{a,b}`. Sibling folders that hold the same names
+    become `parent/{a,b}/{x,y}`. Paths with unusual characters become JSON strings."""
     plain = [path for path in paths if _PLAIN_PATH.fullmatch(path)]
     odd = (path for path in paths if not _PLAIN_PATH.fullmatch(path))
     yield from (json.dumps(path, ensure_ascii=not path.isprintable()) for path in odd)
@@ -283,7 +283,7 @@ def _group(names: Sequence[str]) -> str:
 
 
 def read_paths(line: str) -> Iterator[str]:
-    """Yield the paths of a line, groups written out."""
+    """Yield the paths of a line, with groups expanded."""
     for match in _PATH.finditer(line):
         folder, beside, names, name = match.groups()
         if match[0].startswith('"'):

@@ -1,4 +1,4 @@
-"""The state of the work as text: Markdown sections within a number of tokens."""
+"""Render the state of the work as Markdown sections within a number of tokens."""
 
 import re
 from bisect import bisect_right
@@ -23,97 +23,96 @@ from refold.tokens.count import estimate
 
 MOST_CHECKS = 5
 FAILING_CHECKS = 15
-"""Of so many last checks those that fail stand too."""
+"""Number of latest checks of which all failing ones are listed."""
 READ_FILES = 250
-"""Tokens of the paths of files that were only read, the last read first to stay."""
+"""Maximum number of tokens for the paths of files that were only read, the last read first."""
 MOST_DONE = 4
 PLANNED = "turns since this plan: "
-"""What stands above a plan behind which something else was asked."""
+"""Label of the line above a plan after which the user asked for something else."""
 MOST_ACTIONS = 15
-"""Calls that did something, of which the result is told."""
+"""Maximum number of listed calls that had an effect."""
 DONE_SHARE = 0.25
-"""The share of the room that these may take, if no file was changed, else `DONE_BESIDE_FILES`."""
+"""Share of the room for these calls if no file was changed. Otherwise it is `DONE_BESIDE_FILES`."""
 DONE_BESIDE_FILES = 0.16
 MOST_FAILED = 8
 MOST_ALIKE = 60
-"""Characters by which the line of a failure is known."""
+"""Number of characters by which the line of the last error is recognised."""
 MOST_VAGUE = 3
-"""Decisions that name nothing, made before a call."""
+"""Maximum number of listed decisions that name nothing and were made before a call."""
 REQUEST_SHARE = 0.35
-"""The share of the room that the latest request may take; what is left of it, and as much again,
-the earlier ones together."""
+"""Share of the room for the latest request. The earlier requests together get the rest of it and as
+much again."""
 EARLIER_SHARE = 0.5
-"""The share of all room that the earlier requests may take in any case, where no person answers."""
+"""Minimum share of the room for the earlier requests if no person answers turns."""
 MOST_OF_REQUESTS = 4
-"""If not all earlier requests fit, one but the first takes one part in so many of their room, at
-most: an error that was pasted and mended pushes no order out."""
+"""Divisor of the room for earlier requests: if not all fit, it limits each except the first. So a
+pasted error that is fixed by now pushes out no instruction."""
 MOST_OF_TEMPLATE = 120
-"""Characters of a command's or skill's text that is done."""
+"""Maximum number of characters of the text of a finished command or skill."""
 ANSWER_SHARE = 1 / 3
-"""The share of the room that is kept for what people answered to tools that ask: as good as a
-request, and the choices made by it stand nowhere else."""
+"""Share of the room reserved for people's answers to tools that ask. They matter as much as
+requests, and the choices in them stand nowhere else."""
 FIRST_REQUEST = 60
-"""Tokens that the first request, the task, gets at least."""
+"""Minimum number of tokens for the first request, which is the task."""
 LAST_DEED = 80
-"""Tokens that the last deed gets at least."""
+"""Minimum number of tokens for the last call that had an effect."""
 LAST_FAILURES = 120
-"""Tokens that the last failures get at least."""
+"""Minimum number of tokens for the last failures."""
 LAST_CHECKS = 100
-"""Tokens that the last test or build and the last commit get at least."""
+"""Minimum number of tokens for the last test or build and the last commit."""
 LEAST = 24
-"""Tokens below which a text is left out rather than cut."""
+"""Number of tokens below which a text is left out instead of being cut."""
 
 REQUESTS = ("Earlier requests", "Current request", "Last request of this part")
-"""Titles of requests. Behind a summary with the last one *of this part* stand newer ones."""
+"""Titles of requests. After a summary with the title *of this part*, newer requests follow."""
 EARLIER, CURRENT, LAST = REQUESTS
 MARKS = {"pending": " ", "active": "~", "done": "x"}
 NOT_TESTED = "not tested since"
 TASK, PARTS = "Task, as in: ", " (in parts)"
 PLAN = "the plan that the user approved"
 QUOTING = ("Current text", "Task", "Excerpts")
-"""How titles of sections begin that hold nothing but what messages say."""
+"""Prefixes of the titles of sections that only quote messages."""
 CONVERSATION = (
     "Excerpts from the conversation (single sentences; later ones may replace earlier ones)"
 )
-"""The title of what people and the model say to each other."""
+"""Title of the section that quotes people and the model."""
 ANNOUNCED = "announced last: "
 STARTED = "still running when last seen: "
-"""What stands before a call in the background of which nobody has seen the end."""
+"""Label of a background call whose end was not seen."""
 LAST_TIME = "last: "
-"""What stands before the outcome of a call that was made more than once."""
+"""Label of the outcome of a call that was made more than once."""
 REPEATED = " lines as in a later request …]"
 OMITTED = " earlier requests left out …]"
 _LED = re.compile(r"\A- ([^:：\n]{1,200}(?:：|: ))(.+)\Z")
-"""A rule with the words that introduce it, and without them."""
+"""A rule, split into the words that introduce it and the rest."""
 MOST_LEADS = 3
 _TIMES = re.compile(r" \(×([1-9]\d{0,8})\)\Z")
 _MEDIA = re.compile(r"\A(?>(?:\[(?:image|audio|video|document)\] )+)")
-"""What stands before the words of a request with media."""
+"""Labels before the text of a request with media."""
 _SEPARATOR = re.compile(r"[/\\]")
 
 
 def add_count(text: str, times: int) -> str:
-    """Return a request and how often it was made: `continue (×400)`. Once is not said, unless
-    *text* itself ends like that."""
+    """Return a request with the number of times it was made: `continue (×400)`. A count of one is
+    left out, unless *text* itself ends in a count."""
     return f"{text} (×{times})" if times > 1 or _TIMES.search(text) else text
 
 
 def split_count(text: str) -> tuple[str, int]:
-    """Return a request and how often it was made, from what `add_count` makes of it."""
+    """Split the output of `add_count` into the request and its count."""
     match = _TIMES.search(text)
     return (text[: match.start()], int(match[1])) if match else (text, 1)
 
 
 def write_request(text: str, times: int, questions: Sequence[str] = ()) -> str:
-    """Return a request as a list shows it: how often it was made, and what it answers."""
+    """Return a request as a list item: with its count and the questions it answers."""
     item = add_count(text, times)
     is_alike = _split_questions(item)[0] != item
     return f"{item}{ANSWERS}{' | '.join(questions) or '-'})" if questions or is_alike else item
 
 
 def split_request(item: str) -> tuple[str, int, tuple[str, ...]]:
-    """Return a request, how often it was made and what it answers, from what `write_request` makes
-    of these."""
+    """Split the output of `write_request` into the request, its count and its questions."""
     words, questions = _split_questions(item)
     return (*split_count(words), questions)
 
@@ -126,10 +125,10 @@ def _split_questions(item: str) -> tuple[str, tuple[str, ...]]:
 
 
 def render_state(state: State, room: int, work: float = 1.0) -> str:
-    """Write *state* in about *room* tokens; what matters most is given room first. What people want
-    may take more: rules all of it, what follows then shares a half; requests also what everything
-    else leaves. *work*: the share of turns that no person answers; in a chat the dialogue is quoted
-    instead of requests alone."""
+    """Write *state* in about *room* tokens. The most important sections get room first. Rules may
+    take all of it, and the other sections still share at least half. Requests also get what the
+    other sections leave. *work* is the share of turns that no person answers. In a chat the
+    dialogue is quoted instead of the requests alone."""
     parts, rooms = dict[str, str](), dict[str, int]()
     in_sight = set(_iter_rules(state.in_sight))
     rules = list(_rules(state, room - 4, in_sight))
@@ -169,7 +168,7 @@ def render_state(state: State, room: int, work: float = 1.0) -> str:
         if title == latest:
             shown_lines.update(_iter_rows(line[2:] for line in lines))
     for title, make in ((latest, latest_request), (earlier, earlier_requests)):
-        before = parts.get(title, "")  # in a chat, from a half on, the dialogue is quoted instead
+        before = parts.get(title, "")  # a chat (work of at most a half) quotes the dialogue instead
         lines = list(make(state, rooms[title], spare=int(room * (2 * work - 1))))
         if before and room > 0 and len(text := "\n".join((f"## {title}", *lines))) > len(before):
             parts[title], room = text, room + estimate(before) - estimate(text)
@@ -182,7 +181,7 @@ def render_state(state: State, room: int, work: float = 1.0) -> str:
 
 
 def _rules_of(sections: str) -> set[str]:
-    """Return the rules that the requests in written sections state."""
+    """Return the rules stated by the requests in rendered sections."""
     items = (_MEDIA.sub("", _text_of(item), count=1) for item in sections.split("\n- ")[1:])
     return set(_iter_rules(split_request(text)[0] for text in items))
 
@@ -192,8 +191,8 @@ def _write_rules(rules: Iterable[str]) -> str:
 
 
 def _nest_rules(rules: Iterable[str], most: int) -> Iterator[str]:
-    """Yield rules as lines; those in a row that the same words introduce as a list under these, in
-    which may be such lists, at *most* so many in one another."""
+    """Yield rules as lines. Successive rules with the same introduction become a list under it.
+    Lists nest up to *most* levels deep."""
     for lead, group in groupby(rules, lambda rule: head[1] if (head := _LED.match(rule)) else ""):
         led = list(group)
         if not (lead and most) or len(led) == 1:
@@ -205,31 +204,31 @@ def _nest_rules(rules: Iterable[str], most: int) -> Iterator[str]:
 
 
 def _iter_rows(texts: Iterable[str]) -> Iterator[str]:
-    """Yield the lines of texts, without what indents them."""
+    """Yield the lines of texts without indentation."""
     return (line.strip() for text in texts for line in text.split("\n"))
 
 
 def _iter_rules(requests: Iterable[str]) -> Iterator[str]:
-    """Yield the rules that requests state, and what takes rules back."""
+    """Yield the rules that requests state, and the sentences that take rules back."""
     for text in requests:
         yield from (*find_constraints(text), *find_corrections(text))
 
 
 def list_item(text: str) -> str:
-    """Return a text as a list item, later lines indented, so that none can pass for a heading."""
+    """Return a text as a list item, with later lines indented so that none reads as a heading."""
     return "- " + text.replace("\n", "\n  ")
 
 
 def _text_of(item: str) -> str:
-    """Return a text that was made a list item, of that all but its mark."""
+    """Return the text of a list item, without its indentation."""
     return item.replace("\n  ", "\n")
 
 
 def _cut(item: str, room: int) -> str:
-    """Return a list item; of one that does not fit its beginning and end; empty if little fits."""
+    """Return a list item that fits, with its middle cut out if it must be, or an empty string."""
     if estimate(item) <= room:
         return item
-    if room < LEAST or estimate(item) < FIRST_REQUEST:  # of little its middle is all
+    if room < LEAST or estimate(item) < FIRST_REQUEST:  # a cut would leave too little
         return ""
     text = _text_of(item[2:])
     size, leads = int(len(text) * room / estimate(text) * 0.9), find_leads(text.split("\n"))
@@ -241,8 +240,8 @@ def _cut(item: str, room: int) -> str:
 
 
 def _requests(state: State, start: int, stop: int | None, shown: Collection[str]) -> list[str]:
-    """Return those of the requests that nothing shows beside the summary, as list items, without
-    the lines that are *shown*; of a command's or skill's text before the latest a line."""
+    """Return the requests that are not in sight beside the summary, as list items without the lines
+    in *shown*. Texts of commands and skills that are finished become one line."""
     items = list[str]()
     for text, request in list(state.requests.items())[start:stop]:
         if text not in state.in_sight and (own := _leave_out(text, shown)):
@@ -260,8 +259,8 @@ def _requests(state: State, start: int, stop: int | None, shown: Collection[str]
 
 
 def _leave_out(text: str, shown: Collection[str]) -> str:
-    """Return a request with a mark in place of lines that are *shown*, with what they turn behind
-    them still; empty if nothing is left. Who works by a template says the same each time."""
+    """Return a request with a mark for its *shown* lines (templates repeat lines), or an empty
+    string if nothing else is left. The other lines keep their leads."""
     lines, rows = text.split("\n"), list[tuple[int, str]]()
     for is_shown, group in groupby(enumerate(lines), key=lambda row: row[1].strip() in shown):
         run = list(group)
@@ -286,10 +285,10 @@ def _latest_request(state: State, room: int, shown: Collection[str], spare: int 
 def _earlier_requests(
     state: State, room: int, rules: Sequence[str], shown: Collection[str], spare: int = 0
 ) -> Iterator[str]:
-    """Return all in order if they fit, without the lines that a later one in sight has; else the
-    first, which is the task, in half of the room, and the newest that fit and say more than
-    *rules*, which stand beside them; one that does not fit takes half of what is left, and none
-    more than its share. *spare* tokens are for what `_fill_up` adds."""
+    """Return all earlier requests in order if they fit, without lines of later requests in sight.
+    Otherwise return the first, which is the task, in half of the room, and the newest that fit and
+    say more than *rules*. One that does not fit takes half of the remaining room, and none exceeds
+    its share. *spare* tokens are for `_fill_up`."""
     earlier = _requests(state, 0, -1, shown)
     if _fitting(earlier, room) == earlier and not (earlier and state.omitted):
         return iter(earlier)
@@ -313,7 +312,7 @@ def _earlier_requests(
             chosen[at] = text
         if at and not fits and room < FIRST_REQUEST:
             break
-    for at in sorted(chosen, reverse=True):  # what is left goes to those that were cut
+    for at in sorted(chosen, reverse=True):  # requests that were cut get the remaining room
         price = estimate(chosen[at])
         chosen[at] = _cut(earlier[at], price + max(room, 0)) or chosen[at]
         room -= estimate(chosen[at]) - price
@@ -327,8 +326,8 @@ def _earlier_requests(
 
 
 def _sort_forgeable_last(items: Sequence[str]) -> list[int]:
-    """Return the places of the items of a list, the newest first, behind them those of words that
-    stood in tools' results: however many these are, they take no room from a person's."""
+    """Return the indices of the items of a list, the newest first. Items from tool results come
+    last, so that any number of them takes no room from a person's."""
     return sorted(
         range(len(items) - 1, -1, -1), key=lambda at: items[at].startswith(f"- {IN_RESULT}")
     )
@@ -337,9 +336,9 @@ def _sort_forgeable_last(items: Sequence[str]) -> list[int]:
 def _fill_up(
     earlier: Sequence[str], chosen: Mapping[int, str], rules: Sequence[str], room: int, most: int
 ) -> dict[int, str]:
-    """Return the *chosen* requests with more in *room* tokens: more of the first, and of the newest
-    long one, with which "go on" goes on; then the newest, whole. Others of more than *most* tokens
-    stay as they are: those are errors that were pasted, as often as not."""
+    """Return the *chosen* requests, extended in *room* tokens: more of the first and of the newest
+    long one, which "go on" refers to, then the newest ones whole. Requests of more than *most*
+    tokens are not added, because they are often pasted errors."""
     filled, sizes = dict(chosen), [*map(estimate, earlier)]
     newest = max((at for at, size in enumerate(sizes) if size >= FIRST_REQUEST), default=0)
     for at in dict.fromkeys((0, newest, *_sort_forgeable_last(earlier))):
@@ -357,7 +356,7 @@ def _fill_up(
 
 
 def _repeats(request: str, rules: Sequence[str]) -> bool:
-    """Is a request made of *rules* but for a few words?"""
+    """Return whether a request consists of *rules* and a few words."""
     remaining = request
     for rule in rules:
         remaining = remaining.replace(rule.removeprefix("- "), "")
@@ -375,7 +374,7 @@ def _fitting(lines: Iterable[str], room: int) -> list[str]:
 
 
 def _choose(lines: Iterable[str], ranked: Iterable[str], room: int) -> Iterator[str]:
-    """Return those of *lines* that fit if they are taken as they are *ranked*, in order."""
+    """Return the *lines* that fit, taken in the order of *ranked*, in their own order."""
     chosen = set(_fitting(ranked, room))
     return (line for line in lines if line in chosen)
 
@@ -393,8 +392,8 @@ def _notes(state: State, room: int) -> Iterator[str]:
 
 
 def _files(state: State, room: int) -> Iterator[str]:
-    """Yield changed files by state, under one root; the last changed are the first to stay. If none
-    has room, none is said to be read: that would say that nothing was changed."""
+    """Yield changed files by state, under one root. The last changed are kept first. If no changed
+    file fits, no read file is listed either, since that would suggest that nothing was changed."""
     changed = {path: file for path, file in state.files.items() if file.state != "read"}
     root = _root_of(list(state.files))
     if root:
@@ -418,7 +417,7 @@ def _file_title(path: str, file: FileState) -> str:
 
 
 def _list_files(files: Sequence[tuple[str, str]], room: int) -> list[str]:
-    """Write as many of *files*, which are titles and paths, as fit, by title: the last ones."""
+    """Write the last of *files* (title and path) that fit, grouped by title."""
     newest = files[::-1][: max(room, 0)]
 
     def write(count: int) -> list[str]:
@@ -434,8 +433,8 @@ def _list_files(files: Sequence[tuple[str, str]], room: int) -> list[str]:
 
 
 def _root_of(paths: Sequence[str]) -> str:
-    """Return the folder that half of the paths share, if all are absolute; of several the one
-    without which they are shortest."""
+    """Return the folder shared by at least half of the paths, if all are absolute. Of several,
+    return the one whose removal shortens the paths most."""
     if not all(map(is_absolute, paths)):
         return ""
     ends = ((path, end) for path in paths for end in [*_SEPARATOR.finditer(path)][2:])
@@ -466,19 +465,19 @@ def _open(state: State, room: int) -> Iterator[str]:
     call, error, *_ = state.failure
     if error:
         lines.append(f"- last error: {error} ({one_line(call, 60)})")
-    if (active or pending) and not state.plan_age:  # else none is listed (conformance 42)
+    if (active or pending) and not state.plan_age:  # else no done item is listed (conformance 42)
         lines += [_write_todo(todo, 120) for todo in done[-MOST_DONE:]]
     yield from _fitting(lines, room)
 
 
 def _write_todo(todo: Todo, longest: int) -> str:
-    id = f"#{todo.id} " if todo.id else " " * todo.text.startswith("#")  # that is no id
+    id = f"#{todo.id} " if todo.id else " " * todo.text.startswith("#")  # not an id
     return f"- [{MARKS[todo.status]}] {id}{one_line(todo.text, longest)}"
 
 
 def _checks(state: State, room: int) -> Iterator[str]:
-    """Yield the last checks, the last run last; the last one, the last commit and those of some
-    time that fail are the first to stay."""
+    """Yield the last checks, the latest at the end. The latest check, the latest commit and recent
+    failing checks are kept first."""
     lines = {name: f"- {name} -> {outcome}" for name, outcome in state.checks.items()}
     newest = [*lines][::-1]
     failing = (name for name in newest[:FAILING_CHECKS] if has_failed(state.checks[name]))
@@ -487,8 +486,8 @@ def _checks(state: State, room: int) -> Iterator[str]:
 
 
 def _actions(state: State, room: int) -> Iterator[str]:
-    """Yield what calls did that have ended, deeds before what prepares them and of these the last
-    ones first to stay."""
+    """Yield what finished calls did. Calls that had an effect are kept before those that prepared
+    work, and of each the latest first."""
     done = state.actions.done.items()
     lines = {_write_action(call, act): act.rank for call, act in done if not act.is_running}
     newest = [*lines][::-1]
@@ -502,8 +501,8 @@ def _write_action(call: str, action: Action) -> str:
 
 
 def _failures(state: State, room: int) -> Iterator[str]:
-    """Yield the calls that failed but for the last error, which is open: of those that failed alike
-    the newest; what was to do something before what only looked, of both the newest to stay."""
+    """Yield the failed calls except the last error, which is open. Of those that failed alike only
+    the newest stays. Calls meant to change something are kept before lookups, the newest first."""
     newest, error = dict[str, tuple[str, int]](), state.failure.error
     for call, act in reversed(state.actions.failed.items()):
         if not (error and error[:MOST_ALIKE] in act.outcome):
@@ -515,7 +514,7 @@ def _failures(state: State, room: int) -> Iterator[str]:
 
 
 def _decisions(state: State, room: int) -> Iterator[str]:
-    """Choose the weightiest sentences, of equals the later; return them in order."""
+    """Return the sentences with the greatest weight, of equals the later, in order."""
     decisions = enumerate(state.decisions.items())
     ranked = sorted(decisions, key=lambda row: (row[1][1] + row[0] / 50, row[0]))
     chosen, vague = list[tuple[int, str]](), 0
