@@ -1,6 +1,5 @@
-"""What binds, what matters, what was concluded and what somebody prefers, known by words (of each
-language in words.toml); and the sentences that say it, for rule summaries, `Emphasis` and
-`RuleExtractor`."""
+"""Find constraints, conclusions, preferences and other kinds of sentences by the words of each
+language in words.toml, for rule summaries, `Emphasis` and `RuleExtractor`."""
 
 import re
 import tomllib
@@ -27,42 +26,42 @@ _HAN = re.compile(r"[\u4e00-\u9fff]")
 
 @cache
 def read_words() -> Mapping[str, Mapping[str, Any]]:
-    """Return the words of each language by their kind, as the file has them."""
+    """Return the words of each language by kind, as in the file."""
     return tomllib.loads(WORDS_PATH.read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)
 class WordPattern:
-    """Words of these *kinds*, of all languages, as two patterns that are compiled at first need."""
+    """Words of these *kinds* in all languages, as regexes that are compiled on first use."""
 
     kinds: tuple[str, ...]
 
     def is_in(self, text: str) -> bool:
-        """Is one of the words in *text*?"""
+        """Return whether one of the words is in *text*."""
         text = text.lower()  # three times as fast as a pattern that ignores case
         return bool(self._spaced.search(text)) or any(self._iter_dense(text))
 
     def find_all(self, text: str) -> list[str]:
-        """Return the words that are in *text*, in lower case."""
+        """Return the words found in *text*, in lower case."""
         text = text.lower()
         return [match[0] for match in (*self._spaced.finditer(text), *self._iter_dense(text))]
 
     def is_opening(self, text: str) -> bool:
-        """Does one of the words open *text*, behind a word at most (`please`, `you`, 请)?"""
+        """Return whether *text* opens with one of the words, after at most one other (`please`)."""
         text = text.lower()
         spaced, dense = self._spaced.search(text), next(self._iter_dense(text), None)
         is_opened = bool(spaced and text.count(" ", 0, spaced.start()) <= 1)
         return is_opened or bool(dense and dense.start() <= 2)
 
     def is_closing(self, text: str) -> bool:
-        """Does *text* end in one of the words?"""
+        """Return whether *text* ends with one of the words."""
         text = text.lower()
         matches = (*self._spaced.finditer(text), *self._iter_dense(text))
         return any(match.end() == len(text) for match in matches)
 
     def _iter_dense(self, text: str) -> Iterator[re.Match[str]]:
-        """Yield words of languages that need no spaces around one. Those of Chinese are in Japanese
-        parts of words that say something else: 不要 is what is not needed."""
+        """Yield matches in languages written without spaces. Japanese text is searched for Japanese
+        words only, because Chinese words mean something else in it: 不要 is "not needed"."""
         if text.isascii():
             return iter(())
         head = text[: 2 * MAX_SENTENCE]
@@ -85,7 +84,7 @@ class WordPattern:
 
     def _words(self, languages: Iterable[str]) -> str:
         lists = (read_words()[name].get(kind, ()) for name in languages for kind in self.kinds)
-        # In lower case, but for what stands behind a backslash.
+        # In lower case, except characters after a backslash.
         pattern = "|".join(chain.from_iterable(lists))
         return re.sub(r"(?<!\\)\w", lambda match: match[0].lower(), pattern)
 
@@ -97,35 +96,35 @@ STRESSING = WordPattern(("strict", "stresses"))
 CORRECTING = WordPattern(("corrects",))
 """Words that take back an earlier request."""
 NEGATING = WordPattern(("negates",))
-"""Words that turn what they stand before."""
+"""Words that negate what follows them."""
 TURNING = WordPattern(("strict", "binds", "negates"))
-"""Words without which what they stand above may say the opposite, or bind nobody."""
+"""Words of lines that may reverse the meaning of the lines below them, or make them binding."""
 OFFERING = WordPattern(("offers",))
-"""Words of what is not decided yet."""
+"""Words that leave something undecided."""
 LISTING = WordPattern(("offers", "options"))
-"""Words above what is not decided yet."""
+"""Words of lines above options that are not decided yet."""
 SETTLING = WordPattern(("settles",))
-"""Words before, or above, what is decided."""
+"""Words before or above decisions."""
 FAULTING = WordPattern(("faults",))
-"""Words of what holds no longer once it is mended."""
+"""Words for faults, which no longer hold once they are fixed."""
 DECIDING = WordPattern(("decides",))
-"""Words that choose a way, or name a cause."""
+"""Words that choose an approach or name a cause."""
 REASONING = WordPattern(("reasons",))
-"""Words that give a reason, of what they name."""
+"""Words that give a reason for something they name."""
 GUESSING = WordPattern(("guesses",))
-"""Words of what may be so."""
+"""Words of guesses."""
 PLANNING = WordPattern(("plans",))
-"""Words of what is done next."""
+"""Words that announce the next step."""
 ANNOUNCING = WordPattern(("plans", "steps"))
-"""The same, and how such a sentence may begin."""
+"""The same, and words that may begin such a sentence."""
 HANDING = WordPattern(("hands",))
 """Words with which a model leaves something to a person."""
 WORKING = WordPattern(("works",))
-"""How a person begins who has tried what was done."""
+"""Words at the beginning of a message from a person who tried the result."""
 REFERRING = WordPattern(("refers",))
-"""How a sentence begins that may say nothing without the one before it."""
+"""Words at the beginning of a sentence that may be unclear without the one before it."""
 CHANGING = WordPattern(("changes",))
-"""Words of a report of what was changed."""
+"""Words that report changes."""
 PREFERRING = WordPattern(("prefers",))
 """Words of preferences."""
 
@@ -133,31 +132,31 @@ PREFERRING = WordPattern(("prefers",))
 # --- sentences that bind or conclude --------------------------------------------------------------
 
 LEAST_PROSE = 30
-"""Characters of a sentence that tells something without a name; of a letter of Chinese three."""
+"""Minimum number of UTF-8 bytes of an informative sentence without a name."""
 MAX_SENTENCE = 300
-"""Characters of a kept sentence; a longer one is cut."""
+"""Maximum number of characters of a kept sentence. Longer ones are cut."""
 MOST_DECIDED = 2
-"""Conclusions that are taken of what a model thinks before one call."""
+"""Maximum number of conclusions taken from a model's text before one call."""
 SETTLED = 3.0
-"""What it counts for that a sentence is said to be agreed, beside a cue's 1."""
+"""Weight added to a sentence marked as agreed. A cue adds 1."""
 MOST_LABEL = 30
-"""Characters of what stands before a colon."""
+"""Number of characters before a colon that are read as a label."""
 MIN_SENTENCE = 4
-"""Bytes of a sentence that binds: `只读` may, `ok` may not."""
+"""Minimum number of bytes of a binding sentence: `只读` can bind, `ok` cannot."""
 NAMED = re.compile(
     r"(?<![\w-])[\w-]{1,80}+\.[a-z]\w{0,5}\b|\b(?:_*+[a-z\d]++_|_*+[a-z]++[A-Z]|[A-Z]++[a-z]++[A-Z])\w*+"
 )
-"""A file, or a name of several words."""
+"""A file name, or a name of several words."""
 
 _CODE = re.compile(r"`[^`\n]{1,80}`")
 _ENTITY = re.compile(
     r"`[^`\n]{2,80}`|\b\w+[_/.]\w+|\b[a-z]++[A-Z]\w*|\b[A-Z]{2}\w*\d|\d{2,}|「[^」\n]{1,40}」|“[^”\n]{1,40}”"
 )
 _QUOTATION = re.compile(r"\"[^\"]{20,}+\"?")
-"""What another text says."""
+"""A quotation of another text."""
 _STRESS = re.compile(r"\*\*|__")
 _GOES_ON = re.compile(r"[；;]\Z|(?:^|[\s:：])\d{1,2}\.\Z")
-"""How a piece of a list in one line ends: before the next number, or with half a stop."""
+"""The end of a piece of a list within one line: a semicolon, or the next number."""
 _COMMENT = re.compile(r"\s{0,40}(?://|/\*|\*/|<!--|#(?:!|\s{0,8}(?:TODO|FIXME|NOTE)\b))")
 _NO_RULE = re.compile(
     r"(?i)\A(?:and |but |so )?(?:why|how|who|where)\b(?! (?:you|we)\b)[^:：]*+\Z"
@@ -165,15 +164,15 @@ _NO_RULE = re.compile(
     r"|(?:error|exception|failed): |\A\s{0,40}\d{1,6}:\d{1,6}\s"
     r"|\A(?:(?:that|this|it|you|he|she|they) )?must(?: have been|['’]ve) |(?<!言い|いし)(?:ました|でした)[。！…]*\Z"
 )
-"""A question, of which many leave out the mark; an error that a program reports; a guess at what
-was, and in Japanese what was."""
+"""A question, often without its mark; an error that a program reports; a guess about the past, and
+the past tense in Japanese."""
 _DATA = re.compile(r"\s{0,40}(?:(?:[\w ]{1,30}: ?)?[\[{]{1,9}\s?\"|\"[\w.$-]{1,40}\" ?:)")
-"""How a line of JSON begins, behind a label or by itself; or one member of it."""
+"""The beginning of a line of JSON, after a label or alone, or of a member of an object."""
 _OPTION = re.compile(
     r"(?i)\W{0,6}(?:(?:option|approach|variante?|opci[oó]n|opção|вариант|방안|案|方案|选项|選項)\s?)?"
     r"(?:[A-E]|[1-9](?=[)）])|(?<=[案项項])[1-9一二三四五甲乙丙])\W{0,3}[)）.:：—–]"
 )
-"""How one of several ways begins: `A) `, `Option B: `, `方案一：`."""
+"""The beginning of one of several options: `A) `, `Option B: `, `方案一：`."""
 _VOID = re.compile(
     r"(?i)\W{0,4}[✅✔☑]|\W{0,8}(?:(?:(?:\w{1,12},? )?(?:if|unless)|or|falls|wenn|если|si|se|s['’]il)\b|如果|若|假如|要是|或|もし|만약)|"
     r"\W{0,8}(?:(?:all|the|now|\d+)\s{1,4}){0,3}(?:unit |integration )?(?:tests?|checks?|builds?|lint\w{0,12}|suite)\s{1,4}"
@@ -182,63 +181,63 @@ _VOID = re.compile(
     r"|\W{0,8}(?:(?:I|we)(?:['’]ve| have)? |now |also ){0,3}(?:found|identified|located|understand|see|know) the (?:\w{1,12} ){0,2}(?:causes?|problems?|issues?|bugs?)(?: of the \w{1,12})?\W{0,8}\Z"
     r"|\W{0,8}(?:我|已经?|已經)*找到(?:了|根本|真正|问题|問題|根因|原因|的)+\W{0,8}\Z"
 )
-"""What is ticked off, or would be if something else was; how things stand, which the next run says
-anew; and that a cause is known, without a word of it."""
+"""Items that are ticked off; conditions; test and build results, which the next run reports again;
+and statements that a cause is known without naming it."""
 _ASKED = re.compile(r"[?？][*_\s]")
-"""A question before what answers it: `**Shall we?** I would.`"""
+"""A question before its answer: `**Shall we?** I would.`"""
 
 
 class Statement(NamedTuple):
-    """A sentence, or a line of which no part says the same without the lines above it."""
+    """A sentence, or a whole line if its parts need the lines above them."""
 
     kind: RowKind
     text: str
     lead: str
-    """The lines above it that turn it: `Do NOT: `."""
+    """The lines above that change its meaning: `Do NOT: `."""
     is_led: bool
-    """Do these bind whatever they introduce?"""
+    """Whether these lines make everything that they introduce binding."""
     is_head: bool
-    """Does it say nothing but what stands in those that it introduces?"""
+    """Whether it only introduces other lines."""
     above: tuple[Row, ...] = ()
     line: str = ""
-    """All of its line, with its list mark."""
+    """The whole line, with its list mark."""
     at: int = 0
-    """The position of that."""
+    """The index of the line."""
 
     @property
     def words(self) -> str:
-        """What it says, wherever it stands."""
+        """The text with its lead, so that it can stand alone."""
         return self.lead + self.text
 
 
 class _Head(NamedTuple):
-    """What a line says of those that it introduces."""
+    """What a line says about the lines that it introduces."""
 
     words: str
     is_turning: bool
-    """Would they say something else without it?"""
+    """Whether these would mean something else without it."""
     is_binding: bool
-    """Does it bind whatever they are?"""
+    """Whether it makes these binding, whatever they are."""
     is_bare: bool
-    """Does it bind nobody by itself?"""
+    """Whether it binds nobody by itself."""
 
 
 def _read_head(row: Row) -> _Head:
     *_, last = ("", *split_line(_STRESS.sub("", row.text)))
     words = one_line(last.rstrip(":：.。 "), MAX_SENTENCE)
     is_wide = east_asian_width(words[-1:] or " ") in "WF"
-    is_turning = TURNING.is_in(words)  # else none of those words is, of which the others are some
+    is_turning = TURNING.is_in(words)  # includes all words that the next lines look for
     is_bare = is_turning and BINDING.is_closing(words)
     is_binding = is_bare or (is_turning and row.is_open and BINDING.is_opening(words))
-    if row.kind == "columns":  # that of what is required binds nobody
+    if row.kind == "columns":  # a column of required values binds nobody
         is_binding = is_binding and NEGATING.is_in(words)
-    if row.depth == TOP:  # a title may prefer
+    if row.depth == TOP:  # a title may have binding words without being a rule
         is_turning = is_turning and NEGATING.is_in(words)
     return _Head(words + ("：" if is_wide else ": "), is_turning, is_binding, is_bare)
 
 
 def find_leads(lines: Sequence[str]) -> dict[int, str]:
-    """Return what turns a line, of those above it, by the position of the line."""
+    """Return the leads of lines by index: the lines above that change a line's meaning."""
     read = cache(_read_head)
     rows = ((row.at, _join_turning(map(read, heads))) for row, heads in iter_rows(lines) if heads)
     return {at: lead for at, lead in rows if lead}
@@ -249,9 +248,9 @@ def _join_turning(heads: Iterable[_Head]) -> str:
 
 
 def iter_statements(text: str, *, is_rule: bool = False) -> Iterator[Statement]:
-    """Yield what a text says, sentence by sentence, with the lines above that turn it; what these
-    introduce is not parted, for a sentence in its middle is turned, too. Of a list in which rules
-    are looked for (*is_rule*), the line above it comes along whatever it says."""
+    """Yield the sentences of a text, each with the lines above that change its meaning. Lines with
+    such a lead are not split, since it also holds for sentences in their middle. With *is_rule*,
+    items of a list always get the line above the list."""
     lines = clip_scanned(text).split("\n")
     read, rows = cache(_read_head), [*iter_rows(lines)]
     for (row, above), behind in zip_longest(rows, rows[1:]):
@@ -270,15 +269,15 @@ def iter_statements(text: str, *, is_rule: bool = False) -> Iterator[Statement]:
 
 
 def iter_sentences(text: str) -> Iterator[str]:
-    """Yield the sentences of a text but for code, each with the lines above that turn it."""
+    """Yield the sentences of a text except code, each with its lead (`Statement.lead`)."""
     for statement in iter_statements(text):
         if statement.kind != "code" and not statement.is_head:
             yield statement.words
 
 
 def _is_led(row: Row, above: Sequence[Row], read: Callable[[Row], _Head]) -> bool:
-    """Do lines *above* a line bind it whatever it says? A heading binds what is listed under it,
-    but no list that a text under it introduces: there people go on."""
+    """Return whether lines *above* make a line binding whatever it says. A binding heading covers
+    list items, but neither a text under it nor a list that such a text introduces."""
     for head in reversed(above):
         if read(head).is_binding:
             return row.kind != "text" or head.kind != "heading"
@@ -288,7 +287,7 @@ def _is_led(row: Row, above: Sequence[Row], read: Callable[[Row], _Head]) -> boo
 
 
 def _iter_parts(line: str) -> Iterator[str]:
-    """Yield the sentences of a line; what it lists behind words that bind stays with them."""
+    """Yield the sentences of a line. Lists in it stay with the binding words before them."""
     listed = list[str]()
     for sentence in split_line(line):
         if _GOES_ON.search(sentence[-4:]) and (listed or _begins_list(sentence)):
@@ -307,8 +306,8 @@ def _begins_list(sentence: str) -> bool:
 
 def find_constraints(text: str) -> Iterator[str]:
     """Yield the sentences of a user's text that state a standing rule, with what introduces them:
-    `Do NOT: touch the database`; one that introduces others, with those that are no rules by
-    themselves, or if all are not at all. What was pasted states none."""
+    `Do NOT: touch the database`. A rule that introduces other lines comes with those that are not
+    rules themselves, and is left out if all are. Pasted text states no rules."""
     place, typed = split_place(text)
     statements = [*iter_statements(read_typed(_without_hunks(typed)), is_rule=True)]
     rules, listed = [*map(_is_rule, statements)], dict[int, list[str]]()
@@ -324,13 +323,13 @@ def find_constraints(text: str) -> Iterator[str]:
 
 
 _SIDES = frozenset(["-", "+", " ", "\\", ""])
-"""How a line of a hunk begins; an empty one is an unchanged one without its blank."""
+"""First characters of the lines of a hunk. An empty line is an unchanged one without its blank."""
 _HUNK = re.compile(r"@@ -\d{1,7}(?:,(\d{1,7}))? \+\d{1,7}(?:,(\d{1,7}))? @@")
 
 
 def _without_hunks(text: str) -> str:
-    """Return a text without the lines of a diff's hunks: who shows one demands nothing by what its
-    comments and documents say. A hunk says how many lines it has of either side."""
+    """Return a text without the lines of a diff's hunks, because comments and documents in a diff
+    are not demands. Each hunk header says how many lines each side has."""
     rows, old, new = list[str](), 0, 0
     for line in text.split("\n") if "@@ -" in text else ():
         hunk, is_inside = _HUNK.match(line), max(old, new) > 0 and line[:1] in _SIDES
@@ -358,8 +357,8 @@ _LATIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]+")
 
 
 def find_topics(text: str) -> set[str]:
-    """Return what a sentence is about, in lower case: what it quotes as code, its identifiers, and
-    among words of another script the Latin ones (`lint` of `lint 不用跑了`)."""
+    """Return the topics of a sentence in lower case: quoted code, identifiers, and Latin words
+    within another script (`lint` of `lint 不用跑了`)."""
     topics = {*_QUOTED_CODE.findall(text), *find_names(text)}
     if sum(map(str.isascii, text)) < len(text) / 2:
         topics.update(_LATIN.findall(text))
@@ -367,8 +366,8 @@ def find_topics(text: str) -> set[str]:
 
 
 def find_corrections(text: str, topics: AbstractSet[str] | None = None) -> Iterator[str]:
-    """Yield the two sentences with which a user's text takes back what was asked, if it does; with
-    *topics* those that are about one of these."""
+    """Yield the first two sentences of a user's text if they take back a request. With *topics*,
+    yield only those about one of them."""
     place, typed = split_place(text)
     opening = list(islice(iter_sentences(read_typed(typed)), 2))
     if opening and CORRECTING.is_in(opening[0][: 2 * MAX_SENTENCE]):
@@ -379,28 +378,28 @@ def find_corrections(text: str, topics: AbstractSet[str] | None = None) -> Itera
 
 
 def is_binding(text: str) -> bool:
-    """Is a standing rule in it, by its words?"""
+    """Return whether a text has words of a standing rule."""
     return _is_in_binding(text[: 2 * MAX_SENTENCE])
 
 
 @lru_cache(maxsize=10_000)
 def _is_in_binding(text: str) -> bool:
-    """Ask once for each sentence: each summary reads those of all requests several times."""
+    """Cache the result, because each summary reads the sentences of all requests several times."""
     return BINDING.is_in(text)
 
 
 def _iter_prose(text: str) -> Iterator[Statement]:
-    """Yield the sentences of a model's text but for code, comments and headings."""
+    """Yield the sentences of a model's text except code, comments and headings."""
     for statement in iter_statements(text):
         if statement.kind in ("text", "item", "row") and not _COMMENT.match(statement.text):
             yield statement
 
 
 def find_conclusions(text: str, *, final: bool, worked: bool = True) -> Iterator[tuple[float, str]]:
-    """Yield the sentences of an assistant's text that decide or conclude, each with its weight; in
-    a *final* text they weigh 1 more; beside a call half as much if they name nothing. A question is
-    none, nor is what is left open or quoted, a report of what was done, or a reason, unless it ends
-    a turn in which the model *worked*. What is said to be agreed weighs `SETTLED` more."""
+    """Yield the sentences of an assistant's text that decide or conclude, each with its weight. In
+    a *final* text they weigh 1 more. Beside a call they weigh half if they name nothing. Questions,
+    open options, quotations and reports of changes are left out, and so are reasons unless the text
+    ends a turn in which the model *worked*. Sentences marked as agreed weigh `SETTLED` more."""
     settles = cache(_settles)
     for statement in _iter_prose(text):
         sentence = statement.words
@@ -416,20 +415,20 @@ def find_conclusions(text: str, *, final: bool, worked: bool = True) -> Iterator
 
 
 def find_decided(text: str, *, final: bool, worked: bool = True) -> list[tuple[float, str]]:
-    """Return the conclusions of an assistant's text; of one beside a call those that decide most,
-    in order."""
+    """Return the conclusions of an assistant's text. Of a text beside a call return only those with
+    the greatest weight, in order."""
     weighed = list(find_conclusions(text, final=final, worked=worked))
     heaviest = nlargest(MOST_DECIDED, weighed)
     return weighed if final else [pair for pair in weighed if pair in heaviest]
 
 
 def finds_fault(sentence: str) -> bool:
-    """Does a sentence say what is wrong, rather than what is agreed?"""
+    """Return whether a sentence names a fault rather than an agreement."""
     return FAULTING.is_in(sentence) and not SETTLING.is_in(sentence)
 
 
 def _is_settled(statement: Statement, settles: Callable[[Row], bool | None]) -> bool:
-    """Is it said to be agreed, by its first words (`Agreed: …`) or by what introduces it?"""
+    """Return whether its first words (`Agreed: …`) or the lines above mark it as agreed."""
     label, colon, _ = statement.text[:MOST_LABEL].replace("：", ":").partition(":")
     if colon and SETTLING.is_in(label) and not OFFERING.is_in(label):
         return True
@@ -438,8 +437,8 @@ def _is_settled(statement: Statement, settles: Callable[[Row], bool | None]) -> 
 
 
 def _settles(head: Row) -> bool | None:
-    """Does a line, or a cell of it, begin or end with what says that something is agreed? None if
-    it says neither that nor that one may choose."""
+    """Return whether a line, or a cell of it, begins or ends with words of agreement. False means
+    that it offers options, None that it says neither."""
     if LISTING.is_in(head.text):
         return False
     text = _STRESS.sub("", head.text).rstrip(":：。. ")
@@ -449,8 +448,8 @@ def _settles(head: Row) -> bool | None:
 
 
 def _is_offer(statement: Statement) -> bool:
-    """Does it say what one may choose, or what somebody shall decide? Of a table that tells of
-    nothing decided each row is one way of several."""
+    """Return whether it offers an option or asks somebody to decide. Each row of a table that is
+    not marked as agreed is one option."""
     heads = (head.text.rstrip(":：*_ ") for head in statement.above)
     return (
         statement.kind == "row"
@@ -464,7 +463,7 @@ def _is_offer(statement: Statement) -> bool:
 
 
 def find_notes(text: str) -> Iterator[str]:
-    """Yield the sentences of an assistant's text that tell something, neither ask nor announce."""
+    """Yield the informative sentences of an assistant's text: no questions and no announcements."""
     for statement in _iter_prose(text):
         sentence = statement.words
         is_plan = PLANNING.is_in(sentence[: 2 * MAX_SENTENCE])
@@ -477,23 +476,23 @@ def find_notes(text: str) -> Iterator[str]:
 
 
 def find_announced(text: str) -> str:
-    """Return what a model announced last, beside a call; empty if it announced nothing."""
+    """Return the last step that a model announced beside a call, or an empty string."""
     announced = [row for row in iter_sentences(text) if ANNOUNCING.is_in(row[:MAX_SENTENCE])]
     return one_line(announced[-1], 200) if announced else ""
 
 
 def leans_on(sentence: str) -> bool:
-    """Does a sentence of the model announce what comes, refer to the one before it, or leave
-    something to a person?"""
+    """Return whether a model's sentence announces the next step, refers to the sentence before it,
+    or leaves something to a person."""
     head = sentence[:MAX_SENTENCE]
     return any(words.is_in(head) for words in (ANNOUNCING, HANDING, REFERRING))
 
 
 def weigh_conclusion(sentence: str, *, lead: str = "", worked: bool = True) -> float:
-    """Return how much a sentence concludes: a point for each different cue that decides, or, where
-    the model *worked*, gives a reason for what it names; half a point for each of at most three
-    entities (paths, names, numbers, quotes), less 2 if it only announces the next step or, with the
-    *lead* above it, guesses. Without a cue 0. In Japanese the Chinese cues conclude nothing."""
+    """Return how much a sentence concludes: a point for each distinct cue that decides or, if the
+    model *worked*, gives a reason for something named, and half a point for each of at most three
+    entities (paths, names, numbers, quotes). Announcing only the next step or, with the *lead*,
+    guessing costs 2. It is 0 without cues. In Japanese text Chinese cues do not count."""
     head = _QUOTATION.sub("", sentence[: 2 * MAX_SENTENCE])
     words = _STRESS.sub("", _CODE.sub("", head))
     decides, reasons = DECIDING.find_all(words), REASONING.find_all(words) if worked else []
@@ -505,7 +504,7 @@ def weigh_conclusion(sentence: str, *, lead: str = "", worked: bool = True) -> f
 
 
 def cut_words(text: str, size: int) -> str:
-    """Return *text*, or of one of more than *size* bytes the words at its beginning."""
+    """Return *text*, cut at a word so that it has at most *size* bytes."""
     if count_bytes(text) <= size:
         return text
     cut = text.encode("utf-8", "replace")[:size].decode("utf-8", "ignore")
@@ -513,8 +512,8 @@ def cut_words(text: str, size: int) -> str:
 
 
 LOGGED = r"^[ \t]{0,20}- \[(?:(?:VERBOSE|DEBUG|LOG|INFO|WARNING)\] [^\n]*+|ERROR\] [^\n]*\.\.\.)$"
-"""What the scripts of a web page print, in the list that tools show before the page itself; its
-errors may be of the work, if the tool did not cut them."""
+"""Console messages of a web page, which tools list before the page itself. Uncut errors do not
+match, since they may concern the work."""
 _HANDLES = re.compile(
     rf" \[(?:ref|cursor)=\w{{1,12}}\]|{LOGGED}|^ {{0,200}}- /url: (?!https?:).*+$", re.MULTILINE
 )
@@ -522,7 +521,6 @@ _LONG_RUN = re.compile(r"(?<=[\w/])\?[^\s\"'<>)]{120,}|(?<![\w/+=~%.-])[\w/+=~%.
 
 
 def without_handles(text: str) -> str:
-    """Return a text without what no later one has: of a snapshot of a web page the names of its
-    elements, where its links lead on its own site, and what its scripts print; and without long
-    runs of letters, such as what an address carries of a visit."""
+    """Return a text without what changes on every visit: the element references, internal links and
+    console messages in a snapshot of a web page, and long runs of letters such as query strings."""
     return _LONG_RUN.sub("…", _HANDLES.sub("", text))

@@ -1,4 +1,4 @@
-"""What a shell command does to files."""
+"""Find what a shell command does to files, and which parts of it are checks or other work."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -47,7 +47,7 @@ _NEW_BRANCH = frozenset({"-b", "-B", "-c", "-C", "--create", "--orphan"})
 _OTHER_TEXT = (
     "-p", "--patch", "--ours", "--theirs", "-m", "--merge", "--conflict", "-s", "--source",
 )  # fmt: skip
-"""Options by which a file becomes something else than what was committed."""
+"""Options by which a file gets another content than the committed one."""
 _STAGED, _WORKTREE = frozenset({"-S", "--staged"}), frozenset({"-W", "--worktree"})
 _STASH = {
     "pop": "unstashed", "apply": "unstashed", "branch": "unstashed",
@@ -59,7 +59,7 @@ _READS = frozenset({
 })  # fmt: skip
 _SCRIPT_FIRST = frozenset({"sed", "awk", "jq", "perl", "ruby", "yq"})
 _EDITORS = frozenset({"sed", "perl", "ruby", "yq"})
-"""Programs that can change files in their place."""
+"""Programs that can edit files in place."""
 _SCRIPT = re.compile(r"-\w*[ef]")
 _WRITES = {
     "touch": "created",
@@ -78,22 +78,22 @@ _LOOKING_PROGRAMS = frozenset({
 _LOOKING_VERBS = frozenset({
     "compare", "convertfrom", "convertto", "find", "foreach", "format", "get", "group", "join", "measure", "out", "resolve", "search", "select", "show", "sort", "split", "test", "where", "write",
 })  # fmt: skip
-"""How names of PowerShell's commands begin that change nothing."""
+"""Verbs of PowerShell commands that change nothing."""
 _ASKS_PROGRAM = frozenset({"--help", "--version", "-V", "-h"})
 _HELPS = _ASKS_PROGRAM | {"-v"}
-"""Options of which one at a command's end says something of the program."""
+"""Options that ask for information about the program itself when they end a command."""
 LOOKS = frozenset({
     "check", "describe", "diff", "fetch", "find", "get", "glob", "grep", "help", "info", "list", "log", "logs", "look", "lookup",
     "ls", "open", "output", "poll", "ps", "query", "read", "screenshot", "snapshot", "search", "show", "status", "think", "top", "validate", "version", "view", "wait",
 })  # fmt: skip
-"""Words in the names of tools, and of commands of commands (`git log`), that change nothing."""
+"""Words in the names of tools and subcommands (`git log`) that change nothing."""
 _GIT_DOES = frozenset({
     "add", "am", "apply", "bisect", "branch", "checkout", "cherry-pick", "clean", "clone", "commit", "config", "gc", "init", "merge", "mv", "pull", "push", "rebase", "remote", "reset", "restore", "revert", "rm", "stash",
     "submodule", "switch", "tag", "worktree",
 })  # fmt: skip
-"""What git changes something by; all else that it does looks."""
+"""Git subcommands that change something. All others only look."""
 _GIT_LISTS = frozenset({"branch", "config", "remote", "submodule", "tag", "worktree"})
-"""Those that list what there is if they are told no more."""
+"""Git subcommands that list if they get no more arguments."""
 _UNLISTS = frozenset({"-d", "-D", "-m", "-M", "--unset", "--delete"})
 _LISTS = re.compile(r"--(?:get|list|show|contains|merged|points).*|-[arvl]+")
 _PREPARES = frozenset({"mkdir", "md", "chmod", "new-item", "ni"})
@@ -103,12 +103,12 @@ _CHANGES_ROWS = re.compile(
     r"\b(?:insert|update|delete|drop|alter|create|truncate)\b", re.IGNORECASE
 )
 _ACTS = re.compile(r"\.(?:post|put|patch|delete|commit|rmtree|unlink|rename|system|Popen)\(")
-"""What a script of a few lines calls to change more than what it prints."""
+"""Calls with which a short script changes more than its output."""
 _NO_CHECKS = _LOOKING_PROGRAMS | {
     "rm", "mkdir", "rmdir", "cp", "mv", "ln", "touch", "tee", "chmod", "chown", "tar", "zip", "unzip", "git", "gh", "kill", "pkill",
     "curl", "wget", "open", "code", "vim", "nano", "scp", "rsync",
 }  # fmt: skip
-"""Programs whose arguments name files, hosts or branches, none of them a command."""
+"""Programs whose arguments are files, hosts or branches, never a command."""
 COMMAND_FOLLOWS = frozenset({"run", "exec", "compose", "-m", "--"})
 _CHECK = re.compile(
     r"(?:run)?tests?|spec|checks?|lint\w*|build|compile|vet|validate|verify|type-?check|bench|nextest|clippy|credo|dialyzer|"
@@ -116,22 +116,22 @@ _CHECK = re.compile(
     r"tsc|eslint|biome|rubocop|golangci-lint|shellcheck|hadolint|make|ninja|gradlew?|mvnw?|xcodebuild|javac|rustc|gcc|g\+\+|clang"
 )
 _FORMATS = re.compile(r"\w{0,12}(?:fmt|format|imports)|black|isort|fix")
-"""What says of a program's or a task's name that it changes files into another form."""
+"""Part of a program's or task's name that marks it as a formatter."""
 _WRITES_BACK = re.compile(r"--(?:write|fix|in-?place)(?:=.*)?")
 _LOOKS_ONLY = re.compile(r"--?check.*|--(?:diff|dry|list|ver).*|-l|\w.*[:_-]check")
 _TAKES = re.compile(r"\b\w{1,40}=\$\(")
-"""What gives a variable the output of a command: `n=$(make test)`."""
+"""An assignment of a command's output to a variable: `n=$(make test)`."""
 _CLOSES = re.compile(r"\A[\s)]*\)")
-"""What closes the parentheses in which a command stands."""
+"""The closing parentheses around a command."""
 _ALL = re.compile(r"-[b-z]*a[a-z]*|--all")
 MAX_PRINTED = 20_000
-"""Characters of an output in which programs complain."""
+"""Number of characters of an output that are searched for complaints of programs."""
 MOST_COMPLAINTS = 20
 _COMPLAINS = re.compile(
     r"\A\S{1,60}: .{0,300}(?:No such file|cannot |can't |Permission denied|Is a directory|not found)"
     r"|Cannot find path|does not exist|系统找不到|找不到"
 )
-"""A line in which a program says of a file that it did nothing to it."""
+"""A line in which a program says that it did nothing to a file."""
 _OF_WINDOWS = {
     "remove-item": "rm", "ri": "rm", "del": "rm", "erase": "rm", "move-item": "mv", "mi": "mv", "copy-item": "cp", "copy": "cp", "move": "mv", "ren": "mv", "rename-item": "mv",
     "get-content": "cat", "gc": "cat", "type": "cat", "set-content": "write", "out-file": "write", "add-content": "tee", "tee-object": "tee", "new-item": "touch", "ni": "touch",
@@ -140,10 +140,10 @@ _PATH_FOLLOWS = re.compile(
     r"-(?:(?:literal|file|pspath)?path|dest\w*|name|raw|force|recurse|wait|nonewline|append|verbose|passthru)",
     re.IGNORECASE,
 )
-"""Options of PowerShell's commands that a path follows, or no value."""
+"""Options of PowerShell commands that a path or no value follows."""
 _WINDOWS_PATH = re.compile(r"[^\s$*?<>|\"'`@{}=,;(-][^$*?<>|\"'`@{}\n=,;]{0,300}")
 MOST_OPTIONS = 6
-"""Words from the name of an interpreter on among which its script is."""
+"""Number of words, from the name of an interpreter on, among which its script is."""
 _PARTS_OF_NAME = re.compile(r"[_:.-]")
 
 
@@ -156,9 +156,9 @@ ALL = "*"
 
 
 def file_effects(command: str, place: Place = SESSION) -> Iterator[FileEffect]:
-    """Yield what a command at *place* does to files, as (path, state), in order. Beside `read` and
-    `CHANGES` a file may be `restored` to what was committed, `stashed`, `unstashed`, or `changed`
-    in a way that nobody knows; then the path may be a folder or `ALL`."""
+    """Yield what a command at *place* does to files, as (path, state), in order. Besides `read` and
+    `CHANGES` the states are `restored` (to the commit), `stashed`, `unstashed` and `changed` (in an
+    unknown way). With these the path may be a folder or `ALL`."""
     command = command[:MAX_COMMAND]
     placed = list(place_commands(read_inner(command), [place]))
     last_making = max((at for at, (words, _) in enumerate(placed) if _may_make(words)), default=-1)
@@ -166,7 +166,7 @@ def file_effects(command: str, place: Place = SESSION) -> Iterator[FileEffect]:
         program, bare = program_words(words), without_redirects(words)
         effects = [*iter_redirects(words), *_effects_of_program(program)]
         removes = program and _spell_program(program[0]) in {"rm", "unlink"}
-        if removes and at < last_making:  # folders may be there again
+        if removes and at < last_making:  # folders may be created again
             effects = [pair for pair in effects if has_extension(split_path(pair[0])[1])]
         if words[:2] == ["git", "diff"]:  # branches have names like files
             effects = [effect for effect in effects if has_extension(effect[0])]
@@ -178,15 +178,15 @@ def file_effects(command: str, place: Place = SESSION) -> Iterator[FileEffect]:
 
 
 def find_run(command: str, place: Place) -> Iterator[str]:
-    """Yield what a command at *place* runs as programs and scripts."""
+    """Yield the programs and scripts that a command at *place* runs."""
     for words, here in place_commands(command[:MAX_COMMAND], [place]):
         names = words[:MOST_OPTIONS] if words and is_interpreter(words[0]) else words[:1]
         yield from map(here.name, names)
 
 
 def find_undone(command: str, place: Place, text: str) -> Iterator[str]:
-    """Yield the files to which a command that printed *text* did not do what it should: those that
-    its programs complain of, and those that stand before `||` if what is printed then was."""
+    """Yield the files that a command with the output *text* failed to process: those that its
+    programs complain about, and those before a `||` whose alternative was printed."""
     rows = text[:MAX_PRINTED].splitlines() if command else []
     complaints = [row for row in rows if _COMPLAINS.search(row)][:MOST_COMPLAINTS]
     if not (complaints or "||" in command):
@@ -206,8 +206,8 @@ def find_undone(command: str, place: Place, text: str) -> Iterator[str]:
 
 
 def _name_many(path: str, here: Place) -> str:
-    """Return the file, the folder or `ALL` that a path may stand for: all of a repository are all
-    that is known, but in a temporary one; of a pattern the folder."""
+    """Return the file, the folder or `ALL` that a path may stand for. A pattern becomes its folder.
+    `ALL` becomes a folder only outside of the work, as in a temporary repository."""
     if path == ALL and not is_outside(here.here):
         return ALL
     name = here.name(path.partition("*")[0].rpartition("/")[0] or "." if "*" in path else path)
@@ -215,7 +215,7 @@ def _name_many(path: str, here: Place) -> str:
 
 
 def _may_make(words: Words) -> bool:
-    """May a command make files that it does not name? Tests and what looks around do not."""
+    """Return whether a command, not a check or lookup, may create files that it does not name."""
     words = list(dropwhile(BEFORE_RUN.fullmatch, words[:MAX_WORDS]))
     if words[:1] == ["git"]:
         return not _GIT_MAKES.isdisjoint(words[1:2])
@@ -225,48 +225,48 @@ def _may_make(words: Words) -> bool:
 
 
 def is_work(command: str) -> bool:
-    """Does a command do more than look around? Tests, builds and commits do; `ls` and `git show` do
-    not."""
+    """Return whether a command does more than look around. Tests, builds and commits do, `ls` and
+    `git show` do not."""
     programs = map(find_program, simple_commands(read_inner(command)))
     return any(not _is_look(name_program(words[0]), words[1:]) for words in programs if words)
 
 
 class CommandPart(NamedTuple):
-    """What stands from the first to the last simple command that does something of one kind."""
+    """The text from the first to the last simple command of one kind."""
 
     text: str = ""
     rest: str = ""
-    """What follows it in the command."""
+    """The rest of the command after it."""
     rank: int = 0
-    """Of deeds: 2; 1 for what only prepares work, and for a script of a few lines that says what it
-    read."""
+    """2 for a command that changes something, 1 for one that only prepares work and for a short
+    script that prints what it read."""
 
     @property
     def is_last(self) -> bool:
-        """Does nothing follow it but what trims its output?"""
+        """Whether nothing follows it except what trims its output."""
         return bool(TRIMMED.fullmatch(self.rest))
 
     @property
     def has_own_error(self) -> bool:
-        """Was it this part that failed, if the whole command did?"""
+        """Whether this part failed if the whole command did."""
         return self.has_own_code(1)
 
     def has_own_code(self, code: int) -> bool:
-        """Is the exit *code* of the whole command the one of this part? Behind a pipe, `;` or `&`
-        it is another's; but what only trims an output hardly ever fails."""
+        """Return whether the exit *code* of the whole command is that of this part. After a pipe,
+        `;` or `&` it is another command's, but one that only trims output hardly ever fails."""
         return bool(code and self.is_last) or {mark[0] for mark in iter_marks(self.rest)} <= {"&&"}
 
 
 def find_deeds(command: str) -> CommandPart:
-    """Find what of a command changes anything that no state of a file, no check and no commit
-    tells, as far as the names of programs, of their commands and options say; of what prepares work
-    only if there is nothing else."""
+    """Find the part of a command that changes something which no file state, check or commit
+    reports, judged by the names of programs, subcommands and options. Commands that only prepare
+    work count only if there are no others."""
     own = command.partition(PATCH_BEGINS)[0]
     return _find_part(own, lambda words: _rank(spell_words(drop_texts(words))))
 
 
 def _find_part(command: str, rank: Callable[[Sequence[Token]], int]) -> CommandPart:
-    """Find what of a command has the highest rank, if that is above 0."""
+    """Find the part of a command with the highest rank above 0."""
     text = read_inner(command)
     taken = _TAKES.sub(lambda match: " " * len(match[0]), text)
     ranked = [(rank(words[:MAX_WORDS]), words) for words in cut_commands(taken) if words]
@@ -282,7 +282,7 @@ def _find_part(command: str, rank: Callable[[Sequence[Token]], int]) -> CommandP
 
 
 def _rank(words: Words) -> int:
-    """Return how much of a deed a simple command is: 2, 1 or 0, as `CommandPart.rank`."""
+    """Return the rank of a simple command: 2, 1 or 0, as in `CommandPart.rank`."""
     words = find_program(words)
     if not words:
         return 0
@@ -304,7 +304,7 @@ def _rank(words: Words) -> int:
 
 
 def _is_file_change(words: Words) -> bool:
-    """Do the states of files tell all that a simple command does?"""
+    """Return whether the file states cover everything that a simple command does."""
     effects, operands = list(_effects_of_program(words)), _find_operands(words)
     changes = [path for path, state in effects if state in CHANGES]
     if words[0] == "git":
@@ -332,7 +332,7 @@ def _is_look(program: str, rest: Words) -> bool:
 
 
 def _only_lists(rest: Words) -> bool:
-    """Does git only look?"""
+    """Return whether a git command only looks."""
     verb, options = "".join(rest[:1]), rest[1:]
     if verb not in _GIT_DOES or options[:1] in (["list"], ["show"]):
         return True
@@ -342,14 +342,14 @@ def _only_lists(rest: Words) -> bool:
 
 
 def find_checks(command: str) -> CommandPart:
-    """Find what of a command runs tests, a build, a linter or a type checker. A file that is named
-    so is none: `rm test.json`."""
+    """Find the part of a command that runs tests, a build, a linter or a type checker. File names
+    do not count: `rm test.json`."""
     return _find_part(command, lambda words: _is_check(find_program(spell_words(words))))
 
 
 def _find_rewritten(words: Words) -> Iterator[str]:
-    """Yield what a formatter changes, or a program that is told to write back what it reads: files,
-    folders and patterns, `.` if it names none; and where packages are noted that a command adds."""
+    """Yield the files, folders and patterns that a formatter, or a program told to write back,
+    changes, `.` if it names none. Also yield the manifest if a command adds packages."""
     editor = list(dropwhile(lambda word: word.rpartition("/")[2] not in _EDITORS, words))
     if _is_in_place(editor):  # `xargs sed -i`, `find -exec sed -i {}`, `sed -i src/*.py`
         operands = _find_operands(list(filter(None, editor)))
@@ -370,16 +370,16 @@ def _find_rewritten(words: Words) -> Iterator[str]:
 
 
 def _effects_of_git(words: Words) -> Iterator[FileEffect]:
-    """Yield what git does to files on its own."""
+    """Yield what a git command does to files."""
     if words[:1] != ["git"] or len(words) < 2:
         return
     _, verb, *rest = words
     options, names, paths = _split_options(rest)
     match verb:
         case "checkout" | "switch" if options & _NEW_BRANCH:
-            names = names[1:]  # it begins where the files stand if no other place is named
+            names = names[1:]  # a new branch begins at the current commit unless one is named
         case "checkout":
-            is_behind = names[:1] == ["HEAD"]  # a path is all that may stand behind a commit
+            is_behind = names[:1] == ["HEAD"]  # only paths may follow a commit
             names = names[is_behind:]
             paths = paths or [
                 n for n in names if is_behind or n == "." or n.endswith("/") or has_extension(n)
@@ -407,16 +407,16 @@ def _effects_of_git(words: Words) -> Iterator[FileEffect]:
 
 
 def _split_options(words: Words) -> tuple[set[str], Words, Words]:
-    """Return the options of a command of git, its other words before `--`, and those behind it."""
+    """Return options of a git command, its other words before `--`, and the words after that."""
     mark = words.index("--") if "--" in words else len(words)
     options = {word for word in words[:mark] if word.startswith("-") and word != "-"}
     return options, [word for word in words[:mark] if word not in options], words[mark + 1 :]
 
 
 def git_steps(command: str, place: Place = SESSION) -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield what a command at *place* does to git's index, as (step, paths), none for all: `add`,
-    `update` (what git knows already), `unstage`, `commit`, and `amend` for a commit that may have
-    no files of its own. A path may be a pattern."""
+    """Yield what a command at *place* does to git's index, as (step, paths), where no paths mean
+    all. Steps are `add`, `update` (tracked files), `unstage`, `commit`, and `amend` for a commit
+    that may have no files of its own. A path may be a pattern."""
     for words, here in place_commands(read_inner(command), [place]):
         bare = without_redirects(words)
         if bare[:1] != ["git"] or len(bare) < 2:
@@ -446,7 +446,7 @@ def git_steps(command: str, place: Place = SESSION) -> Iterator[tuple[str, Seque
 
 
 def _is_check(words: Words) -> bool:
-    """Is a simple command, from its program on, a test, a build, a linter or a type checker?"""
+    """Return whether a simple command is a check, read from its program on."""
     if not words or words[0].rpartition("/")[2] in _NO_CHECKS or words[-1] in _ASKS_PROGRAM:
         return False
     return _has_task(words, _CHECK) or any(
@@ -455,7 +455,7 @@ def _is_check(words: Words) -> bool:
 
 
 def _has_task(words: Words, names: re.Pattern[str]) -> bool:
-    """Is a program, or the task that it is given, one of these?"""
+    """Return whether a program, or the task it is given, has one of these names."""
     words = list(dropwhile(BEFORE_RUN.fullmatch, words))
     if not words:
         return False
@@ -481,8 +481,8 @@ def _has_task(words: Words, names: re.Pattern[str]) -> bool:
 
 
 def _has_part(name: str, names: re.Pattern[str]) -> bool:
-    """Does one of the words that a program's or a task's name is made of say so? A script that
-    checks something checks other things than the work."""
+    """Return whether the name of a program or task, or a part of it, matches. The part `check` in a
+    script's name does not count, since such scripts check other things than the work."""
     parts = _PARTS_OF_NAME.split(name)
     if has_extension(name) and len(parts) > 2:
         parts = [part for part in parts if not part.startswith("check")]
@@ -515,12 +515,12 @@ def _effects_of_program(words: Words) -> Iterator[FileEffect]:
 
 
 def _spell_program(word: str) -> str:
-    """Return what a program is called in a shell of Unix."""
+    """Return the Unix name of a program."""
     return _OF_WINDOWS.get(word.lower(), word.rpartition("/")[2])
 
 
 def _find_operands(words: Words) -> Words:
-    """Return the words behind a program that are no options, and no scripts for it."""
+    """Return the arguments of a program without options and scripts."""
     operands = [word for word in words[1:] if not word.startswith("-")]
     if words[0].rpartition("/")[2] not in _SCRIPT_FIRST:
         return operands
@@ -529,8 +529,8 @@ def _find_operands(words: Words) -> Words:
 
 
 def _find_windows_paths(words: Words) -> Words:
-    """Return the paths that a command of PowerShell or of `cmd` is given, by the options before
-    them."""
+    """Return the paths in the arguments of a PowerShell or `cmd` command, judged by the options
+    before them."""
     paths = [
         word
         for flag, word in pairwise(words)
@@ -546,5 +546,5 @@ def _is_in_place(words: Iterable[str]) -> bool:
 
 
 def _has_name(path: str) -> bool:
-    """Is it a path rather than a pattern, a number or a script?"""
+    """Return whether a word is a path rather than a pattern, a number or a script."""
     return "/" in path.strip("/") or has_extension(path)

@@ -1,7 +1,7 @@
-"""What files are called, and how a shell reads a command: its words, its simple commands and where
-they run, its heredocs.
+"""Read a shell command as a shell does: its words, simple commands, working directories and
+heredocs.
 
-Files have the name that they have in the folder of the session, wherever a command runs.
+Files are named relative to the session's folder, wherever a command runs.
 """
 
 import re
@@ -15,25 +15,25 @@ from refold.text.plain import is_absolute, is_outside, with_slashes
 
 
 UNKNOWN_FOLDER = "…"
-"""A directory that nobody names, as in `cd $(mktemp -d)`."""
+"""An unknown directory, as in `cd $(mktemp -d)`."""
 LONGEST_PATH = 500
-"""Characters of a directory's path."""
+"""Maximum number of characters of a directory's path."""
 _UNSURE = re.compile(r"[$`*?]|^-$|\\$")
-"""What makes a word another directory than it spells: variables, patterns, `cd -`, blanks."""
+"""Signs that a directory differs from its spelling: variables, patterns, `cd -`, escaped blanks."""
 
 
 class Place(NamedTuple):
-    """Where a command runs, and what its files are called there."""
+    """Where a command runs, and how its files are named."""
 
     folder: str = ""
-    """The folder of the session, if it is known: the files in it are named from there."""
+    """The session's folder if known. Files inside are named relative to it."""
     here: str = ""
-    """The directory, named like a file; empty for that folder."""
+    """The working directory, named like a file. Empty for the session's folder."""
     spellings: Mapping[str, str] = {}
-    """What files are called that are also called otherwise."""
+    """The chosen name of each file by its other names."""
 
     def name(self, path: str) -> str:
-        """Return the one name that a file has wherever a command runs."""
+        """Return the one name of a file, wherever the command runs."""
         if not is_absolute(path) and not path.startswith("~"):
             path = f"{self.here.rstrip('/')}/{path}" if self.here else path
             if self.folder and not is_absolute(path) and path[:1] not in {"~", UNKNOWN_FOLDER}:
@@ -48,11 +48,11 @@ class Place(NamedTuple):
         return self.spell(path)
 
     def spell(self, path: str) -> str:
-        """Return the name of a file that may be called otherwise, too."""
+        """Return the chosen name of a file."""
         return self.spellings.get(path.rstrip("/"), path)
 
     def enter(self, path: str) -> "Place":
-        """Return where commands run after `cd` to *path*."""
+        """Return the place after `cd` to *path*."""
         here = self.name(path or "~").rstrip("/") or "/"
         if _UNSURE.search(path) or len(here) > LONGEST_PATH:
             here = UNKNOWN_FOLDER
@@ -60,11 +60,11 @@ class Place(NamedTuple):
 
 
 SESSION = Place()
-"""The folder of a session that nobody names."""
+"""An unknown session folder."""
 
 
 def _without_dots(path: str) -> str:
-    """Return a path without `.` and `..`, as far as these lead to a known place."""
+    """Return a path with `.` and `..` resolved, as far as their targets are known."""
     if "." not in path.split("/") and ".." not in path.split("/"):
         return path
     parts = list[str]()
@@ -80,29 +80,30 @@ def _without_dots(path: str) -> str:
 
 
 MAX_WORDS = 50
-"""Words of a simple command that may say what it runs."""
+"""Number of words of a simple command in which its program is looked for."""
 MAX_COMMAND = 20_000
-"""Characters of a command that are looked at."""
+"""Number of characters of a command that are read."""
 _HEREDOC = re.compile(r"(?<!<)<<-?\s*(['\"]?)([A-Za-z_]\w*)\1")
 _ARRAY = re.compile(r"(?<![^\s;&|])[A-Za-z_]\w{0,39}\+?=\([^()]*+\)")
-"""A list that a shell's variable is given, of which no line is a command."""
+"""The assignment of an array to a shell variable. No line in it is a command."""
 _HOME = re.compile(r"\$(?:HOME|\{HOME\}|env:USERPROFILE)(?=[/\\])")
 _ENTERS = re.compile(
     r"(?<![\w-])(?:set|push)-location(?:\s{1,9}-(?:literal)?path)?(?=\s)", re.IGNORECASE
 )
 _EXPANDED = re.compile(r"[$`\\]")
-"""What a shell replaces in a heredoc whose mark has no quotes."""
+"""Characters that a shell expands in a heredoc with an unquoted delimiter."""
 WORD = re.compile(
     r"\"((?>(?:[^\"\\]|\\.?)*))\"?|'([^']*+)'?|(\d?>>?|<+-?|&&|(?<![&<>\d])&(?![&>\d])|\|\|?|;|\n)"
     r"|(?<![^\s;&|(])#[^\n]*+|\\\n|((?>(?:\\[ ](?=\S)|(?!\\\n)[^\s\"'<>|;&])+))",
     re.DOTALL,
 )
-"""A word in double quotes, in single ones, a mark, a bare word (a group each), or none of these."""
+"""A word in double or single quotes, an operator or a bare word (a group each), or none of
+these."""
 APPLIES = "apply_patch"
-"""The command that applies a patch as Codex writes it."""
+"""The command that applies a patch in Codex's format."""
 PATCH_BEGINS = "*** Begin Patch"
 PATCH_ENDS = "*** End Patch"
-"""The first and the last line of such a patch."""
+"""First and last line of such a patch."""
 _LITERAL = re.compile(
     r"//[^\n]*+"
     r"|(?<!\\)(?:\"((?>(?:[^\"\\]|\\.)*))\"|'((?>(?:[^'\\]|\\.)*))'|`((?>(?:[^`\\]|\\.)*))`)",
@@ -112,31 +113,31 @@ _LITERAL_KEY = re.compile(r"\b(?:(cmd|command)|workdir|cwd)[\"']?\s{0,9}:\s{0,9}
 _LITERAL_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _UNESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\n": ""}
 Words = list[str]
-"""The words of a simple command, and marks, as a program gets them."""
+"""The words and operators of a simple command, as a program gets them."""
 Token = re.Match[str]
-"""One of them where it stands (`WORD`)."""
+"""A match of `WORD`: a word or operator with its position."""
 FileEffect = tuple[str, str]
-"""The path of a file, and what is done to it."""
+"""The path of a file, and what happens to it."""
 _BREAKS = frozenset({"&&", "&", "||", "|", ";", "\n"})
-"""Marks behind which another simple command begins."""
+"""Operators after which another simple command begins."""
 _REDIRECT = re.compile(r"(?=[12&-]*[<>])[12&<>-]*")
 BEFORE_COMMAND = frozenset({"do", "then", "else", "elif", "if", "while", "until", "{", "!"})
-"""Words of a shell that a simple command follows."""
+"""Shell keywords before a simple command."""
 _BEFORE_PROGRAM = re.compile(r"[A-Z_]+=.*|sudo|time|git")
 DEEPEST_SHELL = 3
-"""Shells in shells whose commands are read."""
+"""Maximum nesting of shells whose commands are read."""
 _SHELLS = frozenset({
     "sh", "bash", "zsh", "dash", "ksh", "fish", "su", "nix-shell", "nix", "pwsh", "powershell", "cmd",
 })  # fmt: skip
 _ELSEWHERE = frozenset({"docker", "docker-compose", "podman", "kubectl", "ssh", "vagrant"})
 INNER_FOLLOWS = re.compile(r"-[a-z]{0,5}c|--run|--?command|/[ck]", re.IGNORECASE)
-"""The option of a shell that its commands follow."""
+"""Option of a shell that takes commands."""
 _GIVES_INNER = re.compile(r"\s(?:-[a-z]{0,5}c|--run|--?command|/[ck])\s", re.IGNORECASE)
 _HOLDS = re.compile(
     r"(?:(?<=[;\n{(])|\A)[ \t]*+\$?([A-Za-z]\w{0,39})[ \t]{0,9}=[ \t]{0,9}"
     r"('[^'\n$]{1,300}'|\"[^\"\n$`]{1,300}\"|[^\s'\"$`;|&(){}@,]{1,300})(?=[ \t]*+(?:[;\n]|&&|\Z))"
 )
-"""A variable that is given a text."""
+"""The assignment of a literal text to a variable."""
 _VARIABLE = re.compile(r"\$(?:\{(\w{1,40})\}|(\w{1,40})\b(?![ \t]{0,9}=[^=]))")
 ESCAPED = re.compile(r"\\([\"\\$`])")
 _BARE_ESCAPED = re.compile(r"\\([][() ])")
@@ -145,14 +146,14 @@ _PATH = re.compile(r"(?:[^\s*?{}$()<>|;&\"'`=,!\\]|(?<![^/])\([\w.-]{1,50}\)(?=/
 
 
 def find_place(command: str, place: Place, program: str) -> Place:
-    """Return where a command that begins at *place* runs a program first."""
+    """Return where a command that begins at *place* first runs a program."""
     placed = place_commands(without_heredocs(command[:MAX_COMMAND]), [place])
     return next((here for words, here in placed if words[:1] == [program]), place)
 
 
 def place_commands(command: str, places: list[Place]) -> Iterator[tuple[Words, Place]]:
-    """Yield each simple command with where it runs. The last of *places* is where the shell is, the
-    others where it is again behind parentheses; in the end they are those behind the command."""
+    """Yield each simple command with its place. The last of *places* is the current one, the others
+    apply again after closing parentheses. In the end the list holds the place after the command."""
     for words in cut_commands(command):
         texts = spell_words(words)
         first, behind = ("".join(word[4] or "" for word in part) for part in (words[:1], words[1:]))
@@ -176,13 +177,13 @@ def place_commands(command: str, places: list[Place]) -> Iterator[tuple[Words, P
 
 
 def _find_target(words: Words) -> str:
-    """Return where `cd` leads; `-` if its words do not say."""
+    """Return the target of `cd`, or `-` if it is unknown."""
     program, *targets = [word for word in words if word == "-" or not word.startswith("-")]
     return "-" if program == "popd" or len(targets) > 1 else "".join(targets)
 
 
 def spell_words(words: Sequence[Token]) -> Words:
-    """Return words as a program gets them, and marks. What stands side by side is one word:
+    """Return words as a program gets them, and operators. Adjacent words are joined:
     `~/a/"$name"`."""
     texts, stop = list[str](), -1
     for word in words:
@@ -196,7 +197,7 @@ def spell_words(words: Sequence[Token]) -> Words:
 
 
 def drop_texts(words: Sequence[Token]) -> Sequence[Token]:
-    """Return words without a text in quotes that stands alone, which PowerShell prints."""
+    """Return no words for a lone quoted text, which PowerShell prints, else the words unchanged."""
     first = max((at for at, word in enumerate(words) if word[0].endswith("{")), default=-1) + 1
     rest = [word[0] for word in words[first : first + 2]]
     is_text = rest[:1] and rest[0][0] in "'\"" and rest[1:2] in ([], ["}"])
@@ -204,13 +205,13 @@ def drop_texts(words: Sequence[Token]) -> Sequence[Token]:
 
 
 def without_heredocs(command: str) -> str:
-    """Return the command without the bodies of its heredocs, and with `cd` as shells spell it."""
+    """Return a command without heredoc bodies, with PowerShell's `cd` commands spelled `cd`."""
     return _ENTERS.sub("cd", "\n".join(line for line, _ in split_heredocs(command)))
 
 
 def iter_written(command: str, place: Place = SESSION) -> Iterator[tuple[str, str]]:
-    """Yield the path and the text of each file that a command at *place* writes as a whole and as
-    it stands (`cat > a.py <<'EOF'`)."""
+    """Yield (path, text) of each file that a command at *place* writes whole and literally
+    (`cat > a.py <<'EOF'`)."""
     places = [place]
     for line, body in split_heredocs(command) if "<<" in command else ():
         commands = [*place_commands(line, places)]
@@ -222,7 +223,7 @@ def iter_written(command: str, place: Place = SESSION) -> Iterator[tuple[str, st
 
 
 def split_heredocs(command: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield each line with the heredoc that begins in it, the mark at its end included."""
+    """Yield each line with the heredoc that begins in it, including its closing delimiter."""
     lines = iter(command.split("\n"))
     for line in lines:
         body = list[str]()
@@ -235,15 +236,15 @@ def split_heredocs(command: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def simple_commands(command: str) -> Iterator[Words]:
-    """Return the words of each simple command, marks of redirections included."""
+    """Return the words of each simple command, including redirections."""
     return map(spell_words, cut_commands(command))
 
 
 def cut_commands(command: str) -> Iterator[list[Token]]:
-    """Yield the words of each simple command where they stand, without comments, and without the
-    branches of `if` and `case`: nobody knows which of them ran."""
-    depth = 0  # how many of these are open
-    branch = 0  # in a branch of which of them this is, none if it is 0
+    """Yield the tokens of each simple command, without comments and without the branches of `if`
+    and `case`, because which of them ran is unknown."""
+    depth = 0  # number of open `if` and `case`
+    branch = 0  # depth of the one whose branch this is, or 0
     for words in _cut_all(command):
         first = words[0][0] if words else ""
         opens = {word[0] for word in words[: 1 + (first in BEFORE_COMMAND)]} & {"if", "case"}
@@ -269,26 +270,26 @@ def _cut_all(command: str) -> Iterator[list[Token]]:
 
 
 def iter_marks(command: str) -> Iterator[Token]:
-    """Yield the marks between simple commands: `&&`, `|`, `;`, the end of a line."""
+    """Yield the operators between simple commands: `&&`, `|`, `;`, line ends."""
     return (word for word in WORD.finditer(command) if word[3] in _BREAKS)
 
 
 def iter_redirects(words: Words) -> Iterator[FileEffect]:
-    """Yield the files that a simple command writes its output to, each with its state."""
+    """Yield the files that a simple command redirects its output to, each with its state."""
     for mark, path in pairwise(words):
         if mark.lstrip("1") in {">", ">>"} and is_file_word(path):
             yield path, "modified" if mark.endswith(">>") else "created"
 
 
 def program_words(words: Words) -> Words:
-    """Return the words by which a program names files: no redirections, no variables, no `sudo` in
-    front, nor `git`, whose `rm` and `mv` do what those do."""
+    """Return the words of a program that may name files: without redirections, variables, a leading
+    `sudo`, and `git`, whose `rm` and `mv` work like the programs."""
     own = filter(None, _find_value(without_redirects(words)))
     return list(dropwhile(_BEFORE_PROGRAM.fullmatch, own))
 
 
 def _find_value(words: Words) -> Words:
-    """Return what gives a variable of PowerShell its value: `Get-Item a` of `$c = Get-Item a`."""
+    """Return the assigned value in PowerShell: `Get-Item a` of `$c = Get-Item a`."""
     match words:
         case [name, "=" | "+=", *value] if _ASSIGNS.match(name):
             return value
@@ -299,13 +300,13 @@ def _find_value(words: Words) -> Words:
 
 
 def without_redirects(words: Words) -> Words:
-    """Return the words that are neither redirections nor their targets."""
+    """Return the words without redirections and their targets."""
     marks = [bool(_REDIRECT.fullmatch(word)) for word in ("", *words)]
     return [word for word, pair in zip(words, pairwise(marks), strict=True) if not any(pair)]
 
 
 def is_file_word(word: str) -> bool:
-    """May this word of a command name a file?"""
+    """Return whether this word of a command may name a file."""
     return (
         bool(_PATH.fullmatch(word))
         and not word.startswith(("/dev/", "&"))
@@ -315,9 +316,9 @@ def is_file_word(word: str) -> bool:
 
 
 def read_inner(command: str) -> str:
-    """Return a command without heredocs, lists and broken lines, in which those that it gives to a
-    shell as one word stand in parentheses of their own (`bash -c 'cd a && make'`). Where they run
-    in a container or on another machine nobody knows. The home folder is `~`."""
+    """Return a command without heredocs, arrays and line continuations. Commands passed to a shell
+    as one word (`bash -c 'cd a && make'`) are put in parentheses. If they run in a container or on
+    another machine, their directory is unknown. The home folder becomes `~`."""
     text = without_heredocs(command[:MAX_COMMAND]).replace("\\\n", "  ")
     text = _HOME.sub("~", _ARRAY.sub("", text))
     for _ in range(DEEPEST_SHELL):
@@ -333,8 +334,8 @@ def read_inner(command: str) -> str:
 
 
 def _spell_variables(command: str) -> str:
-    """Return a command with the texts of its variables in their place, as far as each is given one
-    text alone: `$p` for `$p = 'a b.txt'; Get-Content $p`. In time linear in the length."""
+    """Return a command with its variables replaced by their texts, if each is assigned only one:
+    `$p` for `$p = 'a b.txt'; Get-Content $p`. Takes time linear in the length."""
     texts = dict[str, str]()
     for name, text in _HOLDS.findall(command) if "=" in command else ():
         texts[name] = text if texts.get(name, text) == text else ""
@@ -350,18 +351,18 @@ def _spell_variables(command: str) -> str:
 
 
 def name_program(word: str) -> str:
-    """Return what a program is called that is named by its path or with an extension."""
+    """Return the name of a program without folder and `.exe`."""
     return word.replace("\\", "/").rpartition("/")[2].lower().removesuffix(".exe")
 
 
 def _find_inner(command: str) -> Iterator[tuple[int, int, str]]:
-    """Yield where commands give others to a shell, and these."""
+    """Yield (start, stop, inner commands) of each command that passes commands to a shell."""
     for words in cut_commands(command):
         programs = {name_program(word[4] or "") for word in words[:MAX_WORDS]}
         for flag, word in pairwise(words[:MAX_WORDS] if programs & _SHELLS else ()):
             if INNER_FOLLOWS.fullmatch(flag[0]):
                 inner, stop = word[2] or ESCAPED.sub(r"\1", word[1] or ""), word.end()
-                if not inner:  # Windows takes all that follows
+                if not inner:  # on Windows it is the rest of the command
                     stop = words[-1].end()
                     inner = command[word.start() : stop]
                 is_far = not programs.isdisjoint(_ELSEWHERE)
@@ -370,8 +371,8 @@ def _find_inner(command: str) -> Iterator[tuple[int, int, str]]:
 
 
 def spell_code(code: str) -> tuple[str, str]:
-    """Return the commands and patches in a script that calls tools (Codex), as one command, and the
-    directory in which the first runs; empty if it says none."""
+    """Return the commands and patches in a script that calls tools (Codex) as one command, and the
+    directory of the first, empty if not given."""
     commands, first, here, patch = list[str](), "", "", list[str]()
     for match in _LITERAL.finditer(code):
         text = _LITERAL_ESCAPE.sub(_unescape, match[match.lastindex]) if match.lastindex else ""
@@ -398,7 +399,7 @@ def _unescape(match: re.Match[str]) -> str:
 
 _FROM = re.compile(r"\+(\d{1,7})")
 _PRINTED = re.compile(r"(\d{1,7})(?:,(?:\d{1,7}|\$))?p")
-"""The lines that `sed -n` prints."""
+"""Line numbers in a script of `sed -n`."""
 _TRIMS = re.compile(r"\|&?\s*+(?:tail|head|cat|tee)\b[^|&;]*+")
 TRIMMED = re.compile(r"(?>(?:\s++|2>&1|\|&?\s*+(?:tail|head|cat|tee)\b[^|&;\n]*+)*)")
 _BOTH = "2>&1"
@@ -412,24 +413,24 @@ BEFORE_RUN = re.compile(
 _COMPARES = re.compile(
     r"[+*/-]|-[ic]?(?:eq|ne|lt|le|gt|ge|like|match|replace|split|join|in|contains|f|is|as|and|or|not\w+)"
 )
-"""What PowerShell writes behind a value."""
+"""PowerShell operators that follow a value."""
 _PROGRAM = re.compile(r"\$[A-Za-z]\w*+|(?=[^A-Za-z]*[A-Za-z])[\w.~/\[][\w.~/\\:+@\[\]${}-]*+")
 _FAR_OPTIONS = frozenset({"-p", "-i", "-o", "-l", "-F", "-J", "-u", "-e", "-w", "-n", "-c"})
-"""Options of `ssh` and `docker exec` that a value follows."""
+"""Options of `ssh` and `docker exec` that take a value."""
 _HAS_EXEC = frozenset({"docker", "docker-compose", "podman", "kubectl"})
 _SENDS = re.compile(
     r"-\w{0,5}[dFTo]|-d\S+|-O|--(?:data|form|json|upload|output|remote-name|field|input|raw-field).*"
     r"|-(?:body|infile|outfile|form)",
 )
-"""Options by which a program that gets pages sends something, or writes a file."""
+"""Options with which an HTTP client sends data or writes a file."""
 _FIELD = {"gh": "-f"}
 _METHODS = frozenset({"-X", "--request", "--method", "-method"})
 _NOTHING = frozenset({"-", "/dev/null", "$null", "NUL"})
 
 
 def find_program(words: Words) -> Words:
-    """Return the words of a simple command from its program on, without redirections, variables
-    and what shells put before it."""
+    """Return the words of a simple command from its program on, without redirections, variables and
+    shell keywords before it."""
     opened = max(
         (at for at, word in enumerate(words) if word == "{" or word[-2:] == "){"), default=-1
     )
@@ -437,7 +438,7 @@ def find_program(words: Words) -> Words:
     value = _find_value(words)
     is_text = len(value) < 2 or value[0][:1] == "$" or value[1] == ","
     if not value or value[0].endswith("@{") or (value is not words and is_text):
-        return []  # a text, a list or table of texts, or what is made of one
+        return []  # a text, a list or table of texts, or an expression of one
     words = value
     if (words[1:2] and words[1][:1] == "=") or (words[0][:1] == "$" and len(words) < 2):
         return []
@@ -448,8 +449,8 @@ def find_program(words: Words) -> Words:
 
 
 def find_far(program: str, rest: Words) -> Words | None:
-    """Return the command that a program runs on another machine or in a container, none for a
-    visit; None if it does no such thing."""
+    """Return the command that a program runs on another machine or in a container, empty for an
+    interactive session. Return None for other programs."""
     if program in _HAS_EXEC and "exec" in rest[:3]:
         rest = rest[rest.index("exec") + 1 :]
         if "--" in rest:
@@ -462,7 +463,7 @@ def find_far(program: str, rest: Words) -> Words | None:
 
 
 def only_gets(program: str, rest: Words) -> bool:
-    """Does a program that gets pages send nothing and write no file?"""
+    """Return whether an HTTP client neither sends data nor writes a file."""
     if program == "wget":
         return any(word.endswith(("O-", "--spider")) or word == "-" for word in rest)
     pairs = [
@@ -477,13 +478,13 @@ def only_gets(program: str, rest: Words) -> bool:
 
 
 def has_more(command: str) -> bool:
-    """Does a command consist of several, but for its set-up and for what goes through a pipe?"""
+    """Return whether a command has several parts, not counting set-up and pipes."""
     return any(mark[0] != "|" for mark in iter_marks(without_setup(command)))
 
 
 def find_first_line(command: str) -> int:
-    """Return the number of the first line that a command prints of its file: 20 for `sed -n
-    '20,60p' a.py`; 0 if it prints anything but lines in a row."""
+    """Return the number of the first line that a command prints of its file (20 for
+    `sed -n '20,60p' a.py`), or 0 if it prints anything but consecutive lines."""
     if has_more(command):
         return 0
     programs = map(program_words, simple_commands(without_setup(command)))
@@ -492,8 +493,7 @@ def find_first_line(command: str) -> int:
 
 
 def _find_start(words: Words) -> int:
-    """Return the first line that one program passes on; 0 if it changes lines or leaves out some
-    between them."""
+    """Return the first line that a program passes on, or 0 if it changes or skips lines."""
     match words:
         case ["cat", *rest] if not any(word.startswith("-") for word in rest):
             return 1
@@ -516,8 +516,8 @@ def without_setup(command: str) -> str:
 
 
 def name_command(command: str) -> str:
-    """Return the command as it is listed: without set-up, and without what only trims its output at
-    its end, such as `2>&1` and `| tail -5`."""
+    """Return the command as listed: without set-up and without trailing parts that only trim its
+    output, such as `2>&1` and `| tail -5`."""
     line = " ".join(without_setup(command).split())
     stop = _end_without_trimming(line, len(line))
     pipes = [mark.start() for mark in iter_marks(line) if mark[0] == "|"]
@@ -527,7 +527,7 @@ def name_command(command: str) -> str:
 
 
 def _end_without_trimming(line: str, stop: int) -> int:
-    """Return where *line* ends before *stop*, blanks and `2>&1` left out."""
+    """Return the end of *line* before *stop*, without trailing blanks and `2>&1`."""
     while True:
         if line.endswith(" ", 0, stop):
             stop -= 1
@@ -546,5 +546,5 @@ _INTERPRETER = re.compile(
 
 
 def is_interpreter(word: str) -> bool:
-    """Does a word name a program that runs scripts?"""
+    """Return whether a word names a program that runs scripts."""
     return bool(_INTERPRETER.fullmatch(word.rpartition("/")[2]))
