@@ -1,4 +1,4 @@
-"""Where the work stands: what is wanted, by which rules, what was changed, checked and is open."""
+"""The state of the work: what is wanted, by which rules, what was changed, checked and is open."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -66,17 +66,17 @@ from refold.text.plain import (
 from refold.text.summary_wrapper import ASKED
 
 LONGEST_FAILURE = 10
-"""Changes and commands that worked, after which the work has gone on without mending a failure."""
+"""Number of successful changes and commands after which a failure counts as left behind."""
 MOST_COMPARED = 100_000
-"""Files and checks that are compared with others; those that come behind them are not."""
+"""Maximum number of files and checks that are compared with others."""
 TALK_ANSWERS = 10
-"""Answers after which a conversation in which nothing was done is talk."""
+"""Number of answers after which a conversation without any actions counts as talk."""
 MOST_QUESTIONS = 3
-"""Questions that are shown of those that have the same answer."""
+"""Maximum number of questions shown for one answer."""
 MOST_IGNORED = 100
-"""Lines of a `.gitignore`, and characters of one, that are read."""
+"""Maximum number of lines of a `.gitignore`, and of characters of a line, that are read."""
 ANSWERED = 9.0
-"""What a person's answer weighs among the decisions."""
+"""Weight of a person's answer among the decisions."""
 
 _RETURNS = frozenset({"restored", "stashed", "unstashed", "changed"})
 _OVERWROTE = re.compile(r"\b(?:updated|overw\w+|modified)\b")
@@ -84,53 +84,53 @@ _OVERWROTE = re.compile(r"\b(?:updated|overw\w+|modified)\b")
 
 @dataclass(slots=True)
 class FileState:
-    """What became of one file."""
+    """The state of one file."""
 
     state: str
-    """`read`, `created`, `modified`, `deleted`; by git `restored` (to a commit) or `stashed`."""
+    """`read`, `created`, `modified`, `deleted`, or by git `restored` (to a commit) or `stashed`."""
     is_committed: bool = False
     is_checked: bool = False
-    """Did a test or build run since it was changed?"""
+    """Whether a test or build ran since it was changed."""
     is_staged: bool = False
-    """Does it wait for the next commit?"""
+    """Whether it is in git's index for the next commit."""
     in_commit: str = ""
-    """Its state in the last commit, if it was in one."""
+    """Its state in the last commit, or empty."""
     in_stash: str = ""
-    """Its state in git's stash, if it is there."""
+    """Its state in git's stash, or empty."""
     is_new: bool = False
-    """Was it never committed?"""
+    """Whether it was never committed."""
 
     @property
     def is_changed(self) -> bool:
-        """Does it differ from what it was before all work?"""
+        """Whether it differs from its content before all work."""
         return self.state in shell.CHANGES
 
 
 class Request(NamedTuple):
-    """What is known of something that a person asked, beside the words."""
+    """What is known about a person's request besides its text."""
 
     times: int = 1
-    """How often it was asked."""
+    """Number of times it was made."""
     media: str = ""
-    """What stood beside the words the last time: `[image] `."""
+    """Labels of the media beside it the last time: `[image] `."""
     is_template: bool = False
-    """Did a client put the text of a command or skill in its place?"""
+    """Whether a client put the text of a command or skill in its place."""
 
 
 class Failure(NamedTuple):
-    """A call that failed, or none, and how the work went on."""
+    """A failed call, or none, and the progress since then."""
 
     call: str = ""
-    """The command or the tool; empty if none failed."""
+    """The command or the tool. Empty if nothing failed."""
     error: str = ""
-    """What it said; in the end the line of that which says what is wrong."""
+    """The error output, reduced to its main line at the end."""
     files: frozenset[str] = frozenset()
-    """The files that it was about."""
+    """Files that the call was about."""
     since: int = 0
-    """Changes and commands since then that worked."""
+    """Number of successful changes and commands since then."""
 
     def is_about(self, step: Step) -> bool:
-        """Does a step do this call anew, or change the files that it was to change?"""
+        """Return whether a step retries this call or changes its files."""
         if step.kind != "result":
             return False
         edited = step.effect.edited_files if step.has_effect else ()
@@ -140,61 +140,61 @@ class Failure(NamedTuple):
 
 @dataclass(slots=True)
 class State:
-    """What a successor needs to know before anything else."""
+    """What a successor needs to know first."""
 
     requests: dict[str, Request] = field(default_factory=dict)
-    """What the person asked, word for word, in the order of the latest time."""
+    """The person's requests, word for word, in the order of their latest occurrence."""
     omitted: int = 0
-    """How many more an earlier summary had no room for."""
+    """Number of requests that an earlier summary had no room for."""
     retold: set[str] = field(default_factory=set)
-    """Long ones of an earlier summary: if one is shown again, it was not made again."""
+    """Long requests of an earlier summary. Shown again, they do not count as repeated."""
     is_latest_current: bool = True
-    """Is the latest of them what the model works on, nothing newer asked behind it?"""
+    """Whether the latest request is the current one, with nothing newer after the summary."""
     in_sight: frozenset[str] = frozenset()
-    """Requests that stand word for word beside the summary, or behind it."""
+    """Requests that are shown word for word beside or after the summary."""
     constraints: dict[str, None] = field(default_factory=dict)
     topics: set[str] = field(default_factory=set)
-    """What these are about (`find_topics`)."""
+    """Topics of the constraints (`find_topics`)."""
     lent: dict[str, None] = field(default_factory=dict)
-    """Those of a command or skill alone, which hold while its request is the current one."""
+    """Constraints from a command or skill, which hold while its request is the current one."""
     ended: dict[str, None] = field(default_factory=dict)
-    """Those of commands and skills that hold no longer."""
+    """Constraints from commands and skills that no longer hold."""
     answer: str = ""
-    """What the model said at the end of its turn, if it has ended that since the latest request."""
+    """The model's final answer, if it ended its turn after the latest request."""
     questions: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """What the short ones of the requests answer, the latest last."""
+    """Questions that short requests answer, the latest last."""
     files: dict[str, FileState] = field(default_factory=dict)
     checks: dict[str, str] = field(default_factory=dict)
-    """The outcome of each test, build or commit, the last run last."""
+    """Outcome of each test, build or commit, the last run last."""
     actions: Actions = field(default_factory=Actions)
     todos: Todos = ()
     plan_age: int = 0
-    """How often a turn has ended, and something else was asked, since this plan was changed."""
+    """Number of turns since the plan was changed after which something else was asked."""
     failure: Failure = field(default_factory=Failure)
-    """The last one that nothing mended yet."""
+    """The last failure that is not fixed yet."""
     next_step: str = ""
-    """What the model announced last."""
+    """The step that the model announced last."""
     decisions: dict[str, float] = field(default_factory=dict)
     """Sentences that decide or explain, with their weights."""
     faults: dict[str, list[str]] = field(default_factory=dict)
-    """Those that say what is wrong, by what they are about (`note_decision`)."""
+    """Sentences that name a fault, by the file or call that they name (`note_decision`)."""
     suspected: list[str] = field(default_factory=list)
     mended: dict[str, None] = field(default_factory=dict)
-    """Those said beside calls: since files were changed last, and before that in this turn."""
+    """Those said beside calls: since files were last changed, and before that in this turn."""
     changed: set[str] = field(default_factory=set)
-    """Names of files, and in replaced lines, that were changed since the latest request."""
+    """Names of changed files, and names in replaced lines, since the latest request."""
     notes: list[str] = field(default_factory=list)
-    """Words of earlier summaries that no message holds: a model's, or a user's amendments."""
+    """Text of earlier summaries that no message holds: a model's words, or a user's amendments."""
     has_staged: bool = False
-    """Was anything staged since the last commit?"""
+    """Whether anything was staged since the last commit."""
     ignored: set[str] = field(default_factory=set)
-    """Patterns of files that git leaves out."""
+    """Patterns of files that git ignores."""
     compared: int = 0
-    """Files and checks that others were compared with."""
+    """Number of comparisons of files and checks so far."""
 
 
 def read_state(steps: Sequence[Step], earlier: State | None = None) -> State:
-    """Read where the work stands after *steps*, in one pass, from where it stood *earlier* on."""
+    """Return the state after *steps*, which continue from the *earlier* state, in one pass."""
     state, announcing, is_done, worked = earlier or State(), "", False, False
     answers = state.omitted + len(state.requests)  # in talk each request has one
     state.topics.update(*map(find_topics, state.constraints))
@@ -232,13 +232,13 @@ def read_state(steps: Sequence[Step], earlier: State | None = None) -> State:
 
 
 def drop_superseded(state: State, after: Sequence[Step]) -> None:
-    """Take out of *state* what steps that stay behind the summary tell anew: the todos, the outcome
-    of a check, a failure that is mended, the next step; rules of commands that are done."""
+    """Remove from *state* what the steps after the summary show again: todos, check outcomes, fixed
+    failures, the next step, rules of finished commands."""
     later, listed = read_state(after, State(todos=state.todos)), {t.id for t in state.todos} - {""}
     if any(step.kind in ("answer", "request") for step in after):
         state.next_step = ""
     for step in (step for step in after if step.kind == "request"):
-        state.questions.pop(step.text, None)  # what this one answers stands behind the summary
+        state.questions.pop(step.text, None)  # its question stands after the summary
     if after and after[0].kind == "request":
         _note_question(state, after[0])
     for step in after:
@@ -249,13 +249,13 @@ def drop_superseded(state: State, after: Sequence[Step]) -> None:
         elif step.kind == "result":
             _drop_mended(state, step)
             state.actions.drop_mended(step)
-    if later.todos is not state.todos:  # others stand behind the summary
+    if later.todos is not state.todos:  # changed todos are shown after the summary
         state.todos = tuple(todo for todo in later.todos if todo.id in listed)
         state.plan_age = 0
     if state.failure.call and any(map(state.failure.is_about, after)):
         state.failure = Failure()
     for name, outcome in later.checks.items():
-        is_less = not (outcome.startswith("ok") or find_figures(outcome))  # it did not get that far
+        is_less = not (outcome.startswith("ok") or find_figures(outcome))  # it stopped before these
         if not (is_less and find_figures(state.checks.get(name, ""))):
             state.checks.pop(name, None)
     for path, file in state.files.items():
@@ -280,7 +280,7 @@ def _note_request(state: State, step: Step) -> None:
         _lend_rules(state, words)
         return
     corrections = [*find_corrections(words)]
-    if corrections and not any(find_constraints(latest)):  # else what it takes back is a rule
+    if corrections and not any(find_constraints(latest)):  # else it takes back a rule
         corrections = [*find_corrections(words, state.topics)]
     for rule in (*corrections, *find_constraints(words)):
         state.topics |= find_topics(rule)
@@ -290,8 +290,8 @@ def _note_request(state: State, step: Step) -> None:
 
 
 def _note_replies(state: State, replies: Iterable[PersonAnswer], offered: str) -> None:
-    """Note what a person answers by a tool's result, which it might forge; no rule of a word, nor
-    of what the model *offered*."""
+    """Note a person's answers in a tool result. A tool might forge them, so no rule is taken from a
+    short answer or from the options *offered*."""
     for reply in replies:
         state.decisions.pop(sentence := reply.write(), None)
         state.decisions[sentence] = ANSWERED
@@ -301,7 +301,7 @@ def _note_replies(state: State, replies: Iterable[PersonAnswer], offered: str) -
 
 
 def _note_question(state: State, step: Step) -> None:
-    """Note what a short request answers, if that does not stand among the decisions."""
+    """Note the question that a short request answers, unless it is among the decisions."""
     question = "" if is_fragment(state.answer) else find_question(state.answer, step.text)
     if question and question not in state.decisions:
         asked = dict.fromkeys((*state.questions.get(step.text, ()), question))
@@ -309,16 +309,16 @@ def _note_question(state: State, step: Step) -> None:
 
 
 def _lend_rules(state: State, text: str) -> None:
-    """Note the rules of a command's or skill's text but for those that a person states."""
+    """Note the rules in the text of a command or skill, except those that a person states."""
     rules = [rule for rule in find_constraints(text) if rule not in state.constraints]
     state.lent |= dict.fromkeys(rules)
     state.constraints |= dict.fromkeys(rules)
 
 
 def _end_turn(state: State, request: str) -> None:
-    """Note what a turn that has ended leaves when a *request* follows: no rules of commands, and,
-    if that answers nothing, a plan older by one, no failure behind which work went on, nothing that
-    was mended on the way to the answer, and nothing that the request denies."""
+    """Update the state when a *request* follows the end of a turn. Rules of commands end. If the
+    request answers nothing, the plan grows older, and failures left behind, faults fixed on the way
+    and conclusions that the request denies are dropped."""
     if state.answer:
         state.ended |= state.lent
         for rule in state.lent:
@@ -345,8 +345,8 @@ def _note_answer(state: State, step: Step, *, worked: bool) -> None:
 
 
 def note_decision(state: State, sentence: str, weight: float, *, on_way: bool = False) -> None:
-    """Note a sentence that decides or explains, and if it finds fault, with what. What is found
-    *on_way* to an answer goes with the turn if files are changed behind it."""
+    """Note a sentence that decides or explains, and what it finds fault with. A fault found
+    *on_way* to an answer is dropped after the turn if files are changed after it."""
     state.decisions.pop(sentence, None)
     state.mended.pop(sentence, None)
     state.decisions[sentence] = weight
@@ -359,7 +359,7 @@ def note_decision(state: State, sentence: str, weight: float, *, on_way: bool = 
 
 
 def _drop_mended(state: State, step: Step) -> None:
-    """Take out what was found wrong in files, or of names in lines, that a call changed since."""
+    """Drop faults in files that a call changed, or in names in the lines it replaced."""
     paths = step.effect.edited_files
     if not paths or not step.has_effect:
         return
@@ -385,7 +385,7 @@ def _note_result(state: State, step: Step) -> None:
     if effect.command or effect.todos is None:
         state.actions.note(step, outcome, is_check=bool(check) or commits)
     if is_stub(text) and not (text.strip() in effect.command or step.is_error or step.exit_code):
-        return  # nobody says what came of it
+        return  # the outcome is unknown
     if (read := read_check(step, outcome, checks) if check else outcome) is None:
         return
     outcome = read
@@ -394,7 +394,7 @@ def _note_result(state: State, step: Step) -> None:
         listed = one_line(name, LONGEST_COMMAND)
         state.checks.pop(listed, None)
         state.checks[listed] = tell_check(step, name, outcome, is_commit=name != check)
-        if outcome == "ok":  # `pytest` tells of `pytest tests/test_a.py` too
+        if outcome == "ok":  # `pytest` covers `pytest tests/test_a.py`
             names = _take_compared(state, state.checks)
             for part in [part for part in names if part.startswith(f"{listed} ")]:
                 if has_failed(state.checks[part]):
@@ -408,13 +408,13 @@ def _note_result(state: State, step: Step) -> None:
     is_error = outcome not in ("", "ok", RUNNING) and not text.startswith(NOT_RUN)
     is_work = bool(check) or shell.is_work(effect.command)
     if is_error and (is_work or not (effect.command or is_look(effect))):
-        # The line of its error is looked for if it stays.
+        # The line of its error is looked for at the end, if it is still open.
         state.failure = Failure(name_step(step), read_words(text), frozenset(dict(effect.files)))
     elif outcome in ("ok", RUNNING) and (failure := state.failure).call:
         since = failure.since + (is_work or bool(effect.changed_files))
         is_over = failure.is_about(step) or since > LONGEST_FAILURE
         state.failure = Failure() if is_over else failure._replace(since=since)
-        if is_over and since <= 1 and outcome == "ok":  # it works though nothing was mended
+        if is_over and since <= 1 and outcome == "ok":  # it works without a fix
             _drop_decisions(state, state.faults.pop(failure.call, ()))
 
 
@@ -423,7 +423,7 @@ def _note_files(state: State, step: Step) -> None:
     has_overwritten = not effect.command and bool(_OVERWROTE.search(step.text[:300]))
     undone = set(shell.find_undone(effect.command, effect.place, step.text))
     for path in find_opened(effect.command, effect.place):
-        if (gone := state.files.get(path)) and gone.state == "deleted":  # it was made anew
+        if (gone := state.files.get(path)) and gone.state == "deleted":  # it was created again
             gone.state, gone.is_committed = "created" if gone.is_new else "modified", False
     for path, now in effect.files:
         if path in undone:
@@ -443,7 +443,7 @@ def _note_files(state: State, step: Step) -> None:
 
 
 def _note_ignored(state: State, step: Step, path: str) -> None:
-    """Note the patterns that a change of the `.gitignore` at *path* adds and takes away."""
+    """Note the patterns that a change of the `.gitignore` at *path* adds and removes."""
     for change in (change for change in step.effect.changes if change.path in (path, "")):
         rows = [row.strip()[:MOST_IGNORED] for row in change.new[:MOST_IGNORED]]
         state.ignored -= {word for line in change.old or () for word in line.split()}
@@ -451,16 +451,16 @@ def _note_ignored(state: State, step: Step, path: str) -> None:
 
 
 def _note_return(state: State, path: str, now: str) -> None:
-    """Note that git restored files, put them into its stash or took them out of it. New files that
-    nobody staged it leaves alone if it is not given their path."""
+    """Note that git restored, stashed or unstashed files. Git leaves new files alone unless they
+    are staged or given by path."""
     paths, is_file = _find_files(state, path), has_extension(path)
     if now == "restored" and is_file and not paths and path not in state.files:
-        state.files[path] = FileState("restored", is_checked=True)  # an older summary may know it
+        state.files[path] = FileState("restored", is_checked=True)  # an older summary may list it
     for name in paths if len(paths) == 1 or not is_file else ():
         file = state.files[name]
         if now == "unstashed" and file.in_stash:
             file.state, file.in_stash, file.is_checked = file.in_stash, "", False
-        if now == "changed" and file.state == "restored":  # nobody knows any more
+        if now == "changed" and file.state == "restored":  # its state is unknown
             del state.files[name]
         if now in {"unstashed", "changed"} or not file.is_changed or file.is_committed:
             continue
@@ -473,8 +473,8 @@ def _note_return(state: State, path: str, now: str) -> None:
 
 
 def _find_files(state: State, path: str) -> list[str]:
-    """Return the changed files that git means by the path of a file or a folder, or by `ALL`: those
-    outside of repositories only if there are no others."""
+    """Return the changed files that git means by the path of a file or folder, or by `ALL`. Files
+    outside of repositories count only if there are no others."""
     files = _take_compared(state, state.files)
     changed = [name for name in files if state.files[name].state != "read"]
     inside = [name for name in changed if not is_outside(name)] or changed
@@ -483,19 +483,19 @@ def _find_files(state: State, path: str) -> list[str]:
 
 
 def _take_compared(state: State, texts: Collection[str]) -> Collection[str]:
-    """Return what is compared with something else, none if too much was."""
+    """Return *texts* and count them as compared, or nothing once too many were compared."""
     state.compared += len(texts)
     return texts if state.compared <= MOST_COMPARED else ()
 
 
 def _without_deleted_folders(files: dict[str, FileState]) -> dict[str, FileState]:
-    """Return files, the last touched last, without those in a folder that was deleted later, those
-    that each build deletes, and folders of others that a tool read, which lists them."""
+    """Return files, the last touched last, without those in a folder deleted later, build output
+    that was deleted, output files of background commands, and folders listed by a tool."""
     deleted, remaining = set[str](), list[tuple[str, FileState]]()
     folders = {folder for path in files for folder in folders_of(path)}
     for path, file in reversed(files.items()):
         is_none = file.state in {"deleted", "stashed"} and is_ignored(path) and ".env" not in path
-        is_output = path.endswith(".output")  # of what ran in the background
+        is_output = path.endswith(".output")  # of a background command
         is_none |= file.state == "read" and (is_output or path.rstrip("/") in folders)
         if deleted.isdisjoint(folders_of(path)) and not is_none:
             remaining.append((path, file))
@@ -505,8 +505,8 @@ def _without_deleted_folders(files: dict[str, FileState]) -> dict[str, FileState
 
 
 def _note_git(state: State, step: Step) -> None:
-    """Mark the changed files that a command stages, and those that it commits: all if nothing was
-    staged since the last commit, but for those that are usually ignored."""
+    """Mark the files that a command stages and commits. If nothing was staged since the last
+    commit, all changed files that are not usually ignored count as staged."""
     git_steps = list(shell.git_steps(step.command, step.effect.place))
     is_single = sum(verb in {"commit", "amend"} for verb, _ in git_steps) == 1
     for verb, names in git_steps:
@@ -526,14 +526,14 @@ def _note_git(state: State, step: Step) -> None:
                 for path in find_committed(listed, step.text if is_single else ""):
                     staged[path].is_committed, staged[path].is_new = True, False
                     staged[path].in_commit = staged[path].state.replace("deleted", "")
-                for file in staged.values():  # git never had what it does not name
+                for file in staged.values():  # not named by git, so never committed
                     file.is_new |= file.state == "deleted" and not file.is_committed
                 for file in files.values():
                     file.is_staged = False
 
 
 def _find_open(state: State, names: Sequence[str]) -> dict[str, FileState]:
-    """Return the files by these names, all if there are none, that the next commit waits for."""
+    """Return the uncommitted changed files with these names, or all without names."""
     paths = (path for name in names or [shell.ALL] for path in _find_files(state, name))
     files = {path: state.files[path] for path in paths}
     return {path: file for path, file in files.items() if file.is_changed and not file.is_committed}
@@ -542,8 +542,8 @@ def _find_open(state: State, names: Sequence[str]) -> dict[str, FileState]:
 def _stage(
     state: State, files: Mapping[str, FileState], names: Sequence[str], *, with_new: bool
 ) -> None:
-    """Stage files that are given by *names*, else those that repositories usually have; none that
-    git was told to leave out before it knew it."""
+    """Stage files given by *names*, or without names those that repositories usually contain. Files
+    ignored before their first commit are left out."""
     for path, file in files.items():
         is_usual = bool(names) or not is_ignored(path)
         is_in = bool(file.in_commit) or not is_left_out(path, state.ignored)

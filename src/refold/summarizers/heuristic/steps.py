@@ -1,5 +1,5 @@
-"""A conversation as steps: what was asked, what was called, what came back, what was answered; and
-the messages that a summary stands for, with what earlier summaries say of them."""
+"""Read a conversation as steps (requests, calls, results, answers), and find the messages that a
+summary replaces, with what earlier summaries say about them."""
 
 import re
 from bisect import bisect_left
@@ -49,48 +49,48 @@ from refold.text.summary_wrapper import beside_summary, opening_length, summary_
 from refold.tokens.count import estimate
 
 UNKNOWN_TOOL = "tool"
-"""The tool of a result of which nobody says what was called."""
+"""Tool of a result whose call is unknown."""
 RUNNING, STOPPED = "running", "stopped"
-"""The outcomes of what has none yet, and of what was interrupted or killed."""
+"""Outcomes of a call that has not ended yet, and of one that was interrupted or killed."""
 
 
 class Step(NamedTuple):
-    """One thing that somebody did."""
+    """One request, call, result or answer."""
 
     kind: Literal["request", "call", "result", "answer"]
     at: int
-    """Position of its message."""
+    """Index of its message."""
     text: str
-    """The person's words, the call's arguments, what the tool said, the model's words."""
+    """The person's words, the call's arguments, the tool's output or the model's words."""
     effect: CallEffect = CallEffect(UNKNOWN_TOOL)
-    """Of a call, and of the result that answers it."""
+    """The effect of a call, also set on its result."""
     arguments: str = ""
-    """Of a result: those of its call."""
+    """Arguments of the call, on a result."""
     gist: str = ""
-    """Of a result: what its call was about, in a few words."""
+    """Subject of the call in a few words, on a result."""
     is_error: bool = False
-    """Does the API call the result an error?"""
+    """Whether the API marks the result as an error."""
     exit_code: int | None = None
-    """The exit code that the result states, if it states one."""
+    """The exit code in the result, if any."""
     is_running: bool = False
-    """Of a result: does what was called still run?"""
+    """Whether the called process still runs, on a result."""
     is_later: bool = False
-    """Of a result: does it tell more of a command that an earlier one began to tell of?"""
+    """Whether a result continues the report of an earlier one about the same command."""
     is_final: bool = False
-    """Does the answer end a turn, no call beside it?"""
+    """Whether an answer ends a turn, with no call beside it."""
     media: str = ""
-    """Of a request: what stands beside the words, `[image] `."""
+    """Labels of media beside a request: `[image] `."""
     is_template: bool = False
-    """Of a request or result: did a client put its text there, for a command or a skill?"""
+    """Whether a client put the text of a command or skill there, on a request or result."""
 
     @property
     def command(self) -> str:
-        """What a shell was given; empty if it is of another tool."""
+        """The shell command, or an empty string for another tool."""
         return self.effect.command
 
     @property
     def outcome(self) -> str:
-        """Of a result: `ok`, `exit N`, `error`, `running`, or `stopped` if it was interrupted."""
+        """Outcome of a result: `ok`, `exit N`, `error`, `running` or `stopped` (interrupted)."""
         if self.is_running:
             return RUNNING
         if self.exit_code:
@@ -99,8 +99,8 @@ class Step(NamedTuple):
 
     @property
     def has_effect(self) -> bool:
-        """Of a result: did its call do to files what it should? An edit that is answered by an
-        error did not; of a command whose test fails, what stands before the test was done."""
+        """Whether the call of a result changed files as intended. An edit answered by an error did
+        not. Of a command whose test fails, the part before the test did."""
         if PATCH_BEGINS in self.command or PATCH_BEGINS in self.arguments:
             return not (self.is_error or self.exit_code or _NOT_APPLIED.search(self.text[:1_000]))
         if self.command:
@@ -109,61 +109,61 @@ class Step(NamedTuple):
         first = self.text[:200].partition("\n")[0]
         has_failed = is_failure(self.text)
         is_refused = first.startswith(NOT_RUN) or has_failed or _NO_PLACE.search(first)
-        is_reason = has_failed and _REASON.fullmatch(self.text[:1_000])  # and no text of a file
+        is_reason = has_failed and _REASON.fullmatch(self.text[:1_000])  # not a file's text
         return not (self.is_error or is_reason or (self.effect.changed_files and is_refused))
 
 
 _IS_ERROR = re.compile(r'\{\s{0,9}"status": ?"error"')
-"""How a tool's answer begins that its client sends as one that worked (OpenClaw)."""
+"""Prefix of an error that the client sends as a success (OpenClaw)."""
 _NOT_APPLIED = re.compile(r"(?i)verification failed|failed to (?:apply|find)|invalid patch")
-"""What is said of a patch that was not applied."""
+"""Words for a patch that was not applied."""
 _NO_PLACE = re.compile(
     r"(?i)\b(?:not found|unable to apply|no (?:match|replacement|occurrence)|could not find)"
 )
-"""The same of an edit, in its first line."""
+"""Words for a failed edit, in the first line of its result."""
 _REASON = re.compile(r"\s*+[^\n:]{1,40}: [^\n]++\s*+")
-"""All that a tool answers which could not do what it should: an error and why, in one line."""
+"""A whole result that is only an error and its reason, in one line."""
 _Call = tuple[CallEffect, ToolCall]
 
 
 def name_step(step: Step) -> str:
-    """Return what a result is of: the command, else the tool."""
+    """Return the name of a result: its command, else its tool."""
     return name_command(step.command) or step.effect.tool
 
 
 # --- the messages that a summary stands for -------------------------------------------------------
 
 LONGEST = 1_000_000
-"""Tokens of a hidden history that are read whole; of older ones people's words, and changes."""
+"""Tokens of hidden history read in full. Of older messages only people's words and changes are."""
 LEAST = LONGEST // 4
-"""Tokens that are read of the longest: what is older and is no person's is hardly ever quoted."""
+"""Minimum number of tokens read of a very long history. Older text is hardly ever quoted."""
 
 
 class Source(NamedTuple):
-    """What a summary is made of."""
+    """The input of a summary."""
 
     older: Sequence[Message]
-    """What people say further back than all of a long history is read."""
+    """People's messages from before the part of a long history that is read in full."""
     hidden: Sequence[Message]
-    """The original messages that it stands for, behind those."""
+    """The original messages after these that the summary replaces."""
     shown: Sequence[Message]
-    """The messages that stay before and behind it."""
+    """The messages that stay before and after the summary."""
     later: Sequence[Message]
-    """Those behind it."""
+    """The messages that stay after it."""
     edited: Sequence[str]
-    """Earlier summaries, made by edits, of messages that are in *hidden*."""
+    """Earlier summaries of messages in *hidden*, made by edits."""
     given: Sequence[str]
-    """Earlier summaries that a caller sent as messages; what they stand for is not here."""
+    """Earlier summaries sent by a caller as messages, without the messages that they replace."""
     sizes: Sequence[int]
-    """Estimated tokens of what each message of *older* and *hidden* says."""
+    """Estimated tokens of each message in *older* and *hidden*."""
     changes: Sequence[Step] = ()
-    """What calls further back change, files and plans, as steps without texts."""
+    """Changes of files and plans by older calls, as steps without texts."""
     folder: str = ""
-    """The folder that the session works in, if the client says so."""
+    """The session's working folder, if the client states it."""
 
 
 def read_source(view: View, start: int, stop: int) -> Source:
-    """Return the original messages of a span, and what earlier summaries of it say."""
+    """Return the original messages of a span, and the earlier summaries of it."""
     messages = view.transcript.messages
     given = list(filter(None, view.base.map_cached(summary_in)[start:stop]))
     edited = [
@@ -175,7 +175,7 @@ def read_source(view: View, start: int, stop: int) -> Source:
     ]
     summarized = max((end for _, end in edited), default=start)
     room = _count_read(view.base.tokens(start, stop), view.base.tokens(summarized, stop))
-    begins = opening_length(messages)  # a first request among these stands in the summary
+    begins = opening_length(messages)  # a first request among these is in the summary
     first = bisect_left(range(stop), -room, start, key=lambda at: -view.base.tokens(at, stop))
     spoken = view_segments(view) if first > start else ()
 
@@ -206,13 +206,13 @@ def read_source(view: View, start: int, stop: int) -> Source:
 
 
 class _Effects(NamedTuple):
-    """What one message changes."""
+    """The changes by one message."""
 
     calls: tuple[tuple[str, CallEffect], ...] = ()
-    """The files that its calls change and the plans that it makes, with the id of the call; it is
-    empty if a text says so."""
+    """Changed files and plans of its calls, each with the call's id, which is empty for a plan in
+    text."""
     failed: tuple[str, ...] = ()
-    """Ids of the calls whose errors it holds."""
+    """Ids of calls with an error result in the message."""
 
 
 def _read_effects(message: Message) -> _Effects:
@@ -233,7 +233,7 @@ def _read_effects(message: Message) -> _Effects:
 
 
 def _join_effects(effects: Sequence[_Effects], folder: str) -> Iterator[Step]:
-    """Yield what calls in a session at *folder* change that do not fail, as steps without texts."""
+    """Yield the changes by successful calls in a session at *folder*, as steps without texts."""
     failed, place = {id for message in effects for id in message.failed}, Place(folder)
     for message in effects:
         for id, effect in message.calls:
@@ -249,31 +249,31 @@ def _estimate_text(message: Message) -> int:
 
 
 def _count_read(hidden: int, unsummarized: int) -> int:
-    """Return how many of *hidden* tokens are read: the fewer, the more they are, so that what is
-    read for all summaries of a session does not grow with its square; but what no earlier summary
-    stands for."""
+    """Return how many of *hidden* tokens are read. The number falls as the total grows, so that all
+    summaries of a session together do not read its square. Messages that no earlier summary covers
+    are always read."""
     return min(LONGEST, max(unsummarized, LEAST, LONGEST**2 // max(1, hidden)))
 
 
 # --- messages as steps ----------------------------------------------------------------------------
 
 _THOUGHT = re.compile(r"\A\s*+(?:THOUGHT|Thought)\s?:\s*+")
-"""What stands before the words of agents that write their actions as text (ReAct)."""
+"""Prefix of the words of agents that write their actions as text (ReAct)."""
 
 
 @dataclass(slots=True)
 class _Open:
-    """What is not answered yet."""
+    """Calls and processes without a final result so far."""
 
     calls: dict[str, _Call] = field(default_factory=dict)
     processes: dict[str, _Call] = field(default_factory=dict)
-    """What runs behind a result that said so, by the id that later calls ask for it with."""
+    """Calls whose processes still run, by the id that later calls use for them."""
     folder: str = ""
-    """The folder that the session works in, if it is known."""
+    """The session's working folder, if known."""
 
 
 def read_steps(messages: Sequence[Message]) -> list[Step]:
-    """Return the steps of *messages*, in order, in which each file has one name. In time n log n;
+    """Return the steps of *messages* in order, with one name for each file. Takes n log n time and
     never raises."""
     spoken = segment_messages(messages)
     steps = list(_iter_steps(messages, spoken, find_folder(spoken)))
@@ -284,9 +284,8 @@ def read_steps(messages: Sequence[Message]) -> list[Step]:
 def read_spans(
     source: Source, spoken: Segmented, given: Iterable[tuple[str, str]]
 ) -> tuple[list[Step], list[Step], list[Step], dict[str, str]]:
-    """Return the steps of what *source* hides, without and with texts, and of what stands behind
-    it, of both of which *spoken* are the segments; and other names that files have in these and
-    among those *given* with their states."""
+    """Return the changes as steps, the hidden steps and the later steps of *source*, whose segments
+    are *spoken*. Also return other names of files in these and in *given* (path, state)."""
     whole = (*source.older, *source.hidden)
     steps = list(_iter_steps(whole, spoken, source.folder))
     behind = _iter_steps(source.later, spoken[len(whole) :], source.folder)
@@ -299,8 +298,8 @@ def read_spans(
 
 
 def _iter_steps(messages: Sequence[Message], spoken: Segmented, folder: str) -> Iterator[Step]:
-    """Yield the steps of *messages* in a session at *folder*, empty if that is not known, in order,
-    with files as calls name them; *spoken* are the messages' segments."""
+    """Yield the steps of *messages* in a session at *folder* (empty if unknown), in order, with
+    files as the calls name them. *spoken* holds the segments of each message."""
     waiting = _Open(folder=folder)
     for at, (message, segments) in enumerate(restore_calls(messages, spoken)):
         for part in message.parts:
@@ -319,13 +318,13 @@ def _iter_steps(messages: Sequence[Message], spoken: Segmented, folder: str) -> 
 
 
 def _find_spellings(files: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return the absolute paths, by the relative ones that stand for them, of files with states;
-    temporary ones only if there are no others."""
+    """Return the absolute path by each relative path that stands for it. Temporary files count only
+    if there are no others."""
     states = defaultdict[str, set[str]](set)
     for path, state in files:
         states[path.rstrip("/")].add(state)
     changed = {path: not now.isdisjoint(shell.CHANGES) for path, now in states.items()}
-    is_idle = not any(changed.values())  # then a copy of the work is as good as the work
+    is_idle = not any(changed.values())  # then a copy of the work serves as well
     rooted = {path: is_idle or is_new for path, is_new in changed.items() if is_absolute(path)}
     inside = {path: is_new for path, is_new in rooted.items() if not is_outside(path)}
     matched = match_paths(inside or rooted, states.keys() - rooted.keys() - {shell.ALL})
@@ -333,7 +332,7 @@ def _find_spellings(files: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def _rename_files(steps: Iterable[Step], spellings: Mapping[str, str]) -> list[Step]:
-    """Return steps in which files have one name each, whatever calls call them."""
+    """Return steps with one name for each file."""
     return [s._replace(effect=s.effect.rename(spellings)) if spellings else s for s in steps]
 
 
@@ -346,7 +345,7 @@ def _read_result(result: ToolResult, waiting: _Open, at: int) -> Step:
     is_new = bool(effect.command) and not result.text.startswith(_PREVIOUS)
     is_later = process in waiting.processes and not (is_new or _NO_NEWS.match(result.text))
     effect, call = waiting.processes[process] if is_later else (effect, call)
-    is_script = bool(asked and "tools." in asked.string)  # which says no more than what is new
+    is_script = bool(asked and "tools." in asked.string)  # it prints only what is new
     if is_running := report.is_running or (is_later and is_script and report.exit_code is None):
         waiting.processes[process] = waiting.processes[process[:SHORT_ID]] = effect, call
     text = spell_numbers(join_texts(report.output)) if len(effect.files) == 1 else report.output
@@ -361,7 +360,7 @@ def _read_result(result: ToolResult, waiting: _Open, at: int) -> Step:
 
 
 def _without_notes(text: str) -> str:
-    """Return a result's text without what the client says behind it."""
+    """Return the text of a result without the client's notes at its end."""
     notes = takewhile(lambda element: element[1].startswith(NOTES), trailing_elements(text))
     return text[: min((start for start, _ in notes), default=len(text))]
 
@@ -369,7 +368,7 @@ def _without_notes(text: str) -> str:
 def _read_segments(
     segments: Iterable[Segment], waiting: _Open, at: int, message: Message
 ) -> Iterator[Step]:
-    """Yield what people and tools say in one message."""
+    """Yield the steps of people and tools in one message."""
     media = "".join(f"[{part.kind}] " for part in message.parts if isinstance(part, Media))
     for segment in segments:
         if segment.voice == "person" and (requests := [*iter_requests(segment)]):
@@ -384,7 +383,7 @@ def _read_segments(
                     step = step._replace(arguments=ran[1].arguments, is_later=True)
                     yield step._replace(is_error=bool(code), exit_code=code)
             label = OUTPUT_LABEL.match(text)
-            if segment.kind in UNQUOTED or (label and label[2] is not None):  # nothing is under it
+            if segment.kind in UNQUOTED or (label and label[2] is not None):  # nothing follows it
                 if overheard := read_overheard(text):
                     yield Step("result", at, overheard, CallEffect("read what others wrote"))
                 continue
@@ -404,12 +403,12 @@ _HEADER = re.compile(
     r"|\A(?:Chunk ID: |Exit code: |Wall time|Script )[^\n]{0,100}\n(?:[^\n]{0,100}\n){0,7}?Output:\n+"
     r"(?:Warning: truncated output [^\n]{0,99}\n)?(?:Total output lines: \d+\n+)?"
 )
-"""Before a command's output (Cline, Roo Code, Codex)."""
+"""Header before a command's output (Cline, Roo Code, Codex)."""
 _OPENING = re.compile(r"(?s)\A(?:Command: .{0,2000}?\nDirectory: [^\n]*\n)?(?:Output|Stdout): ")
 _CLOSING = re.compile(
     r"(?:Error|Stderr|Exit Code|Signal|Background PIDs|Process Group PGID): ?(\(none\))?(.*)"
 )
-"""What stands before a command's output and behind it (Gemini CLI, Qwen Code)."""
+"""Fields before and after a command's output (Gemini CLI, Qwen Code)."""
 _STARTED = re.compile(
     r"^(?:Process running with session ID|Script running with cell ID"
     r"|Command (?:running in background|was manually backgrounded by user) with ID:"
@@ -424,19 +423,19 @@ _TASK = re.compile(
     r"(?:</summary>\s{0,9}<result>((?:(?!</result>).){1,20000}))?)?(?:\s{0,9}<output>\n?)?",
     re.DOTALL,
 )
-"""How a command or an agent stands that runs in the background, with its report (Claude Code)."""
+"""Status and report of a command or agent in the background (Claude Code)."""
 _EXEC = re.compile(
     r"^System[^:\n]{0,20}: \[[^\]\n]{1,40}\] Exec \w+ \(([\w-]{1,9}), "
     r"(?:code (-?\d{1,10})|signal SIG(\w+))\)(?: :: (.*))?",
     re.MULTILINE,
 )
-"""How its end stands before a person's message (OpenClaw), with the first letters of its id."""
+"""The end of such a command, before a person's message (OpenClaw), with the start of its id."""
 _CHILD = re.compile(
     r"^session_key: ([^\n]{1,200})\n(?:[^\n]{1,300}\n){0,5}?status: (\w+)\b[^\n]*\n"
     r"(?:\s{0,9}Result[^\n]{0,100}:\n)?((?:(?!\n(?:Stats: |Action:\n)).){0,20000})",
     re.MULTILINE | re.DOTALL,
 )
-"""How another agent has ended, and what it reports (OpenClaw)."""
+"""The end of another agent, with its report (OpenClaw)."""
 _ANNOUNCED = re.compile(
     r"^A [a-z ]{3,30} \"[^\"\n]{1,300}\" just (\w+)[^\n]{0,300}\n\n(?:Findings|Result):\n"
     r"((?:(?!\nStats: ).){0,20000})\nStats: [^\n]{0,200}?\bsessionKey ([\w:-]+)",
@@ -444,17 +443,17 @@ _ANNOUNCED = re.compile(
 )
 """The same in an older version."""
 _TASK_OPENINGS = ("<retrieval_status>", "<task_id>")
-"""How a result begins that says it."""
+"""Prefixes of a result with such a status."""
 
 _CHANGED = re.compile(r" modified \d+ files? you've previously read: ([^\]\n]+)")
-"""Where a client says which files a command changed (Claude Code)."""
+"""A client's list of the files that a command changed (Claude Code)."""
 _STUB = re.compile(
     r"\s{0,9}(?:\[[^\]\n]{1,200}\]|<[^>\n]{1,200}>|File unchanged since last read\b[^\n]{0,300})\s{0,9}"
     r"|<tool_output_masked>[\s\S]*"
 )
 _WAITS = re.compile(r"\[The command (?:has no new output|timed out) after \d|You CANNOT send new ")
 _ASKED = re.compile(r"\b(?:(?:session|cell|bash|shell|task)_?[iI]d|is_input)\W{1,9}([\w:-]+)")
-"""Where a call names what runs: by an id, or as `true`, what takes its keys (OpenHands)."""
+"""The process that a call refers to: an id, or `true` for keyboard input (OpenHands)."""
 _STILL = re.compile(
     r"\A(?:<status>running</status>|Command is still running)|\nProcess still running\.\s*\Z"
 )
@@ -462,29 +461,29 @@ _STOPPED = re.compile(r'Termination requested|The last command <|\{"message": ?"
 _SIGNALED = re.compile(r"\nProcess exited with signal SIG(\w+)\.\s*\Z")
 _SIGNALS = {"KILL": 137}
 SHORT_ID = 8
-"""Letters of an id by which OpenClaw names a process that has ended."""
+"""Number of characters of an id by which OpenClaw names a process that has ended."""
 _NO_NEWS = re.compile(r"(?:<\w+>)?No (?:active )?\w+ found\b|write_stdin failed|This operation")
 _PREVIOUS = "[Below is the output of the previous command.]"
-"""What is said of a command that the one shell of a client still runs (OpenHands)."""
+"""Prefix for output of a command that still runs in the client's only shell (OpenHands)."""
 
 
 def is_stub(text: str) -> bool:
-    """Does a result only say, in one line, that its text is left out or stands elsewhere?"""
+    """Return whether a result is a one-line stub: its text was left out or stands elsewhere."""
     return bool(_STUB.fullmatch(text))
 
 
 class CommandReport(NamedTuple):
-    """What a client reports of a command."""
+    """A client's report on a command."""
 
     output: str
     exit_code: int | None = None
     process: str = ""
-    """The id that the client gave to it; empty if it waited for its end."""
+    """The client's id of a background process, else empty."""
     is_running: bool = False
 
 
 def read_report(text: str) -> CommandReport:
-    """Read a command's result; one without a client's report is all output."""
+    """Read the result of a command. Without a client's report all of it is output."""
     if text.startswith(_TASK_OPENINGS) and (task := _TASK.search(text, 0, 2_000)):
         return _read_task(task)._replace(output=text[task.end() :])
     head = header[0] if (header := _HEADER.match(text)) else ""
@@ -505,7 +504,7 @@ def read_report(text: str) -> CommandReport:
 
 
 def _read_fields(text: str) -> CommandReport:
-    """Read an output with fields behind it, one a line; an error that has words belongs to it."""
+    """Read an output followed by fields, one per line. An error message is added to the output."""
     rows, code, errors = text.split("\n"), None, list[str]()
     while len(rows) > 1 and (match := _CLOSING.fullmatch(rows[-1])):
         name, value = rows.pop().partition(":")[0], match[2].strip()
@@ -517,7 +516,7 @@ def _read_fields(text: str) -> CommandReport:
 
 
 def read_task_reports(text: str) -> Iterator[CommandReport]:
-    """Read what a text says of commands in the background, with a summary each as their output."""
+    """Yield the reports on background commands in a text, with a report or summary as output."""
     yield from map(_read_task, _TASK.finditer(text))
     for id, code, signal, output in _EXEC.findall(text):
         yield CommandReport(output, int(code) if code else _SIGNALS.get(signal, 143), id)
@@ -535,12 +534,12 @@ def _read_task(task: re.Match[str]) -> CommandReport:
 
 
 _CODE_FIELDS = frozenset({"metadata", "returncode", "exit_code", "chunk_id"})
-"""Fields beside a command's output that hold its exit code, or what does."""
+"""Fields that hold a command's exit code, or an object with it, beside the output."""
 
 
 def _unwrap(text: str) -> str:
-    """Return a result's text; of a JSON object with a command's output and exit code the output;
-    of another the texts of several lines in it if it holds any."""
+    """Return the text of a result. Of a JSON object with a command's output and exit code return
+    the output, of another one its multi-line strings, if any."""
     if not text.startswith("{") or not ("\\n" in text or '"output"' in text):
         return text
     fields = parse_or_none(text) or {}

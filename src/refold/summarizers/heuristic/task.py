@@ -1,4 +1,4 @@
-"""The text of the task: the issue, ticket or plan that is worked on."""
+"""Find and write the text of the task: the issue, ticket or plan that is worked on."""
 
 import re
 from collections import defaultdict
@@ -24,68 +24,69 @@ from refold.text.summary_wrapper import quote
 from refold.tokens.count import estimate
 
 LEAST_NAME = 6
-"""Characters of a file's name, or of a title, by which people name a text."""
+"""Minimum number of characters of a file name or title by which people refer to a text."""
 TITLE = 20
-"""Tokens of what stands above it, beside its place."""
+"""Tokens for the heading of the section, besides the source."""
 _SKILL = re.compile(
     r"[/\\]\.[\w-]+[/\\]skills[/\\]|skills[/\\][^/\\]+[/\\](?:references|scripts|assets)[/\\]|SKILL\.md\Z"
 )
-"""A file of a skill."""
+"""A file that belongs to a skill."""
 _TITLE = re.compile(r"\s*(?:#{1,6}|[-*+] \[[ ~/]\]) ")
-"""What heads a part of a text, or is still to be done."""
+"""A heading of a part of a text, or an open item."""
 _BOX = re.compile(r"\s*[-*+] \[[ ~/xX]\] ")
 _TICKED = re.compile(r"\s*[-*+] \[[xX]\] ")
 _APPROVED = re.compile(r"(?i)^(?!.{0,80}\b(?:not|rejected)\b).{0,80}\bapproved\b")
-"""How its result begins if they do."""
+"""The beginning of a tool result that approves a plan."""
 _PLAN_BELOW = re.compile(r"^## Approved Plan.{0,40}:\n", re.MULTILINE)
-"""What stands above the plan in it (Claude Code)."""
+"""The line above the plan in such a result (Claude Code)."""
 _IMPLEMENT = re.compile(r"(?i)(?:please )?implement (?:the|this)(?: following)? plan\b[.:]?\s*")
-"""How a request begins by which a client says so (Claude Code, Codex), perhaps above the plan."""
+"""Beginning of a request by which a client approves a plan, perhaps above it (Claude Code,
+Codex)."""
 _PROPOSES, _PROPOSED = "<proposed_plan>", "</proposed_plan>"
-"""Around a plan that the model proposes (Codex)."""
+"""Tags around a plan that the model proposes (Codex)."""
 
 
 MOST_ASKED = 4
-"""Requests behind a plan that say more than that the work goes on: after these it is over."""
+"""Number of requests on other subjects after a plan that end it."""
 _GOES_ON = re.compile(r"(?i)\b(?:plan|phase|step|stage|milestone|part)s?\b|计划|計劃|阶段|階段|步")
-"""What a request says that is still about a plan."""
+"""Words of a request that is still about the plan."""
 _CLOSES = re.compile(
     r"\b(?:gh|glab) issue close #?(\d{1,9})\b|\bbd close ([\w-]{1,40})|\bClosed issue \S{0,200}#(\d{1,9})\b"
 )
-"""A command that closes an issue, and what it prints."""
+"""A command that closes an issue, and its output."""
 _OF_ANY = re.compile(r"(?i)(?:readme|changelog|contributing|agents|claude|gemini|license|skill)\b")
-"""How documents are called that no request makes the task."""
+"""Names of documents that are never the task, even if a request names them."""
 _WORD = re.compile(r"[\w-]+")
 
 
 class Wanted(NamedTuple):
-    """What people wanted, as far as it may be the text of a task."""
+    """What people asked for, as far as it may be the text of the task."""
 
     plan: str = ""
-    """The plan that they approved last, if it is not over."""
+    """The plan that they approved last, unless it is over."""
     asked: tuple[str, ...] = ()
-    """What they asked since then, or all if they approved none."""
+    """Requests since then, or all requests without an approved plan."""
     first: str = ""
-    """What they asked first of all."""
+    """The very first request."""
     closed: frozenset[str] = frozenset()
-    """Numbers and ids of the issues that were closed."""
+    """Numbers and ids of closed issues."""
 
 
 class Task(NamedTuple):
-    """The text of what is worked on."""
+    """The text of the task."""
 
     heading: str = ""
     lines: Sequence[Line] = ()
     is_stale: bool = False
-    """May its file say something else by now?"""
+    """Whether its file may have changed since."""
 
 
 def read_wanted(
     steps: Iterable[Step], earlier: tuple[str, ...], plan: str, shown: Sequence[str]
 ) -> Wanted:
-    """Read the plan that a person approved last, in a tool's result or a request, else that of an
-    earlier summary, what people asked since then, behind *earlier* requests, and which issues were
-    closed. A plan that is *shown* as it is needs no other place."""
+    """Read the plan that a person approved last (in a tool result or a request, else in an earlier
+    summary), the requests since then, preceded by the *earlier* requests if there is no plan, and
+    the closed issues. A plan that is *shown* word for word is left out."""
     proposed, asked, closed = "", list[str](), set[str]()
     first = next(iter(earlier), "")
     drafts = dict[str, str]()
@@ -123,10 +124,10 @@ def _is_approved(step: Step) -> bool:
 
 
 def read_task(work: Work, files: Mapping[str, CurrentFile], wanted: Wanted, named: str) -> Task:
-    """Return the text that people name last in what they asked; else the plan that they approved
-    before, if the latest words are of it; else the newest that nobody edited, first one that
-    describes what is *named*. A skill's is none, nor a file's of which neither people nor the
-    latest answers speak, nor an issue that was closed, nor a list of which all is done."""
+    """Return the text that people referred to last in their requests. Otherwise return the plan
+    that they approved, if the latest words are about it, or else the newest text that nobody
+    edited, preferably one about something *named*. Skills, files that neither people nor the latest
+    answers mention, closed issues and completed lists are left out."""
     plan, asked = wanted.plan, "\n".join(wanted.asked)
     names_now = {name for name, _ in iter_identifiers(named)}
     spoken = split_words(f"{named}\n{asked}")
@@ -139,11 +140,11 @@ def read_task(work: Work, files: Mapping[str, CurrentFile], wanted: Wanted, name
         at for at, block in enumerate(work.blocks) if _source_of(block) in newest
     )
     pieces = defaultdict[str, list[list[Line]]](list)
-    for at, lines in lines_at.items():  # the newest first, others without what that holds
+    for at, lines in lines_at.items():  # the newest first, older ones without its lines
         pieces[work.blocks[at].path].append(lines)
     ranked = list[tuple[tuple[int, bool, bool, int], Task]]()
     if any(name in names_now for name, _ in iter_identifiers(plan)):
-        lines = [*iter_lines(plan, is_prose=True, least=1)]  # code without `else:` says else
+        lines = [*iter_lines(plan, is_prose=True, least=1)]  # code without `else:` means otherwise
         ranked.append(((-1, True, True, len(work.blocks)), Task(PLAN, lines)))
     for source, at in newest.items():
         block = work.blocks[at]
@@ -169,7 +170,7 @@ def read_task(work: Work, files: Mapping[str, CurrentFile], wanted: Wanted, name
 
 
 def _is_named_first(block: Block, first: str) -> bool:
-    """Is this a document that the *first* request names, to say what is to be done?"""
+    """Return whether a block is a document that the *first* request names as the task."""
     name = split_path(block.path)[1]
     is_document = block.kind == "docs" and "." in name and not _OF_ANY.match(name)
     return is_document and name in first
@@ -180,8 +181,8 @@ def _source_of(block: Block) -> str:
 
 
 def _find_named(source: str, title: str, asked: str) -> int:
-    """Return where in what people asked they name a text last, by its file or its title; -1 if they
-    do not."""
+    """Return the last position in the requests at which a text is named by file name or title, or
+    -1."""
     name, title = split_path(source)[1], title.strip("# ")
     names = [name] if "." in name else []
     return max(
@@ -190,14 +191,14 @@ def _find_named(source: str, title: str, asked: str) -> int:
 
 
 def render_task(task: Task, room: int) -> str:
-    """Write the text of the task in its own lines; if not all fit, it says so."""
+    """Write the text of the task in its own lines. If not all fit, the heading says so."""
     lines = _choose_lines(task.lines, room - estimate(task.heading) - TITLE)
     extent = PARTS if len(lines) < len(task.lines) and PARTS not in task.heading else ""
     extent += " (may differ: something else changed it since)" if task.is_stale else ""
     rows = [f"## {TASK}{quote(task.heading)}{extent}"]
     for lead, group in groupby(lines, key=attrgetter("lead")):
         run = list(group)
-        if lead and spell_bare(rows[-1]).endswith(spell_bare(lead)):  # it stands right above
+        if lead and spell_bare(rows[-1]).endswith(spell_bare(lead)):  # the row above has the lead
             rows += [quote(line.text) for line in run]
         elif lead and len(run) > 1:  # once, above its lines
             rows.append(quote(lead.rstrip()))
@@ -208,8 +209,8 @@ def render_task(task: Task, room: int) -> str:
 
 
 def _choose_lines(lines: Sequence[Line], room: int) -> list[Line]:
-    """Return the lines that fit, in order: all, or first what heads the parts and what is still to
-    be done, in two thirds of the room, then from the beginning what is not ticked."""
+    """Return the lines that fit, in order. If not all fit, headings and open items get two thirds
+    of the room. Then the text is taken from its beginning, ticked items last."""
     chosen, leads = set[int](), {""}
     ticked, unticked, titles = list[int](), list[int](), list[int]()
     for at, line in enumerate(lines):
