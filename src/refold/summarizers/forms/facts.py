@@ -1,5 +1,5 @@
 """Facts by concept: asked for as JSON, shown as Markdown (S3-17 to S3-20). They are a form of
-summaries, or all that there is of one."""
+summaries, or a whole summary."""
 
 import json
 import re
@@ -36,22 +36,22 @@ _KEYWORD = re.compile(r"[\w./:-]{1,80}")
 
 
 class FactType(Enum):
-    """How many facts a concept has."""
+    """Number of facts that a concept holds."""
 
     SINGLE = "single"
-    """One: a later answer takes the place of an earlier one."""
+    """One fact. A later answer replaces an earlier one."""
     MULTIPLE = "multiple"
-    """Any number: later ones are added."""
+    """Any number of facts. Later ones are added."""
 
 
 @dataclass(frozen=True, slots=True)
 class Concept:
-    """One thing to look for. Raises ValueError for a keyword that is no single word."""
+    """One subject to look for. Raises ValueError if the keyword is not a single word."""
 
     keyword: str
-    """Short name, one word, in any language."""
+    """Short name of one word, in any language."""
     description: str
-    """What belongs to it, or the question that it answers."""
+    """What belongs to the concept, or the question that it answers."""
     fact_type: FactType = FactType.MULTIPLE
 
     def __post_init__(self) -> None:
@@ -66,15 +66,16 @@ _SENTINEL = re.compile(
     re.IGNORECASE,
 )
 NO_FACTS = "No facts found"
-"""What a model says of a concept that it finds nothing on."""
+"""A model's answer for a concept without facts."""
 
 
 @dataclass(frozen=True, slots=True)
 class FactsForm:
-    """Facts under concepts, as a form. The value is `Sections`, its titles the concepts' keywords.
+    """Facts under concepts, as a form. The value is `Sections` with the concepts' keywords as
+    titles.
 
-    A model answers all concepts in one JSON object. Raises ValueError without concepts, or for two
-    of one keyword.
+    A model answers all concepts in one JSON object. Raises ValueError without concepts, or if two
+    have the same keyword.
     """
 
     concepts: tuple[Concept, ...]
@@ -91,7 +92,7 @@ class FactsForm:
 
     @property
     def template(self) -> str:
-        """The concepts, and the JSON to answer in."""
+        """The concepts, and the JSON shape of the answer."""
         counts = {FactType.SINGLE: "one fact", FactType.MULTIPLE: "any number of facts"}
         wanted = "\n".join(
             f"- {c.keyword} ({counts[c.fact_type]}): {c.description}" for c in self.concepts
@@ -107,8 +108,8 @@ class FactsForm:
         )
 
     def parse(self, text: str) -> Sections | None:
-        """Return the facts in a rendered text or an answer; None where the text is neither. An
-        answer that found nothing is `Sections()`."""
+        """Return the facts in a rendered text or an answer, or None for any other text. An answer
+        without facts gives `Sections()`."""
         rendered = self._sections(dict(self._lists(text)))
         if rendered.entries:
             return rendered
@@ -130,8 +131,8 @@ class FactsForm:
         )
 
     def read_rendered(self, text: str, *other_titles: str) -> Sections | None:
-        """Return the facts in a text that this form rendered, with sections of *other_titles*
-        behind them; None for every other text, one with facts on other concepts too."""
+        """Return the facts in a text that this form rendered, even if sections of *other_titles*
+        follow. Return None for any other text, also for one with other concepts."""
         titles = {title.strip() for title in re.findall(r"^## (.*)$", text, re.MULTILINE)}
         if not text.startswith("## ") or not titles <= {
             *other_titles,
@@ -149,7 +150,7 @@ class FactsForm:
         )
 
     def merge(self, previous: Sections | None, new: Sections) -> Sections:
-        """Return the facts of both; of a single one the newer."""
+        """Return the facts of both. Of a single fact the newer replaces the older."""
         if previous is None:
             return new
         return self._sections(
@@ -162,7 +163,7 @@ class FactsForm:
         )
 
     def shorten(self, value: Sections) -> Sections | None:
-        """Return the facts without the oldest of the concept that has most; None if each has one at
+        """Return the facts without the oldest of the longest concept, or None if each has one at
         most."""
         return drop_oldest(value, [concept.keyword for concept in self.concepts], least=1)
 
@@ -172,8 +173,8 @@ class FactsForm:
         )
 
     def _lists(self, text: str) -> Iterator[tuple[str, Iterable[str]]]:
-        """Yield (keyword, facts) of each heading of a concept in a rendered text; other headings
-        end a list."""
+        """Yield (keyword, facts) of each concept's heading in a rendered text. Other headings end a
+        list."""
         keywords = {concept.keyword for concept in self.concepts}
         for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
             title, _, body = section.partition("\n")
@@ -182,14 +183,13 @@ class FactsForm:
 
 
 def _fit_concept(concept: Concept, texts: Iterable[str]) -> tuple[str, ...]:
-    """Return the texts that say something; of a single fact the first."""
+    """Return the texts with content, for a single fact only the first."""
     facts = tuple(text for text in clean_items(texts) if not _SENTINEL.fullmatch(text))
     return facts[:1] if concept.fact_type is FactType.SINGLE else facts
 
 
 def _read_facts(value: Any, *, single: bool = False) -> Iterator[str]:
-    """Yield the texts in what an answer gives for one concept; a text of several lines is a
-    list."""
+    """Yield the texts in an answer for one concept. A text of several lines is read as a list."""
     match value:
         case str():
             yield from (value,) if single else list_items("\n" + value)
@@ -206,7 +206,7 @@ def _read_facts(value: Any, *, single: bool = False) -> Iterator[str]:
 
 
 def _read_fact(item: Any) -> Iterator[str]:
-    """Yield a list's item: a text as it is, or an object that holds one."""
+    """Yield the text of a list item: a string, or an object that holds one."""
     if isinstance(item, str):
         yield item
     elif isinstance(item, dict):
@@ -229,29 +229,29 @@ FACTS_PROMPT = Prompt(
 PROMPT = "<conversation>\n{record}\n</conversation>\n\n{template}"
 RETRY_NOTE = "Your last answer was not of this shape. Answer with the JSON object alone.\n\n"
 STATUS_TITLE = "Current status"
-"""Title of the note that follows the facts; no concept's keyword has a space in it."""
+"""Title of the note after the facts. Its space keeps it apart from keywords of concepts."""
 
 
 @dataclass(frozen=True, slots=True)
 class FactSummary:
-    """Summarises by facts: one question for all concepts, the history in it as data.
+    """Summarises by facts: one question covers all concepts, with the history as data.
 
-    A record longer than *piece* is asked about in parts; if that takes more than *asks* questions,
-    or one of them stays without a good answer, there is no summary: nothing is hidden that was not
-    looked through. Facts of an earlier summary are merged, not extracted again. An answer that is
-    no JSON of the shape asked for is asked for once more.
+    A record longer than *piece* is asked about in parts. There is no summary if that takes more
+    than *asks* questions, or if one of them gets no usable answer, so that nothing is hidden
+    unread. Facts of an earlier summary are merged, not extracted again. An answer of another JSON
+    shape is asked for once more.
 
-    Raises ValueError without concepts, or for two of one keyword.
+    Raises ValueError without concepts, or if two have the same keyword.
     """
 
     concepts: tuple[Concept, ...]
     piece: int = 60_000
-    """Tokens of the record in one question."""
+    """Maximum number of tokens of the record in one question."""
     asks: int = 8
     answer: int = 2_000
-    """Cap of one answer, in tokens."""
+    """Maximum number of tokens of one answer."""
     prompt: Prompt | str = FACTS_PROMPT
-    """How to look for them: the system prompt."""
+    """The system prompt: how to look for facts."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "prompt", as_prompt(self.prompt))
@@ -260,8 +260,8 @@ class FactSummary:
     def __call__(
         self, view: View, start: int, stop: int, max_tokens: int
     ) -> Generator[Ask, Answer | None, Summary]:
-        """Return the facts in `messages[start:stop]`; empty where nothing was found, or nothing
-        could be asked."""
+        """Return the facts in `messages[start:stop]`. The text is empty if no facts were found, or
+        no question could be asked."""
         form, facts = FactsForm(self.concepts), Sections()
         earlier_facts, record = _read_span(view, start, stop, form)
         parts = split_record_into_parts(
@@ -286,8 +286,8 @@ class FactSummary:
     def _ask_part(
         self, form: FactsForm, part: Sequence[Element]
     ) -> Generator[Ask, Answer | None, Sections | Ending]:
-        """Return the facts in one part, or why there are none: one question, and one more where the
-        answer is off template."""
+        """Return the facts in one part, or why there are none. An answer of another shape is asked
+        for once more."""
         system = as_prompt(self.prompt)
         prompt = PROMPT.format(
             record="\n".join(element.render() for element in part), template=form.template
@@ -306,7 +306,7 @@ class FactSummary:
 def _read_span(
     view: View, start: int, stop: int, form: FactsForm
 ) -> tuple[Sections | None, list[Element]]:
-    """Return what earlier summaries of facts know, and the record of everything else."""
+    """Return the facts of earlier fact summaries, and the record of everything else."""
     span, earlier_facts, record = read_span(view, start, stop), None, list[Element]()
     for text in span.earlier:
         facts = form.read_rendered(text, STATUS_TITLE)
@@ -318,8 +318,8 @@ def _read_span(
 
 
 def describe_status(messages: Sequence[Message]) -> str:
-    """Return where things stand after *messages*, without a model: how much they are, which tools
-    were called, what was said last."""
+    """Return a status after *messages* without asking a model: their number, the tools called, the
+    last answer."""
     parts = (part for message in messages for part in message.parts)
     calls = Counter(part.name for part in parts if isinstance(part, ToolCall))
     tools = ", ".join(f"{one_line(name, 80)} {count}" for name, count in islice(calls.items(), 20))
@@ -332,8 +332,8 @@ def describe_status(messages: Sequence[Message]) -> str:
 
 
 def _fit_facts(form: FactsForm, facts: Sections, note: str, view: View, max_tokens: int) -> Summary:
-    """Return facts and note in at most *max_tokens*, the oldest facts left out where they must
-    be."""
+    """Return the facts and the note in at most *max_tokens*. If necessary, the oldest facts are
+    left out."""
     cut = False
     while True:
         text = f"{form.render(facts)}\n## {STATUS_TITLE}\n{note}"

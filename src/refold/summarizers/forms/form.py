@@ -1,5 +1,4 @@
-"""What a form of summaries can do, and how the JSON and the tags that it asks for are read out of
-what models answer."""
+"""The protocol of a summary form, and how JSON and tags are read from models' answers."""
 
 import json
 import re
@@ -11,11 +10,10 @@ Value = TypeVar("Value")
 
 
 class Form(Protocol[Value]):
-    """A shape that a model is asked to summarise in, with typed values behind it
-    (docs/summaries.md).
+    """A shape in which a model is asked to summarise, with typed values (docs/summaries.md).
 
-    `parse(render(value)) == value` for every value with something in it. All four functions are
-    deterministic, and none of them raises for any text or value.
+    `parse(render(value)) == value` for every value with content. All four functions are
+    deterministic and never raise for any text or value.
     """
 
     @property
@@ -24,26 +22,25 @@ class Form(Protocol[Value]):
 
     @property
     def template(self) -> str:
-        """The description of the shape, for a prompt."""
+        """Description of the shape, for a prompt."""
 
     def parse(self, text: str, /) -> Value | None:
-        """Return the value in a model's answer or in a rendered text; None where the text is off
-        template or has nothing in it."""
+        """Return the value in a model's answer or a rendered text. Return None if the text does not
+        have this form or no content."""
 
     def render(self, value: Value, /) -> str:
-        """Return the value as text for the model that goes on."""
+        """Return the value as text for the next model."""
 
     def merge(self, previous: Value | None, new: Value, /) -> Value | None:
-        """Return *previous* brought up to date by *new*; None if *new* cannot be applied to it."""
+        """Return *previous* updated by *new*, or None if *new* cannot be applied to it."""
 
     def shorten(self, value: Value, /) -> Value | None:
-        """Return the value without the one thing that matters least; None where the rest must
-        stay."""
+        """Return the value without its least important item, or None if no more can be left out."""
 
 
 def describe_fault(form: Form[Any], text: str) -> str:
-    """Say why *text* has no value in *form*; what it lacks, if the form can tell: by a method
-    `list_missing`, which takes the text and returns headings."""
+    """Say why *text* has no value in *form*. Missing headings are named if the form has a method
+    `list_missing`, from a text to headings."""
     list_missing: Callable[[str], Sequence[str]] | None = getattr(form, "list_missing", None)
     missing = ", ".join(list_missing(text)) if list_missing is not None else ""
     fault = "it does not have the form that was asked for"
@@ -53,9 +50,9 @@ def describe_fault(form: Form[Any], text: str) -> str:
 # --- JSON objects: in fences, in prose, with small faults ---------------------------------------
 
 MAX_TRIES = 50
-"""How many opening braces of one text are tried as the beginning of an object."""
+"""Number of opening braces in a text that are tried as the beginning of an object."""
 MAX_DEPTH = 200
-"""How deep an object may be nested: no answer is, and each level is looked at again for every brace
+"""Maximum nesting of an object. No answer is deeper, and each level is read again for every brace
 in it."""
 _TRAILING = re.compile(r'("(?>(?:[^"\\]|\\.?)*)"?)|,\s*+(?=[}\]])', re.DOTALL)
 _STRINGS = re.compile(r'"(?>(?:[^"\\]|\\.?)*)"?|[{}\[\]]', re.DOTALL)
@@ -63,8 +60,8 @@ _CLOSES = {"{": "}", "[": "]"}
 
 
 def find_objects(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the outermost JSON objects in *text*, in order. Line ends in strings, commas before a
-    closing bracket and brackets left open at the end are forgiven. Never raises."""
+    """Yield the outermost JSON objects in *text*, in order. Line breaks in strings, commas before a
+    closing bracket and unclosed brackets at the end are accepted. Never raises."""
     at, tries = text.find("{"), 0
     while at >= 0 and tries < MAX_TRIES:
         value, end = _read_object(text, at)
@@ -87,8 +84,8 @@ def _read_object(text: str, at: int) -> tuple[Any, int]:
 
 
 def _balance(text: str, at: int) -> tuple[str, int]:
-    """Return the object that begins at *at* up to its closing bracket, and where it ends; closed
-    here if the text ends before. Nothing, up to where it is nested too deep."""
+    """Return the object that begins at *at*, with missing brackets added at the end of the text,
+    and its end. Return an empty text if it is nested too deep."""
     stack = list[str]()
     for match in _STRINGS.finditer(text, at):
         mark = match[0]
@@ -107,8 +104,8 @@ def _balance(text: str, at: int) -> tuple[str, int]:
 
 
 # --- tagged text: tags left open, unescaped content, text around it -----------------------------
-# No XML parser is used: models' XML is often malformed, and entities are not expanded, so that
-# there is nothing to blow up. Only tags of the names asked for are tags; all others are text.
+# No XML parser is used, because models' XML is often malformed. Entities are not expanded, so none
+# can grow without bound. Tags of other names than those asked for are text.
 
 _ENTITY = re.compile(r"&(?:(lt|gt|amp|quot|apos)|#(\d{1,7})|#[xX]([0-9a-fA-F]{1,6}));")
 _NAMED = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
@@ -119,8 +116,7 @@ _SCRATCHPAD = re.compile(
 
 
 def unescape(text: str) -> str:
-    """Return the text that was escaped; CDATA sections are taken as they are, unknown entities
-    stay."""
+    """Return the unescaped text. CDATA sections are taken literally and unknown entities stay."""
     plain = _CDATA.sub(lambda match: escape(match[1], quote=False), text)
     return _ENTITY.sub(_character, plain)
 
@@ -133,8 +129,8 @@ def _character(entity: re.Match[str]) -> str:
 
 
 def strip_scratchpads(text: str, before: re.Pattern[str]) -> str:
-    """Return *text* without the scratchpads that open before the first match of *before*: a draft
-    in them is no answer. Where that would leave no match, the text as it is."""
+    """Return *text* without the scratchpads that open before the first match of *before*, since a
+    draft is no answer. If that removes every match, return the text unchanged."""
     lower = text.lower() if len(text.lower()) == len(text) else text
     pieces, at, first = list[str](), 0, before.search(text)
     while first and (aside := _SCRATCHPAD.search(text, at)) and aside.start() < first.start():
@@ -149,22 +145,22 @@ def strip_scratchpads(text: str, before: re.Pattern[str]) -> str:
 
 
 def opening_tag(names: Sequence[str]) -> re.Pattern[str]:
-    """Return what finds an opening tag of one of *names*: group 1 is the name, group 2 a `/` if it
-    is empty."""
+    """Return a pattern for an opening tag with one of *names*. Group 1 is the name, group 2 a `/`
+    in an empty element."""
     words = "|".join(name.replace("_", "[_ -]?") for name in names)
     return re.compile(rf"<\s{{0,4}}({words})(?:\s[^<>]{{0,200}}?)?\s{{0,4}}(/?)>", re.IGNORECASE)
 
 
 def closing_tag(name: str) -> re.Pattern[str]:
-    """Return what finds a closing tag."""
+    """Return a pattern for a closing tag."""
     return re.compile(
         rf"<\s{{0,4}}/\s{{0,4}}{name.replace('_', '[_ -]?')}\s{{0,4}}>", re.IGNORECASE
     )
 
 
 def element_content(text: str, name: str) -> str | None:
-    """Return what stands between the first opening and the last closing tag, or the end of the
-    text; None without an opening tag. So tags of this name inside it are content."""
+    """Return the content from the first opening tag to the last closing tag (or the end of the
+    text), so that inner tags of this name are content. Return None without an opening tag."""
     first = opening_tag([name]).search(text)
     if first is None:
         return None
@@ -174,10 +170,10 @@ def element_content(text: str, name: str) -> str | None:
 
 
 def find_elements(text: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield (name, raw content) of each element of one of *names*, in order.
+    """Yield (name, raw content) of each element with one of *names*, in order.
 
-    Other elements inside one are its content. An element that never closes ends where the next one
-    of *names* opens, or with the text.
+    Other elements inside are content. An unclosed element ends where the next of *names* opens, or
+    at the end of the text.
     """
     opens, bare = opening_tag(names), {name.replace("_", ""): name for name in names}
     closes = {name: closing_tag(name) for name in names}
@@ -187,7 +183,7 @@ def find_elements(text: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
         close = closes[name].search(text, start) if name in closes and not match[2] else None
         following = opens.search(text, close.end() if close else start)
         if not close and not match[2]:
-            closes.pop(name, None)  # none of this name closes any more
+            closes.pop(name, None)  # there are no more closing tags of this name
         end = close.start() if close else following.start() if following else len(text)
         yield name, "" if match[2] else text[start:end]
         match = following

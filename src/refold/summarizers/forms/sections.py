@@ -17,24 +17,24 @@ _EMPTY_WORDS = frozenset({
 
 
 def clean_items(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return each text once, stripped; those that say nothing (`None`, `n/a`, `无`) left out."""
+    """Return the stripped texts, each once, without empty ones (also `None`, `n/a`, `无`)."""
     stripped = (text.strip() for text in texts)
     return tuple(dict.fromkeys(text for text in stripped if has_content(text)))
 
 
 def has_content(text: str) -> bool:
-    """Does a text say anything?"""
+    """Return whether a text has content."""
     return bool(text) and text.casefold() not in _EMPTY_WORDS
 
 
 def bullet_list(texts: Iterable[str]) -> str:
-    """Return a Markdown list; further lines of a text are indented by two spaces."""
+    """Return a Markdown list. Further lines of a text are indented by two spaces."""
     return "\n".join("- " + text.replace("\n", "\n  ") for text in texts)
 
 
 def list_items(body: str) -> Iterator[str]:
-    """Yield the texts of a list. A line that is neither an item nor indented is a text of its
-    own."""
+    """Yield the texts of a list. A line that is neither an item nor indented is a text by
+    itself."""
     now = list[str]()
     for line in _dedent(body):
         bullet = _BULLET.match(line)
@@ -47,8 +47,8 @@ def list_items(body: str) -> Iterator[str]:
 
 
 def _dedent(body: str) -> list[str]:
-    """Return the lines without the indentation that all of them have; a first line behind a tag has
-    none of its own."""
+    """Return the lines without their common indentation. A first line after a tag is not
+    indented."""
     first, *rest = body.split("\n")
     depth = min((len(line) - len(line.lstrip(" \t")) for line in rest if line.strip()), default=0)
     if first.strip() and not any(_BULLET.match(line, depth) for line in rest):
@@ -57,16 +57,16 @@ def _dedent(body: str) -> list[str]:
 
 
 def comparison_key(text: str) -> str:
-    """Return what two texts have in common that say the same in the same words: for comparing
-    them."""
+    """Return a key that is equal for texts with the same words. Case, spaces and final punctuation
+    do not count."""
     return " ".join(text.casefold().split()).rstrip(".。;；!！ ") or text
 
 
 def merge_items(
     old: Iterable[Item], new: Iterable[Item], text_of: Callable[[Item], str] = str
 ) -> tuple[Item, ...]:
-    """Return both lists, the old first; of two items whose texts say the same, the newer in the
-    older's place."""
+    """Return both lists, the old first. Of two items with equal texts, the newer replaces the older
+    in its place."""
     fresh = {comparison_key(text_of(item)): item for item in new}
     merged = [fresh.pop(comparison_key(text_of(item)), item) for item in old]
     return (*merged, *fresh.values())
@@ -82,17 +82,17 @@ class Heading(NamedTuple):
     about: str
     """What belongs there, for the prompt."""
     kind: Literal["log", "state", "standing"] = "log"
-    """`log`: carried on, the oldest go first where room is short; `state`: an update replaces it;
-    `standing`: carried on and never dropped."""
+    """`log`: merged, and the oldest entries are dropped first if room is short. `state`: replaced
+    by an update. `standing`: merged and never dropped."""
     required: bool = True
     aliases: tuple[str, ...] = ()
-    """Other titles that models give it, in other languages for one."""
+    """Other titles that models use for it, also in other languages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sections:
-    """What a Markdown summary says: (title, entries) in the form's order, empty sections left out.
-    Entries are stripped; those that say nothing are left out."""
+    """The content of a Markdown summary: (title, entries) in the form's order, without empty
+    sections. Entries are stripped, and those without content are left out."""
 
     entries: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
@@ -103,13 +103,13 @@ class Sections:
         )
 
     def __getitem__(self, title: str) -> tuple[str, ...]:
-        """Return the entries under a title; none where it has none."""
+        """Return the entries under a title, or an empty tuple."""
         return dict(self.entries).get(title, ())
 
 
 def drop_oldest(value: Sections, titles: Iterable[str], least: int = 0) -> Sections | None:
-    """Return *value* without the oldest entry of the longest of these sections; None if it has no
-    more than *least* entries."""
+    """Return *value* without the oldest entry of the longest of these sections, or None if that has
+    no more than *least* entries."""
     longest = max(titles, key=lambda title: len(value[title]), default="")
     if len(value[longest]) <= least:
         return None
@@ -119,7 +119,7 @@ def drop_oldest(value: Sections, titles: Iterable[str], least: int = 0) -> Secti
 
 @dataclass(frozen=True, slots=True)
 class SectionsForm:
-    """Markdown with these headings, in this order, as a form."""
+    """Markdown with these headings in this order, as a form."""
 
     name: str
     headings: tuple[Heading, ...]
@@ -134,9 +134,8 @@ class SectionsForm:
         )
 
     def parse(self, text: str) -> Sections | None:
-        """Return the sections in *text*; None where a required heading is missing, or nothing is
-        said. Headings of any level are read, bold and numbered ones too; other headings are
-        content."""
+        """Return the sections in *text*, or None if a required heading is missing or all sections
+        are empty. Headings may be of any level, bold or numbered. Other headings are content."""
         bodies = self._read_bodies(text)
         if self._missing_from(bodies):
             return None
@@ -160,13 +159,13 @@ class SectionsForm:
         return [title for title in required if title not in titles]
 
     def render(self, value: Sections) -> str:
-        """Return every heading, with its entries."""
+        """Return every heading with its entries."""
         return "\n".join(
             f"## {h.title}\n{bullet_list(value[h.title])}".rstrip() for h in self.headings
         )
 
     def merge(self, previous: Sections | None, new: Sections) -> Sections:
-        """Return what *previous* said and *new* tells, by each heading's kind."""
+        """Return *previous* merged with *new*, by the kind of each heading."""
         if previous is None:
             return new
         return self._sections(
@@ -196,7 +195,7 @@ class SectionsForm:
         )
 
     def _title(self, line: str, pattern: re.Pattern[str]) -> tuple[str, str] | None:
-        """Return the title that a line is, and what else stands on it; None for any other line."""
+        """Return the title in a heading line and the rest of that line, or None."""
         match = pattern.match(line)
         if not match:
             return None
@@ -210,8 +209,8 @@ class SectionsForm:
         return {re.sub(r"[ _-]", " ", word).casefold(): title for word, title in words}
 
     def _lines(self, text: str) -> Iterator[tuple[str, str]]:
-        """Yield (title, line) of each line under a heading. What stands in a code fence is content,
-        unless the fence is around the whole answer."""
+        """Yield (title, line) of each line under a heading. Code fences are content, unless a fence
+        surrounds the whole answer."""
         pattern, title, around, fenced = self._pattern(), "", False, False
         for line in text.split("\n"):
             fence = bool(_FENCE.match(line))

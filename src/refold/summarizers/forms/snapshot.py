@@ -14,7 +14,7 @@ from refold.summarizers.heuristic.calls import state_after
 
 ROOT = "state_snapshot"
 FileChange = Literal["created", "read", "modified", "deleted", "noted"]
-"""What happened to a file; `noted` where a line of the section says nothing of the kind."""
+"""What happened to a file. `noted` if its line states none of the others."""
 Status = Literal["done", "in progress", "todo"]
 
 TEMPLATE = """\
@@ -61,12 +61,12 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a state snapshot says. Texts are stripped, and those that say nothing left out."""
+    """The content of a state snapshot. Texts are stripped, and empty ones are left out."""
 
     overall_goal: str = ""
     key_knowledge: tuple[str, ...] = ()
     file_system_state: tuple[File, ...] = ()
-    """One per path, the last touched last."""
+    """One entry per path, the last touched last."""
     recent_actions: tuple[str, ...] = ()
     """Oldest first."""
     current_plan: tuple[Step, ...] = ()
@@ -106,19 +106,19 @@ _TAGS = {
     "current_plan": "current_plan",
     "task_state": "current_plan",
 }
-"""Section tags, with those that newer versions of the form use, and the field that each fills."""
+"""Section tags, including those of newer versions of the form, with the field that each fills."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotForm:
     """The state snapshot as a form: `<state_snapshot>` with five sections.
 
-    Merging never loses knowledge, a file or an unfinished step: files carry on their states
-    (created, then modified, is created), steps take the newer status.
+    Merging never loses knowledge, a file or an unfinished step. File states accumulate (created,
+    then modified, is created), and steps take the newer status.
     """
 
     actions: int = 20
-    """How many recent actions are carried on."""
+    """Maximum number of recent actions that are kept."""
 
     name = "state_snapshot"
     template = TEMPLATE
@@ -132,7 +132,7 @@ class SnapshotForm:
         return write_snapshot(value)
 
     def merge(self, previous: Snapshot | None, new: Snapshot) -> Snapshot:
-        """Return what *previous* knew and *new* tells."""
+        """Return *previous* merged with *new*."""
         if previous is None:
             return new
         return Snapshot(
@@ -144,7 +144,7 @@ class SnapshotForm:
         )
 
     def shorten(self, value: Snapshot) -> Snapshot | None:
-        """Drop the oldest action, else finished step, file that was only read, or knowledge."""
+        """Return the value without its oldest action, else finished step, read file or fact."""
         steps, files = value.current_plan, value.file_system_state
         finished = next((step for step in steps if step.status == "done"), None)
         unchanged = next((file for file in files if file.state in {"read", "noted"}), None)
@@ -159,7 +159,7 @@ class SnapshotForm:
 
 
 def write_snapshot(value: Snapshot) -> str:
-    """Return a snapshot as XML; nothing in it can open or close a tag."""
+    """Return a snapshot as XML. Its texts cannot open or close a tag."""
     rows = (
         ("overall_goal", value.overall_goal),
         ("key_knowledge", sections.bullet_list(value.key_knowledge)),
@@ -176,9 +176,9 @@ def write_snapshot(value: Snapshot) -> str:
 
 
 def read_snapshot(text: str) -> Snapshot | None:
-    """Return the snapshot in *text*; None without a goal section and another one, or with nothing
-    in them. Of several goals the first counts; sections that come twice are one. Forgives text and
-    scratchpads around it, code fences, odd wrapping and tags that do not close (C0-10)."""
+    """Return the snapshot in *text*. Return None without a goal section and at least one other, or
+    if all are empty. Of several goals the first counts, and repeated sections are joined. Text and
+    scratchpads around it, code fences, odd line breaks and unclosed tags are accepted (C0-10)."""
     answer = form.strip_scratchpads(text, form.opening_tag([ROOT, "overall_goal"]))
     root = form.element_content(answer, ROOT)
     bodies: dict[str, list[str]] = {}
@@ -222,14 +222,14 @@ def _read_file(line: str) -> File:
     if state := _STATE.match(line):
         path, rest = _split_path(line[state.end() :])
         if path:
-            return File(path, state[1].lower(), rest)  # type: ignore[arg-type]  # the pattern's words
+            return File(path, state[1].lower(), rest)  # type: ignore[arg-type]  # as in the pattern
     if after := _STATE_AFTER.match(line):
         return File(after[1], after[2].lower(), _strip_dash(line[after.end() :]))  # type: ignore[arg-type]  # the same
     return File(line)
 
 
 def _split_path(text: str) -> tuple[str, str]:
-    """Return the path that *text* begins with, and the note behind it."""
+    """Return the path at the beginning of *text*, and the note after it."""
     if text.startswith('"'):
         try:
             path, end = json.JSONDecoder(strict=False).raw_decode(text)
@@ -247,7 +247,7 @@ def _strip_dash(text: str) -> str:
 
 
 def _merge_files(old: tuple[File, ...], new: tuple[File, ...]) -> tuple[File, ...]:
-    """Return files with their state after both; those of *new* last (conformance 43)."""
+    """Return the files of both with their combined states, those of *new* last (conformance 43)."""
     files = {file.path: file for file in old}
     for file in new:
         if before := files.pop(file.path, None):
@@ -285,7 +285,7 @@ def _read_status(word: str) -> Status | None:
 
 
 def _read_step(line: str) -> Step:
-    """Return the step on a line: its mark may stand before or behind it, or be missing."""
+    """Return the step on a line. Its status may stand before or after the text, or be missing."""
     before = _MARK.match(line)
     if before and (status := _read_status(before[1] if before[2] is None else before[2])):
         return Step(line[before.end() :], status)

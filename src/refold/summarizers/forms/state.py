@@ -1,4 +1,4 @@
-"""The JSON state: entries with ids, which a model updates by deltas and code merges (S1-37)."""
+"""The JSON state: entries with ids that a model updates by deltas and code merges (S1-37)."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +15,7 @@ KEYS: dict[Kind, str] = {
     "topic": "topics", "entity": "entities", "action": "action_items", "constraint": "constraints",
     "decision": "decisions", "file": "files", "open": "open_items",
 }  # fmt: skip
-"""The JSON key that each kind of entry stands under."""
+"""The JSON key of each kind of entry."""
 _DONE = frozenset({"done", "completed", "finished", "cancelled", "已完成", "完成"})
 
 TEMPLATE = """\
@@ -36,22 +36,23 @@ Nothing that still holds is removed. If nothing changed, answer {"add": {}}."""
 
 
 class Entry(NamedTuple):
-    """One thing known."""
+    """One known item."""
 
     kind: Kind
     text: str
     status: str = ""
     id: str = ""
-    """A letter for its kind and a number; empty until it is added to a state."""
+    """A letter for its kind and a number. Empty until it is added to a state."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """All that is known. Entries without text, and those whose id stands before, are left out."""
+    """Everything known. Entries without a text or an id, or with an id used before, are left
+    out."""
 
     goal: str = ""
     entries: tuple[Entry, ...] = ()
-    """By kind, oldest first within one."""
+    """Sorted by kind, the oldest first within a kind."""
 
     def __post_init__(self) -> None:
         stripped = (
@@ -74,7 +75,7 @@ def _sort_by_kind(entries: Iterable[Entry]) -> tuple[Entry, ...]:
 
 
 class Change(NamedTuple):
-    """What is new about an entry; None if nothing is."""
+    """Changes to an entry. None means unchanged."""
 
     id: str
     text: str | None = None
@@ -83,11 +84,11 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """What changed since a state was written."""
+    """The changes since a state was written."""
 
     goal: str = ""
     add: tuple[Entry, ...] = ()
-    """By kind. Their ids count for nothing: `apply_delta` gives new ones."""
+    """Sorted by kind. Their ids are ignored, because `apply_delta` gives new ones."""
     update: tuple[Change, ...] = ()
     remove: tuple[str, ...] = ()
 
@@ -97,27 +98,27 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class StateForm:
-    """The JSON state as a form: a model answers with a `Delta`, code applies it.
+    """The JSON state as a form: a model answers with a `Delta`, and code applies it.
 
-    What a delta does not name stays as it is, byte for byte, however many rounds there are. A delta
-    that does not fit (`find_problems` says why) is refused whole.
+    Entries that a delta does not name stay the same byte for byte, over any number of rounds. An
+    invalid delta is refused as a whole (`find_problems` says why).
     """
 
     name = "json_state"
     template = TEMPLATE
 
     def parse(self, text: str) -> State | Delta | None:
-        """Return the last object in *text* that is a delta or a state; None where there is none, or
-        one of its fields has another shape."""
+        """Return the last object in *text* that is a delta or a state, or None if there is none.
+        Objects with fields of another shape do not count."""
         values = [value for value in map(_read_value, find_objects(text)) if value is not None]
         return values[-1] if values and values[-1] != State() else None
 
     def render(self, value: State | Delta) -> str:
-        """Return the value as JSON, one entry a line."""
+        """Return the value as JSON, one entry per line."""
         return _dump(_value_json(value))
 
     def merge(self, previous: State | Delta | None, new: State | Delta) -> State | None:
-        """Return *previous* with *new* applied; None where it cannot be."""
+        """Return *previous* with *new* applied, or None if that is impossible."""
         state = apply_delta(State(), previous) if isinstance(previous, Delta) else previous
         if previous is None:
             return new if isinstance(new, State) else apply_delta(State(), new)
@@ -128,7 +129,7 @@ class StateForm:
 
     def shorten(self, value: State | Delta) -> State | None:
         """Return the state without its oldest finished action item, topic, file that was only read,
-        entity, or decision, in this order. Goal, constraints, changed files and what is open
+        entity or decision, in this order. Goal, constraints, changed files and open items always
         stay."""
         if isinstance(value, Delta):
             return None
@@ -137,8 +138,7 @@ class StateForm:
 
 
 def find_problems(state: State, delta: Delta) -> tuple[str, ...]:
-    """Return why *delta* cannot be applied to *state*, for a second question; empty where it can
-    be."""
+    """Return why *delta* cannot be applied to *state*, for a second question, or an empty tuple."""
     ids = {entry.id for entry in state.entries}
     changed = [change.id for change in delta.update]
     return (
@@ -154,8 +154,8 @@ def find_problems(state: State, delta: Delta) -> tuple[str, ...]:
 
 
 def apply_delta(state: State, delta: Delta) -> State | None:
-    """Return *state* with *delta* applied; None where it cannot be (see `find_problems`). An entry
-    that is there already, in the same words, is not added again; its status is taken over."""
+    """Return *state* with *delta* applied, or None if that is impossible (see `find_problems`). An
+    added entry with the same words as an existing one only updates its status."""
     if find_problems(state, delta):
         return None
     changes = {change.id: change for change in delta.update}
@@ -180,7 +180,7 @@ def apply_delta(state: State, delta: Delta) -> State | None:
 
 
 def _delta_between(state: State, new: State) -> Delta:
-    """Return a whole state as a delta that takes nothing away."""
+    """Return a whole state as a delta that removes nothing."""
     ids = {(entry.kind, entry.id) for entry in state.entries}
     updated = (e for e in new.entries if (e.kind, e.id) in ids)
     update = tuple(Change(e.id, e.text, e.status or None) for e in updated)
@@ -201,7 +201,7 @@ def _droppable(state: State) -> Iterator[Entry]:
 
 
 def _dump(value: Mapping[str, Any]) -> str:
-    """Return JSON with a line for each field and each item of its lists."""
+    """Return JSON with one line per field and per list item."""
     fields = list[str]()
     for key, item in value.items():
         is_list = isinstance(item, list) and bool(item)
@@ -242,8 +242,7 @@ def _value_json(value: State | Delta) -> dict[str, Any]:
 
 
 def _read_value(fields: dict[str, Any]) -> State | Delta | None:
-    """Return the state or delta that an object is; None where it is neither, or one of its fields
-    is not what the template says."""
+    """Return an object as a state or delta, or None if a field does not fit the template."""
     try:
         goal = _read(fields, "goal", str)
         if fields.keys() & {"add", "update", "remove"}:
@@ -282,7 +281,7 @@ def _read_change(item: Any) -> Change:
 
 
 def _read(fields: Mapping[str, Any], key: str, kind: type) -> Any:
-    """Return a field that may be missing or null."""
+    """Return a field, or an empty value if it is missing or null."""
     return _require(fields.get(key) or kind(), kind)
 
 
