@@ -1,4 +1,4 @@
-"""A summary by a model: bounded, checked, and with a fallback (docs/summaries.md)."""
+"""Summaries written by a model: bounded, checked, and with a fallback (docs/summaries.md)."""
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
@@ -32,47 +32,45 @@ HEADINGS = (
     "In progress",
     "Next steps",
 )
-"""What a summary has to say where no form and no other headings are given."""
+"""Headings that a summary must have if neither a form nor other headings are given."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSummary:
-    """Has a model summarise, and keeps beside its words what must not be lost: the user's requests,
-    standing constraints, open items, files with their state, excerpts (as `RuleSummary` does).
+    """Has a model summarise, and puts a record of the facts beside its words: the user's requests,
+    standing constraints, open items, files with their state, excerpts (as in `RuleSummary`).
 
-    Asks at most *max_calls* questions; none is larger than *window*. An answer that is empty,
-    filtered, a tool call, nothing but reasoning, cut off or off the template after one more try, or
-    too long is never used: then *fallback* summarises, and the run ends `degraded`; without a
-    fallback nothing is changed, and it ends `rejected` or `failed`. Conformance 32 to 39.
-    Raises ValueError for a window or a number of calls below 1.
+    Asks at most *max_calls* questions, none larger than *window*. An answer is not used if it is
+    empty, filtered, a tool call, only reasoning or too long, or if it is cut off or off the
+    template after one more try. Then *fallback* summarises, and the run ends `degraded`. Without a
+    fallback nothing changes, and it ends `rejected` or `failed`. Conformance 32 to 39. Raises
+    ValueError if window or max_calls is below 1.
     """
 
     prompt: Prompt | str = field(default_factory=lambda: load_prompt("summary"))
-    """How to summarise: the system prompt, in place of the one that comes with the package."""
+    """The system prompt: how to summarise. Replaces the one of the package."""
     instructions: str = ""
-    """What is to be added to the prompt."""
+    """Text added to the prompt."""
     form: Form[Any] | None = None
-    """A form with typed values (docs/summaries.md); without one, Markdown under *headings*."""
+    """A form with typed values (docs/summaries.md). Without one, Markdown under *headings*."""
     headings: tuple[str, ...] = HEADINGS
-    """Headings that an answer must have, if no form is given; none, if any text will do."""
+    """Headings required in an answer without a form. Empty if any text will do."""
     window: int = 100_000
-    """Tokens of the summarizing model's window: the most a request and its answer may have."""
+    """The context window of the summarizing model: maximum tokens of a request and its answer."""
     same_model: bool = False
-    """Whether the model that is asked is the one that the conversation is with. Then the question
-    goes out as one more message of the conversation where it fits, since all before it is
-    cached."""
+    """Whether the summarizing model is also the model of the conversation. Then the question is
+    sent as one more message of the conversation if it fits, because the prefix is cached."""
     fallback: Summarizer | None = field(default_factory=RuleSummary)
-    """What summarises if the model does not; None: nothing does."""
+    """The summarizer used if the model fails, or None."""
     max_calls: int = 8
-    """The most questions that one summary may take."""
+    """Maximum number of questions per summary."""
     closing: Prompt | str | None = None
     """The last message of a request, in place of the package's own. `{tokens}` stands for the room
     in tokens, `{question}` for the user's latest request."""
     record: bool = True
-    """Whether what must not be lost is kept beside the model's words."""
+    """Whether the record is kept beside the model's words."""
     beside: Sequence[Message] = field(default=(), repr=False)
-    """Messages out of the span that stay word for word around the summary. Strategies fill it
-    in."""
+    """Messages of the span that stay word for word around the summary. Set by strategies."""
 
     def __post_init__(self) -> None:
         if self.window < 1 or self.max_calls < 1:
@@ -115,7 +113,7 @@ class ModelSummary:
         return (yield from writer.write())
 
     def _finish(self, job: Job, result: WriterResult) -> Summary:
-        """Return the model's words, checked, with the record beside them."""
+        """Return the model's checked words with the record beside them."""
         spoken = [readable_text(message) for message in job.view.transcript.messages]
         checked = check_quotes(result.text, job.user_texts(), spoken)
         if self.form is None:  # a form has values, not prose

@@ -1,4 +1,4 @@
-"""Judge the answers of a summarizing model. What is refused here is never stored (conformance 32 to
+"""Judge the answers of a summarizing model. Refused answers are never stored (conformance 32 to
 34)."""
 
 import re
@@ -33,16 +33,16 @@ _FINISHES = {
 
 
 class AcceptedReply(NamedTuple):
-    """What an answer is worth."""
+    """The verdict on an answer."""
 
     kind: ReplyKind
     text: str = ""
-    """The text that is good, or why there is none."""
+    """The accepted text, or the reason for refusing it."""
 
 
 def judge_answer(answer: Answer | None) -> AcceptedReply:
-    """Return the text of an answer without its reasoning, or why it is no good: nobody answered, it
-    failed, was cut off, filtered or called a tool, is empty or holds nothing but reasoning."""
+    """Return the text of an answer without its reasoning, or why it is refused: nobody answered, or
+    it failed, was cut off, was filtered, called a tool, is empty or holds only reasoning."""
     if answer is None:
         return AcceptedReply("nobody", "there is no model to ask")
     if answer.finish == "error":
@@ -71,8 +71,8 @@ def judge_answer(answer: Answer | None) -> AcceptedReply:
 
 
 def without_reasoning(text: str) -> str:
-    """Return what a model answered, without reasoning in tags and without tags or fences around all
-    of it."""
+    """Return a model's answer without tagged reasoning, and without tags or fences around the
+    whole."""
     text = _STRAY_END.sub("", _THOUGHTS.sub("", text)).strip()
     if match := _SUMMARY.fullmatch(text):
         text = match[1].strip()
@@ -97,14 +97,14 @@ class Headings:
 
     @property
     def template(self) -> str:
-        """The description of the shape, for a prompt."""
+        """Description of the shape, for a prompt."""
         if not self.titles:
             return ""
         heads = "\n".join(f"## {title}" for title in self.titles)
         return f"Write Markdown with exactly these headings, in this order; under one that has nothing, write: none.\n\n{heads}"
 
     def parse(self, text: str, /) -> str | None:
-        """Return the text from its first heading on; None if one of the headings is missing."""
+        """Return the text from its first heading on, or None if a heading is missing."""
         if not self.titles:
             return text.strip() or None
         places = [_heading(title).search(text) for title in self.titles]
@@ -116,26 +116,25 @@ class Headings:
         )
 
     def list_missing(self, text: str, /) -> list[str]:
-        """Return the headings that *text* lacks."""
+        """Return the headings missing in *text*."""
         return [title for title in self.titles if not _heading(title).search(text)]
 
     def render(self, value: str, /) -> str:
-        """Return the text as it is."""
+        """Return the text unchanged."""
         return value
 
     def merge(self, previous: str | None, new: str, /) -> str | None:  # noqa: ARG002 - a form's
-        """Return the new text: the model was shown the previous one and has brought it up to
-        date."""
+        """Return the new text. The model has seen the previous one and updated it."""
         return new
 
     def shorten(self, value: str, /) -> str | None:  # noqa: ARG002 - a form's
-        """Return None: nothing here knows what matters least."""
+        """Return None, because the importance of its parts is unknown."""
         return None
 
 
 def _heading(title: str) -> re.Pattern[str]:
-    """Return what finds a heading as models write it: any level or none but bold, numbered, with a
-    colon."""
+    """Return a pattern for a heading as models write it: of any level, or bold without one, perhaps
+    numbered or with a colon."""
     number = r"(?:\d+[.)][ \t]*)?"
     return re.compile(
         rf"^[ \t]*(?:#{{1,6}}[ \t]+{number}\**|{number}\*\*){re.escape(title)}\b",
@@ -144,8 +143,8 @@ def _heading(title: str) -> re.Pattern[str]:
 
 
 def _heading_lines(titles: Sequence[str]) -> re.Pattern[str]:
-    """Return what finds the lines of headings that hold one of *titles*, and bold ones without
-    what follows in their line."""
+    """Return a pattern for heading lines with one of *titles*, and for bold titles without the rest
+    of their line."""
     names = "|".join(map(re.escape, titles))
     return re.compile(
         rf"^[ \t]*#{{1,6}}[ \t].*(?:{names}).*$|\*\*(?:{names})\*\*",
@@ -154,18 +153,18 @@ def _heading_lines(titles: Sequence[str]) -> re.Pattern[str]:
 
 
 def _has_text_besides(text: str, titles: Sequence[str]) -> bool:
-    """Is there anything besides the headings?"""
+    """Return whether the text has content besides its headings."""
     bare = _heading_lines(titles).sub("", text)
     return bool(re.sub(r"\W|\bnone\b|无", "", bare, flags=re.IGNORECASE))
 
 
 STRUCK_OUT = "[struck out: no message of the user says this]"
 NOT_THE_USERS = "[not the user's words]"
-"""What stands behind a quotation of what somebody else said, such as a tool's error."""
+"""Mark after a quotation of somebody else's words, such as a tool's error."""
 MAX_LOOKED_UP = 50
-"""So many quotations that are not the user's, and paths, are looked for in all that was said."""
+"""Maximum number of quotations that are not the user's, and of paths, looked up in all messages."""
 MIN_QUOTATION = 12
-"""Characters of a quotation that is checked, CJK ones counted twice: shorter ones are names."""
+"""Minimum number of characters of a checked quotation, CJK ones counted twice."""
 
 _USER = re.compile(
     r"\busers?\b|\brequest(?:s|ed)?\b|\basked\b|用户|用戶|使用者|请求|要求|ユーザー|사용자",
@@ -174,7 +173,7 @@ _USER = re.compile(
 _STRAIGHT = r"\"([^\"\n]+)\""
 _ESCAPED = r"\\\"((?:[^\"\\\n]|\\[^\"])+)\\\""
 _CURLY = r"“([^“”]+)”|「([^「」]+)」|『([^『』]+)』|«([^«»]+)»|„([^„“”]+)[“”]|^[ \t]*+(?:[-*][ \t]++)?>[ \t]*+([^\n]+)$"
-"""Of marks that open within one another the innermost counts: what never closes is read once."""
+"""Nested quotation marks match innermost, so that unclosed ones are read only once."""
 _PLAIN_QUOTE = re.compile(f"{_STRAIGHT}|{_CURLY}", re.MULTILINE)
 _JSON_QUOTE = re.compile(f"{_ESCAPED}|{_CURLY}", re.MULTILINE)
 _HEAD = re.compile(r"[ \t]*+#{1,6}[ \t]")
@@ -182,22 +181,22 @@ _WORDS = re.compile(r"[\W_]+")
 
 
 class CheckedText(NamedTuple):
-    """A text whose quotations of the user are the user's."""
+    """A text with its quotations of the user checked."""
 
     text: str
     struck_count: int
-    """How many quotations were struck out."""
+    """Number of quotations that were struck out."""
 
 
 def check_quotes(
     text: str, user_texts: Iterable[str], all_texts: Iterable[str] = ()
 ) -> CheckedText:
-    """Strike out what *text* quotes of the user and none of *user_texts* holds; if one of
-    *all_texts* holds it, it stays and is marked as not the user's.
+    """Strike out quotations of the user in *text* that none of *user_texts* has. If one of
+    *all_texts* has the words, the quotation stays and is marked as not the user's.
 
-    A quotation is one of the user's if its line, or the heading or lead-in above it, speaks of the
-    user or of requests. Case, spaces and punctuation do not count; of one with an ellipsis each
-    part must be there.
+    A quotation is the user's if its line, or the heading or lead-in above it, mentions the user or
+    a request. Case, spaces and punctuation do not count. Each part around an ellipsis must be
+    found.
     """
     quote = _JSON_QUOTE if text.lstrip().startswith(("{", "[")) else _PLAIN_QUOTE
     struck, about, lines = 0, False, list[str]()
@@ -213,13 +212,13 @@ def check_quotes(
 
 
 class _Spoken:
-    """What was said, to find quotations in. It is read when one is looked for."""
+    """Texts in which quotations are looked up. They are read on first use."""
 
     def __init__(self, texts: Iterable[str], most: float = inf) -> None:
         self._texts, self._words, self._left = texts, "", most
 
     def has(self, words: str) -> bool:
-        """Was this said, of what has an ellipsis each part? It is looked for so often at *most*."""
+        """Return whether all parts around an ellipsis were said, in the first *most* calls."""
         self._left -= 1
         if self._left < 0:
             return False
@@ -251,24 +250,24 @@ def _normalize(text: str) -> str:
 
 
 def _is_name(words: str) -> bool:
-    """Is it too short to be a sentence, or one word such as a path?"""
+    """Return whether words are too short for a sentence, or a single word such as a path."""
     width = sum(1 + (char > "\u2e7f") for char in words.strip())
     return width < MIN_QUOTATION or (words.isascii() and not re.search(r"\s", words.strip()))
 
 
 IN_NO_MESSAGE = "[in no message]"
-"""What stands behind a path or a figure that no message holds."""
+"""Mark after a path or figure that is in no message."""
 _PATH = r"(?<![\w./@+-])(?:[\w.@+-]*+/)+(?:[\w@+-]++\.)+[A-Za-z]\w{0,7}(?![\w/])`?"
 _FIGURE = r"(?<![\w.,:/#+-])\d++(?:,\d{3})*(?:\.\d++)?(?![.,:/-]?\w)"  # of no name, date, version
 _CHECKED = re.compile(f"{_PATH}|{_FIGURE}", re.ASCII)
 
 
 def mark_ungrounded(text: str, messages: Iterable[str]) -> str:
-    """Mark the paths and figures of *text* that no one of *messages* holds.
+    """Mark the paths and figures of *text* that are in none of *messages*.
 
-    A path is there if its name stands behind its folder's there, or nowhere behind one, as after
-    `cd`. A figure of three digits or more is there if one is that it rounds (`1,500` of 1487,
-    `3.48` of 3.482). In time n log n; of very many different paths the first are looked for.
+    A path is found if they have its last folder and name, or its name but never after a folder, as
+    after `cd`. A figure of three digits or more is found if it rounds one of theirs (`1,500` for
+    1487, `3.48` for 3.482). Takes n log n time. Only the first of very many paths are looked up.
     """
     whole = "\n".join(messages).casefold().replace("\\", "/")
     digits = re.findall(r"[0-9]++(?:,[0-9]{3})*(?:\.[0-9]++)?", whole)

@@ -1,7 +1,7 @@
-"""What a summarizing model is given: prompts, and messages as a record, whose text stands in tags
-that nothing inside can open or close.
+"""Input of a summarizing model: prompts, and messages as a record. Text in the record stands in
+tags and cannot open or close any.
 
-No tool message and no medium goes to that model, and no thinking (C4-10).
+The model gets no tool messages, media or thinking (C4-10).
 """
 
 import re
@@ -19,7 +19,7 @@ from refold.text.clip import floor, gap
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A text that is put to a model. The ledger records its `id`."""
+    """A text put to a model. The ledger records its `id`."""
 
     name: str
     text: str
@@ -33,13 +33,13 @@ class Prompt:
         return f"Prompt({self.id})"
 
     def plus(self, *texts: str) -> "Prompt":
-        """Return this prompt followed by other texts, those that say nothing left out."""
+        """Return this prompt followed by other texts, without empty ones."""
         return Prompt(
             self.name, "\n\n".join(text.strip() for text in (self.text, *texts) if text.strip())
         )
 
     def fill(self, **values: object) -> "Prompt":
-        """Return this prompt with each of *values* in place of its `{name}`; other braces stay."""
+        """Return this prompt with each `{name}` replaced by its value. Other braces stay."""
         text = self.text
         for name, value in values.items():
             text = text.replace(f"{{{name}}}", str(value))
@@ -47,8 +47,8 @@ class Prompt:
 
 
 def load_prompt(name: str) -> Prompt:
-    """Return a prompt that comes with the package: `summary`, `beside`, `whole`, `part`,
-    `reduce` or `here` (files in `refold/summarizers/prompts`). Raises FileNotFoundError."""
+    """Return a prompt of the package: `summary`, `beside`, `whole`, `part`, `reduce` or `here`
+    (files in `refold/summarizers/prompts`). Raises FileNotFoundError."""
     text = (
         files("refold.summarizers").joinpath("prompts", f"{name}.txt").read_text(encoding="utf-8")
     )
@@ -56,7 +56,7 @@ def load_prompt(name: str) -> Prompt:
 
 
 def as_prompt(given: "Prompt | str") -> Prompt:
-    """Return a prompt as it is, a text as a prompt called `custom`."""
+    """Return a prompt unchanged, or a text as a prompt named `custom`."""
     return Prompt("custom", given) if isinstance(given, str) else given
 
 
@@ -77,11 +77,12 @@ TAGS = (
 _TAG = re.compile(rf"<(?=\\*\s{{0,8}}/?\s{{0,8}}(?:{'|'.join(TAGS)})(?![\w-]))", re.IGNORECASE)
 _UNSAFE = re.compile(r"[\"<>\s]+")
 MAX_NAME = 80
-"""Characters of a tool's name that are shown."""
+"""Maximum number of characters shown of a tool's name."""
 
 
 class Detail(NamedTuple):
-    """How many characters are shown of what tools said and were given; of more, both ends."""
+    """Maximum number of characters shown of tool results and arguments. Longer ones keep both
+    ends."""
 
     results: int
     inputs: int
@@ -94,18 +95,18 @@ DETAILS = (
     Detail(600, 300),
     Detail(200, 120),
 )
-"""From everything to the least. What people and the model said is shown whole in all of them."""
+"""From full to minimal detail. Text of people and of the model is shown whole in all of them."""
 
 
 class Element(NamedTuple):
-    """One thing that was said, called or answered."""
+    """One text, call or result."""
 
     at: int
-    """Position of its message."""
+    """Index of its message."""
     tag: str
     text: str
     label: str = ""
-    """Attributes, ready to be written."""
+    """Attributes, ready for the tag."""
 
     def render(self) -> str:
         """Return the element as text in its tags."""
@@ -113,7 +114,7 @@ class Element(NamedTuple):
 
 
 def _escape_tags(text: str) -> str:
-    """Return *text*, unable to open or close any tag of a record."""
+    """Return *text* unable to open or close any tag of a record."""
     return _TAG.sub(r"<\\", text)
 
 
@@ -123,9 +124,9 @@ def in_tags(tag: str, text: str) -> str:
 
 
 def record_elements(messages: Iterable[tuple[int, Message]], detail: Detail) -> Iterator[Element]:
-    """Yield what messages say, in order, thinking and empty texts left out. A part in which nobody
-    but tools speak is a result, and one in which no person speaks is no user's, whatever role it
-    is in."""
+    """Yield the elements of messages in order, without thinking and empty texts. A part in which
+    only tools speak is a result, and one without a person's words is not the user's, whatever its
+    role."""
     own = list(messages)
     for (at, message), spoken in zip(own, segment_messages([m for _, m in own]), strict=True):
         voices = defaultdict[int, set[str]](set)
@@ -182,7 +183,7 @@ def _attributes(**values: str) -> str:
 
 
 def clip_middle(text: str, limit: int) -> str:
-    """Return *text* with its middle left out, so that about *limit* characters stay."""
+    """Return *text* without its middle, so that about *limit* characters stay."""
     cut = gap(text, limit, head=0.6)
     left_out = cut.stop - cut.start
     if left_out <= 0:
@@ -191,8 +192,7 @@ def clip_middle(text: str, limit: int) -> str:
 
 
 def halve(element: Element) -> tuple[Element, Element]:
-    """Return an element as two, cut at the end of a line or between characters; neither is
-    empty."""
+    """Return an element as two, neither empty, cut at a line end or else between characters."""
     middle = len(element.text) // 2
     line = element.text.find("\n", middle, min(middle + 400, len(element.text) - 1))
     at = line + 1 if line >= 0 else floor(element.text, middle) or middle

@@ -1,5 +1,5 @@
-"""Asks a model for a summary: in one request if it fits, else in parts that are joined. Says what
-there is to summarise, and how much of it goes into one request."""
+"""Ask a model for a summary: in one request if it fits, else in parts that are joined. Decide what
+there is to summarise and how much goes into one request."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -39,14 +39,14 @@ from refold.text.summary_wrapper import ASKED, join_record, split_record, wrap_s
 
 
 COUNT_MARGIN = 1.1
-"""Tokens by the summarizer's own count for each that we estimate, at most (docs/models.md)."""
+"""Maximum ratio of the summarizer's own token count to our estimate (docs/models.md)."""
 RETRY_TOKENS = 120
 """Tokens that a second question adds to the first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One span of one view that is to be summarised."""
+    """A span of a view to be summarised."""
 
     view: View
     start: int
@@ -54,16 +54,16 @@ class Job:
     max_tokens: int
     span: SourceSpan
     material: Material
-    """What is kept without the model: requests, constraints, open work, files, excerpts."""
+    """What is kept without the model: requests, constraints, open items, files, excerpts."""
     room: int
     """Tokens for the model's own words."""
     has_record: bool
-    """Does the summary hold, beside the model's words, what is kept without the model?"""
+    """Whether the summary holds this material beside the model's words."""
 
     @property
     def earlier_summary(self) -> str:
-        """The earlier summary, as the model is shown it: of a record, which is written anew, not
-        what it quotes."""
+        """The earlier summary as shown to the model. Quotations in its record are left out, since
+        the record is written anew."""
         texts = self.span.earlier
         parts = map(split_record, texts) if self.has_record else [None] * len(texts)
         return "\n\n".join(
@@ -73,17 +73,17 @@ class Job:
 
     @property
     def request(self) -> Mapping[int, Sequence[Segment]]:
-        """What the user asked last, by the positions of its messages."""
+        """The user's latest request, by message index."""
         return current_request(self.view.transcript.messages, view_segments(self.view))
 
     @property
     def question(self) -> str:
-        """The words of what the user asked last; empty if nothing."""
+        """The text of the user's latest request, or an empty string."""
         spoken = sorted(self.request.items())
         return "\n\n".join(own_words(segment) for _, own in spoken for segment in own)
 
     def user_texts(self) -> list[str]:
-        """Return everything that the user said and that is still known."""
+        """Return all known texts of the user."""
         spoken = chain.from_iterable(view_segments(self.view))
         return [
             *(own_words(segment) for segment in spoken if segment.voice == "person"),
@@ -92,7 +92,7 @@ class Job:
         ]
 
     def value(self, form: Form[Any]) -> Any:
-        """Return the earlier summary as *form* reads it; None if it is in another shape."""
+        """Return the earlier summary as a value of *form*, or None if it has another shape."""
         texts = ((split_record(text) or (text, ""))[0] for text in self.span.earlier)
         values = [value for value in map(form.parse, texts) if value is not None]
         return reduce(form.merge, values) if values else None
@@ -102,7 +102,7 @@ class Job:
         return self.view.profile.count(user(text))
 
     def weight(self, ask: Ask) -> int:
-        """Return the tokens of a request and its answer, by our estimate."""
+        """Return the estimated tokens of a request and its answer."""
         if ask.view is not None:
             before = self.view.tokens_uncalibrated
         else:
@@ -110,8 +110,8 @@ class Job:
         return before + self.cost(ask.prompt) + ask.max_tokens + RETRY_TOKENS
 
     def capacity(self, window: int) -> int:
-        """Return how many tokens by our estimate surely fit into *window*, by what the provider was
-        seen to count for each of ours, and with a margin."""
+        """Return the number of estimated tokens that surely fit into *window*, corrected by the
+        provider's past counts and with a margin."""
         ratio = max(1.0, self.view.tokens / max(1, self.view.tokens_uncalibrated))
         return int(window / ratio / COUNT_MARGIN)
 
@@ -125,10 +125,10 @@ def plan_job(
     record: bool,
     beside: Sequence[Message] = (),
 ) -> Job:
-    """Return the job of summarising `messages[start:stop]` in *max_tokens*, of which the messages
-    *beside* stay. With a *record* up to half of them go to what is kept without the model."""
+    """Return the job of summarising `messages[start:stop]` in *max_tokens*. The messages *beside*
+    stay as they are. With a *record*, up to half of the tokens are reserved for it."""
     span = read_span(view, start, stop)
-    # What an earlier summary says in other words, the model reads and says again.
+    # The model reads an earlier summary's own words and repeats them.
     source = read_source(view, start, stop)._replace(edited=())
     material = read_material(source, beside)
     material.state.notes.clear()
@@ -139,12 +139,12 @@ def plan_job(
 
 
 def with_record(job: Job, words: str) -> str:
-    """Return the model's words and the record beside them, within the cap; an empty text if the
-    words alone exceed it."""
+    """Return the model's words with the record beside them, or an empty text if the words alone
+    exceed the cap."""
     count, room = job.view.profile.count, job.max_tokens
     if not job.has_record:
         return words if count(wrap_summary(words)) <= room else ""
-    # They tell what the model said before, and what they name is quoted no more.
+    # The words repeat earlier decisions of the model, and what they name is not quoted again.
     names, state = frozenset(names_in(words)), job.material.state
     news = {
         text: weight
@@ -167,8 +167,8 @@ def with_record(job: Job, words: str) -> str:
 
 
 def describe_left_out(state: State, text: str) -> str:
-    """Say how many constraints, open items and changed files found no room in *text*; an empty text
-    if all did."""
+    """Describe how many constraints, open items and changed files found no room in *text*, or
+    return an empty text."""
     listed = read_given([(split_record(text) or ("", text))[1]]).state
     rules = {*listed.constraints, *chain.from_iterable(map(find_constraints, state.in_sight))}
     plain = " ".join(" ".join((text, *state.in_sight)).split())
@@ -190,7 +190,7 @@ def describe_left_out(state: State, text: str) -> str:
 
 Cost = Callable[[Element], int]
 MIN_ELEMENT = 200
-"""Characters of an element that is not cut further."""
+"""Number of characters below which an element is not cut further."""
 
 
 def split_record_into_parts(
@@ -198,8 +198,8 @@ def split_record_into_parts(
 ) -> list[list[Element]]:
     """Split *record* into successive parts of at most *room* tokens by *cost*.
 
-    What stands between two of *cuts*, such as a call and its result, stays together if it fits into
-    one part; an element that does not fit alone is cut. Nothing is left out. Returns no part if
+    Elements between two of *cuts*, such as a call and its result, stay together if they fit into
+    one part. An element that does not fit alone is cut. Nothing is left out. Returns no parts if
     even the smallest piece does not fit.
     """
     out, rest = list[list[Element]](), 0
@@ -238,50 +238,50 @@ def _cut_element(element: Element, room: int, cost: Cost) -> Iterator[Element]:
 
 WriterSteps = Generator[Ask, Answer | None, "WriterResult"]
 MIN_TOKENS = 60
-"""Tokens below which a model is not asked for words at all."""
+"""Minimum number of tokens for which a model is asked."""
 MAX_CHARS_PER_TOKEN = 30
-"""Characters of a record for each token, at most, that are worth counting: prose has 4."""
+"""Characters per token above which a record is too long to be worth counting. Prose has 4."""
 MAX_QUESTION = 2_000
-"""Characters of the latest request that are shown beside the record."""
+"""Maximum number of characters of the latest request shown beside the record."""
 MAX_REMINDER = 300
-"""The same of a request that is in the record, too."""
+"""The same for a request that is also in the record."""
 NEWER = "\n\nHere the newest messages begin. They stay as they are, and you do not see them."
-"""What stands behind a record at which the conversation does not end."""
+"""Note after a record that ends before the conversation does."""
 
 
 class WriterResult(NamedTuple):
-    """What came of asking."""
+    """The result of asking."""
 
     kind: ReplyKind
     text: str = ""
-    """The model's words, or why there are none."""
+    """The model's words, or the reason why there are none."""
     value: Any = None
     detour: str = ""
-    """By what detour, if by one."""
+    """The detour that was needed, or an empty string."""
 
 
 @dataclass(slots=True)
 class Writer:
-    """Asks for one summary: made out of a `ModelSummary` for one job."""
+    """Asks a model for one summary, with the settings of a `ModelSummary`."""
 
     job: Job
     form: Form[Any]
     system: Prompt
-    """All that is said about how to summarise."""
+    """The instructions for summarising."""
     closing: Prompt
-    """The last message of a request for the whole."""
+    """The last message of a request for the whole span."""
     window: int
     same_model: bool
     before: Any
-    """The earlier summary as the form's value; None if there is none of that form."""
+    """The earlier summary as a value of the form, or None."""
     calls_left: int
-    """How many questions may still be put."""
+    """Number of questions that may still be asked."""
     last_weight: int = 0
-    """Tokens of the last one and its answer."""
+    """Tokens of the last question and its answer."""
 
     def write(self) -> WriterSteps:
-        """Return the model's words for the whole span. A request that proves too long is put again
-        with half the record, as long as there are calls left (conformance 36)."""
+        """Return the model's words for the whole span. A request that is too long for the model is
+        repeated with half the record while calls are left (conformance 36)."""
         limit, cause = self.job.capacity(self.window), ""
         while self.calls_left:
             result = yield from self._within(limit, retry=bool(cause))
@@ -292,7 +292,7 @@ class Writer:
         return WriterResult("failed", cause or "no calls left")
 
     def _frame(self) -> int:
-        """Count the tokens of a request with an empty record: what no shortening takes away."""
+        """Count the tokens of a request with an empty record, which cannot be shortened."""
         return self.job.weight(self._ask(_conversation_tag(()), self.closing, self.job.room))
 
     def _within(self, limit: int, *, retry: bool, apart: bool = False) -> WriterSteps:
@@ -301,13 +301,13 @@ class Writer:
             return (yield from self._in_parts(limit))
         result = yield from self._put_with_retry(ask, self._read)
         if ask.view is not None and result.kind == "rejected" and self.calls_left:
-            return (yield from self._within(limit, retry=False, apart=True))  # it went on to work
+            return (yield from self._within(limit, retry=False, apart=True))  # it did other work
         return result._replace(detour="clipped") if retry and result.kind == "good" else result
 
     # --- one request ------------------------------------------------------------------------------
 
     def _whole(self, limit: int, *, in_place: bool) -> Ask | None:
-        """Return one request for everything, in as much detail as fits; None if none fits."""
+        """Return one request for everything in the greatest detail that fits, or None."""
         inside = {at for at, _ in self.job.span.messages}
         longest = MAX_REMINDER if self.job.request.keys() <= inside else MAX_QUESTION
         end = NEWER if self.job.stop < len(self.job.view.transcript) else ""
@@ -322,8 +322,8 @@ class Writer:
         return None
 
     def _in_place(self, ask: Ask) -> Ask:
-        """Return the request as one more message of the conversation itself, whose prefix is
-        cached; as it was if the conversation waits for a tool's result."""
+        """Return the request as one more message of the conversation, so that its cached prefix is
+        used. Return it unchanged while a tool result is pending."""
         view = self.job.view
         if pair_calls(view.messages).pending:
             return ask
@@ -366,7 +366,7 @@ class Writer:
     # --- parts ------------------------------------------------------------------------------------
 
     def _in_parts(self, limit: int) -> WriterSteps:
-        """Return the words for each part, joined: by the form if it knows how, else by one more
+        """Return the joined words for all parts. Forms with values merge them, others need one more
         request."""
         joins = isinstance(self.form, Headings)
         for detail in DETAILS[2:]:
@@ -398,7 +398,7 @@ class Writer:
         return result._replace(detour=rung)
 
     def _parts(self, record: list[Element], limit: int, most: int, *, joins: bool) -> list[Ask]:
-        """Return a request for each part; none if more than *most* are needed, or if the answers
+        """Return a request for each part, or none if more than *most* are needed or the answers
         could not be joined in one request."""
         cost = cache(lambda element: self.job.cost(element.render()))
         closing = load_prompt("part")
@@ -420,7 +420,7 @@ class Writer:
         return []
 
     def _share(self, limit: int, count: int) -> int:
-        """Return the cap of each part's answer, so that *count* of them can be joined in one
+        """Return the cap of each part's answer with which *count* answers can be joined in one
         request."""
         bare = self.job.weight(self._ask("", load_prompt("reduce"), self.job.room))
         frame = self.job.cost(in_tags("part", ""))
@@ -429,8 +429,8 @@ class Writer:
     # --- answers ----------------------------------------------------------------------------------
 
     def _put_with_retry(self, ask: Ask, read: Callable[[str], WriterResult]) -> WriterSteps:
-        """Ask; once more if the answer is off the template (conformance 34), or was cut off by its
-        length."""
+        """Ask, and ask once more if the answer is off the template (conformance 34) or was cut off
+        by its length."""
         result = yield from self._once(ask, read)
         if result.kind == "cut off" and self.calls_left:
             shorter = f"{ask.prompt}\n\nAn earlier answer was cut off: it must end within {ask.max_tokens // 2} tokens."
@@ -460,7 +460,7 @@ class Writer:
         return self._merge_values([result.value]) if result.kind == "good" else result
 
     def _merge_values(self, values: Iterable[Any]) -> WriterResult:
-        """Bring the earlier value up to date; return it as text that fits."""
+        """Merge *values* into the earlier value, and return the result as text that fits."""
         value = self.before
         for new in values:
             value = self.form.merge(value, new)
