@@ -1,1 +1,1 @@
-"""What can write the text of a summary."""
+"""Writers of the text of a summary."""

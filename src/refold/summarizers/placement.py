@@ -1,9 +1,9 @@
-"""How a summary replaces a span of messages: in whose voice it stands, and what stays around it.
-Messages that are memory are among what stays.
+"""How a summary replaces a span of messages: its role, and the messages that stay around it, such
+as memory.
 
-What stays is always taken from the transcript, never from what an earlier compaction showed of it
-(C3-1). A placement that a provider's rules, or the next message, do not allow gives way to the
-plain one.
+Messages that stay are always taken from the transcript, never from the view of an earlier
+compaction (C3-1). If a placement is against the provider's rules, or does not fit the next message,
+the plain one is used.
 """
 
 from bisect import bisect_right
@@ -35,52 +35,52 @@ from refold.text.summary_wrapper import (
 )
 
 # --- memory ---------------------------------------------------------------------------------------
-# Messages that outlive a compaction word for word.
+# Messages that survive compactions word for word.
 
 MEMORY, MEMORY_END = "<memory>", "</memory>"
 KOOG_TEXTS = ("Here are the relevant facts from memory", "Memory feature is not enabled")
-"""What marks koog's memory messages (S3-26)."""
+"""Texts that mark koog's memory messages (S3-26)."""
 MessageFilter = Callable[[Message], bool]
 
 
 def remember(text: str) -> Message:
-    """Return a user message that is tagged as memory, and so outlives compactions (S3-26)."""
+    """Return a user message tagged as memory, so that it survives compactions (S3-26)."""
     inside = text.replace(MEMORY_END, "<\\/memory>").strip()
     return user(f"{MEMORY}\n{inside}\n{MEMORY_END}")
 
 
 @dataclass(frozen=True, slots=True)
 class TaggedMemory:
-    """Accept messages tagged as memory: their whole text stands in `<memory>`. A message that only
-    mentions the tag, or quotes it, is none (C3-5)."""
+    """Accept messages tagged as memory: `<memory>` encloses their whole text. A message that only
+    mentions or quotes the tag is not memory (C3-5)."""
 
     def __call__(self, message: Message) -> bool:
-        """Is *message* memory?"""
+        """Return whether *message* is memory."""
         text = message.text.strip()
         return text.startswith(MEMORY) and text.endswith(MEMORY_END) and text.count(MEMORY_END) == 1
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryContaining:
-    """Accept messages that contain one of *texts*: for memory that carries no tag. Whoever writes
-    such a text into a message makes it memory, so prefer `TaggedMemory` (C3-5)."""
+    """Accept messages that contain one of *texts*, for memory without tags. Anybody who writes such
+    a text into a message makes it memory, so prefer `TaggedMemory` (C3-5)."""
 
     texts: tuple[str, ...] = KOOG_TEXTS
 
     def __call__(self, message: Message) -> bool:
-        """Is one of the texts in *message*?"""
+        """Return whether one of the texts is in *message*."""
         return any(text in message.text for text in self.texts)
 
 
 @dataclass(frozen=True, slots=True)
 class TaggedOrBeginning:
-    """Accept messages tagged as memory, and those that begin with one of *texts*, as koog's own do
-    (S3-26). A text that only quotes one is none (C3-5)."""
+    """Accept messages tagged as memory, and those that begin with one of *texts*, as koog's do
+    (S3-26). A message that only quotes such a text is not memory (C3-5)."""
 
     texts: tuple[str, ...] = KOOG_TEXTS
 
     def __call__(self, message: Message) -> bool:
-        """Is *message* memory?"""
+        """Return whether *message* is memory."""
         return TaggedMemory()(message) or message.text.lstrip().startswith(self.texts)
 
 
@@ -88,17 +88,16 @@ class TaggedOrBeginning:
 
 
 def whole_groups(view: View, positions: Iterable[int]) -> list[int]:
-    """Return *positions* with those they cannot be parted from: a call or a result with all of its
-    group."""
+    """Return *positions* extended to whole groups: a call or a result with all of its group."""
     cuts = sorted(view.base.cuts)
     ends = {bisect_right(cuts, at) for at in positions}
     return sorted(at for end in ends for at in range(cuts[end - 1], cuts[end]))
 
 
 def find_kept(view: View, start: int, stop: int, memory: MessageFilter | None) -> list[int]:
-    """Return the positions in `messages[start:stop]` that stay whole: system messages, the first
-    request, what the provider alone can read, and memory (the same memory once), each with its tool
-    group."""
+    """Return the positions in `messages[start:stop]` that stay whole, each with its tool group:
+    system messages, the first request, content that only the provider can read, and memory
+    (duplicates once)."""
     messages = view.transcript.messages
     chosen = {_find_first_request(view)} & set(range(start, stop))
     seen = set(messages[:start])
@@ -115,9 +114,9 @@ def find_kept(view: View, start: int, stop: int, memory: MessageFilter | None) -
 
 
 def keep_loads(view: View, stop: int) -> Iterator[tuple[int, Message]]:
-    """Yield what loads tools, or withdraws them, before *stop* and is not said again later, each
-    with its call, by the position of its message; all that these belong to if no thinking may
-    go."""
+    """Yield by position the messages before *stop* that load or withdraw tools, unless repeated
+    later, reduced to these parts and their calls. If thinking must stay (`fixed`), the messages are
+    whole."""
     messages, later = view.transcript.messages, set[str]()
     ids, changes = set[str](), set[tuple[int, Part]]()
     for at in range(len(messages) - 1, -1, -1):
@@ -144,7 +143,7 @@ def keep_loads(view: View, stop: int) -> Iterator[tuple[int, Message]]:
 
 
 def _find_first_request(view: View) -> int:
-    """Return where a person speaks first, as the user; -1 if nowhere."""
+    """Return the position of a person's first message with role user, or -1."""
     roles = (message.role for message in view.transcript.messages)
     spoken = zip(roles, view_segments(view), strict=True)
     return next(
@@ -165,12 +164,12 @@ class Placement:
     """How a summary is carried."""
 
     role: Literal["user", "assistant", "system"] = "user"
-    """In whose voice it stands. `system` only where roles need not alternate."""
+    """Role of the summary message. `system` only if roles need not alternate."""
     before: Literal["", "question", "first"] = ""
-    """What stands before it: nothing; a user's question that it answers (S4-13); the first request,
+    """What precedes it: nothing, a user's question that it answers (S4-13), or the first request,
     word for word (S3)."""
     acknowledged: bool = False
-    """Whether the assistant says that it read it (S0-31), unless the assistant speaks next."""
+    """Whether the assistant acknowledges it (S0-31), unless the assistant speaks next."""
 
 
 PLACEMENTS: Mapping[str, Placement] = MappingProxyType(
@@ -182,26 +181,26 @@ PLACEMENTS: Mapping[str, Placement] = MappingProxyType(
         "after_first": Placement("assistant", "first"),
     }
 )
-"""The five ways in use, by name; `user` is the default. A summary carried in any of them is
-recognised when a view is fed back as history (`refold.text.summary_wrapper.belongs_to_summary`)."""
+"""The five placements in use, by name. `user` is the default. A summary in any of them is
+recognised in a history that is sent back (`refold.text.summary_wrapper.belongs_to_summary`)."""
 
 
 class Surroundings(NamedTuple):
-    """What stands around a summary of `messages[start:stop]`."""
+    """The messages around a summary of `messages[start:stop]`."""
 
     start: int
     stop: int
     before: tuple[Message, ...]
     after: tuple[Message, ...]
     role: str = "user"
-    """In whose voice the summary stands."""
+    """Role of the summary message."""
     omitted: int = 0
-    """How many texts should stay word for word and found no room."""
+    """Number of texts that should stay word for word but found no room."""
     ends_view: bool = False
     """Whether nothing follows, so that the user has to speak last (C3-4)."""
 
     def around(self, *messages: Message) -> tuple[Message, ...]:
-        """Return *messages* with what stands before and after them."""
+        """Return *messages* between those before and after them."""
         shown = (*self.before, *messages, *self.after)
         needs_user = (
             self.ends_view and shown and shown[-1].role == "assistant" and not shown[-1].calls
@@ -209,11 +208,11 @@ class Surroundings(NamedTuple):
         return (*shown, user(CONTINUE)) if needs_user else shown
 
     def around_summary(self, text: str) -> tuple[Message, ...]:
-        """Return a summary of this *text* with what stands before and after it."""
+        """Return a summary with this *text* between the messages before and after it."""
         return self.around(wrap_summary(text, self.role))
 
     def tokens(self, view: View) -> int:
-        """Return the tokens of the messages that stay, without the summary and what carries it."""
+        """Return the tokens of the messages that stay, without those that carry the summary."""
         frame = self.around_summary("")
         stay = (message for at, message in enumerate(frame) if not belongs_to_summary(frame, at))
         return sum(map(view.profile.count, stay))
@@ -226,10 +225,10 @@ def keep_behind(
     pinned: Sequence[int] = (),
     stays: Verbatim | None = None,
 ) -> Surroundings:
-    """Surround a summary of `messages[:stop]` as *placement* says. Behind it stay, word for word,
-    the messages at the positions *pinned* and what *stays*: the current request if the fold would
-    hide it, every order, the newest context of each kind (C1-9, C4-11; conformance 8). What the
-    provider alone can read stands before the summary: it leaves out what is before its own.
+    """Surround a summary of `messages[:stop]` as *placement* says. After it stay, word for word,
+    the messages at *pinned* positions and those in *stays*: the current request if the fold would
+    hide it, all instructions, the newest context of each kind (C1-9, C4-11; conformance 8). Content
+    that only the provider can read stays first, because the provider ignores all before it.
 
     Never ends on the assistant when it is the model's turn (C4-11).
     """
@@ -264,11 +263,11 @@ def keep_behind(
 
 
 def keep_before(view: View, start: int, stop: int, memory: MessageFilter | None) -> Surroundings:
-    """Surround a summary of `messages[start:stop]`: system messages, the first request, memory and
-    standing context stay before it in their order, the current request behind it.
+    """Surround a summary of `messages[start:stop]`. System messages, the first request, memory and
+    standing context stay before it in their order, the current request after it.
 
-    Begins with the user if the provider wants that, and ends on the assistant only if somebody else
-    speaks next (C3-4).
+    Begins with the user if the provider requires it, and ends on the assistant only if somebody
+    else speaks next (C3-4).
     """
     messages, rules = view.transcript.messages, view.profile.rules
     stays, is_memory = find_verbatim(view, stop), TaggedMemory()
@@ -285,8 +284,8 @@ def keep_before(view: View, start: int, stop: int, memory: MessageFilter | None)
 
 
 def _for_another_place(message: Message, rules: Rules) -> Message:
-    """Return a message without summaries, and without thinking, which is bound to where it stood,
-    unless the provider may want it always, or in the turn that goes on (AN-6)."""
+    """Return a message without summaries and without thinking, which is bound to its place, unless
+    the provider may require it always or in the current turn (AN-6)."""
     message = without_summary(message)
     has_thinking = any(isinstance(part, Thinking) for part in message.parts)
     if rules.thinking in ("fixed", "loop") or not has_thinking:
@@ -298,8 +297,8 @@ def _for_another_place(message: Message, rules: Rules) -> Message:
 
 
 def _bridge(placement: Placement, next_speaker: str) -> Iterable[Message]:
-    """Return what stands between the summary and the next speaker: a role, `end` or `model` (its
-    turn)."""
+    """Return the messages between a summary and the next speaker: a role, or `end` or `model` as in
+    `_next_speaker`."""
     if placement.acknowledged and next_speaker in ("user", "end"):
         return (Message("assistant", (Text(ACK),)),)
     if placement.role == "assistant" and next_speaker in ("assistant", "model"):
@@ -308,8 +307,8 @@ def _bridge(placement: Placement, next_speaker: str) -> Iterable[Message]:
 
 
 def _next_speaker(view: View, stop: int, after: Sequence[Message]) -> str:
-    """Return who speaks behind the summary, in *after* or behind the fold: the user or the
-    assistant; if neither does, `model` when it is the model's turn, else `end`."""
+    """Return who speaks after the summary, in *after* or the view: the user or the assistant. If
+    neither does, return `model` when it is the model's turn, else `end`."""
     shown = (item.messages for item in view.iter_items() if item.start >= stop)
     roles = (message.role for message in chain(after, chain.from_iterable(shown)))
     if role := next((role for role in roles if role != "system"), ""):
@@ -318,7 +317,7 @@ def _next_speaker(view: View, stop: int, after: Sequence[Message]) -> str:
 
 
 def _allow_placement(placement: Placement, rules: Rules, *, has_request: bool) -> Placement:
-    """Return *placement*, or the plain one if it is against the rules or lacks what it needs."""
+    """Return *placement*, or another one if it is against the rules or lacks what it needs."""
     if placement.role == "system" and (
         rules.alternate or rules.check((wrap_summary("x", "system"),))
     ):
@@ -333,20 +332,20 @@ def _allow_placement(placement: Placement, rules: Rules, *, has_request: bool) -
 
 
 class SpanResult(NamedTuple):
-    """Whether an edit was proposed, and how it ended."""
+    """Whether an edit was proposed, and how the attempt ended."""
 
     is_proposed: bool
     ending: Ending | None = None
 
 
 def set_beside(summarizer: Any, messages: Sequence[Message]) -> Any:
-    """Return *summarizer* with *messages* as its setting `beside`, if it has one."""
+    """Return *summarizer* with its setting `beside` set to *messages*, if it has one."""
     return replace(summarizer, beside=messages) if hasattr(summarizer, "beside") else summarizer
 
 
 def tell_beside(summarizer: Summarizer, surroundings: Surroundings) -> Summarizer:
-    """Return *summarizer* with what stays around its summary, if it has a setting `beside`. It
-    raises TypeError if what it returns is no `Summary`."""
+    """Return *summarizer* with its surroundings as its setting `beside`, if it has one. The result
+    raises TypeError if the summarizer does not return a `Summary`."""
     write = set_beside(summarizer, (*surroundings.before, *surroundings.after))
 
     def write_checked(view: View, start: int, stop: int, max_tokens: int) -> Asking[Summary]:
@@ -370,11 +369,10 @@ def summarize_span(
     by: str,
     since: int | None = None,
 ) -> Generator[Edit | Ask, Answer | None, SpanResult]:
-    """Propose to show a summary and its *surroundings* instead of the span they belong to, in the
-    name of *by*.
+    """Propose an edit, named *by*, that replaces a span with a summary in its *surroundings*.
 
-    The summary message takes at most *max_tokens*. *since*: where what is summarised begins, if
-    later than the span.
+    The summary message takes at most *max_tokens*. *since* is the start of the summarised messages,
+    if later than the span's.
     """
     start, stop = surroundings.start, surroundings.stop
     shown = count_shown(view, start, stop)
@@ -396,7 +394,7 @@ def summarize_span(
         )
     try:
         yield view.fold(start, stop, *insert, by=by)
-    except EditError as error:  # what stays holds calls and results that never paired (C3-6)
+    except EditError as error:  # a call and result among those that stay never paired (C3-6)
         return SpanResult(False, Ending("rejected", str(error)))
     if surroundings.omitted and ending is None:
         reason = f"texts that should stay word for word and found no room: {surroundings.omitted}"

@@ -1,4 +1,4 @@
-"""Where the kept tail of a conversation begins, and what before it can be summarised."""
+"""Find the start of the kept tail of a conversation, and what can be summarised before it."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -13,28 +13,28 @@ from refold.text.summary_wrapper import beside_summary, opening_length, summary_
 
 
 class _Marks(NamedTuple):
-    """What a view offers for a split. All are positions of the transcript, ascending."""
+    """Possible split points of a view, as ascending positions of the transcript."""
 
     starts: list[int]
-    """Where each item of the view starts."""
+    """Start of each item of the view."""
     sums: list[int]
-    """Tokens shown before each item, and of all of them at the end."""
+    """Tokens shown before each item, and at the end the total."""
     turns: list[int]
-    """Legal cuts before a user's request, 0 left out."""
+    """Legal cuts before a user's request, except 0."""
     steps: list[int]
-    """Legal cuts before an assistant message that follows what a tool answered: inside a turn."""
+    """Legal cuts within a turn: before an assistant message that follows a tool result."""
 
 
 def tail_start(view: View, keep: float) -> int:
-    """Return the position where the kept tail begins; 0 when nothing older could be folded.
+    """Return the position where the kept tail begins, or 0 if there is nothing older to fold.
 
-    *keep* as an int is a number of messages: at least that many stay, from the latest legal cut on.
-    As a float it is a share of the tokens shown, between 0 and 1: the tail begins at the first user
-    request at or after that point; where that leaves less than half of the share, or in one long
-    turn, before an assistant message that follows a tool result; a conversation that ends in a
-    plain answer may be folded whole (conformance cases 3 to 8). When all of it would be kept, only
-    the latest exchange is (case 11). A summary at the beginning is no request (case 9), and nothing
-    but a summary is nothing to fold. Raises ValueError for a negative number or a share above 1.
+    An int *keep* is a number of messages: at least that many stay, from the latest legal cut on. A
+    float is a share of the tokens shown, from 0 to 1. Then the tail begins at the first user
+    request at or after that point. If that leaves less than half of the share, or in one long turn,
+    it begins before an assistant message that follows a tool result. A conversation that ends in a
+    plain answer may be folded whole (conformance cases 3 to 8). If all of it would be kept, only
+    the latest exchange is (case 11). A summary at the beginning is not a request (case 9), and a
+    lone summary is not folded. Raises ValueError for a negative number or a share above 1.
     """
     if keep < 0 or (isinstance(keep, float) and keep > 1):
         raise ValueError(f"keep is a number of messages or a share from 0.0 to 1.0, not {keep}")
@@ -46,8 +46,8 @@ def tail_start(view: View, keep: float) -> int:
 
 
 def find_requests(view: View) -> list[int]:
-    """Return the legal cuts before requests of the user, oldest first. What carries a summary, or
-    holds a client's own words alone, is none."""
+    """Return the legal cuts before the user's requests, oldest first. Messages that carry a summary
+    or only a client's own text are not requests."""
     messages, spoken = view.transcript.messages, view_segments(view)
     return [
         cut
@@ -57,13 +57,13 @@ def find_requests(view: View) -> list[int]:
 
 
 def ends_in_answer(view: View) -> bool:
-    """Does the conversation end in an answer of the model, no call open?"""
+    """Return whether the conversation ends in an answer of the model, with no open call."""
     last = view.transcript.messages[-1]
     return last.role == "assistant" and not last.calls and len(view.transcript) in view.cuts
 
 
 def share_start(view: View, keep: float) -> int:
-    """Return where the newest *keep* of the tokens shown begin, a cut or none."""
+    """Return the position, not always a cut, where the newest share *keep* of the tokens begins."""
     goal, tokens = (1 - keep) * count_shown(view), 0
     for item in view.iter_items():
         if tokens >= goal:
@@ -73,16 +73,16 @@ def share_start(view: View, keep: float) -> int:
 
 
 def count_shown(view: View, start: int = 0, stop: int | None = None) -> int:
-    """Return the tokens that are shown for `messages[start:stop]`."""
+    """Return the tokens shown for `messages[start:stop]`."""
     stop = len(view.transcript) if stop is None else stop
     items = (item for item in view.iter_items() if start <= item.start and item.stop <= stop)
     return sum(item.tokens for item in items)
 
 
 def tail_within(view: View, most: int, wanted: int | None = None) -> int:
-    """Return the legal cut before an assistant message or a user's request from which at most
-    *most* tokens follow and nearest to *wanted*, by default as many as may, else the latest such
-    cut; 0 if there is none."""
+    """Return the legal cut before an assistant message or user request with at most *most* tokens
+    after it, as close to *wanted* as possible (by default *most*). If none fits, return the latest
+    such cut, or 0."""
     marks = _find_marks(view)
     first, wanted = _conversation_start(view), most if wanted is None else wanted
     cuts = sorted(cut for cut in {*marks.turns, *marks.steps} if cut > first)
@@ -120,8 +120,7 @@ def _latest_exchange(view: View, marks: _Marks) -> int:
 
 
 def _conversation_start(view: View) -> int:
-    """Return where the conversation begins: behind the summary it starts with, if it starts with
-    one."""
+    """Return where the conversation begins, after a summary at its start."""
     first = next(view.iter_items(), None)
     if first and first.edit and any(summary_in(message) is not None for message in first.messages):
         return first.stop
@@ -143,12 +142,13 @@ def _find_marks(view: View) -> _Marks:
 
 
 def _is_joined_system(view: View, cut: int) -> bool:
-    """Is it a system message that the assistant's words behind it cannot be parted from?"""
+    """Return whether a cut is before a system message that cannot be separated from the assistant
+    message after it."""
     return view.transcript.messages[cut].role == "system" and cut + 1 not in view.cuts
 
 
 def _is_output(spoken: Sequence[Segment]) -> bool:
-    """Does a message hold nothing but what a tool says, as text (mini-swe-agent)?"""
+    """Return whether a message holds only tool output, as text (mini-swe-agent)."""
     return bool(spoken) and all(segment.voice == "tool" for segment in spoken)
 
 
@@ -170,9 +170,8 @@ def _last_before(cuts: list[int], position: int) -> int:
 
 
 def find_unanswered(view: View) -> int:
-    """Return where what the model has not answered begins: a request, results it has not read with
-    their calls, calls that are still open. It is the latest legal cut before these (C3-3,
-    S3-09)."""
+    """Return the start of what the model has not answered: a request, results it has not read with
+    their calls, open calls. It is the latest legal cut before these (C3-3, S3-09)."""
     messages = view.transcript.messages
     limit, turn = first_unseen(messages), latest_turn_start(messages)
     for group in group_calls(messages[turn:], turn):
@@ -182,7 +181,7 @@ def find_unanswered(view: View) -> int:
 
 
 def find_unsummarized(view: View, stop: int) -> list[tuple[int, int]]:
-    """Return the runs of `messages[:stop]` that no summary stands for, as (start, stop)."""
+    """Return the runs of `messages[:stop]` that no summary covers, as (start, stop)."""
     runs = list[tuple[int, int]]()
     for item in view.iter_items():
         if item.stop > stop or any(summary_in(message) is not None for message in item.messages):
@@ -195,18 +194,18 @@ def find_unsummarized(view: View, stop: int) -> list[tuple[int, int]]:
 
 
 class SourceSpan(NamedTuple):
-    """Earlier summaries, and what was said outside of what they cover."""
+    """Earlier summaries, and the messages that they do not cover."""
 
     earlier: tuple[str, ...]
     """Texts of earlier summaries, oldest first."""
     messages: tuple[tuple[int, Message], ...]
-    """Messages as they were said, with their positions; without what only carries a summary."""
+    """Original messages with their positions, without those that only carry a summary."""
 
 
 def read_span(view: View, start: int, stop: int) -> SourceSpan:
-    """Return what a model has to read of `messages[start:stop]`: what was said, except where an
-    earlier summary covers it. A summary is recognised also if a caller fed it back as history,
-    alone or merged with the user's words."""
+    """Return what a model has to read of `messages[start:stop]`: the messages, and earlier
+    summaries in place of those they cover. Summaries in a history that a caller sent back count
+    too, alone or merged with the user's words."""
     transcript = view.transcript.messages
     begins = opening_length(transcript)
     earlier, own_messages = list[str](), list[tuple[int, Message]]()
