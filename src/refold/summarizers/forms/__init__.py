@@ -1,5 +1,4 @@
-"""Forms of summaries: a shape to ask a model for, with typed values behind it
-(docs/summaries.md)."""
+"""Forms of summaries: shapes to ask a model for, with typed values (docs/summaries.md)."""
 
 from refold.summarizers.forms.facts import FactsForm
 from refold.summarizers.forms.form import Form

@@ -217,7 +217,7 @@ def _read_fact(item: Any) -> Iterator[str]:
         yield from _read_facts(item)
 
 
-# --- summaries of nothing but facts ---------------------------------------------------------------
+# --- summaries that consist of facts --------------------------------------------------------------
 
 
 FACTS_PROMPT = Prompt(

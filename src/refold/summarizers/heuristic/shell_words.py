@@ -394,7 +394,7 @@ def _unescape(match: re.Match[str]) -> str:
     return chr(int(match[1], 16)) if match[1] else _UNESCAPED.get(match[2], match[2])
 
 
-# --- what a command is listed as, and what it runs -------------------------------------------------
+# --- how commands are listed, and what they run ----------------------------------------------------
 
 
 _FROM = re.compile(r"\+(\d{1,7})")

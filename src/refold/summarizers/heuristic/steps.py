@@ -131,7 +131,7 @@ def name_step(step: Step) -> str:
     return name_command(step.command) or step.effect.tool
 
 
-# --- the messages that a summary stands for -------------------------------------------------------
+# --- the messages that a summary replaces ---------------------------------------------------------
 
 LONGEST = 1_000_000
 """Tokens of hidden history read in full. Of older messages only people's words and changes are."""
@@ -395,7 +395,7 @@ def _read_segments(
             yield Step("result", at, output, effect, exit_code=code, is_template=is_template)
 
 
-# --- what clients report of a command: whether it still runs, and its exit code -------------------
+# --- clients' reports on commands: whether they still run, and exit codes -------------------------
 
 _HEADER = re.compile(
     r"\Arc=-?\d{1,10}\n|\ACommand (?:executed|failed with)[^\n]{0,400}+(?:\nExit code: -?\d{1,10})?"
