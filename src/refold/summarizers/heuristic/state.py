@@ -255,7 +255,7 @@ def drop_superseded(state: State, after: Sequence[Step]) -> None:
     if state.failure.call and any(map(state.failure.is_about, after)):
         state.failure = Failure()
     for name, outcome in later.checks.items():
-        is_less = not (outcome.startswith("ok") or find_figures(outcome))  # it stopped before these
+        is_less = not (outcome.startswith("ok") or find_figures(outcome))  # it stopped earlier
         if not (is_less and find_figures(state.checks.get(name, ""))):
             state.checks.pop(name, None)
     for path, file in state.files.items():

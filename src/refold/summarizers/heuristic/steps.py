@@ -249,9 +249,9 @@ def _estimate_text(message: Message) -> int:
 
 
 def _count_read(hidden: int, unsummarized: int) -> int:
-    """Return how many of *hidden* tokens are read. The number falls as the total grows, so that all
-    summaries of a session together do not read its square. Messages that no earlier summary covers
-    are always read."""
+    """Return how many of *hidden* tokens are read. The number falls as the total grows, so that the
+    work for all summaries of a session does not grow quadratically. Messages that no earlier
+    summary covers are read up to `LONGEST`."""
     return min(LONGEST, max(unsummarized, LEAST, LONGEST**2 // max(1, hidden)))
 
 
