@@ -51,8 +51,8 @@ def remember(text: str) -> Message:
 
 @dataclass(frozen=True, slots=True)
 class TaggedMemory:
-    """Accept messages tagged as memory: `<memory>` encloses their whole text. A message that only
-    mentions or quotes the tag is not memory (C3-5)."""
+    """A filter for messages tagged as memory: `<memory>` encloses their whole text. A message that
+    only mentions or quotes the tag is not memory (C3-5)."""
 
     def __call__(self, message: Message) -> bool:
         """Return whether *message* is memory."""
@@ -62,8 +62,8 @@ class TaggedMemory:
 
 @dataclass(frozen=True, slots=True)
 class MemoryContaining:
-    """Accept messages that contain one of *texts*, for memory without tags. Anybody who writes such
-    a text into a message makes it memory, so prefer `TaggedMemory` (C3-5)."""
+    """A filter for messages that contain one of *texts*, for memory without tags. Anybody who
+    writes such a text into a message makes it memory, so prefer `TaggedMemory` (C3-5)."""
 
     texts: tuple[str, ...] = KOOG_TEXTS
 
@@ -74,8 +74,8 @@ class MemoryContaining:
 
 @dataclass(frozen=True, slots=True)
 class TaggedOrBeginning:
-    """Accept messages tagged as memory, and those that begin with one of *texts*, as koog's do
-    (S3-26). A message that only quotes such a text is not memory (C3-5)."""
+    """A filter for messages tagged as memory, and those that begin with one of *texts*, as koog's
+    do (S3-26). A message that only quotes such a text is not memory (C3-5)."""
 
     texts: tuple[str, ...] = KOOG_TEXTS
 

@@ -234,7 +234,7 @@ STATUS_TITLE = "Current status"
 
 @dataclass(frozen=True, slots=True)
 class FactSummary:
-    """Summarises by facts: one question covers all concepts, with the history as data.
+    """A summarizer by facts: one question covers all concepts, with the history as data.
 
     A record longer than *piece* is asked about in parts. There is no summary if that takes more
     than *asks* questions, or if one of them gets no usable answer, so that nothing is hidden

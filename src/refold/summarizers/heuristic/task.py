@@ -40,8 +40,7 @@ _APPROVED = re.compile(r"(?i)^(?!.{0,80}\b(?:not|rejected)\b).{0,80}\bapproved\b
 _PLAN_BELOW = re.compile(r"^## Approved Plan.{0,40}:\n", re.MULTILINE)
 """The line above the plan in such a result (Claude Code)."""
 _IMPLEMENT = re.compile(r"(?i)(?:please )?implement (?:the|this)(?: following)? plan\b[.:]?\s*")
-"""Beginning of a request by which a client approves a plan, perhaps above it (Claude Code,
-Codex)."""
+"""Beginning of a request that approves a plan, perhaps one below (Claude Code, Codex)."""
 _PROPOSES, _PROPOSED = "<proposed_plan>", "</proposed_plan>"
 """Tags around a plan that the model proposes (Codex)."""
 

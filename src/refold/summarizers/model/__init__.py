@@ -37,7 +37,7 @@ HEADINGS = (
 
 @dataclass(frozen=True, slots=True)
 class ModelSummary:
-    """Has a model summarise, and puts a record of the facts beside its words: the user's requests,
+    """A summarizer that asks a model and keeps a record beside its words: the user's requests,
     standing constraints, open items, files with their state, excerpts (as in `RuleSummary`).
 
     Asks at most *max_calls* questions, none larger than *window*. An answer is not used if it is

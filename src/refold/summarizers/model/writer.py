@@ -262,7 +262,7 @@ class WriterResult(NamedTuple):
 
 @dataclass(slots=True)
 class Writer:
-    """Asks a model for one summary, with the settings of a `ModelSummary`."""
+    """One run that asks a model for a summary, with the settings of a `ModelSummary`."""
 
     job: Job
     form: Form[Any]
