@@ -1,2 +1,2 @@
-"""What providers refuse, one function for each rule: violations, forbidden cuts and, if possible, a
-mend."""
+"""What providers refuse, one function for each rule: it finds violations and forbidden cuts, and
+repairs them if possible."""

@@ -1,5 +1,4 @@
-"""What the Anthropic Messages API refuses (AN-1 to AN-5, AN-9, AN-CB, AN-CC, AN-CE,
-AN-WS)."""
+"""What the Anthropic Messages API refuses (AN-1 to AN-5, AN-9, AN-CB, AN-CC, AN-CE, AN-WS)."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -47,7 +46,7 @@ from refold.text.json_values import (
 
 
 def find_broken_calls(request: Request) -> Iterator[Fault]:
-    """Report calls that the user message after them does not answer first of all (AN-1)."""
+    """Report calls whose results do not come first in the next user message (AN-1)."""
     yield from find_call_faults(request.pairing, request.misplaced_pairs)
     yield from find_repeated_ids(request)
     ends, messages = request.turn_ends, request.messages
@@ -60,20 +59,20 @@ def find_broken_calls(request: Request) -> Iterator[Fault]:
 
 
 def _first_other_part(message: Message) -> int:
-    """Return where the first part stands that is no result."""
+    """Return the index of the first part that is not a result."""
     positions = (n for n, part in enumerate(message.parts) if not is_result(part))
     return next(positions, len(message.parts))
 
 
 def settle_results(broken: BrokenRequest) -> Mended:
-    """Put results where they belong, and answer calls nobody answered (AN-1)."""
+    """Move results to their place, and answer calls without a result (AN-1)."""
     return settle_blocks(broken, [fault.at for fault in find_broken_calls(broken.request)])
 
 
 def find_broken_results(request: Request) -> Iterator[Fault]:
-    """Report results that answer no call of the assistant turn before them, or again (AN-2).
+    """Report second results, and results without a call in the assistant turn before them (AN-2).
 
-    In a thread that is continued the calls are with the server. The cuts are those of AN-1.
+    In a continued message thread the server holds the calls. The cuts are those of AN-1.
     """
     yield from find_result_faults(request.pairing, is_continued=_is_continued(request.body))
     for _, (at, _, id) in request.misplaced_pairs:
@@ -81,17 +80,17 @@ def find_broken_results(request: Request) -> Iterator[Fault]:
 
 
 def _is_continued(body: Body) -> bool:
-    """Is the beginning of the conversation on the server (message threads)?"""
+    """Return whether the server holds the beginning of the conversation (message threads)."""
     return bool(dig(body, "thread", "previous_message_id"))
 
 
 def return_results(broken: BrokenRequest) -> Mended:
-    """Move results before their call behind it (AN-2)."""
+    """Move results that precede their call behind it (AN-2)."""
     return (broken.entries, ()) if _is_continued(broken.body) else bring_back_blocks(broken)
 
 
 def drop_results(broken: BrokenRequest) -> Mended:
-    """Remove results without a call, and second ones (AN-2)."""
+    """Remove second results, and results without a call (AN-2)."""
     is_continued = _is_continued(broken.body)
     return take_out_unpaired(broken, broken.request.pairing, "a result", is_continued=is_continued)
 
@@ -100,9 +99,9 @@ def drop_results(broken: BrokenRequest) -> Mended:
 
 
 def find_split_tools(request: Request) -> Iterator[Fault]:
-    """Report calls of a server's tool without the result in the same assistant turn (AN-3).
+    """Report calls of server tools without a result in the same assistant turn (AN-3).
 
-    Between them only results of the client's tools may stand, as with programmatic tool calling.
+    Only results of the client's tools may stand between them, as with programmatic tool calling.
     """
     pairing = pair_calls(request.messages, server_ids)
     yield from find_call_faults(pairing, _split_pairs(request.messages, pairing.pairs))
@@ -110,14 +109,14 @@ def find_split_tools(request: Request) -> Iterator[Fault]:
 
 
 def _split_pairs(messages: Sequence[Message], pairs: Sequence[Pair]) -> list[Pair]:
-    """Return pairs between whose halves the user or the system speaks."""
+    """Return pairs with a message of the user or the system between call and result."""
     apart = [pair for pair in pairs if pair.call.at != pair.result.at]
     spoken = _count_speeches(messages) if apart else []
     return [pair for pair in apart if spoken[pair.call.at] != spoken[pair.result.at]]
 
 
 def _count_speeches(messages: Sequence[Message]) -> list[int]:
-    """Count for each message how often the user or the system has spoken up to it."""
+    """Count the user and system messages up to each message, without tool results."""
     count, counts = 0, []
     for message in messages:
         count += message.role != "assistant" and not message.results
@@ -131,7 +130,7 @@ def join_server_pairs(request: Request) -> tuple[tuple[int, int], ...]:
 
 
 def drop_halves(broken: BrokenRequest) -> Mended:
-    """Remove both halves of a pair that is no whole one (AN-3)."""
+    """Remove unpaired calls and results of server tools, and both halves of split pairs (AN-3)."""
     pairing = pair_calls(broken.messages, server_ids)
     halves = {*pairing.unanswered, *pairing.orphans, *(pair.result for pair in pairing.again)}
     halves.update(spot for pair in _split_pairs(broken.messages, pairing.pairs) for spot in pair)
@@ -142,19 +141,19 @@ def drop_halves(broken: BrokenRequest) -> Mended:
 
 
 MID_SYSTEM = {"sonnet": (5, 5)}
-"""First version of a family that takes system messages between the others (AN-4); of those that are
-not here 4.8."""
+"""First version of a family that accepts system messages between others (AN-4). The default is
+4.8."""
 _VERSION = re.compile(r"claude-(?:([a-z]+)-)?(\d{1,2})(?!\d)(?:[-.](\d{1,2})(?!\d))?")
 _ROLES = frozenset({"user", "assistant", "system"})
 DIRECTIVE = "output_config"
-"""The kind of a system message that has this field and no content."""
+"""Kind of a system message that has this field and no content."""
 
 
 def find_wrong_roles(request: Request) -> Iterator[Fault]:
-    """Report a first message that is not the user's, and roles that may not stand there (AN-4).
+    """Report a first message that is not the user's, and misplaced roles (AN-4).
 
-    System messages stand between others only for models that know them. Neighbours of one role are
-    legal: the API reads them as one turn.
+    Only some models accept system messages between others. Neighbours of one role are legal: the
+    API reads them as one turn.
     """
     model = request.body.get("model")
     if _refuses_system(model):
@@ -165,10 +164,10 @@ def find_wrong_roles(request: Request) -> Iterator[Fault]:
 
 
 def find_misplaced_system(request: Request, model: Any) -> Iterator[Fault]:
-    """Report system messages that follow the model's words, or come before others than the model's.
+    """Report system messages that do not follow the user, or that the assistant does not follow.
 
-    Several in a row are one. What only sets an output, and says nothing, may stand anywhere; and
-    other models than Claude may have other rules.
+    Several in a row count as one. Those that only set `output_config` may stand anywhere. Models
+    other than Claude are not checked.
     """
     if isinstance(model, str) and "claude" not in model.lower():
         return
@@ -187,30 +186,30 @@ def find_misplaced_system(request: Request, model: Any) -> Iterator[Fault]:
 
 
 def _leads_to_system(message: Message) -> bool:
-    """May a system message follow? It may follow the user's, or a result of a server's tool."""
+    """Return whether a system message may follow: after the user or a server tool's result."""
     return message.role != "assistant" or bool(message.parts and server_ids(message.parts[-1])[1])
 
 
 def place_system(broken: BrokenRequest) -> Mended:
-    """Put misplaced system messages behind words of the user's that the model answers (AN-4)."""
+    """Move misplaced system messages behind a user message that the model answers (AN-4)."""
     model = broken.body.get("model", broken.body.get("modelId"))
     misplaced = find_misplaced_system(broken.request, model)
     return settle_system(broken, (fault.at for fault in misplaced), _leads_to_system)
 
 
 def is_directive(message: Message) -> bool:
-    """Is it a message that sets an output from here on, and says nothing?"""
+    """Return whether a message only sets `output_config`."""
     return any(isinstance(part, Opaque) and part.kind == DIRECTIVE for part in message.parts)
 
 
 def join_system(request: Request) -> Iterator[tuple[int, int]]:
-    """Keep a system message with the answer behind it: no user's message may stand there."""
+    """Keep a system message with the answer after it: no user message may come between them."""
     roles = enumerate(message.role for message in request.messages)
     return ((at, at + 1) for at, role in roles if role == "system")
 
 
 def _refuses_system(model: Any) -> bool:
-    """Is this a model that is known to be older than system messages in the middle?"""
+    """Return whether a model is known not to accept system messages between others."""
     version = _VERSION.search(model.lower()) if isinstance(model, str) else None
     if version is None:
         return False
@@ -219,7 +218,7 @@ def _refuses_system(model: Any) -> bool:
 
 
 def find_empty_texts(request: Request) -> Iterator[Fault]:
-    """Report blank texts, and empty messages but a last one of the assistant (AN-5)."""
+    """Report blank texts, and empty messages except a last one of the assistant (AN-5)."""
     last = len(request.messages) - 1
     for at, message in enumerate(request.messages):
         if not message.parts and not (at == last and message.role == "assistant"):
@@ -231,7 +230,7 @@ def find_empty_texts(request: Request) -> Iterator[Fault]:
 def drop_empty_texts(broken: BrokenRequest) -> Mended:
     """Remove blank texts, and messages with nothing else (AN-5).
 
-    A first message that an assistant's would follow stays (AN-4).
+    The first message stays if the assistant's would follow (AN-4).
     """
     gone = {
         fault.at: _blanks(broken.messages[fault.at]) for fault in find_empty_texts(broken.request)
@@ -249,18 +248,20 @@ def _blanks(message: Message) -> set[int]:
 
 
 BEHAVIOURS = ("error", "drop_block")
-"""What may be asked to happen to thinking whose prefix has changed (AN-9)."""
+"""Valid behaviours for thinking whose prefix has changed (AN-9)."""
 
 
 def block_binding(body: Body) -> Record | None:
-    """Return what a request asks to happen to thinking whose prefix has changed, if it does."""
+    """Return the request's `thinking.block_binding`, or None."""
     binding = dig(body, "thinking", "block_binding")
     return binding if isinstance(binding, Mapping) else None
 
 
 def find_wrong_binding(request: Request) -> Iterator[Fault]:
-    """Report a `prefix_mismatch_behavior` other than `error` and `drop_block`, or one beside
-    thinking that is disabled (AN-9). (The API's types take it with `adaptive` and `enabled`.)"""
+    """Report an invalid `prefix_mismatch_behavior`, or one with disabled thinking (AN-9).
+
+    The API's types accept it with `adaptive` and `enabled`.
+    """
     binding = block_binding(request.body)
     if binding is None:
         return
@@ -277,14 +278,14 @@ def find_wrong_binding(request: Request) -> Iterator[Fault]:
 
 
 LEAST_TRIGGER = 50_000
-"""Fewest input tokens at which the API compacts."""
+"""Minimum compaction trigger in input tokens."""
 
 
 def find_wrong_management(request: Request) -> Iterator[Fault]:
     """Report edits of `context_management` that the API refuses (AN-CE).
 
-    Clearing of thinking is listed before other edits and keeps a turn at least; a trigger of
-    compaction is 50,000 input tokens or more. A request that asks for compaction has none.
+    Clearing of thinking must be listed first and keep at least one turn. Compaction is triggered at
+    50,000 input tokens or more. The field `compaction` excludes `context_management`.
     """
     if request.body.get("compaction") and request.body.get("context_management"):
         yield Fault(0, "compaction is asked for beside context_management", "compaction")
@@ -324,11 +325,11 @@ def _mappings(value: Any) -> list[Record]:
 
 
 MARKS = 4
-"""Most `cache_control` marks of a request."""
+"""Maximum number of `cache_control` marks of a request."""
 
 
 class Mark(NamedTuple):
-    """A `cache_control` mark, where it stands and how long it holds."""
+    """A `cache_control` mark, its position and its lifetime."""
 
     at: int
     field: str
@@ -336,10 +337,10 @@ class Mark(NamedTuple):
 
 
 def find_wrong_marks(request: Request) -> Iterator[Fault]:
-    """Report more than four `cache_control` marks, and one of an hour behind one of five minutes.
+    """Report more than four `cache_control` marks, and a mark of 1h behind one of 5m.
 
-    The order is tools, system, messages (AN-CC). One of the request itself, which the API places,
-    is not counted.
+    The order is tools, system, messages (AN-CC). A mark of the request itself, which the API
+    places, is not counted.
     """
     marks = list(_marks(request.body, len(request.messages)))
     if len(marks) > MARKS:
@@ -355,7 +356,7 @@ def find_wrong_marks(request: Request) -> Iterator[Fault]:
 
 
 def _marks(body: Body, length: int) -> Iterator[Mark]:
-    """Yield every mark on a block, in the order in which the API reads them."""
+    """Yield the marks of all blocks in the order in which the API reads them."""
     for name in ("tools", "system"):
         yield from (Mark(0, name, ttl) for ttl in _terms(body.get(name)))
     entries = _mappings(body.get("messages"))
@@ -376,16 +377,15 @@ def _terms(blocks: Any) -> Iterator[str]:
 
 
 def find_wrong_summaries(request: Request) -> Iterator[Fault]:
-    """Report compaction blocks whose content is an empty text, and signed ones behind anything else
-    (AN-CB).
+    """Report compaction blocks with an empty text, and signed ones that are not first (AN-CB).
 
-    It is a text or, if compaction failed, null. A signed block was asked for, and stands first in
-    place of what it summarises; one that the API made on its way stands behind that.
+    The content is a text, or null if compaction failed. A signed block was requested and replaces
+    what it summarises. An unsigned one, which the API made by itself, comes after that.
     """
     blocks = [
         (at, n, object_at(parse_or_text(part.json)))
         for at, message in enumerate(request.messages)
-        if Opaque in map(type, message.parts)  # few, and soon known
+        if Opaque in map(type, message.parts)  # cheap check, rarely true
         for n, part in enumerate(message.parts)
         if isinstance(part, Opaque) and part.kind == "compaction"
     ]
@@ -402,9 +402,9 @@ def find_wrong_summaries(request: Request) -> Iterator[Fault]:
 
 
 def find_lost_citations(request: Request) -> Iterator[Fault]:
-    """Report texts that cite a web search of which the results are gone (AN-WS).
+    """Report texts that cite a web search whose results are missing (AN-WS).
 
-    Not if these may be with the server, in what it has compacted or in what its code has read.
+    Nothing is reported if the server may hold them, in a compaction block or as input of its code.
     """
     kinds = {part.kind for m in request.messages for part in m.parts if isinstance(part, Opaque)}
     if _is_continued(request.body) or not kinds.isdisjoint(_READERS):
@@ -422,7 +422,7 @@ _READERS = frozenset({"compaction", "code_execution_tool_result"})
 
 
 def find_sources(messages: Iterable[Message]) -> set[str]:
-    """Return the addresses of what web searches found."""
+    """Return the URLs in the results of web searches."""
     parts = (message.parts for message in messages if Opaque in map(type, message.parts))
     blocks = (
         parse_or_text(part.json)
@@ -433,19 +433,19 @@ def find_sources(messages: Iterable[Message]) -> set[str]:
 
 
 def _list_sources(entry: Record) -> Iterator[str]:
-    """Yield the addresses that the texts of an entry cite."""
+    """Yield the URLs that the texts of an entry cite."""
     for block in _mappings(entry.get("content")):
         yield from filter(None, map(_source_of, _mappings(block.get("citations"))))
 
 
 def _source_of(citation: Record) -> str:
-    """Return the address if it cites a web search."""
+    """Return the URL of a web search citation; empty for other citations."""
     is_search = citation.get("type") == "web_search_result_location"
     return text_at(citation, "url") if is_search else ""
 
 
 def drop_citations(entry: Any, lost: AbstractSet[str]) -> Any:
-    """Return *entry* without what it cites of *lost*; the same if that is nothing."""
+    """Return *entry* without its citations of *lost* URLs; the same object if it has none."""
     fields = entry_fields(entry)
     if lost.isdisjoint(_list_sources(fields)):
         return entry
@@ -459,7 +459,7 @@ def drop_citations(entry: Any, lost: AbstractSet[str]) -> Any:
 
 
 CITATIONS = References(find_sources, drop_citations)
-"""Texts refer to what web searches found."""
+"""References of texts to the results of web searches."""
 
 
 # --- all rules ------------------------------------------------------------------------------------
@@ -497,7 +497,7 @@ BODY_RULES: tuple[Rule, ...] = (
         limit="the results are not here, and what the text cites would be lost",
     ),
 )
-"""All rules of this API that concern the rest of the request."""
+"""All rules of this API about fields besides the conversation."""
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -544,4 +544,4 @@ RULES: tuple[Rule, ...] = (
     ),
     *BODY_RULES,
 )
-"""All rules of this API that concern one request."""
+"""All rules of this API for a single request."""

@@ -1,9 +1,10 @@
-"""What the Anthropic Messages API wants kept of the request before (AN-6, AN-7, AN-10).
+"""What the Anthropic Messages API requires a request to keep of the previous one (AN-6, AN-7,
+AN-10).
 
-The prefix of a thinking block is the system prompt, the tools and what was said before it, thinking
-left out; if the API has compacted, it begins with the latest compaction block (AN-11).
-`cache_control` is no part of it, nor are system messages that the API clears itself (`clear_at`).
-Neighbours of one role are read as one message.
+The prefix of a thinking block consists of the system prompt, the tools and the content before it
+without thinking. If the API has compacted, it begins at the latest compaction block (AN-11). It
+excludes `cache_control` and system messages that the API clears itself (`clear_at`). Neighbours of
+one role are read as one message.
 """
 
 import re
@@ -30,15 +31,16 @@ from refold.text.json_values import dig, parse_or_text
 from refold.transcript import hash_message
 
 BOUND_FROM = {"opus": (5, 5), "sonnet": (5, 5), "haiku": (5, 5), "fable": (5, 1), "mythos": (5, 1)}
-"""First version of each family that binds thinking to what came before it (AN-7), November 2026."""
+"""First version of each family that binds thinking to its prefix (AN-7), November 2026."""
 
 _MODEL = re.compile(r"claude-(?:([a-z]+)-)?(\d+)(?:[-.](\d{1,2})(?!\d))?(?:-([a-z]+))?")
 
 
 def thinking_kind(model: Any) -> Literal["loop", "bound", "unsure"]:
-    """Return what holds for the thinking of this Claude model (`Rules.thinking`).
+    """Return the value of `Rules.thinking` for a Claude model.
 
-    A model not known to be older binds it (AN-7); without a name it may be either (AN-6, AN-7).
+    A model not known to be older binds thinking (AN-7). Without a name it may be either (AN-6,
+    AN-7).
     """
     if not isinstance(model, str) or not model:
         return "unsure"
@@ -46,7 +48,7 @@ def thinking_kind(model: Any) -> Literal["loop", "bound", "unsure"]:
 
 
 def _is_older(model: str) -> bool:
-    """Is this a Claude model from before preserved thinking (AN-7)?"""
+    """Return whether this is a Claude model from before preserved thinking (AN-7)."""
     match = _MODEL.search(model.lower())
     if match is None:
         return False
@@ -57,29 +59,29 @@ def _is_older(model: str) -> bool:
 
 
 class Thought(NamedTuple):
-    """A signed thinking block."""
+    """Signed thinking block."""
 
     at: int
     """Position of its message."""
     prefix: int
-    """How many parts stand before it."""
+    """Number of parts before it, without thinking."""
     signature: str
 
 
 class BoundRequest(NamedTuple):
-    """A request as the signatures of its thinking see it: from the latest compaction block on."""
+    """Content of a request that its thinking is bound to: from the latest compaction block on."""
 
     compaction: Part | None
-    """That block, if there is any: then it is the first of the parts."""
+    """The latest compaction block, if any. It is then the first of `parts`."""
     parts: list[tuple[str, Part]]
-    """What is said, thinking left out, and in which role."""
+    """Role and part of all content except thinking."""
     places: list[int]
-    """For each part the position of its message; at the end the length of the request."""
+    """Message position of each part, then the number of messages."""
     thoughts: list[Thought]
 
 
 def _bind(request: Request) -> BoundRequest:
-    """Read what is checked, without what the API clears by itself and failed compactions."""
+    """Collect the bound content, without failed compactions and messages that the API clears."""
     bound = BoundRequest(None, [], [], [])
     for at, message in enumerate(request.messages):
         is_cleared = bool(entry_fields(request.entries[at]).get("clear_at"))
@@ -100,7 +102,7 @@ def _bind(request: Request) -> BoundRequest:
 
 
 def _has_failed(compaction: Opaque) -> bool:
-    """Is it the block of a compaction that failed, which the API passes over?"""
+    """Return whether a compaction block records a failure, which the API skips."""
     block = parse_or_text(compaction.json)
     return (
         isinstance(block, dict)
@@ -113,10 +115,10 @@ def _has_failed(compaction: Opaque) -> bool:
 
 
 def find_unbound_thinking(before: Request, after: Request) -> Iterator[Fault]:
-    """Report signed thinking with something else before it than when it was thought (AN-7, AN-14).
+    """Report signed thinking whose prefix differs from the one it was signed for (AN-7, AN-14).
 
-    What was in the request before was thought over what stood before it there; what is new was
-    thought over all of it.
+    Thinking of the previous request was signed for its prefix there; new thinking for all of that
+    request.
     """
     if not _is_refused(before, after):
         return
@@ -138,9 +140,9 @@ def find_unbound_thinking(before: Request, after: Request) -> Iterator[Fault]:
 
 
 def _is_refused(before: Request, after: Request) -> bool:
-    """Does the API refuse what fails its check?
+    """Return whether the API refuses a request that fails its check.
 
-    Not if it is asked to drop it, nor, perhaps, if another model is asked now: thinking that a
+    It does not if asked to drop the block. It may not if the model has changed: thinking that a
     model cannot read is dropped.
     """
     models = (request.body.get("model") for request in (before, after))
@@ -150,14 +152,15 @@ def _is_refused(before: Request, after: Request) -> bool:
 
 
 def _find_changed_head(before: Request, after: Request) -> str:
-    """Name what differs of the request beside its messages."""
+    """Return which field besides the messages has changed: the system prompt, the tools or none."""
     if before.system != after.system:
         return "a system prompt"
     return "" if _tools(before) == _tools(after) else "tools"
 
 
 def _tools(request: Request) -> Counter[str]:
-    """Return the tools in any order, without those that are loaded later and bound only then."""
+    """Count the tool definitions in any order, without deferred ones, which are bound when
+    loaded."""
     return Counter(tool for tool in request.tools if '"defer_loading":true' not in tool)
 
 
@@ -169,18 +172,17 @@ def _holds(
     earlier: Collection[int],
     count_alike: Callable[[int], int],
 ) -> bool:
-    """Does what stands before a thought *now* agree with what it was thought over?
+    """Return whether the prefix of a thought in *now* agrees with the one it was signed for.
 
-    *common*: parts with which both requests begin. *earlier*: how many parts stood before the same
-    thought in the request before; several, if that had it several times, none if it is new.
-    *count_alike* returns how many parts from a position on are those behind the compaction block
-    now.
+    *common*: number of parts in the common prefix of both requests. *earlier*: numbers of parts
+    before this thought in the previous request, empty if it is new. *count_alike* returns how many
+    parts from a position of the previous request on equal those after the current compaction block.
     """
     if now.compaction in (None, was.compaction):
         if earlier:
             return thought.prefix in earlier and thought.prefix <= common
         return common == len(was.parts) <= thought.prefix
-    between = thought.prefix - 1  # all that a new compaction block lets compare
+    between = thought.prefix - 1  # only the parts after a new compaction block can be compared
     return not earlier or any(
         end >= between and count_alike(end - between) >= between for end in earlier
     )
@@ -190,7 +192,7 @@ def _holds(
 
 
 def find_thinking_gaps(before: Request, after: Request) -> Iterator[Fault]:
-    """Report thinking that was left out between other thinking; only the oldest may be (AN-10)."""
+    """Report thinking removed from between other thinking; only the oldest may go (AN-10)."""
     if not _is_refused(before, after):
         return
     order = [thought.signature for thought in _bind(before).thoughts]
@@ -209,9 +211,9 @@ def find_thinking_gaps(before: Request, after: Request) -> Iterator[Fault]:
 
 
 def find_changed_thinking(before: Request, after: Request) -> Iterator[Fault]:
-    """Report thinking since the user last spoke that was changed while tools are called (AN-6).
+    """Report thinking of the latest turn that was changed during tool calls (AN-6).
 
-    Looked at if thinking is on, for models that do not bind it (`loop`).
+    It applies if thinking is enabled, to models that do not bind thinking (`loop`).
     """
     first = _loop_start(after.messages)
     if first is None or dig(after.body, "thinking", "type") not in ("enabled", "adaptive"):
@@ -232,7 +234,7 @@ def _lines(messages: Sequence[Message]) -> list[Line]:
 
 
 def _loop_start(messages: Sequence[Message]) -> int | None:
-    """Return where the assistant's turn begins, if results of tools come last; else None."""
+    """Return where the assistant's turn begins if tool results come last, else None."""
     spoken = [at for at, message in enumerate(messages) if message.role != "system"]
     if not spoken or not messages[spoken[-1]].results:
         return None
@@ -259,18 +261,18 @@ CONTINUITY: tuple[ContinuityRule, ...] = (
         ("bound", "unsure"),
     ),
 )
-"""All that a request to this API must keep of the one before it."""
+"""All rules of this API about what a request must keep of the previous one."""
 
 
 _REASONING = ("OA-3", "OA-4", "OA-5")
-"""Rules of OpenAI's own reasoning: thinking that is bound goes alone."""
+"""Rules of OpenAI's own reasoning; they do not apply to bound thinking."""
 
 
 def rules_behind(body: Body, rules: Rules) -> Rules:
-    """Return the *rules* of another vendor's API for the model that *body* names.
+    """Return the *rules* of another vendor's API, adapted to the model that *body* names.
 
-    Frameworks and gateways bring Claude's messages into its form: the thinking in them is as in
-    Claude's own API.
+    Frameworks and gateways convert Claude's messages to that API's format, but their thinking
+    follows the rules of Claude's own API.
     """
     model = body.get("model")
     if not isinstance(model, str) or "claude" not in model.lower():

@@ -1,4 +1,4 @@
-"""What Amazon Bedrock's Converse API refuses (BR-1 to BR-8), and Claude's thinking behind it."""
+"""What Amazon Bedrock's Converse API refuses (BR-1 to BR-8), and the rules of Claude's thinking."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -18,8 +18,8 @@ _SPEAKERS = frozenset({"user", "assistant"})
 
 
 def find_wrong_roles(request: Request) -> Iterator[Fault]:
-    """Report a first message of the assistant, neighbours of one role, unknown roles, and system
-    messages that do not stand between the user's and the assistant's (BR-4)."""
+    """Report a first message of the assistant, neighbours of one role, unknown roles and misplaced
+    system messages (BR-4)."""
     yield from find_role_faults(request, _ROLES)
     yield from anthropic.find_misplaced_system(request, request.body.get("modelId"))
     for at, (before, message) in enumerate(pairwise(request.messages), 1):
@@ -29,7 +29,7 @@ def find_wrong_roles(request: Request) -> Iterator[Fault]:
 
 
 def join_neighbours(broken: BrokenRequest) -> Mended:
-    """Make neighbours of one role one message (BR-4)."""
+    """Merge neighbours of one role (BR-4)."""
     out, notes = list[MendedEntry](), list[Note]()
     for entry in broken.entries:
         role = entry.message.role
@@ -41,11 +41,11 @@ def join_neighbours(broken: BrokenRequest) -> Mended:
     return out, notes
 
 
-# --- BR-6 to BR-8: what must not be missing ----------------------------------------------------
+# --- BR-6 to BR-8: missing content and tools ---------------------------------------------------
 
 
 def find_empty_results(request: Request) -> Iterator[Fault]:
-    """Report results with a blank text, and failed ones that say nothing (BR-6)."""
+    """Report results with a blank text, and failed ones without content (BR-6)."""
     for at, message in enumerate(request.messages):
         for part in message.parts:
             if not isinstance(part, ToolResult):
@@ -59,7 +59,7 @@ def find_empty_results(request: Request) -> Iterator[Fault]:
 def find_missing_tools(request: Request) -> Iterator[Fault]:
     """Report calls or results in a request without `toolConfig` (BR-7).
 
-    Only a request that names its `modelId` is known to be whole.
+    Requests without `modelId` are not checked: they may be incomplete.
     """
     body = request.body
     if "modelId" not in body or body.get("toolConfig"):
@@ -70,7 +70,7 @@ def find_missing_tools(request: Request) -> Iterator[Fault]:
 
 
 def find_lone_documents(request: Request) -> Iterator[Fault]:
-    """Report messages with a document and no text beside it (BR-8)."""
+    """Report messages with a document and no text (BR-8)."""
     for at, message in enumerate(request.messages):
         kinds = {part.kind for part in message.parts if isinstance(part, Media | Opaque)}
         if "document" in kinds and not message.text:
@@ -78,7 +78,7 @@ def find_lone_documents(request: Request) -> Iterator[Fault]:
 
 
 _OF_MESSAGES = {rule.id: rule for rule in anthropic.RULES}
-"""The rules of the Messages API, of which Converse has some under other ids."""
+"""Rules of the Messages API by id. Some apply to Converse under other ids."""
 
 RULES: tuple[Rule, ...] = (
     replace(_OF_MESSAGES["AN-1"], id="BR-1"),
@@ -113,7 +113,7 @@ RULES: tuple[Rule, ...] = (
         limit="a user's words would have to be invented",
     ),
 )
-"""All rules of this API that concern one request."""
+"""All rules of this API for a single request."""
 
 
 # --- AN-6, AN-7, AN-10: Claude's thinking ------------------------------------------------------
@@ -122,7 +122,7 @@ Judge = Callable[[Request, Request], Iterable[Fault]]
 
 
 def _as_claude(request: Request) -> Request:
-    """Return a request with the fields of its body where the Messages API has them."""
+    """Return a request with its body fields where the Messages API has them."""
     fields = object_at(request.body, "additionalModelRequestFields")
     return replace(request, body={**fields, "model": request.body.get("modelId")})
 
@@ -134,5 +134,4 @@ def _behind_converse(judge: Judge) -> Judge:
 CONTINUITY: tuple[ContinuityRule, ...] = tuple(
     replace(rule, judge=_behind_converse(rule.judge)) for rule in anthropic_continuity.CONTINUITY
 )
-"""All that a request to this API must keep of the one before it: Claude's rules, where it is
-asked."""
+"""All rules of this API about what a request must keep of the previous one: those of Claude."""

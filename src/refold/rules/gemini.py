@@ -38,7 +38,7 @@ from refold.transcript import hash_message
 SIGNED_FROM = 3
 """First version of Gemini that refuses a function call without its signature (GE-3)."""
 UNSIGNED = frozenset({"skip_thought_signature_validator", "context_engineering_is_the_way_to_go"})
-"""What may be sent in place of a signature that is not known."""
+"""Values accepted in place of an unknown signature."""
 
 _ROLES = frozenset({"user", "assistant", "tool"})
 _VERSION = re.compile(r"gemini-(\d+)")
@@ -48,7 +48,7 @@ _VERSION = re.compile(r"gemini-(\d+)")
 
 
 def find_late_calls(request: Request) -> Iterator[Fault]:
-    """Report calls that do not come directly after the user or after responses (GE-1)."""
+    """Report calls that do not directly follow the user or responses (GE-1)."""
     for at, message in enumerate(request.messages):
         if message.calls and (not at or request.messages[at - 1].role == "assistant"):
             text = "a turn that calls functions does not follow a turn of the user"
@@ -56,12 +56,12 @@ def find_late_calls(request: Request) -> Iterator[Fault]:
 
 
 def join_calling_turns(broken: BrokenRequest) -> Mended:
-    """Join a turn that calls functions with the model's turn before it (GE-1)."""
+    """Merge a turn with function calls into the model's turn before it (GE-1)."""
     return _join_turns(broken, lambda _, entry: bool(entry.calls))
 
 
 def _join_turns(broken: BrokenRequest, belong: Callable[[Message, Message], bool]) -> Mended:
-    """Make those neighbours one that are both the model's and *belong* together."""
+    """Merge neighbouring model messages for which *belong* is true."""
     out, notes = list[MendedEntry](), list[Note]()
     for entry in broken.entries:
         before = out[-1].message if out else Message("user")
@@ -77,9 +77,9 @@ def _join_turns(broken: BrokenRequest, belong: Callable[[Message, Message], bool
 
 
 def find_broken_responses(request: Request) -> Iterator[Fault]:
-    """Report responses that are not as many as the calls of the turn before, in their order (GE-2).
+    """Report responses that differ in number or order from the calls of the turn before (GE-2).
 
-    Nothing else tells which answers which.
+    Only their order tells which call each answers.
     """
     yield from find_call_faults(request.pairing, request.misplaced_pairs)
     yield from _find_disorder(request)
@@ -88,9 +88,10 @@ def find_broken_responses(request: Request) -> Iterator[Fault]:
 
 
 def _find_disorder(request: Request) -> Iterator[Fault]:
-    """Report responses at home that stand before the response of an earlier call.
+    """Report responses in the right message that come before the response of an earlier call.
 
-    If one has another name than its call, and was matched for want of a better, places say nothing.
+    Messages with a response whose name differs from its call's are skipped: the match is a guess,
+    so positions mean nothing.
     """
     ends = request.turn_ends
     home = sorted(pair for pair in request.pairing.pairs if pair.result.at == ends[pair.call.at])
@@ -114,20 +115,20 @@ def _is_namesake(request: Request, pair: Pair) -> bool:
 
 
 def join_pairs(request: Request) -> Iterator[tuple[int, int]]:
-    """Keep calls and responses together, those of the server's tools too."""
+    """Keep calls and responses together, including those of server tools."""
     server = pair_calls(request.messages, server_ids)
     return chain(request.pairing.inseparable, server.inseparable)
 
 
 def join_answered_turns(broken: BrokenRequest) -> Mended:
-    """Join turns of the model that a response follows, so that the ids are read anew (GE-2)."""
+    """Merge model turns before a response, so that the ids are assigned again (GE-2)."""
     return _join_turns(broken, lambda before, _: bool(before.calls))
 
 
 def settle_responses(broken: BrokenRequest) -> Mended:
-    """Put responses where they belong, answer calls nobody answered, and remove others (GE-2).
+    """Move responses to their place, answer calls without one, and remove the rest (GE-2).
 
-    All before the ids, which are made of positions, are read anew.
+    All this happens before the ids, which are made from positions, are assigned again.
     """
     faults = find_broken_responses(broken.request)
     entries, settled = settle_blocks(broken, [fault.at for fault in faults])
@@ -140,7 +141,8 @@ def settle_responses(broken: BrokenRequest) -> Mended:
 
 
 def find_wrong_roles(request: Request) -> Iterator[Fault]:
-    """Report contents that do not start with the user, and roles but user and model (GE-4)."""
+    """Report contents that do not start with the user, and roles other than user and model
+    (GE-4)."""
     return find_role_faults(request, _ROLES)
 
 
@@ -148,11 +150,10 @@ def find_wrong_roles(request: Request) -> Iterator[Fault]:
 
 
 def find_lost_signatures(before: Request, after: Request) -> Iterator[Fault]:
-    """Report function calls without the `thoughtSignature` that they had (GE-3).
+    """Report function calls that lost their `thoughtSignature` (GE-3).
 
-    In the current turn, which is all since the user last spoke, it must be there, and nowhere may
-    it be another one. A model that is known to be older does without; on other parts the API asks
-    for none.
+    In the current turn, everything since the user last spoke, it must be present. Elsewhere it may
+    be missing but not changed. Older models need none, and the API asks for none on other parts.
     """
     version = _VERSION.search(str(after.body.get("model")))
     if version and int(version[1]) < SIGNED_FROM:
@@ -168,7 +169,8 @@ def find_lost_signatures(before: Request, after: Request) -> Iterator[Fault]:
 
 
 def _lines(request: Request) -> list[tuple[int, Line]]:
-    """Return every call with its message's position and its signature; other messages too."""
+    """Return each call's content and signature with the position of its message, and a line for
+    each message without calls."""
     lines = list[tuple[int, Line]]()
     for at, message in enumerate(request.messages):
         words, blocks = hash_message(without_ids(message)), _call_blocks(request.entries[at])
@@ -195,14 +197,14 @@ def _signature(block: Record) -> str | None:
 
 
 def find_empty_contents(request: Request) -> Iterator[Fault]:
-    """Report contents without parts, such as an answer that its limit cut off (GE-EP)."""
+    """Report contents without parts, such as an answer cut off by its token limit (GE-EP)."""
     for at, message in enumerate(request.messages):
         if not message.parts:
             yield Fault(at, "the content has no parts", "parts")
 
 
 def drop_empty_contents(broken: BrokenRequest) -> Mended:
-    """Remove contents without parts (GE-EP). A first one that the model's would follow stays."""
+    """Remove contents without parts (GE-EP). The first one stays if the model's would follow."""
     return remove_empty(broken, {fault.at: set() for fault in find_empty_contents(broken.request)})
 
 
@@ -239,11 +241,11 @@ RULES: tuple[Rule, ...] = (
         "said by the user",
     ),
 )
-"""All rules of this API that concern one request."""
+"""All rules of this API for a single request."""
 
 CONTINUITY: tuple[ContinuityRule, ...] = (
     ContinuityRule(
         "GE-3", "function calls keep their thought signatures", find_lost_signatures, ("fixed",)
     ),
 )
-"""All that a request to this API must keep of the one before it."""
+"""All rules of this API about what a request must keep of the previous one."""

@@ -1,4 +1,4 @@
-"""What the Chat Completions API and those who speak it refuse (OA-1, DS-1, DS-2)."""
+"""What the Chat Completions API and compatible ones refuse (OA-1, DS-1, DS-2)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -27,7 +27,7 @@ from refold.transcript import hash_message
 
 
 def find_broken_pairs(request: Request) -> Iterator[Fault]:
-    """Report calls that tool messages do not answer one by one directly after them (OA-1)."""
+    """Report calls not answered directly by one tool message each (OA-1)."""
     pairing = _pair(request)
     yield from find_call_faults(pairing, _find_misplaced(request, pairing.pairs))
     yield from find_result_faults(pairing)
@@ -39,7 +39,7 @@ def join_pairs(request: Request) -> tuple[tuple[int, int], ...]:
 
 
 def settle_results(broken: BrokenRequest) -> Mended:
-    """Put results directly after their calls, and answer calls nobody answered (OA-1)."""
+    """Move results directly after their calls, and answer calls without a result (OA-1)."""
     request = broken.request
     pairing = with_strays(request.messages, _pair(request), request.turn_ends)
     misplaced = (pair.call for pair in _find_misplaced(request, pairing.pairs))
@@ -47,7 +47,7 @@ def settle_results(broken: BrokenRequest) -> Mended:
 
 
 def drop_results(broken: BrokenRequest) -> Mended:
-    """Remove results without a call, and second ones (OA-1)."""
+    """Remove second results, and results without a call (OA-1)."""
     return take_out_unpaired(broken, _pair(broken.request), "a result")
 
 
@@ -56,13 +56,13 @@ def _pair(request: Request) -> Pairing:
 
 
 def _find_misplaced(request: Request, pairs: Iterable[Pair]) -> Iterator[Pair]:
-    """Return pairs between which more stands than other tool messages."""
+    """Return pairs with anything but tool messages between call and result."""
     starts = tool_runs(request.messages)
     return (pair for pair in pairs if starts[pair.result.at] - 1 != pair.call.at)
 
 
 def tool_runs(messages: Sequence[Message]) -> list[int]:
-    """Return for each message where the run of tool messages that it is in begins."""
+    """Return for each message where its run of tool messages begins."""
     starts, start = [], 0
     for at, message in enumerate(messages):
         if message.role != "tool" or at == 0 or messages[at - 1].role != "tool":
@@ -83,9 +83,10 @@ def find_missing_ids(request: Request) -> Iterator[Fault]:
 
 
 def give_ids(broken: BrokenRequest) -> Mended:
-    """Give calls an id made of their position, and results that of the call they answer (DS-2).
+    """Give calls an id made from their position, and results the id of their call (DS-2).
 
-    It is in the message before: of the calls still free the first of its tool, else the first.
+    A result answers an unanswered call of the message before: the first of its tool, else the
+    first.
     """
     out, notes = list(broken.entries), list[Note]()
     results = {id for message in broken.messages for id in message.results}
@@ -105,7 +106,7 @@ def give_ids(broken: BrokenRequest) -> Mended:
 
 
 def _with_call_ids(message: Message, at: int, existing: set[str]) -> Message:
-    """Return *message* with its calls without an id numbered."""
+    """Number the calls of *message* that have no id."""
     ids = (id for n in count() if (id := f"call_{at}_{n}") not in existing)
     parts = (
         replace(part, id=next(ids)) if isinstance(part, ToolCall) and not part.id else part
@@ -115,15 +116,17 @@ def _with_call_ids(message: Message, at: int, existing: set[str]) -> Message:
 
 
 def _free_calls(run: Sequence[Message], answered: set[str]) -> list[ToolCall]:
-    """Return the calls of the first message of *run* that neither the tool messages after it nor
-    results with the ids *answered*, wherever those stand, answer."""
+    """Return the unanswered calls of the first message of *run*, a message and its tool messages.
+
+    *answered* are the ids of results anywhere in the conversation.
+    """
     done = answered.union(id for message in run[1:] for id in message.results)
     parts = run[0].parts if run else ()
     return [part for part in parts if isinstance(part, ToolCall) and part.id not in done]
 
 
 def _with_result_id(message: Message, free: Sequence[ToolCall]) -> Message:
-    """Return a tool message without an id with that of the call it answers, if there is one."""
+    """Give a tool message without an id the id of a *free* call, if there is one."""
     result = message.parts[0]
     if not isinstance(result, ToolResult) or result.id or not free:
         return message
@@ -134,30 +137,30 @@ def _with_result_id(message: Message, free: Sequence[ToolCall]) -> Message:
 # --- DS-1: reasoning ---------------------------------------------------------------------------
 
 FIXED_THINKING = ("deepseek", "kimi", "gemini")
-"""Models that refuse a turn without its reasoning (DS-1), or its signature (GE-3), by part of a
-name, November 2026."""
+"""Models that refuse a turn without its reasoning (DS-1) or signature (GE-3), by part of the name,
+November 2026."""
 
 
 def fixes_thinking(model: str) -> bool:
-    """Does this model refuse a turn without its reasoning (DS-1, GE-3)?"""
+    """Return whether a model refuses a turn without its reasoning (DS-1, GE-3)."""
     return any(name in model.lower() for name in FIXED_THINKING)
 
 
 ALTERNATING = ("stral", "xtral", "gemma", "sonar", "command-r", "llama-2")
-"""Models of which the API, or the chat template that comes with them, refuses two messages of the
-user's in a row (*Conversation roles must alternate*), by part of a name, November 2026: Mistral's
-with all their names, Gemma, Perplexity's, and older ones."""
+"""Models whose API or chat template refuses two user messages in a row (*Conversation roles must
+alternate*), by part of the name, November 2026. They are Mistral's under all their names, Gemma,
+Perplexity's, and older ones."""
 
 
 def alternates_roles(model: str) -> bool:
-    """Must the user and this model take turns?"""
+    """Return whether the roles of user and model must alternate."""
     return any(name in model.lower() for name in ALTERNATING)
 
 
 def find_lost_reasoning(before: Request, after: Request) -> Iterator[Fault]:
-    """Report turns without the `reasoning_content` that they had, if thinking is on (DS-1).
+    """Report turns that lost their `reasoning_content` (DS-1).
 
-    An empty text will do.
+    An empty text is accepted. Nothing is checked if thinking is disabled.
     """
     if dig(after.body, "thinking", "type") == "disabled":
         return
@@ -168,8 +171,8 @@ def find_lost_reasoning(before: Request, after: Request) -> Iterator[Fault]:
 
 
 def _lines(request: Request) -> list[Line]:
-    """Return what each message says, and whether it has reasoning beside it; what is signed is of
-    models that do without."""
+    """Return each message's content, and whether it has reasoning. Signed reasoning is not counted:
+    models that sign do not require it."""
     fields = map(entry_fields, request.entries)
     has = (isinstance(entry.get("reasoning_content"), str) for entry in fields)
     return [
@@ -194,7 +197,7 @@ RULES: tuple[Rule, ...] = (
         SAME_ID,
     ),
 )
-"""All rules of this API that concern its messages."""
+"""All rules of this API about its messages."""
 
 CONTINUITY: tuple[ContinuityRule, ...] = (
     ContinuityRule(
@@ -205,4 +208,4 @@ CONTINUITY: tuple[ContinuityRule, ...] = (
     ),
     *CLAUDE_CONTINUITY,
 )
-"""All that a request to this API must keep of the one before it."""
+"""All rules of this API about what a request must keep of the previous one."""

@@ -29,14 +29,14 @@ from refold.rules.rule import (
 from refold.text.json_values import int_at, text_at
 
 ELSEWHERE = ("previous_response_id", "conversation")
-"""Fields that say that a part of the conversation is on the server."""
+"""Fields that tell that the server holds a part of the conversation."""
 TRUNCATIONS = ("auto", "disabled")
 REASONING = "calls keep the reasoning that they were made with"
 
 
 def _has(message: Message, kind: str) -> bool:
-    """Does it hold an item of this kind, of those that we carry without understanding them?"""
-    if Opaque not in map(type, message.parts):  # most messages; quicker than asking each part
+    """Return whether a message holds an opaque item of this kind."""
+    if Opaque not in map(type, message.parts):  # cheap check, nearly always true
         return False
     return any(isinstance(part, Opaque) and part.kind == kind for part in message.parts)
 
@@ -51,8 +51,7 @@ def _positions(request: Request, kind: str) -> list[int]:
 def find_broken_pairs(request: Request) -> Iterator[Fault]:
     """Report calls without an output, and outputs without a call before them (OA-2).
 
-    Calls that the server holds, or that an item only refers to, cannot be seen and are taken to be
-    there.
+    Calls that the server holds, or that an item only refers to, are assumed to exist.
     """
     yield from find_call_faults(request.full_pairing)
     yield from find_result_faults(request.full_pairing, is_continued=_is_elsewhere(request))
@@ -61,8 +60,8 @@ def find_broken_pairs(request: Request) -> Iterator[Fault]:
 def join_pairs(request: Request) -> Iterator[tuple[int, int]]:
     """Keep calls and outputs together.
 
-    An output whose call cannot be seen stays with the references before it, of which one is its
-    call: with the beginning of the model's latest turn that has one.
+    An output without a visible call may answer one of the item references before it. It is kept
+    together with everything from the start of the latest model turn that has such a reference.
     """
     yield from request.full_pairing.inseparable
     strays, turn, latest = {spot.at for spot in request.full_pairing.orphans}, 0, -1
@@ -76,18 +75,18 @@ def join_pairs(request: Request) -> Iterator[tuple[int, int]]:
 
 
 def _is_elsewhere(request: Request) -> bool:
-    """Is a part of the conversation, perhaps, only on the server?"""
+    """Return whether the server may hold a part of the conversation."""
     is_stored = any(request.body.get(field) for field in ELSEWHERE)
     return is_stored or bool(_positions(request, "item_reference"))
 
 
 def return_outputs(broken: BrokenRequest) -> Mended:
-    """Move outputs before their call behind it (OA-2)."""
+    """Move outputs that precede their call behind it (OA-2)."""
     return (broken.entries, ()) if _is_elsewhere(broken.request) else bring_back_entries(broken)
 
 
 def drop_calls(broken: BrokenRequest) -> Mended:
-    """Remove calls nobody answered of kinds whose output we cannot write (OA-2)."""
+    """Remove unanswered calls of kinds for which Refold cannot write an output (OA-2)."""
     unanswered = broken.request.full_pairing.unanswered
     parts = {spot: broken.messages[spot.at].parts[spot.part] for spot in unanswered}
     strange = [spot for spot, part in parts.items() if not isinstance(part, ToolCall)]
@@ -95,7 +94,7 @@ def drop_calls(broken: BrokenRequest) -> Mended:
 
 
 def drop_outputs(broken: BrokenRequest) -> Mended:
-    """Remove outputs without a call, and second ones (OA-2)."""
+    """Remove second outputs, and outputs without a call (OA-2)."""
     pairing, is_continued = broken.request.full_pairing, _is_elsewhere(broken.request)
     return take_out_unpaired(broken, pairing, "an output", is_continued=is_continued)
 
@@ -104,7 +103,7 @@ def drop_outputs(broken: BrokenRequest) -> Mended:
 
 
 def _reasoning(messages: Sequence[Message]) -> Iterator[int]:
-    """Return the positions of items of reasoning, which stand for themselves in this API."""
+    """Return the positions of reasoning items, which are separate items in this API."""
     return (
         at
         for at, message in enumerate(messages)
@@ -121,7 +120,7 @@ def _leads_on(messages: Sequence[Message], at: int) -> bool:
 
 
 def find_lone_reasoning(request: Request) -> Iterator[Fault]:
-    """Report reasoning that what it led to does not follow directly (OA-3)."""
+    """Report reasoning not followed by an item of the model (OA-3)."""
     for at in _reasoning(request.messages):
         if not _leads_on(request.messages, at):
             text = "reasoning is not followed by the message or call that it led to"
@@ -129,13 +128,13 @@ def find_lone_reasoning(request: Request) -> Iterator[Fault]:
 
 
 def join_followers(request: Request) -> Iterator[tuple[int, int]]:
-    """Keep reasoning with what the model then said or called (OA-3)."""
+    """Keep reasoning with the message or call after it (OA-3)."""
     positions = _reasoning(request.messages)
     return ((at, at + 1) for at in positions if _leads_on(request.messages, at))
 
 
 def drop_lone_reasoning(broken: BrokenRequest) -> Mended:
-    """Remove reasoning that led to nothing (OA-3)."""
+    """Remove reasoning not followed by an item of the model (OA-3)."""
     spots = (
         Spot(fault.at, part, fault.subject)
         for fault in find_lone_reasoning(broken.request)
@@ -145,9 +144,9 @@ def drop_lone_reasoning(broken: BrokenRequest) -> Mended:
 
 
 def join_reasoning(request: Request) -> Iterator[tuple[int, int]]:
-    """Keep reasoning with all that follows it in its turn (OA-4).
+    """Keep reasoning with everything after it in its turn (OA-4).
 
-    Nothing in the items says which call was made with it; OA-2 adds the outputs.
+    The items do not say which call belongs to it. OA-2 adds the outputs.
     """
     ends = request.turn_ends
     return ((at, ends[at] - 1) for at in _reasoning(request.messages))
@@ -168,10 +167,10 @@ def find_open_reasoning(request: Request) -> Iterator[Fault]:
 
 
 def find_lost_reasoning(before: Request, after: Request) -> Iterator[Fault]:
-    """Report items sent with their id without the reasoning before them in their turn (OA-4).
+    """Report items sent with their id but without the reasoning before them in their turn (OA-4).
 
-    Without its `id` the API knows no reasoning of an item. Nothing is reported if the conversation
-    is partly on the server, or if the API has compacted it since.
+    The API links no reasoning to an item without `id`. Nothing is reported if the server may hold a
+    part of the conversation, or the API has compacted it since.
     """
     compactions = [len(_positions(request, "compaction")) for request in (before, after)]
     if _is_elsewhere(after) or compactions[0] != compactions[1]:
@@ -185,7 +184,7 @@ def find_lost_reasoning(before: Request, after: Request) -> Iterator[Fault]:
 
 
 def _companions(request: Request) -> dict[str, frozenset[str]]:
-    """Return the names of the reasoning that each call or other item follows in its turn."""
+    """Map the id of each call or other item to the names of the reasoning before it in its turn."""
     companions, last = dict[str, frozenset[str]](), frozenset[str]()
     for at, message in enumerate(request.messages):
         if message.role != "assistant":
@@ -198,7 +197,7 @@ def _companions(request: Request) -> dict[str, frozenset[str]]:
 
 
 def _name(request: Request, at: int) -> str:
-    """Return what tells a reasoning item from others: its id, or what it says."""
+    """Return the id of a reasoning item, or a hash of its text."""
     return text_at(entry_fields(request.entries[at]), "id") or fingerprint(request.messages[at])
 
 
@@ -206,7 +205,7 @@ def _name(request: Request, at: int) -> str:
 
 
 def find_wrong_management(request: Request) -> Iterator[Fault]:
-    """Report context management other than `compaction` from a number of tokens on (OA-6)."""
+    """Report context management other than `compaction` with a positive token threshold (OA-6)."""
     for text in _management_errors(request.body.get("context_management")):
         yield Fault(0, text, "context_management")
 
@@ -222,9 +221,9 @@ def _management_errors(entries: Any) -> Iterator[str]:
 
 
 def find_wrong_truncation(request: Request) -> Iterator[Fault]:
-    """Report a truncation other than `auto` and `disabled` (OA-10).
+    """Report a `truncation` other than `auto` and `disabled` (OA-10).
 
-    A history that is too long is cut by the API, or refused.
+    It decides whether the API cuts or refuses a history that is too long.
     """
     value = request.body.get("truncation")
     if value is not None and value not in TRUNCATIONS:
@@ -232,20 +231,20 @@ def find_wrong_truncation(request: Request) -> Iterator[Fault]:
 
 
 def find_early_triggers(request: Request) -> Iterator[Fault]:
-    """Report items that ask for compaction and are not the last one (OA-9)."""
+    """Report compaction triggers that are not the last item (OA-9)."""
     for at in _positions(request, "compaction_trigger"):
         if at < len(request.messages) - 1:
             yield Fault(at, "what asks for compaction is not the last item", "compaction_trigger")
 
 
 def join_trigger(request: Request) -> tuple[tuple[int, int], ...]:
-    """Allow no cut behind the last item if it asks for compaction, so that it stays seen (OA-9)."""
+    """Forbid a cut behind a final compaction trigger, so that it is never hidden (OA-9)."""
     last = len(request.messages) - 1
     return ((last, last + 1),) if last in _positions(request, "compaction_trigger") else ()
 
 
 def put_trigger_last(broken: BrokenRequest) -> Mended:
-    """Move the latest item that asks for compaction to the end; others, which say the same, go."""
+    """Move the latest compaction trigger to the end, and remove the others."""
     entries, positions = broken.entries, _positions(broken.request, "compaction_trigger")
     rest = [entry for at, entry in enumerate(entries) if at not in positions]
     notes = list[Note]()
@@ -291,9 +290,9 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("OA-10", "truncation is auto or disabled", find_wrong_truncation, limit=CHOICE),
 )
-"""All rules of this API that concern one request."""
+"""All rules of this API for a single request."""
 
 CONTINUITY: tuple[ContinuityRule, ...] = (
     ContinuityRule("OA-4", REASONING, find_lost_reasoning, ("fixed",)),
 )
-"""All that a request to this API must keep of the one before it."""
+"""All rules of this API about what a request must keep of the previous one."""

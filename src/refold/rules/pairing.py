@@ -1,4 +1,4 @@
-"""Which result answers which call. One pass, linear time; what every pairing rule is built on."""
+"""Pairing of tool calls with their results in one linear pass, the basis of all pairing rules."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from refold.text.json_values import object_at, parse_or_none, text_at
 
 
 class Spot(NamedTuple):
-    """A call or a result: the message it is in, its position among the parts there, its id."""
+    """Position of a call or result: index of its message, index of the part in it, and its id."""
 
     at: int
     part: int
@@ -18,7 +18,7 @@ class Spot(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """A call and a result that answers it."""
+    """Call and a result that answers it."""
 
     call: Spot
     result: Spot
@@ -26,54 +26,55 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """Every call and every result of a list of messages, each in one of five places."""
+    """All calls and results of a list of messages, in five groups."""
 
     pairs: tuple[Pair, ...]
     """Each answered call with its first result."""
     again: tuple[Pair, ...]
-    """Further results of calls that were answered already."""
+    """Further results of calls that already have one."""
     orphans: tuple[Spot, ...]
-    """Results that no call precedes."""
+    """Results without a call before them."""
     unanswered: tuple[Spot, ...]
-    """Calls that nobody answered although the conversation went on."""
+    """Calls without a result although the conversation went on."""
     pending: tuple[Spot, ...]
-    """Calls of the last assistant turn that nobody has answered yet, and those whose program made
-    one of that turn's calls: a program may run for many turns."""
+    """Calls of the last assistant turn that have no result yet. If a call of that turn was made by
+    a program, the call that runs the program is pending too: it may run for many turns."""
     length: int
 
     @property
     def inseparable(self) -> tuple[tuple[int, int], ...]:
-        """Messages that stay together: each call with all its results, a pending one with the
-        end."""
+        """Ranges of messages that stay together: a call with all its results, a pending call with
+        everything after it."""
         answered = ((call.at, result.at) for call, result in chain(self.pairs, self.again))
         return (*answered, *((call.at, self.length) for call in self.pending))
 
 
 Kind = Callable[[Part], tuple[str | None, str | None]]
-"""The id of the call that a part makes, and of the call that it answers; None if it does not."""
+"""Function from a part to the id of the call that it makes and the id of the call that it answers,
+each None if it does not."""
 
 
 def client_ids(part: Part) -> tuple[str | None, str | None]:
-    """Return the ids of calls that the client runs and answers."""
+    """Return the ids of a call or result of the client's tools."""
     if isinstance(part, ToolCall):
         return part.id, None
     return None, part.id if isinstance(part, ToolResult) else None
 
 
 def server_ids(part: Part) -> tuple[str | None, str | None]:
-    """Return the ids of calls that the provider runs and answers itself (AN-3)."""
+    """Return the ids of a call or result of the provider's own tools (AN-3)."""
     return (part.opens or None, part.closes or None) if isinstance(part, Opaque) else (None, None)
 
 
 def any_ids(part: Part) -> tuple[str | None, str | None]:
-    """Return the ids of calls of both kinds, under one set of ids."""
+    """Return the ids of a call or result of any tool."""
     return server_ids(part) if isinstance(part, Opaque) else client_ids(part)
 
 
 def pair_calls(messages: Sequence[Message], kind: Kind = any_ids, *, turns: bool = True) -> Pairing:
-    """Match every result with the latest call before it that has its id and no result yet.
+    """Match each result with the latest call before it that has its id and no result yet.
 
-    Else with the latest that has its id, so that a second result stays with the first. *turns*:
+    If all calls with its id have results, it is a second result of the latest one. *turns*: whether
     calls may be answered after the whole assistant turn, not only after their message.
     """
     waiting: dict[str, list[Spot]] = {}
@@ -110,7 +111,7 @@ def pair_calls(messages: Sequence[Message], kind: Kind = any_ids, *, turns: bool
 
 
 def caller_of(part: Part) -> str | None:
-    """Return the id of the call whose program made this call; None if the model did."""
+    """Return the id of the call whose program made this call; None if the model made it."""
     if isinstance(part, Opaque) and part.opens and '"caller"' in part.json:
         caller = object_at(parse_or_none(part.json), "caller")
         return text_at(caller, "caller_id") or text_at(caller, "tool_id") or None
@@ -118,14 +119,14 @@ def caller_of(part: Part) -> str | None:
 
 
 _CALLS_AND_RESULTS = frozenset({ToolCall, ToolResult, Opaque})
-"""Parts that may be calls or results; the others are passed over before anything is asked of
-them."""
+"""Types of parts that may be calls or results. Others are skipped early."""
 
 
 def with_strays(messages: Sequence[Message], pairing: Pairing, ends: Sequence[int]) -> Pairing:
-    """Join results before their call, or that only their tool's name tells, to open calls.
+    """Match remaining results with open calls: those before their call, and those known by tool
+    name.
 
-    *ends* are `turn_ends`.
+    *ends* is the result of `turn_ends`.
     """
     waiting = {*pairing.unanswered, *pairing.pending}
     if not waiting or not pairing.orphans:
@@ -154,8 +155,7 @@ def with_strays(messages: Sequence[Message], pairing: Pairing, ends: Sequence[in
 
 
 NO_ID = "?"
-"""How the id of a result begins that answers no call, in formats in which only places tell which
-it does."""
+"""Prefix of the id of an unmatched result, in formats that match results by position."""
 
 
 def _namesake(
@@ -163,8 +163,8 @@ def _namesake(
 ) -> Spot | None:
     """Return the call that a result without an id belongs to.
 
-    The latest before it of its tool, else one in the turn that it is in, or that is directly after
-    it.
+    That is the latest call of its tool before it, else the first of its tool in the assistant turn
+    that the result is in or directly precedes.
     """
 
     def tool(spot: Spot) -> str:
@@ -181,9 +181,9 @@ def _namesake(
 
 
 def find_open_turn(messages: Sequence[Message], *, turns: bool = True) -> int:
-    """Return where the last assistant turn (or message) begins, if only results follow it.
+    """Return where the last assistant turn or message begins, if only results follow it.
 
-    A call from here on may still be answered.
+    Calls from there on may still be answered.
     """
     at = len(messages)
     while at and answers_only(messages[at - 1]):
@@ -195,7 +195,7 @@ def find_open_turn(messages: Sequence[Message], *, turns: bool = True) -> int:
 
 
 def answers_only(message: Message) -> bool:
-    """Does it hold results and nothing else?"""
+    """Return whether a message holds only results and is not the assistant's."""
     return (
         bool(message.parts) and message.role != "assistant" and all(map(is_result, message.parts))
     )
@@ -206,8 +206,8 @@ def _speaks(message: Message) -> bool:
 
 
 def turn_ends(messages: Sequence[Message]) -> list[int]:
-    """Return for each message the position after the run of assistant messages that it is in or
-    precedes: where the answers to its calls belong."""
+    """Return for each message the end of the assistant turn that it is in or precedes: the position
+    where the answers to its calls belong."""
     ends, end = [0] * len(messages), len(messages)
     for at in range(len(messages) - 1, -1, -1):
         ends[at] = end
@@ -217,12 +217,12 @@ def turn_ends(messages: Sequence[Message]) -> list[int]:
 
 
 def is_result(part: Part) -> bool:
-    """Does it answer a call?"""
+    """Return whether a part answers a call."""
     return any_ids(part)[1] is not None
 
 
 def without_ids(message: Message) -> Message:
-    """Return *message* with its calls and results told apart by order alone."""
+    """Return *message* with the ids of its calls and results removed."""
     parts = (
         replace(part, id="") if isinstance(part, ToolCall | ToolResult) else part
         for part in message.parts

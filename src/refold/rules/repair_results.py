@@ -1,8 +1,7 @@
-"""Put the answers to calls and system messages where they belong, and give calls nobody answered
-an answer that says so.
+"""Repairs that move results and system messages to their place, and answer calls without a result.
 
-Anthropic and Gemini want them first in the user's message after the turn that calls; OpenAI's
-formats want them as entries of their own, after the message (Chat) or the turn (Responses).
+Anthropic and Gemini require results first in the user message after the calling turn. OpenAI's
+formats require them as entries of their own, after the message (Chat) or the turn (Responses).
 """
 
 from bisect import bisect
@@ -18,21 +17,22 @@ from refold.rules.rule import NO_RESULT, BrokenRequest, Mended, MendedEntry, Not
 
 
 class CallAnswer(NamedTuple):
-    """The answer to one call: a result that is there, or None."""
+    """Call and its existing result, or None."""
 
     call: Spot
     result: Spot | None
 
 
 AnswersByPlace = Mapping[int, Sequence[CallAnswer]]
-"""For each position the answers that belong in front of what stands there, or into it."""
+"""Answers by the position of the entry that they belong before or into."""
 
 
 # --- results as entries (OpenAI) ---------------------------------------------------------------
 
 
 def settle_entries(broken: BrokenRequest, pairing: Pairing, at: Iterable[int]) -> Mended:
-    """Put the answers to the calls of the messages *at* directly after each, in their order."""
+    """Put the answers to the calls of the messages *at* directly after each, in the order of the
+    calls."""
     results, concerned = dict(pairing.pairs), set(at)
     answers = defaultdict[int, list[CallAnswer]](list)
     for call in sorted((*results, *pairing.unanswered)):
@@ -42,7 +42,7 @@ def settle_entries(broken: BrokenRequest, pairing: Pairing, at: Iterable[int]) -
 
 
 def bring_back_entries(broken: BrokenRequest) -> Mended:
-    """Put results that stand before their call directly after its turn."""
+    """Put results that precede their call directly after the call's turn."""
     request, answers = broken.request, defaultdict[int, list[CallAnswer]](list)
     for call, result in _strays(broken, request.full_pairing):
         answers[request.turn_ends[call.at]].append(CallAnswer(call, result))
@@ -50,7 +50,7 @@ def bring_back_entries(broken: BrokenRequest) -> Mended:
 
 
 def answer_calls(broken: BrokenRequest) -> Mended:
-    """Give calls nobody answered a result that says so, directly after their turn."""
+    """Put placeholder results for unanswered calls directly after their turn."""
     request, answers = broken.request, defaultdict[int, list[CallAnswer]](list)
     for call in request.full_pairing.unanswered:
         answers[request.turn_ends[call.at]].append(CallAnswer(call, None))
@@ -79,7 +79,7 @@ def _place_entries(broken: BrokenRequest, answers: AnswersByPlace) -> Mended:
 
 
 def _is_astray(call: Spot, result: Spot, home: int, moved: set[int]) -> bool:
-    """Does the result stand before its call, or behind something that stays there?"""
+    """Return whether a result is before its call, or behind an entry that stays where it is."""
     return result < call or any(n not in moved for n in range(home, result.at))
 
 
@@ -87,8 +87,10 @@ def _is_astray(call: Spot, result: Spot, home: int, moved: set[int]) -> bool:
 
 
 def settle_blocks(broken: BrokenRequest, at: Iterable[int]) -> Mended:
-    """Put the answers to the turns concerned first into the message after each, in the order of
-    the calls; *at* are the positions of faults."""
+    """Put answers first into the message after their turn, in the order of the calls.
+
+    *at* are the positions of faults; other turns are left alone.
+    """
     ends, messages = broken.request.turn_ends, broken.messages
     homes = {ends[n] if messages[n].role == "assistant" else n for n in at}
     answers = {
@@ -105,17 +107,17 @@ def settle_blocks(broken: BrokenRequest, at: Iterable[int]) -> Mended:
 
 
 def bring_back_blocks(broken: BrokenRequest) -> Mended:
-    """Put results that stand before their call, or far behind it, where they belong."""
+    """Move results that are before their call, or far behind it, to their place."""
     orphans = set(broken.request.pairing.orphans)
     positions = [call.at for call, result in _pair_strays(broken).pairs if result in orphans]
     return settle_blocks(broken, positions) if positions else (broken.entries, ())
 
 
 def _find_answers(broken: BrokenRequest) -> dict[int, list[CallAnswer]]:
-    """Return for each home the answers that belong there, pending calls left out.
+    """Return the answers by the message that they belong in, without pending calls.
 
-    Of calls of one turn that share an id the first gets the first result, and none gets one that
-    says that there is none if another has one: the provider could not tell them apart.
+    If calls of one turn share an id, the first gets the first result. None gets a placeholder if
+    another has a result, because the provider could not tell them apart.
     """
     ends, pairing = broken.request.turn_ends, _pair_strays(broken)
     results = defaultdict[tuple[int, str], deque[Spot]](deque)
@@ -124,7 +126,7 @@ def _find_answers(broken: BrokenRequest) -> dict[int, list[CallAnswer]]:
     taken, answers = set(results), defaultdict[int, list[CallAnswer]](list)
     for call in sorted((*(pair.call for pair in pairing.pairs), *pairing.unanswered)):
         home, waiting = ends[call.at], results[ends[call.at], call.id]
-        if broken.messages[call.at].role != "assistant":  # others have no home
+        if broken.messages[call.at].role != "assistant":  # other roles have no place for results
             continue
         if waiting or (home, call.id) not in taken:
             answers[home].append(CallAnswer(call, waiting.popleft() if waiting else None))
@@ -133,10 +135,10 @@ def _find_answers(broken: BrokenRequest) -> dict[int, list[CallAnswer]]:
 
 
 def _pair_strays(broken: BrokenRequest) -> Pairing:
-    """Return which result answers which call, results before their calls included.
+    """Pair calls with results, including results before their calls.
 
-    Those of a first message without which the conversation would begin with the assistant (AN-4,
-    GE-4) are not; an empty message before them stays.
+    Excluded are those of a first message without which the conversation would begin with the
+    assistant (AN-4, GE-4). An empty message before them stays.
     """
     bare, messages, ends = broken.request.pairing, broken.messages, broken.request.turn_ends
     pairing = with_strays(messages, bare, ends)
@@ -153,13 +155,13 @@ def _pair_strays(broken: BrokenRequest) -> Pairing:
 
 
 def _is_settled(answers: Sequence[CallAnswer], home: int) -> bool:
-    """Do these results stand first at home already, in this order?"""
+    """Return whether the results are already first at *home*, in this order."""
     places = [answer.result and answer.result[:2] for answer in answers]
     return places == [(home, n) for n in range(len(answers))]
 
 
 def _place_blocks(broken: BrokenRequest, answers: AnswersByPlace) -> list[MendedEntry]:
-    """Return the entries with the answers at home; messages that lost all they had are gone."""
+    """Return the entries with the answers in place, without messages that became empty."""
     moved = defaultdict[int, set[int]](set)
     for answer in chain(*answers.values()):
         if answer.result:
@@ -185,7 +187,7 @@ def _prepend(results: Sequence[tuple[Part, Ref | None]], entry: MendedEntry) -> 
 
 
 def _locate(broken: BrokenRequest, answer: CallAnswer) -> tuple[Part, Ref | None]:
-    """Return a result, and where it was; None for one that is made."""
+    """Return the part of a result and its original position, None for a placeholder."""
     call, result = answer
     if result is None:
         part = broken.messages[call.at].parts[call.part]
@@ -198,21 +200,21 @@ def _locate(broken: BrokenRequest, answer: CallAnswer) -> tuple[Part, Ref | None
 
 
 def _strays(broken: BrokenRequest, pairing: Pairing) -> list[Pair]:
-    """Return the calls whose result stands before them, or that only its tool's name tells."""
+    """Return pairs whose result precedes the call, or can only be matched by the tool's name."""
     orphans = set(pairing.orphans)
     pairs = with_strays(broken.messages, pairing, broken.request.turn_ends).pairs
     return [pair for pair in pairs if pair.result in orphans]
 
 
 def no_result(id: str, name: str = "") -> ToolResult:
-    """Return the result of a call that nobody answered."""
+    """Return a placeholder result for an unanswered call."""
     return ToolResult(id, (Text(NO_RESULT),), error=True, name=name)
 
 
 def _notes(
     broken: BrokenRequest, answers: AnswersByPlace, strayed: Iterable[int]
 ) -> Iterator[Note]:
-    """Say what was added, and for which messages, the *strayed*, results were moved."""
+    """Report added results, and the messages *strayed* whose results were moved."""
     for call, result in chain(*answers.values()):
         if result is None:
             text = f"added a result to call {call.id!r}, which says that none was recorded"
@@ -228,9 +230,11 @@ def _notes(
 def settle_system(
     broken: BrokenRequest, misplaced: Iterable[int], is_led: Callable[[Message], bool]
 ) -> Mended:
-    """Put the system messages *misplaced* behind the next words that the model answers and that may
-    lead to a system message, else behind the last of these before them. *is_led* says of a message
-    whether one may follow."""
+    """Move the *misplaced* system messages behind the next message that may precede them.
+
+    That is one accepted by *is_led* that the assistant answers or that is last. If none follows,
+    the last one before them is used.
+    """
     moved, messages = set(misplaced), broken.messages
     speakers = [n for n, message in enumerate(messages) if message.role != "system"]
     places = [
@@ -242,7 +246,8 @@ def settle_system(
         return broken.entries, []
 
     def find_place(at: int) -> tuple[int, bool, int]:
-        """Return behind whose words an entry stands, itself first, and where it stood."""
+        """Return the sort key of an entry: the message it follows, that message first, then its
+        position."""
         if at in moved:
             place = places[min(bisect(places, at), len(places) - 1)]
         else:

@@ -1,5 +1,5 @@
-"""A request as the rules look at it, what the pairing rules of several providers share, and what a
-request still has of the one before it."""
+"""Requests as the rules read them, checks shared by several providers, and the comparison of a
+request with the previous one."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,58 +13,59 @@ from refold.rules.pairing import Pair, Pairing, client_ids, pair_calls, turn_end
 from refold.text.json_values import Record
 
 ALONE = "nothing else would be left of the conversation"
-"""Why something may stay that has to go."""
+"""Why something that breaks a rule may stay: it is all that is left of the conversation."""
 SAME_ID = (
     f"calls of one turn share an id, and nothing says which of them a result answers; or {ALONE}"
 )
-"""Why a pair may be left broken."""
+"""Why a pair may stay broken."""
 CHOICE = "only the caller knows what was meant"
-"""Why a field with a value that cannot be stays."""
+"""Why a field with an invalid value stays."""
 
 
 Body = Mapping[str, Any]
-"""The fields of a request, as parsed from JSON."""
+"""Fields of a request, as parsed from JSON."""
 
 
 class Fault(NamedTuple):
-    """One thing that a rule finds wrong."""
+    """Fault that a rule finds in a request."""
 
     at: int
-    """Position of the message (system messages at the start not counted); 0 for what stands in
-    another field of the request, which `subject` then names."""
+    """Position of the message, without leading system messages; 0 if the fault is in another field
+    of the request, named by `subject`."""
     text: str
-    """What is wrong, in a sentence."""
+    """What is wrong, in one sentence."""
     subject: str = ""
-    """What it is wrong of (a call id), so that two lists can be compared though positions moved."""
+    """Call id, field or other name of what is wrong. It identifies a fault whose position has
+    moved."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A request that was, or would be, sent."""
+    """Request to a provider."""
 
     messages: Sequence[Message]
     body: Body = field(default_factory=dict)
-    """The rest of the request. If a whole request is checked, the body holds the conversation too,
-    as it is sent: for what messages do not hold, such as `cache_control`."""
+    """Other fields of the request. If a whole request is checked, they include the raw
+    conversation, for what messages do not hold, such as `cache_control`."""
     entries: Sequence[Any] = ()
-    """The messages as they are sent, one for each, if a request is compared with another."""
+    """The messages in wire form, one for each, if requests are compared."""
     system: tuple[Part, ...] = ()
     tools: tuple[str, ...] = ()
-    """Each tool definition as canonical JSON."""
+    """Tool definitions, each as canonical JSON."""
 
     @cached_property
     def pairing(self) -> Pairing:
-        """Which result answers which call, of the tools that the client runs."""
+        """Calls and results of the client's tools, matched."""
         return pair_calls(self.messages, client_ids)
 
     @cached_property
     def full_pairing(self) -> Pairing:
-        """Which result answers which call, of all tools."""
+        """Calls and results of all tools, matched."""
         return pair_calls(self.messages)
 
     @cached_property
     def turn_ends(self) -> list[int]:
-        """For each message where the answers to its calls belong, if that is after its turn."""
+        """Where the answers to each message's calls belong, if answers follow the whole turn."""
         return turn_ends(self.messages)
 
     @cached_property
@@ -75,16 +76,16 @@ class Request:
 
 
 class References(NamedTuple):
-    """How entries refer to others, which the provider looks for."""
+    """How to find and remove references between entries that the provider resolves."""
 
     find: Callable[[Iterable[Message]], set[str]]
-    """From messages to the names of what may be referred to in them."""
+    """Returns the names in *messages* that may be referred to."""
     drop: Callable[..., Any]
-    """From an entry and *lost* names to the entry without what refers to these."""
+    """Returns an entry without its references to the *lost* names."""
 
 
 def find_call_faults(pairing: Pairing, misplaced: Iterable[Pair] = ()) -> Iterator[Fault]:
-    """Report calls without a result, and those of *misplaced*, whose result stands elsewhere."""
+    """Report calls without a result, and the calls of *misplaced* pairs."""
     for at, _, id in pairing.unanswered:
         yield Fault(at, f"call {id!r} has no result directly after it", id)
     for call, result in misplaced:
@@ -93,7 +94,7 @@ def find_call_faults(pairing: Pairing, misplaced: Iterable[Pair] = ()) -> Iterat
 
 
 def find_result_faults(pairing: Pairing, *, is_continued: bool = False) -> Iterator[Fault]:
-    """Report second results of a call, and results without one unless the server may hold it."""
+    """Report second results, and results without a call unless the server may hold the call."""
     for at, _, id in () if is_continued else pairing.orphans:
         yield Fault(at, f"result {id!r} has no call before it", id)
     for _, (at, _, id) in pairing.again:
@@ -101,7 +102,7 @@ def find_result_faults(pairing: Pairing, *, is_continued: bool = False) -> Itera
 
 
 def find_role_faults(request: Request, roles: Collection[str]) -> Iterator[Fault]:
-    """Report a first message that is the assistant's, and roles other than *roles*."""
+    """Report a first message of the assistant, and roles that are not in *roles*."""
     first = request.messages[:1]
     if first and first[0].role == "assistant" and not may_open(first):
         yield Fault(0, "the first message is the assistant's, not the user's", "first")
@@ -111,7 +112,8 @@ def find_role_faults(request: Request, roles: Collection[str]) -> Iterator[Fault
 
 
 def may_open(messages: Sequence[Message]) -> bool:
-    """May a conversation begin so: with the user, or with what the API made of all before it?"""
+    """Return whether a conversation may begin with these messages: with the user or a compaction
+    block."""
     return any(
         message.role == "user"
         or any(isinstance(part, Opaque) and part.kind == "compaction" for part in message.parts[:1])
@@ -120,7 +122,7 @@ def may_open(messages: Sequence[Message]) -> bool:
 
 
 def find_repeated_ids(request: Request) -> Iterator[Fault]:
-    """Report calls whose id an earlier call of the same assistant turn has."""
+    """Report calls that share an id with an earlier call of the same assistant turn."""
     pairing, seen = request.pairing, set[tuple[int, str]]()
     calls = (*(pair.call for pair in pairing.pairs), *pairing.unanswered, *pairing.pending)
     for at, _, id in sorted(calls):
@@ -130,32 +132,32 @@ def find_repeated_ids(request: Request) -> Iterator[Fault]:
         seen.add(key)
 
 
-# --- two requests: for rules that say what must be kept ----------------------------------------
+# --- comparison of two requests: for rules about what must be kept -----------------------------
 
 LOOK = 200
-"""Most lines that are compared to tell which of several places is meant."""
+"""Maximum number of lines compared to choose between several possible alignments."""
 
 Line = tuple[Any, Any]
-"""Something said, and what must not change about it while it is sent again. Equal things said are
-equal."""
+"""Content that is sent again, and its attachment that must not change, such as a signature. Equal
+values mean the same content."""
 
 
 class Lapse(NamedTuple):
-    """Something that is sent again, but without what it had."""
+    """Content that is sent again without its attachment."""
 
     at: int
-    """Its position."""
+    """Index of the line."""
     had: frozenset[Any]
-    """What it had; several, if the same was said several times."""
+    """Attachments that the content had before; several if it occurred several times."""
     has: Any
 
 
 def find_lapses(before: Sequence[Line], after: Sequence[Line]) -> Iterator[Lapse]:
-    """Find what stands in both, and in *after* not with what it had: that is gone, or replaced.
+    """Find contents of both requests whose attachment in *after* is missing or replaced.
 
-    Only what was sent before is looked at: what follows it in *after* may say the same again, and
-    is not bound to anything. If that cannot be told, less is looked at, so nothing is found
-    wrongly.
+    Only the part of *after* that was sent before is checked, since later lines may repeat a content
+    with another attachment. If that part cannot be determined, less is checked, so that there are
+    no false positives.
     """
     run = _common_run(before, after)
     sent = after[: run.end]
@@ -171,7 +173,7 @@ def find_lapses(before: Sequence[Line], after: Sequence[Line]) -> Iterator[Lapse
 
 
 def _marks(lines: Sequence[Line]) -> dict[Any, set[Any]]:
-    """Return for everything said what it has, in any of its places."""
+    """Return all attachments of each content."""
     marks = dict[Any, set[Any]]()
     for content, mark in lines:
         marks.setdefault(content, set()).add(mark)
@@ -179,27 +181,27 @@ def _marks(lines: Sequence[Line]) -> dict[Any, set[Any]]:
 
 
 class _Run(NamedTuple):
-    """The beginning of *after* that was there when *before* was sent, as far as can be told.
+    """Prefix of *after* that was already sent in *before*, as far as can be determined.
 
-    It is the same that was said again, while what was said first is gone, unless all of *before*
-    is in it or something did not change.
+    It may be a later repetition while the original is gone, unless all of *before* is in it or an
+    attachment is unchanged.
     """
 
     unchanged: int
-    """How many of its last lines, back to the first that differs, have what they had."""
+    """Number of matching lines before its end with the same non-empty attachment."""
     length: int
-    """How many lines that are."""
+    """Number of lines before its end with matching contents."""
     end: int
-    """How many lines the run has."""
+    """Number of lines in the prefix."""
     is_whole: bool
-    """Is all of *before* in it?"""
+    """Whether it contains all of *before*."""
 
 
 def _common_run(before: Sequence[Line], after: Sequence[Line]) -> _Run:
-    """Return the run, which ends with the last line of *before*.
+    """Return the prefix of *after* that ends with the last line of *before*.
 
-    Of several such places it is that with before it most that stands as it did, then the first. If
-    that line is gone, a common beginning is known.
+    Of several such prefixes it is the one with the most unchanged attachments before its end, then
+    the longest match, then the shortest prefix. Without such a line it is the common prefix.
     """
     if common_length(before, after) == len(before):
         return _Run(0, len(before), len(before), is_whole=True)
@@ -213,7 +215,7 @@ def _common_run(before: Sequence[Line], after: Sequence[Line]) -> _Run:
 
 
 def _look_back(before: Sequence[Line], after: Sequence[Line], end: int, look: int) -> _Run:
-    """Return the run if *before* ended where the first *end* lines of *after* do."""
+    """Align the end of *before* with the first *end* lines of *after*, and compare backwards."""
     back = map(after.__getitem__, range(end - 1, max(end - 1 - look, -1), -1))
     pairs = list(
         takewhile(lambda pair: pair[0][0] == pair[1][0], zip(reversed(before), back, strict=False))
@@ -223,20 +225,20 @@ def _look_back(before: Sequence[Line], after: Sequence[Line], end: int, look: in
 
 
 def common_length(first: Sequence[Any], second: Sequence[Any]) -> int:
-    """Return the length of the common beginning."""
+    """Return the length of the common prefix."""
     pairs = zip(first, second, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def fingerprint(message: Message) -> str:
-    """Return 8 hex digits that name a message's reasoning, which has no id."""
+    """Return 8 hex digits that identify the thinking of a message, which has no id."""
     text = "\0".join(f"{p.text}\0{p.signature}" for p in message.parts if isinstance(p, Thinking))
     return f"{crc32(text.encode('utf-8', 'surrogatepass')):08x}"
 
 
 def is_signed(message: Message) -> bool:
-    """Does a message hold signed thinking?"""
-    if Thinking not in map(type, message.parts):  # nearly always, and sooner known
+    """Return whether a message holds signed thinking."""
+    if Thinking not in map(type, message.parts):  # cheap check, nearly always true
         return False
     return any(isinstance(part, Thinking) and part.signature for part in message.parts)
 
@@ -250,14 +252,14 @@ SEALED = frozenset(
         "compaction_trigger",
     }
 )
-"""Kinds of entries that a provider reads and nobody else can: a summary of them would lose them
-(OA-7, OA-8)."""
+"""Kinds of entries that only their provider can read, so that a summary would lose them (OA-7,
+OA-8)."""
 
 
 def is_sealed(message: Message) -> bool:
-    """Does a message hold what its provider alone can read, such as its own compaction of what came
-    before?"""
-    if Opaque not in map(type, message.parts):  # nearly always, and sooner known
+    """Return whether a message holds an entry that only its provider can read, such as a compaction
+    block."""
+    if Opaque not in map(type, message.parts):  # cheap check, nearly always true
         return False
     return any(isinstance(part, Opaque) and part.kind in SEALED for part in message.parts)
 
@@ -273,12 +275,12 @@ LOADING = frozenset(
         "toolRemoval",
     }
 )
-"""What a search for tools gives, and what adds tools or withdraws them. The model may call what it
-names as long as it sees it."""
+"""Kinds of parts that load or remove tools, such as the results of a tool search. The model may
+call the tools that they name as long as it sees them."""
 
 
 def loads_of(part: Part) -> frozenset[str]:
-    """Return what of a part loads tools."""
+    """Return the pieces of a part that load or remove tools, as JSON."""
     pieces = part.content if isinstance(part, ToolResult) else (part,)
     return frozenset(
         piece.json for piece in pieces if isinstance(piece, Opaque) and piece.kind in LOADING
@@ -286,7 +288,7 @@ def loads_of(part: Part) -> frozenset[str]:
 
 
 def entry_fields(entry: Any) -> Record:
-    """Return the fields of an entry as it is sent, or of a vendor's object; none for others."""
+    """Return the fields of an entry in wire form or of a vendor's object; empty for others."""
     if isinstance(entry, Mapping):
         return entry
     return entry.model_dump(mode="json", exclude_none=True) if hasattr(entry, "model_dump") else {}

@@ -1,4 +1,4 @@
-"""What a rule is and how it is mended, and the cuts that a set of rules leaves."""
+"""Rules, sets of rules, the cuts that they allow, and the helpers of repairs."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,85 +13,86 @@ from refold.rules.request import Body, Fault, References, Request
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One thing in a request that a provider refuses."""
+    """Violation of a provider's rule in a request."""
 
     rule: str
     """Rule id, such as `AN-1`."""
     at: int
-    """Position of the message (system messages at the start not counted); 0 for what stands in
-    another field of the request, which `subject` then names."""
+    """Position of the message, without leading system messages; 0 if the violation is in another
+    field of the request, named by `subject`."""
     text: str
-    """What is wrong, in a sentence."""
+    """What is wrong, in one sentence."""
     subject: str = ""
-    """What it is wrong of (a call id), so that two lists can be compared though positions moved."""
+    """Call id, field or other name of what is wrong. It identifies a violation whose position
+    moved."""
     unmended: str = field(default="", compare=False)
-    """Why a repair left it as it is, in a sentence; empty outside of a repair's report."""
+    """Why a repair left the violation, in one sentence; empty outside the report of a repair."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One thing that providers refuse."""
+    """Rule of a provider's API for a single request."""
 
     id: str
     title: str
     judge: Callable[[Request], Iterable[Fault]]
-    """Finds what is wrong in a request."""
+    """Finds the faults of a request."""
     join: Callable[[Request], Iterable[tuple[int, int]]] | None = None
     """Pairs (i, j), i < j: messages i to j stay together, no cut falls between them."""
     mends: tuple["Mend", ...] = ()
-    """Mend what `judge` finds, if that needs no invention; tried in turn until one mends."""
+    """Repairs of the faults that `judge` finds, tried in turn until one changes something. None
+    invents content."""
     limit: str = ""
-    """What would have to be invented or lost to mend what `mends` leave, in a sentence."""
+    """What would have to be invented or lost to repair what `mends` leave, in one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContinuityRule:
-    """One thing that a request must keep of the request before it."""
+    """Rule about what a request must keep from the previous request."""
 
     id: str
     title: str
     judge: Callable[[Request, Request], Iterable[Fault]]
-    """From the request before and the one that follows it to what is refused in the latter."""
+    """Finds the faults of a request, given the previous request and the request."""
     thinking: tuple[str, ...]
-    """Kinds of `Rules.thinking` for which it holds."""
+    """Values of `Rules.thinking` to which the rule applies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """All that one provider's API refuses."""
+    """All rules of one provider's API."""
 
     rules: tuple[Rule, ...] = ()
     alternate: bool = False
-    """Roles alternate and the first is `user`: neighbours of one role are merged at an edit's
-    edge."""
+    """Whether roles must alternate, beginning with `user`. Messages of one role are then merged at
+    the edges of an edit."""
     thinking: Literal["free", "fixed", "loop", "bound", "unsure"] = "free"
-    """May thinking be removed? `free`: any that is not signed; `fixed`: none (OA-4, GE-3, DS-1);
-    `loop`: oldest first, not that of the latest assistant turn (AN-6); `bound`: oldest first, and a
-    late edit takes what was signed after it along (AN-7, AN-10, AN-11); `unsure`: since no model is
-    named, only what is signed, as `bound`, but the current turn keeps its thinking. So it is
-    with signed thinking where the rest is `free`: the name may stand for any model."""
+    """Which thinking may be removed. `free`: all that is not signed. `fixed`: none (OA-4, GE-3,
+    DS-1). `loop`: oldest first, but not that of the latest assistant turn (AN-6). `bound`: oldest
+    first, and a late edit also removes the thinking signed after it (AN-7, AN-10, AN-11). `unsure`:
+    no model is named, so only signed thinking as in `bound`, but the current turn keeps its
+    thinking. `free` treats signed thinking like `unsure`, because its model name may stand for any
+    model."""
     continuity: tuple[ContinuityRule, ...] = ()
-    """What a request must keep of the one before it."""
+    """Rules about what a request must keep from the previous request."""
     references: References | None = None
-    """What entries may refer to, of others; None if nothing."""
+    """References between entries that the provider resolves, or None."""
 
     @property
     def binds(self) -> bool:
-        """May signed thinking be bound to what stood before it?"""
+        """Whether signed thinking may be bound to its prefix."""
         return self.thinking in ("bound", "unsure", "free")
 
     def check(self, messages: Sequence[Message], body: Body | None = None) -> tuple[Violation, ...]:
-        """Return every violation, in order of position."""
+        """Return all violations, ordered by position."""
         request = Request(messages, body or {})
         return in_order(
             Violation(rule.id, *fault) for rule in self.rules for fault in rule.judge(request)
         )
 
     def check_continuity(self, before: Request, after: Request) -> tuple[Violation, ...]:
-        """Return what *after* does not keep of *before*, in order of position.
-
-        *before* is the request before it in the conversation.
-        """
+        """Return the violations of *after*, given the previous request *before*, ordered by
+        position."""
         return in_order(
             Violation(rule.id, *fault)
             for rule in self.continuity
@@ -100,19 +101,20 @@ class Rules:
         )
 
     def cuts(self, messages: Sequence[Message]) -> frozenset[int]:
-        """Return where *messages* may be cut: what stands between two cuts may be hidden."""
+        """Return the positions at which *messages* may be cut."""
         request = Request(messages)
         joined = (pair for rule in self.rules if rule.join for pair in rule.join(request))
         return free_cuts(len(messages), joined)
 
 
 def in_order(violations: Iterable[Violation]) -> tuple[Violation, ...]:
-    """Return violations by position."""
+    """Sort violations by position."""
     return tuple(sorted(violations, key=lambda v: (v.at, v.rule)))
 
 
 def free_cuts(length: int, joined: Iterable[tuple[int, int]]) -> frozenset[int]:
-    """Return the cuts 0 to *length* that part no pair (i, j): those not in i+1 to j."""
+    """Return the cuts from 0 to *length* that split no pair (i, j), that is, are not in i+1 to
+    j."""
     depth = [0] * (length + 2)
     for start, stop in joined:
         depth[start + 1] += 1
@@ -125,11 +127,11 @@ def free_cuts(length: int, joined: Iterable[tuple[int, int]]) -> frozenset[int]:
     return frozenset(cuts)
 
 
-# --- a conversation while it is mended: every part knows the entry that it came from ------------
+# --- repairs: each part of a message knows which entry it came from ---------------------------
 
 
 class Ref(NamedTuple):
-    """Where a part was before: the position of its entry, and its own among that entry's parts."""
+    """Position of a part before the repair: index of its entry, and index of the part in it."""
 
     at: int
     part: int
@@ -137,19 +139,19 @@ class Ref(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MendedEntry:
-    """An entry of the mended conversation."""
+    """Entry of a conversation under repair."""
 
     message: Message
     refs: tuple[Ref | None, ...]
-    """For each part where it was; None for a new one."""
+    """Original position of each part; None for a new part."""
     near: int
-    """Position of the entry that it is, or that it was made for."""
+    """Original position of the entry, or of the entry that it was made for."""
     is_untouched: bool = False
-    """Is it the entry at `near`, untouched?"""
+    """Whether this is the unchanged entry at `near`."""
 
 
 class Note(NamedTuple):
-    """One thing that was mended: the position of the entry, and what was done, in a sentence."""
+    """Log line of a repair: the position of the entry and what was done, in one sentence."""
 
     at: int
     text: str
@@ -157,53 +159,51 @@ class Note(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """One thing that was mended."""
+    """Change made by a repair."""
 
     rule: str
-    """Id of the rule that was broken, such as `AN-1`."""
+    """Id of the violated rule, such as `AN-1`."""
     at: int
-    """Position of the message, in the payload as it came (system messages at the start not
-    counted)."""
+    """Position of the message in the original payload, without leading system messages."""
     text: str
-    """What was done, in a sentence."""
+    """What was done, in one sentence."""
 
 
 @dataclass(frozen=True)
 class BrokenRequest:
-    """A request while it is mended."""
+    """Request under repair."""
 
     entries: Sequence[MendedEntry]
     body: Body
-    """The request without its conversation."""
+    """Fields of the request besides its conversation."""
     alternate: bool
-    """Do roles alternate, so that neighbours of one role are one message?"""
+    """Whether roles must alternate, so that neighbours of one role are merged."""
 
     @cached_property
     def request(self) -> Request:
-        """The request as it would be sent now."""
+        """The request in its current state."""
         return Request([entry.message for entry in self.entries], self.body)
 
     @property
     def messages(self) -> Sequence[Message]:
-        """The messages as they would be sent now."""
+        """The messages in their current state."""
         return self.request.messages
 
 
 Mended = tuple[Sequence[MendedEntry], Sequence[Note]]
-"""The entries of a request after a repair, and what was done."""
+"""Entries of a request after a repair, and notes of what was done."""
 Mend = Callable[[BrokenRequest], Mended]
-"""From a broken request to its mended entries, and what was done: nothing if the entries are the
-same."""
+"""Function from a broken request to its repaired entries and notes; no notes if nothing changed."""
 
 NO_RESULT = "[No result of this call was recorded.]"
-"""What stands in for a result that never came. Always the same, so that a prompt cache holds."""
+"""Placeholder for a missing result. It is constant, so that a prompt cache holds."""
 
 NO_CALL = "[Result of a call that is no longer part of this conversation]"
-"""Heads the text of a result that had to stay in a conversation without its call."""
+"""First line of the text of a result that had to stay without its call."""
 
 
 def to_entries(messages: Iterable[Message]) -> list[MendedEntry]:
-    """Return messages as entries, all untouched."""
+    """Wrap messages as unchanged entries."""
     return [
         MendedEntry(
             message, tuple(Ref(at, n) for n in range(len(message.parts))), at, is_untouched=True
@@ -213,7 +213,7 @@ def to_entries(messages: Iterable[Message]) -> list[MendedEntry]:
 
 
 def join(first: MendedEntry, second: MendedEntry) -> MendedEntry:
-    """Return two neighbours as one entry; one that holds nothing adds nothing."""
+    """Merge two neighbouring entries; an empty one adds nothing."""
     if not (first.refs and second.refs):
         return first if first.refs else second
     parts = (*first.message.parts, *second.message.parts)
@@ -223,10 +223,11 @@ def join(first: MendedEntry, second: MendedEntry) -> MendedEntry:
 def remove(
     broken: BrokenRequest, gone: Mapping[int, set[int]], *, as_text: bool = True
 ) -> list[MendedEntry]:
-    """Return the entries without some parts: *gone* says which parts of which entry.
+    """Return the entries without the parts in *gone*, which maps entry to part indexes.
 
-    What is left empty goes too, and its neighbours become one if roles alternate. A first message
-    that an assistant's would follow then stays: with what it held as text, or as it is.
+    Entries left empty are removed, and their neighbours merged if roles alternate. The first entry
+    stays if the conversation would otherwise be empty or begin with the assistant: as text if
+    *as_text*, else unchanged.
     """
     entries = broken.entries
     remaining = [_without(entry, gone.get(at)) for at, entry in enumerate(entries)]
@@ -245,7 +246,7 @@ def remove(
 
 
 def remove_empty(broken: BrokenRequest, gone: Mapping[int, set[int]]) -> Mended:
-    """Return what `remove` does, with a note for each entry that has changed or gone."""
+    """Remove parts as `remove` does, with a note for each entry that was changed or removed."""
     out = remove(broken, gone, as_text=False)
     remaining = {(entry.near, entry.refs) for entry in out}
     mended = (broken.entries[at] for at in sorted(gone))
@@ -254,7 +255,6 @@ def remove_empty(broken: BrokenRequest, gone: Mapping[int, set[int]]) -> Mended:
 
 
 def _without(entry: MendedEntry, parts: set[int] | None) -> MendedEntry:
-    """Return *entry* without those *parts*, the same if there are none."""
     if not parts:
         return entry
     rest = [n for n in range(len(entry.refs)) if n not in parts]
@@ -263,7 +263,7 @@ def _without(entry: MendedEntry, parts: set[int] | None) -> MendedEntry:
 
 
 def _opens(remaining: Sequence[MendedEntry], *, alternate: bool) -> bool:
-    """Must the first of these entries, now empty, stay for the conversation to begin with it?
+    """Return whether the first of these entries must stay although it is empty.
 
     Without it the conversation would be empty or, if roles alternate, begin with the assistant.
     """
@@ -274,14 +274,14 @@ def _opens(remaining: Sequence[MendedEntry], *, alternate: bool) -> bool:
 
 
 def _as_text(entry: MendedEntry) -> MendedEntry:
-    """Return the results of an entry as a user's text."""
+    """Return the results of an entry as the text of a user message."""
     results = (part.text for part in entry.message.parts if isinstance(part, ToolResult))
     text = "\n".join([NO_CALL, *filter(None, results)])
     return MendedEntry(Message("user", (Text(text),)), (None,), entry.near)
 
 
 def take_out(broken: BrokenRequest, spots: Iterable[Spot], name: str) -> Mended:
-    """Remove calls or results; *name* says what they are. Other parts of their messages stay."""
+    """Remove the calls or results at *spots*, which the notes call *name*; other parts stay."""
     gone, notes = defaultdict[int, set[int]](set), list[Note]()
     for spot in sorted(spots):
         gone[spot.at].add(spot.part)
@@ -293,7 +293,7 @@ def take_out(broken: BrokenRequest, spots: Iterable[Spot], name: str) -> Mended:
 def take_out_unpaired(
     broken: BrokenRequest, pairing: Pairing, name: str, *, is_continued: bool = False
 ) -> Mended:
-    """Remove second results, and results without a call unless the server may hold it."""
+    """Remove second results, and results without a call unless the server may hold the call."""
     orphans = () if is_continued else pairing.orphans
     unpaired = (*orphans, *(pair.result for pair in pairing.again))
     return take_out(broken, unpaired, f"{name} without a call of its own,")
