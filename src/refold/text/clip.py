@@ -1,5 +1,5 @@
-"""Cutting a text: by characters, never inside what is read as one, into sentences, to one line,
-into lines with those above that introduce them."""
+"""Cutting texts without splitting characters, splitting them into sentences, and lines with the
+lines that introduce them."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -8,23 +8,23 @@ from typing import Literal, NamedTuple
 from unicodedata import category
 
 LONGEST = 64
-"""Characters of the longest cluster that is kept whole; a longer one is no writing."""
+"""Maximum characters of a cluster that is kept whole; longer ones are not real text."""
 JOINER = "\u200d"
 
 
 class Gap(NamedTuple):
-    """The middle of a text that is left out: `text[start:stop]`."""
+    """Middle of a text to leave out: `text[start:stop]`."""
 
     start: int
     stop: int
 
 
 def gap(text: str, size: int, head: float = 0.5) -> Gap:
-    """Return what to leave out so that at most *size* characters stay, the share *head* of them at
-    the start.
+    """Return what to leave out so that at most *size* characters stay, the fraction *head* of them
+    at the start.
 
-    Cuts at a line's end if one is close by. Characters count, not lines: one line of 170,000
-    characters is cut like any other text.
+    It cuts at line ends nearby. Sizes are characters, not lines: one line of 170,000 characters is
+    cut like any other text.
     """
     if len(text) <= size:
         return Gap(len(text), len(text))
@@ -37,20 +37,20 @@ def gap(text: str, size: int, head: float = 0.5) -> Gap:
 
 
 def head(text: str, size: int) -> str:
-    """Return the longest beginning of at most *size* characters that cuts nothing apart."""
+    """Return the longest prefix of at most *size* characters that splits no cluster."""
     return text if len(text) <= size else text[: floor(text, max(0, size))]
 
 
 def tail(text: str, size: int) -> str:
-    """Return the longest end of at most *size* characters that cuts nothing apart."""
+    """Return the longest suffix of at most *size* characters that splits no cluster."""
     return text if len(text) <= size else text[ceiling(text, len(text) - max(0, size)) :]
 
 
 def is_inside_cluster(text: str, at: int) -> bool:
-    """Do the characters on both sides of *at* belong together?
+    """Return whether the characters on both sides of *at* belong together.
 
-    They do in surrogate pairs, with combining marks, in joined emoji, flags, Korean syllables and
-    CR LF.
+    That is so in surrogate pairs, with combining marks, in joined emoji, flags, Korean syllables
+    and CR LF.
     """
     if not 0 < at < len(text):
         return False
@@ -82,12 +82,12 @@ def ceiling(text: str, at: int) -> int:
 
 
 def _find_cut(text: str, places: range) -> int:
-    """Return the first of *places* that is inside no cluster; the first of all if each is."""
+    """Return the first of *places* that is not inside a cluster, else the first of all."""
     return next((at for at in places if not is_inside_cluster(text, at)), places.start)
 
 
 def _splits_pair(text: str, at: int) -> bool:
-    """Are the characters on both sides of *at* the halves of a surrogate pair?"""
+    """Return whether *at* is between the halves of a surrogate pair."""
     return (
         0 < at < len(text)
         and "\ud800" <= text[at - 1] <= "\udbff"
@@ -100,7 +100,7 @@ def _is_flag(char: str) -> bool:
 
 
 def _flags_before(text: str, at: int) -> int:
-    """Count the regional indicators that end at *at*, up to a bound: only odd or even matters."""
+    """Count the regional indicators that end at *at*, up to a bound: only the parity matters."""
     count = 0
     while count < 2 * LONGEST and at - count > 0 and _is_flag(text[at - count - 1]):
         count += 1
@@ -110,10 +110,10 @@ def _flags_before(text: str, at: int) -> int:
 # --- sentences and lines ----------------------------------------------------------------------
 
 MAX_SCANNED = 200_000
-"""Characters of one text that are looked at: the first and the last half of that many. A tool
-result of 100 MB costs no more than one of 200 kB."""
+"""Maximum characters of a text that are read, half from each end. A tool result of 100 MB costs no
+more than one of 200 kB."""
 MAX_WORD = 200
-"""Characters of a word that is not cut; a longer one is data."""
+"""Maximum characters of a word that is not cut; longer ones are data."""
 
 _WORD = re.compile(r"[\w$@~./-]")
 _LAST_WORD = re.compile(r"(?<![\w$@~./-])[\w$@~./-]++\Z")
@@ -122,13 +122,14 @@ _STOP = re.compile(
     r"[.!?。！？；](?:(?<=[。！？；])|(?<!\b\w\.\w\.)(?<!\b(?:vs|cf)\.)"
     r"(?<!\b[A-Z][a-z]\.(?= \d))(?<!\b[A-Z][a-z]{2}\.(?= \d))[\"')\]]?\s+)"
 )
-"""A character that ends a sentence, with the blanks behind it; none behind `e.g`, `vs` or `Str`."""
+"""End of a sentence with the whitespace after it, except after abbreviations: `e.g`, `vs`,
+`Str`."""
 _CODE = re.compile(r"`[^`]+`")
 _MARK = re.compile(r"\s*(?:\\?[-*+•>#]+|\d{1,3}[.)、])\s+")
 
 
 def clip_scanned(text: str) -> str:
-    """Return *text*; of a very long one its two ends, cut between words if it has any there."""
+    """Return *text*, or the two ends of a very long one, cut between words if possible."""
     if len(text) <= MAX_SCANNED:
         return text
     start, stop = MAX_SCANNED // 2, len(text) - MAX_SCANNED // 2
@@ -144,8 +145,8 @@ def _is_inside(text: str, at: int) -> bool:
 
 
 def split_line(line: str) -> Iterator[str]:
-    """Yield the sentences of a line that has no list mark: Western and CJK stops part them, but for
-    stops in `code`."""
+    """Yield the sentences of a line without its list marks, split at Western and CJK stops outside
+    of `code`."""
     masked, start = line, 0
     if "`" in line:
         masked = _CODE.sub(lambda code: "x" * len(code[0]), line)
@@ -166,7 +167,7 @@ def one_line(text: str, limit: int) -> str:
 # --- lines and what introduces them ---------------------------------------------------------------
 
 DEEPEST = 8
-"""Lines above a line that introduce it, at most."""
+"""Maximum number of lines that introduce a line."""
 
 _INDENT = re.compile(r"[\s>]*")
 _TITLE = re.compile(r"(#{1,6})\s+")
@@ -177,32 +178,32 @@ _NUMBER = re.compile(
 _BULLET = re.compile(r"\\?[-*+•·◦▪‣●○](?:\s+|(?=[^\x00-\x7f]))|[–—]\s+")
 _ENDED = (*".!?;,。！？；，",)
 TOP, _INSIDE = -6, 1_000_000
-"""The depths of a heading of the first level, and of code and a row of a table."""
+"""Depth of a first-level heading, and of code and table rows."""
 
 
 RowKind = Literal["heading", "columns", "row", "item", "text", "code"]
-"""`columns` head a table, of which every `row` is one."""
+"""Kinds of lines. `columns` is the header of a table and `row` one of its rows."""
 
 
 class Row(NamedTuple):
-    """A line that holds something."""
+    """Line that is not blank."""
 
     at: int
-    """Its position among the lines."""
+    """Line index."""
     kind: RowKind
     depth: int
-    """It belongs to a line above that has less of it."""
+    """Nesting depth: a line belongs to a line above with less depth."""
     text: str
-    """Without indent and list mark."""
+    """Text without indent and list mark."""
     is_open: bool = False
-    """Does it need what follows: a heading, or a colon at its end?"""
+    """Whether it introduces what follows: a heading, or a line that ends with a colon."""
 
 
 def iter_rows(lines: Sequence[str]) -> Iterator[tuple[Row, tuple[Row, ...]]]:
-    """Yield the lines that hold something, each behind those that introduce it, the outermost
-    first: headings, lines with a colon at their end or right above a list or code, items that hold
-    others. A heading does not introduce a text behind the first list under it: there people go
-    on."""
+    """Yield each non-blank line with the lines that introduce it, outermost first: headings, lines
+    that end with a colon or are directly above a list or code, and items with nested lines. A
+    heading does not introduce text after the first list under it, which usually continues the main
+    text."""
     rows, before = [*_read_rows(lines)], -1
     heads, deepest = list[Row](), list[int]()
     for row, behind in zip_longest(rows, rows[1:]):
@@ -221,8 +222,8 @@ def iter_rows(lines: Sequence[str]) -> Iterator[tuple[Row, tuple[Row, ...]]]:
 
 
 def _introduces(head: Row, deepest: int, row: Row, *, is_apart: bool) -> bool:
-    """Does *head*, under which something as deep as *deepest* stood, introduce *row*, too? What
-    needs something behind it introduces even what is no deeper, up to a blank line."""
+    """Return whether *head*, with lines as deep as *deepest* under it so far, also introduces
+    *row*. An open head introduces even lines of its own depth, up to a blank line."""
     if row.depth != head.depth:
         return row.depth > head.depth
     is_over = deepest > row.depth or (deepest == row.depth and is_apart)
@@ -230,7 +231,7 @@ def _introduces(head: Row, deepest: int, row: Row, *, is_apart: bool) -> bool:
 
 
 def _is_head(row: Row, behind: Row) -> bool:
-    """Does a line introduce what may stand *behind* it?"""
+    """Return whether a line introduces the line *behind* it."""
     is_above = behind.kind in ("item", "row", "code") and not row.text.endswith(_ENDED)
     return row.is_open or (behind.depth > row.depth and (row.kind == "item" or is_above))
 
@@ -256,12 +257,12 @@ def _read_rows(lines: Sequence[str]) -> Iterator[Row]:
 
 
 def _is_ruler(line: str) -> bool:
-    """Does the line part the columns of a table from its rows?"""
+    """Return whether a line separates the header of a table from its rows."""
     return "-" in line and "|" in line and set(line.strip()) <= set("|-: ")
 
 
 def _is_underline(line: str) -> bool:
-    """Does the line make a heading of the one above it?"""
+    """Return whether a line underlines a heading."""
     bare = line.strip()
     return bare[:3] in ("---", "===") and len(set(bare)) == 1
 
@@ -288,7 +289,7 @@ def without_mark(line: str) -> str:
 
 
 def find_fences(lines: Sequence[str]) -> Iterator[range]:
-    """Yield where blocks of code stand, marks included; a mark that never closes opens none."""
+    """Yield the ranges of fenced code blocks, fences included; an unclosed fence opens none."""
     start, fence = 0, ""
     for at, line in enumerate(lines):
         mark = line.lstrip()[:3]

@@ -1,5 +1,4 @@
-"""Whether a tool's output says that something went wrong, and where: exit codes, errors,
-tracebacks."""
+"""Detection of failures in tool output: exit codes, error lines, tracebacks."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -9,33 +8,34 @@ from refold.text.clip import Gap, ceiling, clip_scanned, floor, gap, one_line
 from refold.text.plain import without_escapes, without_terminal_codes
 
 SCAN = 1_000_000
-"""Characters that are looked at, from the end, where errors stand."""
+"""Maximum characters that are scanned, from the end, where errors usually are."""
 TRIES = 2_000
-"""Words that are looked at, so that a text that only says `error` costs no more."""
+"""Maximum number of words that are checked, so that a text full of `error` costs no more."""
 OPENS = 2_000
-"""Characters in which a text opens."""
+"""Length of the opening of a text in characters."""
 WIDTH = 160
-"""Characters kept of a line that says something went wrong."""
+"""Maximum characters kept of an error line."""
 
 FIGURES = re.compile(
     r"(?<![\w.@/-])(?<![\d.,],)\d[\d,.]*+\s{0,2}(?:\w{1,12}\s{1,2})?(?:pass|fail|test|error|warning|example|assert|spec|check|ok\b|skipped)"
     r"|\b(?:passed|failed|errors?|warnings?|tests?)\s{0,2}[:=]\s{0,2}\d|(?<!\d)0*+[1-9]\d*+\s*+[个項项].{0,8}(?:通过|失败|测试)",
     re.IGNORECASE,
 )
-"""The figures of a test run."""
+"""Counts of a test run."""
 _RAN_NONE = re.compile(r"\A(?!.*\b[1-9]\d* (?:pass|fail|error)).*\b0 passed\b")
 _DIGIT = re.compile(r"\d")
 _FRAME = " =-*~"
-"""What runners draw around a line of figures."""
+"""Characters that test runners draw around a line of counts."""
 EXIT = re.compile(
     r"(?<!\bto )(?:exit(?:ed)?(?:[ _-]with)?[ _-]?(?:code|status)|return[ _-]?code|退出码|退出代码|返回码|終了コード|종료 코드)"
     r"[^\d\n-]{0,12}(-?[0-9]{1,10})",
     re.IGNORECASE,
 )
-"""An exit code, as shells, agents and runners write it; `to exit with code 0` is a hint."""
+"""Exit code as shells, agents and runners write it; `to exit with code 0` is a hint."""
 _OPENING_CODE = re.compile(rf"rc=(-?\d{{1,10}})\s|\W{{0,20}}{EXIT.pattern}", re.IGNORECASE)
 CODES = ("code", "status", "退出码", "退出代码", "返回码", "終了コード", "종료 코드")
-"""One of these is in every exit code: finding a word is a hundred times faster than the pattern."""
+"""Each exit code contains one of these words. Searching them is a hundred times faster than the
+pattern."""
 ERRORS = (
     "error",
     "exception",
@@ -52,35 +52,34 @@ ERRORS_ELSEWHERE = (
     "错误", "失败", "异常", "报错", "出错", "拒绝", "致命", "錯誤", "失敗", "エラー", "例外", "오류", "실패", "치명",
     "ошибка", "отказано", "fehler", "schwerwiegend", "erreur", "denegado", "negada",
 )  # fmt: skip
-"""Words of failure in other languages, in lower case."""
+"""Words for failures in other languages, in lower case."""
 _ERRORS_NAMED = (
     r"(?:错误|失败|异常|エラー|오류)[:：](?!\s{0,3}0\b)|致命(?:错误|的な?エラー)|[没沒]有(?:那个文件|此一檔案)|[权權]限不[够夠]|系统找不到|(?:内部或外部|未找到)命令"
     r"|エラー(?: [1-9]|が発生)|そのようなファイル|許可がありません|(?:見つかり|認識されてい)ません(?!でした)|오류(?: [1-9]|가 발생)|치명적[: ]|그런 파일이나|허가 거부|찾을 수 없"
     r"|\b(?:Fehler|Erreur|Erro|[Оо]шибка) ?(?::(?!\s{0,3}0\b)|[1-9])|Schwerwiegend:|[Kk]eine Berechtigung|nicht gefunden|fatal :|introuvable|Aucun fichier"
     r"|non accordée|No existe el|denegado|no encontrad[oa]|inexistente|negada|não encontrad[oa]|Нет такого|Отказано|не найден(?!о)"
 )
-"""How shells, compilers and git name an error in other languages."""
+"""Errors as shells, compilers and git report them in other languages."""
 NONE = re.compile(r"(?:\b0|\bno) $", re.IGNORECASE)
-"""What stands before `errors` if there are none."""
+"""Text before `errors` if there are none."""
 TRACE = "Traceback (most recent call last):"
 TRACEBACK = re.compile(
     r"Traceback \(most recent call last\):\n"
     r"(?>(?:[ \t](?![^\n]*Traceback \(most)[^\n]*+\n|\n)*)(\S[^\n]*)"
 )
-"""A Python traceback; its last line is the error. Of one within another the inner: no line is read
-for both."""
+"""Python traceback; its last line is the error. Of nested tracebacks it is the inner one, so that
+no line is read twice."""
 OPENING = re.compile(
     r"""\s*(?:<\w+>\s*)?[{\["']*(?:error|fatal|fail(?:ed|ure)\b|traceback|exception|the tool execution failed|错误|失败|异常|报错|致命|錯誤|(?:エラー|오류|치명적|ошибка|fehler|erreur)(?=\s?[:：]|\s?\d|が発生|가 발생|\s*\Z))"""
     r"""(?![\w-]*["']?\s*[:=]\s*(?:null|none|false|0(?![\dx.])|""|''|\[\s*\]|\{\s*\}))""",
     re.IGNORECASE,
 )
-"""A text that opens by saying that it is an error; `{"error": null` and `Errors: 0` say that there
-is none."""
+"""Text that begins by reporting an error; `{"error": null` and `Errors: 0` report none."""
 
 
 def is_failure(text: str) -> bool:
-    """Does a tool's output report a failure: by an exit code other than 0 at its start or end, a
-    traceback, or an error as its first word?"""
+    """Return whether tool output reports a failure: by a non-zero exit code at its start or end, a
+    traceback, or an error as its first word."""
     ends = without_escapes(f"{text[:200]}\n{text[-400:]}" if len(text) > 600 else text)
     is_opening = bool(OPENING.match(without_escapes(text[:OPENS])))
     is_error = is_opening or text.find(f"\n{TRACE}", -20_000) >= 0
@@ -92,10 +91,10 @@ def _find_exit_codes(text: str) -> Sequence[str]:
 
 
 def failure_lines(text: str, room: int) -> list[str]:
-    """Return lines that say what went wrong, in order, together at most *room* characters.
+    """Return error lines in order, with at most *room* characters in total.
 
-    Exit codes are chosen first, then what tracebacks end with, then other errors, the last before
-    those ahead of it. Of a long line the surroundings of the word stay.
+    Exit codes are chosen first, then the last lines of tracebacks, then other errors, later ones
+    first. Long lines are cut around the word.
     """
     text = text[-SCAN:]
     chosen: dict[int, str] = {}
@@ -111,9 +110,9 @@ def failure_lines(text: str, room: int) -> list[str]:
 
 
 def _by_weight(text: str) -> Iterator[int]:
-    """Yield where a text says that something went wrong, weightiest first."""
+    """Yield the positions of errors, most important first."""
     lower = text.lower()
-    if len(lower) != len(text):  # a letter like İ, which is two in lower case
+    if len(lower) != len(text):  # some letters, such as İ, become two in lower case
         lower = text
     words = ERRORS if text.isascii() else (*ERRORS, *ERRORS_ELSEWHERE)
     codes = (
@@ -129,7 +128,7 @@ def _by_weight(text: str) -> Iterator[int]:
 
 
 def _backwards(text: str, words: Sequence[str]) -> Iterator[int]:
-    """Yield where one of *words* stands, the last first."""
+    """Yield the positions of *words*, last first."""
     last = {word: at for word in words if (at := text.rfind(word)) >= 0}
     for _ in range(TRIES):
         if not last:
@@ -151,18 +150,18 @@ def _snippet(text: str, start: int) -> str:
     return without_terminal_codes(text[begin:stop]).strip()
 
 
-# --- the middle of an output, without what went wrong -------------------------------------------
+# --- the middle of an output without its errors --------------------------------------------------
 
 MARK = 100
-"""Characters set aside for the mark."""
+"""Characters reserved for the marker."""
 
 
 def cut_middle(text: str, limit: int, head: float, name: str, room: int) -> tuple[Gap, str] | None:
-    """Return what to leave out of *text* so that about *limit* characters stay, and the mark that
-    stands there instead, with the lines in it that say what went wrong; None if nothing goes.
+    """Return what to cut from *text* so that about *limit* characters stay, and the marker for it
+    with the error lines of the cut part; None if nothing is cut.
 
-    *head* is the share taken from the start, *name* that of the edit that brings the rest back,
-    *room* how many characters those lines may take.
+    *head* is the fraction kept at the start, *name* names the edit that restores the rest, and
+    *room* is the maximum characters of the error lines.
     """
     size = max(0, limit - MARK)
     cut = gap(text, max(0, size - room), head)
@@ -173,7 +172,7 @@ def cut_middle(text: str, limit: int, head: float, name: str, room: int) -> tupl
 
 
 def _mark(text: str, cut: Gap, lines: list[str], name: str) -> str:
-    """Return the line that stands for what is left out, and those lines of it that stay."""
+    """Return the marker for the part that is cut, with its error lines."""
     before = "" if text[: cut.start].endswith("\n") or cut.start == 0 else "\n"
     after = "" if text.startswith("\n", cut.stop) else "\n"
     note = f"{cut.stop - cut.start:,} characters left out (edit {name})"
@@ -181,7 +180,7 @@ def _mark(text: str, cut: Gap, lines: list[str], name: str) -> str:
     return f"{before}{body}{after}"
 
 
-# --- whether work failed, and by what -------------------------------------------------------------
+# --- whether a command failed, and why -----------------------------------------------------------
 
 _ERROR_LINE = re.compile(
     r"^(?:--- )?FAIL\b[^\n]{0,300}|^[^\n]{0,200}?(?:\b\w*(?:Error|Exception|Panic)\b\s*[:(](?!\s{0,3}0\b)|\berror(?:\[\w+\]|\s+TS\d+)?:|\bfatal:|\bFAILED\b|\bpanicked at\b|"
@@ -193,43 +192,43 @@ _ERROR_LINE = re.compile(
 _NAMES_ERROR = re.compile(
     rf"FAIL|Error|error|Exception|Panic|fatal:|panicked|No such|not found|ermission|ERR!|At line|{_ERRORS_NAMED}"
 )
-"""What is in every line that names an error, which is found sooner."""
+"""Text in every error line, which is faster to find."""
 _COMPILER_ERROR = re.compile(
     r"^[^\s:(]{1,200}(?:\(\d{1,7},\d{1,7}\)|(?::\d{1,7}){1,2}): (?:fatal )?error\b"
     r"|^[ \t]{2,9}at [^\n]{1,300}:\d{1,7}:\d{1,7}\)?\s*\Z",
     re.MULTILINE,
 )
-"""What compilers print for each error, `a.ts(5,15): error TS2305`; a stack of calls at the end."""
+"""Compiler errors, `a.ts(5,15): error TS2305`; a stack trace at the end."""
 _FAILURE_COUNT = re.compile(
     r"(?<![\w.])[1-9]\d{0,9} (?:\w{1,20} )?(?:fail(?:ed|ing|ures?)\b|errors?\b(?! \())|\b(?:Errors|Failed): [1-9]|\bERR!|\bError \d|"
     r"(?<!\d)[1-9]\d{0,9} ?[个個项項]?(?:测试|測試|用例)?(?:失败|失敗|错误|錯誤)",
 )
-"""How test runners and build tools sum up a failure: `1 failed`, `Found 3 errors`, `make: *** [all]
-Error 2`."""
+"""Failure counts of test runners and build tools: `1 failed`, `Found 3 errors`,
+`make: *** [all] Error 2`."""
 _HINT = re.compile(
     r"(?i)\s*+(?:hint:|help:|note:|please try another command|the output of the command was:|warn|npm warn|提示[：:]|at |file \"|[+>$] )"
     r"|.*(?:echo |complete log of this run)|.*?\ufffd[^\ufffd]*\ufffd"
 )
-"""How a line begins that warns, or says what to do about an error, where it arose or is logged, or
-what is run or a script would say; or that nobody can read, its encoding taken for another."""
+"""Prefix of a line that is not an error itself: warnings, advice, the location or log of an error,
+commands, code of scripts; or a line in the wrong encoding."""
 _ANY_WORD = re.compile(r"\w+")
 _TELLS = re.compile(r"(?s).*?\w\W++\w.*[^:]\Z")
-"""A line of several words that says more than that others follow."""
+"""Line of several words that does not just announce others."""
 _CODE_ONLY = re.compile(
     r"(?:(?:command|process|tool|error) )?(?:(?:completed|finished|ended) with )?(?:exit|return)\w*(?: with)?(?: (?:code|status))?(?<!\d) ?\d+"
     r"|退出(?:码|状态码|代码) ?\d+",
     re.IGNORECASE,
 )
-"""The words of a line that says an exit code and nothing else, one blank between them."""
+"""Words of a line with only an exit code, separated by single spaces."""
 _RULE = re.compile(r"([=*~_-])\1{9,}+")
-"""What runners draw beside a line of figures, as wide as the terminal."""
+"""Rule that runners draw beside a line of counts, as wide as the terminal."""
 END_CHARS = 4_000
-"""Characters at either end of a result in which errors are looked for; exit codes in 400."""
+"""Characters at each end of a result that are searched for errors; 400 for exit codes."""
 
 
 def read_exit_code(text: str) -> int | None:
-    """Return the exit code that a result states: with its first words, at its end, or else at its
-    beginning; None if it states none."""
+    """Return the exit code in a result: in its first words, at its end, or at its start; None if it
+    has none."""
     if opening := _OPENING_CODE.match(without_escapes(text[:OPENS])):
         return int(opening[1] or opening[2])
     for part in map(without_escapes, (text[-400:], text[:400])):
@@ -239,8 +238,8 @@ def read_exit_code(text: str) -> int | None:
 
 
 def looks_failed(text: str) -> bool:
-    """Does the output of work (a build, a test, a push) say that it failed? For results of which no
-    exit code and no API says it."""
+    """Return whether the output of a build, test or push reports a failure, for results without an
+    exit code or a failure flag of the API."""
     end = _RULE.sub(r"\1", without_escapes(text[-END_CHARS:]))
     return (
         is_failure(text)
@@ -250,13 +249,13 @@ def looks_failed(text: str) -> bool:
 
 
 def has_failed(outcome: str) -> bool:
-    """Does the outcome of a check say that it failed?"""
+    """Return whether the outcome of a check is a failure."""
     return outcome.startswith(("failed", "error", "exit", "stopped", "nothing ran"))
 
 
 def find_error_line(text: str) -> str:
-    """Return the line that says what went wrong: the last one that names an error, rather one of
-    several words, else the last one with more to say than an exit code. A hint is none."""
+    """Return the last line that names an error, preferably with several words, else the last line
+    with more than an exit code. Hints are skipped."""
     end = without_escapes(text[-END_CHARS:])
     errors = find_error_lines(end) or find_error_lines(without_escapes(text[:END_CHARS]))
     rows = [row for row in end.splitlines() if any(map(str.isalnum, row))]
@@ -274,7 +273,7 @@ _MARKUP = re.compile(
 
 
 def is_markup(row: str) -> bool:
-    """Is this line a tag around an output, or a client's word around it, such as an exit code?"""
+    """Return whether a line is a tag around output, or added by a client, such as an exit code."""
     words = " ".join(_ANY_WORD.findall(row[:200]))
     return bool(_MARKUP.fullmatch(row) or _CODE_ONLY.fullmatch(words))
 
@@ -286,8 +285,8 @@ def find_error_lines(text: str) -> list[str]:
 
 
 def find_figures(text: str) -> str:
-    """Return the last line with figures of a test run, if there is one, rather one of tests that
-    ran: `cargo test` ends with a word on those of the documentation, of which there are none."""
+    """Return the last line with counts of a test run, preferably of tests that ran: `cargo test`
+    ends with the documentation tests, which may be none."""
     numbered = filter(_DIGIT.search, reversed(clip_scanned(text).split("\n")))
     rows = (row.strip().strip(_FRAME) for row in numbered)
     figures = (row for row in rows if len(row) < 300 and FIGURES.search(row))

@@ -1,8 +1,7 @@
-"""JSON values: one spelling for equal ones, fields of values of any shape, and values as lines of
-text.
+"""JSON values: canonical form, fields of values of any shape, and values as lines of text.
 
-Canonical: sorted keys, no spaces, characters as they are, and a float that is a whole number
-written as an integer (`1.0` is `1`): what clients change when they parse and re-serialise tool
+Canonical form has sorted keys, no spaces, unescaped characters, and integers for whole floats
+(`1.0` is `1`). It removes the differences that clients make when they parse and re-serialise tool
 arguments.
 """
 
@@ -18,8 +17,8 @@ from refold.errors import FormatError
 
 
 def _as_json(value: Any) -> Any:
-    """Return what the JSON of a request has in place of what the vendors' SDKs take there: base64
-    text for bytes, the fields of an object. Raises `TypeError` for anything else."""
+    """Convert what vendors' SDKs accept to JSON: bytes to base64, an object to its fields. Raise
+    `TypeError` for anything else."""
     if isinstance(value, bytes | bytearray):
         return b64encode(value).decode("ascii")
     if hasattr(value, "model_dump"):
@@ -36,10 +35,9 @@ _dump = json.JSONEncoder(
 ).encode
 _PLAIN = frozenset({str, int, bool, type(None)})
 _ONE_FIELD = re.compile(r'(\{"[^"\\\x00-\x1f]*+":) ?("(?>(?:[^"\\\x00-\x1f]++|\\["\\nrtbf])*)"\})')
-"""An object of one field that holds a string, in canonical form but for a space: the commonest
-arguments."""
+"""Object with one string field, canonical except for a space: the most common arguments."""
 _SHORT = 500
-"""Characters; above, parsing is as fast as matching."""
+"""Maximum characters for matching; above, parsing is as fast."""
 
 
 def _number(text: str) -> int | float:
@@ -50,7 +48,7 @@ _load = json.JSONDecoder(strict=False, parse_float=_number).decode
 
 
 def canonicalize(value: Any) -> str:
-    """Return *value* as canonical JSON. Raises `FormatError` when it is no JSON value."""
+    """Return *value* as canonical JSON. Raise `FormatError` if it is not a JSON value."""
     try:
         return _dump(_whole(value))
     except (TypeError, ValueError) as error:
@@ -60,7 +58,7 @@ def canonicalize(value: Any) -> str:
 
 
 def canonicalize_text(text: str) -> str:
-    """Return JSON *text* as canonical JSON; text that is no JSON as it is, nothing as `{}`."""
+    """Return JSON *text* as canonical JSON, other text unchanged, and empty text as `{}`."""
     if text in {"{}", ""}:
         return "{}"
     if len(text) < _SHORT and (short := _ONE_FIELD.fullmatch(text)):
@@ -72,7 +70,7 @@ def canonicalize_text(text: str) -> str:
 
 
 def parse_or_text(text: str) -> Any:
-    """Return the value that JSON *text* holds; the text itself if it is no JSON."""
+    """Return the value of JSON *text*, or the text itself if it is not JSON."""
     try:
         return json.loads(text, strict=False)
     except (ValueError, RecursionError):
@@ -80,7 +78,7 @@ def parse_or_text(text: str) -> Any:
 
 
 def parse_or_none(text: str | bytes) -> Any:
-    """Return the value that JSON *text* holds; None if it is no JSON."""
+    """Return the value of JSON *text*, or None if it is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -88,7 +86,7 @@ def parse_or_none(text: str | bytes) -> Any:
 
 
 def _whole(value: Any) -> Any:
-    """Return *value* with integers for whole floats; the same object if there is none."""
+    """Return *value* with whole floats as integers; the same object if there are none."""
     if isinstance(value, float):
         return int(value) if value.is_integer() else value
     if isinstance(value, dict):
@@ -104,13 +102,13 @@ def _whole(value: Any) -> Any:
 
 
 JsonObject = dict[str, Any]
-"""A JSON object."""
+"""JSON object."""
 Record = Mapping[str, Any]
-"""A JSON object that is only read."""
+"""Read-only JSON object."""
 
 
 def dig(value: Any, *keys: str) -> Any:
-    """Return the value under *keys*, one inside the other; None if the path ends early."""
+    """Return the value at the path *keys*; None if the path ends early."""
     for key in keys:
         if not isinstance(value, dict | Mapping):
             return None
@@ -119,40 +117,40 @@ def dig(value: Any, *keys: str) -> Any:
 
 
 def text_at(value: Any, *keys: str) -> str:
-    """Return the text under *keys*; empty if there is none."""
+    """Return the string at the path *keys*; empty if there is none."""
     field = dig(value, *keys)
     return field if isinstance(field, str) else ""
 
 
 def first_text(values: Iterable[Any], *keys: str) -> str:
-    """Return the first text under *keys* in one of *values*; empty if there is none."""
+    """Return the first string at the path *keys* in *values*; empty if there is none."""
     return next((text for value in values if (text := text_at(value, *keys))), "")
 
 
 def object_at(value: Any, *keys: str) -> Record:
-    """Return the object under *keys*; empty if there is none."""
+    """Return the object at the path *keys*; empty if there is none."""
     field = dig(value, *keys)
     return field if isinstance(field, dict | Mapping) else {}
 
 
 def list_at(value: Any, *keys: str) -> list[Any]:
-    """Return the list under *keys*; empty if there is none."""
+    """Return the list at the path *keys*; empty if there is none."""
     field = dig(value, *keys)
     return field if isinstance(field, list) else []
 
 
 def objects_at(value: Any, *keys: str) -> Iterator[JsonObject]:
-    """Yield the objects in the list under *keys*, without anything else in it."""
+    """Yield the objects in the list at the path *keys*."""
     return objects_in(list_at(value, *keys))
 
 
 def objects_in(items: Any) -> Iterator[JsonObject]:
-    """Yield the objects in a list; nothing if it is no list."""
+    """Yield the objects in a list; nothing if *items* is not a list."""
     return (item for item in (items if isinstance(items, list) else ()) if isinstance(item, dict))
 
 
 def int_at(value: Any, *keys: str) -> int:
-    """Return the whole number under *keys*; -1 if there is none."""
+    """Return the integer at the path *keys*; -1 if there is none."""
     field = dig(value, *keys)
     return field if isinstance(field, int) and not isinstance(field, bool) else -1
 
@@ -163,12 +161,12 @@ def without_keys(value: Record, *keys: str) -> JsonObject:
 
 
 def without_empty(value: Record) -> JsonObject:
-    """Return a copy without what says nothing: null, zero, and empty texts, lists and objects."""
+    """Return a copy without falsy values: null, zero, and empty strings, lists and objects."""
     return {key: item for key, item in value.items() if item}
 
 
 def parse_time(value: Any) -> datetime | None:
-    """Return a time from ISO 8601, Unix seconds or Unix milliseconds; None for anything else."""
+    """Parse ISO 8601, Unix seconds or Unix milliseconds; return None for anything else."""
     with suppress(ValueError, OverflowError, OSError):
         if isinstance(value, str):
             when = datetime.fromisoformat(value)
@@ -178,33 +176,33 @@ def parse_time(value: Any) -> datetime | None:
     return None
 
 
-# --- objects as lines ------------------------------------------------------------------------------
+# --- objects as lines ---------------------------------------------------------------------------
 
 LONGEST_FIELD = 200
-"""Characters of a field that is written into the line of its object."""
+"""Maximum characters of a field that is written into the line of its object."""
 LONGEST_LEAD = 120
-"""Characters of what says where an object stands."""
+"""Maximum characters of a lead, the path to an object."""
 DEEPEST = 20
-"""Objects and arrays inside each other that are opened."""
+"""Maximum nesting depth of objects and arrays that are read."""
 
 
 class JsonLine(NamedTuple):
-    """Fields of one object, or of one array."""
+    """Fields of one object or array."""
 
     lead: str
-    """What they stand in: `order_id: 17 › items › `."""
+    """Path to them: `order_id: 17 › items › `."""
     text: str
     """`sku: A-1, price: 20`."""
     columns: str = ""
-    """The keys alone, `sku | price`, if the line has the whole object, as a row of a table may."""
+    """Keys, `sku | price`, if the line has the whole object like a row of a table."""
     cells: str = ""
-    """The values alone, `A-1 | 20`."""
+    """Values, `A-1 | 20`."""
 
 
 def iter_json_lines(value: Any) -> Iterator[JsonLine]:
-    """Yield what a JSON object or array holds as lines, in order: of each object its short fields,
-    behind what tells it from others, the first of them. An object in an array is one line, if its
-    values are short, with the fields of objects in it. A long text has lines of its own."""
+    """Yield a JSON object or array as lines, in order. An object's short fields share lines, and
+    the first of them identifies it in the leads of later lines. An array entry with short values is
+    one line, including its inner objects. A long string has lines of its own."""
     waiting: list[tuple[str, Any, int, bool]] = [("", value, 0, False)]
     while waiting:
         lead, item, depth, is_entry = waiting.pop()
@@ -232,7 +230,7 @@ def iter_json_lines(value: Any) -> Iterator[JsonLine]:
 
 
 def _split_fields(item: Record | list[Any]) -> tuple[list[tuple[str, str]], list[tuple[str, Any]]]:
-    """Return the short fields of an object or array, written, and the others."""
+    """Return the short fields of an object or array as text, and the others."""
     pairs = item.items() if isinstance(item, Mapping) else (("", entry) for entry in item)
     short, long = list[tuple[str, str]](), list[tuple[str, Any]]()
     for key, field in pairs:
@@ -244,7 +242,7 @@ def _split_fields(item: Record | list[Any]) -> tuple[list[tuple[str, str]], list
 
 
 def _flatten(item: Record) -> JsonObject:
-    """Return an object with the fields of the objects in it: `prices.economy`."""
+    """Return an object with the fields of its inner objects merged in: `prices.economy`."""
     flat: JsonObject = {}
     for key, field in item.items():
         if isinstance(field, dict) and not any(isinstance(v, dict | list) for v in field.values()):
@@ -255,9 +253,9 @@ def _flatten(item: Record) -> JsonObject:
 
 
 def join_texts(text: str) -> str:
-    r"""Return the texts of several lines in a JSON array of objects each of which has one, as tools
-    answer that read parts of a file (`[{"query": "a.py:1-2", "result": "1 | a\n2 | b"}]`); else
-    *text*."""
+    r"""Return the multi-line strings of a JSON array of objects that each have one, else *text*.
+    Tools that read parts of a file return such arrays
+    (`[{"query": "a.py:1-2", "result": "1 | a\n2 | b"}]`)."""
     rows = parse_or_none(text) if text.startswith("[{") else None
     texts = [
         [s for s in row.values() if isinstance(s, str) and "\n" in s] for row in objects_in(rows)
@@ -266,14 +264,13 @@ def join_texts(text: str) -> str:
 
 
 def spell_cut(text: str) -> str:
-    r"""Return a text with its escapes spelled out if `\n` parts most of its lines, as in a string
-    of JSON that a tool cut, so that nothing can parse it."""
+    r"""Unescape a text if `\n` separates most of its lines, as in truncated JSON."""
     is_cut = text.count("\\n") > 5 * (text.count("\n") + 2)
     return text.replace('\\"', '"').replace("\\n", "\n") if is_cut else text
 
 
 def _write_short(field: Any) -> str | None:
-    """Write a field in one line; None if it holds objects, or is too long for that."""
+    """Return a field as one line; None if it holds objects or is too long."""
     if isinstance(field, list) and not any(isinstance(entry, dict | list) for entry in field):
         text = ", ".join(map(_write_scalar, field)) or "none"
     elif isinstance(field, dict | list):
@@ -288,7 +285,7 @@ def _write_scalar(value: Any) -> str:
 
 
 def _join_fields(fields: Iterable[str]) -> Iterator[str]:
-    """Yield fields behind each other, in lines of about `LONGEST_FIELD` characters."""
+    """Join fields with commas, in lines of about `LONGEST_FIELD` characters."""
     row = ""
     for field in fields:
         if row and len(row) + len(field) > LONGEST_FIELD:

@@ -1,6 +1,7 @@
-"""What a client's hook left out of the results that its model saw: lines of JSON in a file beside
-the client's own (`session.jsonl.refold-results`). A client waits for this file: it imports next to
-nothing.
+"""Record of what a client's hook removed from tool results before the model saw them.
+
+It consists of JSON lines in a file beside the client's own (`session.jsonl.refold-results`). The
+client waits for this module to load, so it imports next to nothing.
 """
 
 import json
@@ -11,33 +12,35 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 SUFFIX = ".refold-results"
-"""Not `.jsonl`: agents take every `*.jsonl` in their folders for a session."""
+"""Suffix of the file. It is not `.jsonl`, because agents take every `*.jsonl` in their folders for
+a session."""
 FORMAT = 1
-"""Version of the form written here: the field `refold` of every line."""
+"""Format version, the field `refold` of every line."""
 
 
 class LeftOut(NamedTuple):
-    """A text of a result that was shown as another."""
+    """Text of a result and the text that was shown instead."""
 
     call: str
     text: str
     shown: str
     line: int = 0
-    """The number of its first line, if the client numbers the lines; else 0."""
+    """Number of its first line if the client numbers lines, else 0."""
 
 
 class Seen(NamedTuple):
-    """A result that was shown as it was."""
+    """Result that was shown unchanged."""
 
     call: str
     key: str
-    """A hash: of equal results of one call it is the same."""
+    """Hash that is the same for equal results of one call."""
 
 
 def append(transcript: str, rows: Iterable[LeftOut | Seen]) -> None:
-    """Add *rows* to the file beside *transcript*, in one write. Raises OSError."""
+    """Append *rows* to the file beside *transcript* in one write. Raise OSError on failure."""
     documents = ({"refold": FORMAT, **row._asdict()} for row in rows)
-    text = "".join(f"\n{json.dumps(document)}" for document in documents)  # after a torn line, too
+    # begins with a newline, since the last line in the file may be incomplete
+    text = "".join(f"\n{json.dumps(document)}" for document in documents)
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
     descriptor = os.open(transcript + SUFFIX, flags, 0o600)
     try:
@@ -49,8 +52,10 @@ def append(transcript: str, rows: Iterable[LeftOut | Seen]) -> None:
 
 
 def read_left_out(transcript: str, origins: Iterable[str] = ()) -> dict[str, list[LeftOut]]:
-    """Return what was left out of the results of a session and of its *origins*, by call; empty if
-    there are no such files. Lines that cannot be read are passed over."""
+    """Return what was removed from the results of a session and its *origins*, by call id.
+
+    Missing files and unreadable lines are skipped.
+    """
     rows = dict[str, list[LeftOut]]()
     paths = (transcript, *(path_of_origin(transcript, origin) for origin in origins))
     for document in (document for path in paths for document in _read(path)):
@@ -63,8 +68,11 @@ def read_left_out(transcript: str, origins: Iterable[str] = ()) -> dict[str, lis
 
 
 def find_origin(record: Mapping[str, Any]) -> str:
-    """Return the id of the session from which a fork has a line of Claude Code's; empty if it is
-    its own. From 2.1.330 on only the model's lines say so."""
+    """Return the id of the session that a fork's line of Claude Code comes from; empty if it is its
+    own.
+
+    From 2.1.330 on only lines of the model have it.
+    """
     forked = record.get("forkedFrom")
     origin = forked.get("sessionId") if isinstance(forked, dict) else record.get("requestSessionId")
     is_name = isinstance(origin, str) and Path(origin).name == origin
@@ -72,12 +80,12 @@ def find_origin(record: Mapping[str, Any]) -> str:
 
 
 def path_of_origin(transcript: str, origin: str) -> str:
-    """Return the file of the session *origin*, beside the one forked from it."""
+    """Return the file of the session *origin*, in the folder of its fork."""
     return str(Path(transcript).with_name(f"{origin}.jsonl"))
 
 
 def find_seen(transcript: str, key: str) -> list[str]:
-    """Return the calls whose results were shown with this *key*, the latest first."""
+    """Return the ids of the calls whose results were shown with this *key*, the latest first."""
     calls = [str(row.get("call")) for row in _read(transcript, key) if row.get("key") == key]
     return calls[::-1]
 

@@ -1,7 +1,7 @@
-"""What a plain cut would lose of a long text: an outline by its kind, which its shape tells.
+"""Outlines of long texts by kind, which keep what a plain cut would lose.
 
-A kind is a pure function of a text and the terms that were asked for. It weighs lines, or returns
-None for a text of another kind.
+A kind is a pure function of a text and the terms asked for. It returns weighted lines, or None if
+the shape of the text is of another kind.
 """
 
 import json
@@ -31,23 +31,23 @@ from refold.text.plain import is_path, split_path
 
 
 def _favour(asked: Collection[str], lines: Sequence[Line]) -> list[Line]:
-    """Return *lines* with more weight for those that say what was asked for."""
+    """Return *lines* with more weight for those that contain the terms asked for."""
     extra = weigh_asked([line.text for line in lines], asked)
     return [
         line._replace(weight=line.weight + plus) for line, plus in zip(lines, extra, strict=True)
     ]
 
 
-# --- listings and search results -------------------------------------------------------------------
+# --- listings and search results ------------------------------------------------------------------
 
 ROW = 100
-"""Characters of a row of names."""
+"""Maximum characters of a row of names."""
 _PATH = re.compile(r"[\w.@+~#%,=\\/:*|-]+")
 _MATCH = re.compile(r"((?:[A-Za-z]:(?=[/\\]))?[^\s:]{1,400}?)([:-])(\d{1,7})\2")
 
 
 def outline_listing(text: str, asked: Collection[str]) -> Outline | None:
-    """Show of a list of paths every folder with some of its names; the shared beginning once."""
+    """Outline a list of paths: each folder with some of its names, without the common prefix."""
     lines = list(filter(None, map(str.strip, text.split("\n"))))
     notes = [line for line in lines if not _PATH.fullmatch(line)]
     paths = [line for line in lines if _PATH.fullmatch(line)]
@@ -67,8 +67,7 @@ def outline_listing(text: str, asked: Collection[str]) -> Outline | None:
 
 
 def _folders_of(paths: Sequence[str]) -> dict[str, list[str]]:
-    """Return the names in each folder; `folder:` stands above those in it, as `ls -R` prints
-    them."""
+    """Return the names in each folder. As in `ls -R`, a line `folder:` precedes its names."""
     folders, folder = dict[str, list[str]](), ""
     for path in paths:
         if path.endswith(":"):
@@ -81,7 +80,7 @@ def _folders_of(paths: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _rows(title: str, names: Sequence[str]) -> list[tuple[str, int]]:
-    """Return names in rows, the first after *title*, and how many each holds."""
+    """Return names in rows, the first after *title*, each with its number of names."""
     rows = [(title, 0)]
     for name in names:
         text, count = rows[-1]
@@ -93,7 +92,7 @@ def _rows(title: str, names: Sequence[str]) -> list[tuple[str, int]]:
 
 
 def outline_search(text: str, asked: Collection[str]) -> Outline | None:
-    """Show of what a search printed every file once, with its first matches."""
+    """Outline the output of a search: each file once, with its first matches."""
     lines = text.split("\n")
     matches = [
         match if (match := _MATCH.match(line)) and is_path(match[1]) else None for line in lines
@@ -118,23 +117,23 @@ def outline_search(text: str, asked: Collection[str]) -> Outline | None:
     return Outline(weighed)
 
 
-# --- JSON ------------------------------------------------------------------------------------------
+# --- JSON -----------------------------------------------------------------------------------------
 
 SHORT = 160
-"""Characters of a JSON value that is shown in one line."""
+"""Maximum characters of a JSON value on one line."""
 BRIEF = 40
-"""Characters of a value that is shown in the line of an object that is longer."""
+"""Maximum characters of a value in the line of a longer object."""
 KEYS = 16
-"""Keys that the line of an object names."""
+"""Maximum number of keys in the line of an object."""
 DEPTH = 6
-"""Levels of a JSON value that are opened."""
+"""Maximum nesting depth of a JSON value."""
 
 
 def outline_json(text: str, asked: Collection[str]) -> Outline | None:
-    """Show of a JSON document its shape, and of long arrays entries out of the ordinary and others.
+    """Outline a JSON document: its shape, and unusual and sampled entries of long arrays.
 
-    JSON lines are read as an array. Of an object that takes more than a line the short fields, such
-    as its id, stand in its own line.
+    JSON lines are read as an array. A longer object has a line with its short fields, such as its
+    id.
     """
     try:
         value = _read_json(text.strip())
@@ -161,10 +160,10 @@ def _spell(value: Any) -> str:
 def _open(
     value: Any, title: str, depth: int, weight: float, parent: int, at: int
 ) -> Iterator[Line]:
-    """Yield the lines of a JSON value: one if it is short, else one for it and those in it.
+    """Yield the lines of a JSON value: one if it is short, else one for it and those of its items.
 
-    *at* is the number of lines before it. Only entries of arrays are counted when they are left
-    out: the line of an object names its fields.
+    *at* is the number of lines before it. Only array entries count when they are left out: the line
+    of an object names its fields.
     """
     counts, title = int(title == "- "), " " * depth + title
     spelled = _spell(value)
@@ -181,7 +180,7 @@ def _open(
 
 
 def _open_object(value: Mapping[str, Any]) -> tuple[str, Sequence[tuple[str, Any, float]]]:
-    """Return an object in a line, and title, value and weight of its long fields."""
+    """Return the line of an object, and title, value and weight of its long fields."""
     texts = {key: _spell(item) for key, item in value.items()}
     long = {key for key, text in texts.items() if len(text) > BRIEF}
     pairs = (
@@ -193,7 +192,7 @@ def _open_object(value: Mapping[str, Any]) -> tuple[str, Sequence[tuple[str, Any
 
 
 def _open_array(value: Sequence[Any]) -> tuple[str, Sequence[tuple[str, Any, float]]]:
-    """Return an array in a line, and title, value and weight of its entries."""
+    """Return the line of an array, and title, value and weight of its entries."""
     shapes = list(map(_shape, value))
     rows = [{**_fields(item), "": shape} for item, shape in zip(value, shapes, strict=True)]
     shares = zip(value, weigh_odd(rows), spread_evenly(len(value)), strict=True)
@@ -202,7 +201,7 @@ def _open_array(value: Sequence[Any]) -> tuple[str, Sequence[tuple[str, Any, flo
 
 
 def _shape(value: Any) -> str:
-    """Return the keys of an object; of another value its type."""
+    """Return the keys of an object, or the type of another value."""
     if not isinstance(value, dict):
         return type(value).__name__
     names = ", ".join(_cut(key, BRIEF) for key in islice(value, KEYS))
@@ -218,23 +217,23 @@ def _cut(text: str, size: int = SHORT) -> str:
     return text if len(text) <= size else f"{head(text, size)}…"
 
 
-# --- HTML ------------------------------------------------------------------------------------------
+# --- HTML -----------------------------------------------------------------------------------------
 
 _PAGE = re.compile(r"\s*(?:<!doctype html|<html|<head|<body)", re.IGNORECASE)
 _TAG = re.compile(r"<([/!]?)([a-zA-Z][a-zA-Z0-9]{0,20})([^<>]*+)>")
 _HEADINGS = {"h1": 1, "h2": 2, "h3": 3, "h4": 4, "h5": 5, "h6": 6, "dt": 6, "summary": 6}
-"""Tags of headings, and how deep each is."""
+"""Tags of headings and their levels."""
 _LINK = re.compile(r"""\bhref=["']?([^"'\s>]{1,200})""")
 _SILENT = re.compile("script|style|svg|template|noscript")
-"""Tags that hide what is in them."""
+"""Tags whose content is not shown."""
 _INLINE = re.compile(
     "abbr|b|code|em|font|i|img|kbd|label|mark|q|s|small|span|strong|sub|sup|time|u|var"
 )
-"""Tags that begin no line."""
+"""Tags that start no new line."""
 
 
 def outline_html(text: str, asked: Collection[str]) -> Outline | None:
-    """Show of a web page what it says: headings first, then text and links, no scripts."""
+    """Outline a web page: headings first, then text and links, without scripts."""
     if not _PAGE.match(text):
         return None
     lines = [(level, line) for level, line in _read_page(text) if line]
@@ -249,7 +248,7 @@ def outline_html(text: str, asked: Collection[str]) -> Outline | None:
 
 
 def _read_page(text: str) -> Iterator[tuple[int, str]]:
-    """Yield what a page shows, in lines, each with the level of the heading that it is, or 0."""
+    """Yield the lines of a page, each with its heading level, or 0."""
     begin, *comments = text.split("<!--")
     text = "".join((begin, *(comment.partition("-->")[2] for comment in comments)))
     pieces, level, at, silent, target = list[str](), 0, 0, "", ""
@@ -274,7 +273,7 @@ def _read_page(text: str) -> Iterator[tuple[int, str]]:
     yield 0, " ".join(unescape("".join([*pieces, text[at:]])).split())
 
 
-# --- all -------------------------------------------------------------------------------------------
+# --- all ------------------------------------------------------------------------------------------
 
 Kind = Callable[[str, Collection[str]], Outline | None]
 KINDS: Mapping[str, Kind] = {
@@ -287,13 +286,13 @@ KINDS: Mapping[str, Kind] = {
     "code": outline_code,
     "log": outline_log,
 }
-"""Kinds of texts, by the order in which a text is tried: the narrowest shape first."""
+"""Kinds of texts in the order in which they are tried, the most specific shape first."""
 
 
 def outline(
     text: str, asked: Collection[str], kinds: Collection[str] = tuple(KINDS)
 ) -> tuple[str, Outline] | None:
-    """Return the kind of a text and its outline; None if it is of none of *kinds*."""
+    """Return the kind of a text and its outline; None if its kind is not among *kinds*."""
     for kind, weigh in KINDS.items():
         if outlined := weigh(text, asked if kind in kinds else ()):
             return (kind, outlined) if kind in kinds else None

@@ -1,7 +1,7 @@
-"""Outlines of texts whose lines stand for themselves: logs, code, diffs, tables.
+"""Outlines of line-based texts: logs, code, diffs, tables.
 
-Each function weighs the lines of a text, or returns None if its shape says that it is of another
-kind. *asked* are the terms of what was asked for (`refold.text.plain`).
+Each function weighs the lines of a text, or returns None if the shape is of another kind. *asked*
+are the terms asked for (`refold.text.plain`).
 """
 
 import re
@@ -16,51 +16,51 @@ from refold.text.failures import ERRORS, ERRORS_ELSEWHERE, is_failure
 from refold.text.plain import terms
 
 WIDTH = 400
-"""Characters that are shown of a line; of a longer one its beginning and its end."""
+"""Maximum characters shown of a line; a longer one is shown by its beginning and end."""
 FEWEST = 12
-"""Lines under which a text has no shape."""
+"""Minimum number of lines for a shape to be recognised."""
 ENDS = 0.3
-"""The share of the room for the first lines, and for the last ones."""
+"""Fraction of the room for the first lines, and for the last ones."""
 FIRST = 0.1
-"""The share of the room for what a kind puts first, such as signatures in code."""
+"""Fraction of the room for the lines that a kind puts first, such as signatures in code."""
 NEAR = 0.9
-"""What a line is worth beside one that is worth 1."""
+"""Factor by which weight falls from one line to the next."""
 COUNTED = 2
-"""Lines of one kind that are not counted by the first."""
+"""Maximum number of lines of one kind that each count for themselves."""
 
 
 class Line(NamedTuple):
-    """A line of an outline."""
+    """Line of an outline."""
 
     text: str
     weight: float = 0.0
     entries: int = 1
-    """How many entries it stands for; 0 if another line counts it."""
+    """Number of entries that it represents; 0 if another line counts it."""
     parent: int = -1
-    """The line without which it would say something else; none below 0."""
+    """Index of the line that must be shown with it; negative if none."""
 
 
 class Outline(NamedTuple):
-    """The lines of a text, weighed."""
+    """Weighted lines of a text."""
 
     lines: Sequence[Line]
     first: Sequence[int] = ()
-    """Lines that are chosen before the rest, as many as fit in a share of the room."""
+    """Indexes of lines chosen before the rest, as many as fit in their share of the room."""
     ends: float = 0.0
-    """The share of the room for the first lines that count by themselves, and for the last ones."""
+    """Fraction of the room for the first lines that are entries, and for the last ones."""
     noun: str = "lines"
-    """What the marks count."""
+    """Unit of the markers' counts."""
 
     def show(self, room: int) -> str:
-        """Return the weightiest lines that fit in *room* characters, in order.
+        """Return the lines with the most weight that fit in *room* characters, in order.
 
-        A mark stands for each run of lines that is left out and says how many entries it had.
+        A marker replaces each run of omitted lines and tells their number of entries.
         """
         lines, texts = self.lines, [_shorten(line.text) for line in self.lines]
         mark = len(_mark(sum(line.entries for line in lines), self.noun)) + 1
         chosen = self._choose(texts, room)
         order = sorted(range(len(lines)), key=lambda at: (at not in chosen, -lines[at].weight))
-        # the places before and behind the text count as shown: no mark stands there
+        # the places before and after the text count as shown, since they have no marker
         shown = [True, *[False] * len(lines), True]
         room -= mark - 1
         for at in order:
@@ -77,8 +77,7 @@ class Outline(NamedTuple):
         return ends | _fill(texts, [at for at in self.first if at not in ends], FIRST * room)
 
     def _render(self, texts: Sequence[str], shown: Sequence[bool]) -> Iterator[str]:
-        """Yield lines that are shown, and a mark for each run of others, unless that is no
-        shorter."""
+        """Yield the shown lines, and a marker for each run of others unless that is no shorter."""
         for is_shown, run in groupby(range(len(texts)), key=lambda at: shown[at + 1]):
             places = [*run]
             hidden = sum(self.lines[at].entries for at in places)
@@ -99,7 +98,7 @@ def _shorten(line: str) -> str:
 
 
 def _fill(texts: Sequence[str], order: Iterable[int], room: float) -> set[int]:
-    """Return which lines fit in *room* characters one after another."""
+    """Return which lines, taken in *order*, fit in *room* characters."""
     chosen = set[int]()
     for at in order:
         room -= len(texts[at]) + 1
@@ -110,9 +109,9 @@ def _fill(texts: Sequence[str], order: Iterable[int], room: float) -> set[int]:
 
 
 def weigh_asked(lines: Sequence[str], asked: Collection[str]) -> list[float]:
-    """Return for each line how much of what was asked for it holds, from 0 to 1.
+    """Return how much of the terms asked for each line contains, from 0 to 1.
 
-    A term weighs more the fewer lines hold it.
+    A term that fewer lines contain has more weight.
     """
     if not asked:
         return [0.0] * len(lines)
@@ -129,21 +128,20 @@ def _spread(
     after: Callable[[float, float], float],
     before: Callable[[float, float], float],
 ) -> list[float]:
-    """Give the lines after and before one that weighs something what these functions leave of
-    it."""
+    """Spread the weight of each line to the lines after and before it by these functions."""
     return [*map(max, accumulate(weights, after), [*accumulate(weights[::-1], before)][::-1])]
 
 
 # --- kinds ---------------------------------------------------------------------------------------
 
 _VARYING = re.compile(r"[0-9a-fA-F]{6,}+|\d++")
-"""What varies between lines that say the same: figures, hashes, addresses, times."""
+"""Text that varies between lines of one kind: numbers, hashes, addresses, times."""
 
 
 def outline_log(text: str, asked: Collection[str]) -> Outline | None:
-    """Show of a log, or of what a build or tests print, what went wrong and the first of each kind.
+    """Outline a log, or the output of a build or of tests: errors and the first line of each kind.
 
-    Lines that differ in figures only are one kind; the first one says how many there are.
+    Lines that differ only in numbers are of one kind; the first line tells how many there are.
     """
     lines = text.split("\n")
     kinds = [_VARYING.sub("0", line).strip() for line in lines]
@@ -179,15 +177,15 @@ def _is_wrong(line: str) -> bool:
 
 
 _NUMBER = re.compile(r"\s{0,8}\d{1,7}(?:[→|:\t]|  )")
-"""The number that tools print before a line of a file."""
+"""Line number that tools print before a line of a file."""
 _CODE_ENDS = frozenset("{}();:,>]")
 
 
 def outline_code(text: str, asked: Collection[str]) -> Outline | None:
-    """Show of a listing its ends, the lines that open a block, and what is near what was asked for.
+    """Outline code: its ends, the lines that open a block, and lines near the terms asked for.
 
-    A line opens a block if the next one is indented more; the less it is indented itself the more
-    it matters. That holds in any language.
+    A line opens a block if the next one is indented more. It has more weight the less it is
+    indented. That works in any language.
     """
     lines = text.split("\n")
     bare = [_NUMBER.sub("", line, count=1).expandtabs(4) for line in lines]
@@ -218,7 +216,7 @@ def _is_code(lines: Sequence[str], indents: Sequence[int | None]) -> bool:
 
 
 def _weigh_openings(indents: Sequence[int | None]) -> list[float]:
-    """Return for each line that opens a block 1 / (1 + its level), for the others 0."""
+    """Return 1 / (1 + level) for each line that opens a block, and 0 for the others."""
     levels = {indent: at for at, indent in enumerate(sorted({i for i in indents if i is not None}))}
     weights, after = [0.0] * len(indents), 0
     for at in reversed(range(len(indents))):
@@ -230,13 +228,13 @@ def _weigh_openings(indents: Sequence[int | None]) -> list[float]:
 
 _HUNK = re.compile(r"^@@ -\d", re.MULTILINE)
 _FILE = ("diff ", "--- ", "+++ ", "index ", "new file", "deleted file", "rename ", "similarity ")
-"""How the lines begin that say which file a diff is of."""
+"""Prefixes of lines that name the file of a diff."""
 FADES = 40
-"""Changed lines of a file after which a further one matters half as much."""
+"""Number of changed lines of a file after which further ones have half the weight."""
 
 
 def outline_diff(text: str, asked: Collection[str]) -> Outline | None:
-    """Show of a diff its files, its hunks, and of each file the first lines that change."""
+    """Outline a diff: its files, its hunks, and the first changed lines of each file."""
     if not _HUNK.search(text) or "\n+++ " not in f"\n{text}":
         return None
     lines = text.split("\n")
@@ -255,13 +253,13 @@ def outline_diff(text: str, asked: Collection[str]) -> Outline | None:
 
 
 SAMPLES = 8
-"""Places of a long text from which something is shown."""
+"""Number of places of a long text that are sampled."""
 RARE = 0.05
-"""The share of rows or entries up to which a value is out of the ordinary."""
+"""Maximum fraction of rows or entries with a value that counts as unusual."""
 
 
 def outline_table(text: str, asked: Collection[str]) -> Outline | None:
-    """Show of a table its head, rows with a value that is rare in its column, and some others."""
+    """Outline a table: its header, rows with a rare value in a column, and some others."""
     lines = text.split("\n")
     delimiter = next((mark for mark in "\t|,;" if _is_table(lines, mark)), None)
     if delimiter is None:
@@ -273,14 +271,14 @@ def outline_table(text: str, asked: Collection[str]) -> Outline | None:
 
 
 def _is_table(lines: Sequence[str], delimiter: str) -> bool:
-    """Do most lines have equally many columns, three or more?"""
+    """Return whether most lines have the same number of columns, at least three."""
     counts = Counter(line.count(delimiter) for line in lines if line.strip())
     columns, many = counts.most_common(1)[0] if counts else (0, 0)
     return columns > 1 and many >= max(FEWEST, 0.8 * counts.total())
 
 
 def weigh_odd(rows: Sequence[Mapping[Any, str]]) -> list[float]:
-    """Return 1 for each row with a value that is rare where the rows hold few different ones."""
+    """Return 1 for each row with a rare value in a column of few distinct values, else 0."""
     values = Counter(chain.from_iterable(row.items() for row in rows))
     distinct = Counter(key for key, _ in values)
     narrow = {key for key, count in distinct.items() if count <= max(2, len(rows) / 10)}
@@ -293,7 +291,7 @@ def weigh_odd(rows: Sequence[Mapping[Any, str]]) -> list[float]:
 
 
 def spread_evenly(count: int) -> list[float]:
-    """Return weights from 1 to 0: the weightiest are spread over all places, the rest follow from
-    the start, since each place by itself costs a mark."""
+    """Return weights from 1 to 0: the highest are spread evenly and the rest decrease from the
+    start, since each isolated line costs a marker."""
     step = max(1, -(-count // SAMPLES))
     return [1.0 if at % step == 0 else 0.8 * (1 - at / count) for at in range(count)]

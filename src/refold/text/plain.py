@@ -1,5 +1,4 @@
-"""Messages and calls as plain text: what a model can read in them, to search and to show; and the
-words of a text as a full-text index can find them."""
+"""Plain text of messages and calls, to search and to show, and terms for a full-text index."""
 
 import json
 import re
@@ -37,16 +36,15 @@ PATHS = (
     "file",
     "uri",
 )
-"""Names under which tools take the path of a file; a first entry wins."""
+"""Names of the argument with a file's path, in order of preference."""
 SUBJECTS = (*PATHS, "command", "cmd", "pattern", "query", "url", "name", "prompt", "description")
-"""Names of the argument that says best what a call is about."""
+"""Names of the argument that best describes a call, in order of preference."""
 
 
 def readable_text(message: Message) -> str:
     """Return texts, calls with their arguments, and results.
 
-    Thinking is left out: providers drop it from earlier turns. Media and parts of unknown kind are
-    named in brackets.
+    Thinking is left out: providers drop it from earlier turns. Media are placeholders.
     """
     return "\n".join(text for part in message.parts if (text := _read_part(part)))
 
@@ -66,13 +64,13 @@ def _read_part(part: Part | Content) -> str:
 
 
 def _spell_arguments(text: str) -> str:
-    """Return arguments as lines of `name: value`, strings as they are and not as JSON has them."""
+    """Return arguments as `name: value` lines, without JSON quoting of strings."""
     value = parse_or_text(text)
     return "\n".join(_lines(value)) if isinstance(value, dict) else text
 
 
 def _lines(value: Any) -> Iterator[str]:
-    """Yield each string and number in a JSON value with its name, without recursion."""
+    """Yield the scalars of a JSON value with their names, without recursion."""
     pending = [("", value)]
     while pending:
         name, value = pending.pop()
@@ -88,9 +86,9 @@ def _lines(value: Any) -> Iterator[str]:
 
 
 def plain_text(message: Message) -> str:
-    """Return texts, calls with their arguments as they are, and the texts of results.
+    """Return texts, calls with their raw arguments, and the texts of results.
 
-    Nothing for media, parts of unknown kind and thinking.
+    Media, opaque parts and thinking are left out.
     """
     texts = (
         f"{part.name} {part.arguments}" if isinstance(part, ToolCall) else part.text
@@ -104,21 +102,21 @@ def plain_text(message: Message) -> str:
 
 
 def arguments_of(call: ToolCall) -> JsonObject:
-    """Return a call's arguments; none if they are no JSON object."""
+    """Return the arguments of a call; empty if they are not a JSON object."""
     arguments = parse_or_text(call.arguments)
     return arguments if isinstance(arguments, dict) else {}
 
 
 def path_of(call: ToolCall) -> str:
-    """Return the file a call names; empty if it names none."""
+    """Return the path of the file that a call names, or an empty string."""
     arguments = arguments_of(call)
     return next((arguments[key] for key in PATHS if isinstance(arguments.get(key), str)), "")
 
 
 def call_gist(call: ToolCall, size: int = 60) -> str:
-    """Return what a call is about in one line of at most *size* characters, such as a path.
+    """Return the subject of a call, such as a path, in one line of at most *size* characters.
 
-    Empty if no argument says it.
+    It is empty if no argument has one.
     """
     return one_line(next(_subjects(call), ""), size)
 
@@ -127,10 +125,10 @@ def call_gist(call: ToolCall, size: int = 60) -> str:
 
 
 DEEPEST = 100
-"""Folders of a path that are looked at."""
+"""Maximum number of parent folders of a path."""
 _ABSOLUTE = re.compile(r"/|\\\\|[A-Za-z]:[/\\]")
 _OUTSIDE = re.compile(r"~|/(?:tmp|var|private)/|/(?:(?:home|Users)/[^/]{1,99}|root)/\.")
-"""How paths begin that are no project's."""
+"""Prefixes of paths outside of any project."""
 _EXTENSION = re.compile(r"[^.\d]\.\w{1,12}$|\d\.(?!x$)[A-Za-z]\w{0,11}$")
 _VENDORED = re.compile(
     r"(?:^|[/\\])(?:node_modules|site-packages|vendor|dist|build|target|\.venv)[/\\]"
@@ -139,36 +137,36 @@ _IGNORED = re.compile(
     r"(?:^|[/\\])(?:node_modules|site-packages|\.?venv|__pycache__|\.next|dist|build|target|coverage"
     r"|\.env(?:\.local)?|\.DS_Store|[^/\\]*\.(?:log|pyc))(?:[/\\]|$)"
 )
-"""Files that repositories hardly ever have."""
+"""Files and folders that are rarely committed."""
 
 
 def is_path(word: str) -> bool:
-    """Is a word the path of a file, and no figure or label?"""
+    """Return whether a word looks like a file's path rather than a number or label."""
     return ("/" in word or "." in word) and not word.replace(".", "").isdigit()
 
 
 def is_absolute(path: str) -> bool:
-    """Does a path begin at a root, of whichever system?"""
+    """Return whether a path is absolute, on any operating system."""
     return bool(_ABSOLUTE.match(path))
 
 
 def is_outside(path: str) -> bool:
-    """Is this a path in a temporary folder, or of a program's own files at home?"""
+    """Return whether a path is in a temporary folder or a hidden folder of the home directory."""
     return bool(_OUTSIDE.match(path))
 
 
 def has_extension(path: str) -> bool:
-    """Is this the path of a file rather than of a folder, by its end?"""
+    """Return whether a path has a file extension."""
     return bool(_EXTENSION.search(path))
 
 
 def with_slashes(path: str) -> str:
-    """Return an absolute path of Windows with slashes in it; any other as it is."""
+    """Return an absolute Windows path with slashes; other paths unchanged."""
     return path.replace("\\", "/") if path[1:3] == ":\\" else path
 
 
 def is_left_out(path: str, patterns: Iterable[str]) -> bool:
-    """Do *patterns* of a `.gitignore` leave a file out?"""
+    """Return whether *patterns* of a `.gitignore` exclude a file."""
     whole = f"/{with_slashes(path).strip('/')}/"
     return any(
         fnmatchcase(whole, f"*/{name}/*")
@@ -179,13 +177,13 @@ def is_left_out(path: str, patterns: Iterable[str]) -> bool:
 
 
 def is_vendored(path: str) -> bool:
-    """Is this a file, or a command on one, that somebody else wrote or a program made?"""
+    """Return whether a path, or a command on one, is of third-party or generated files."""
     return bool(_VENDORED.search(path))
 
 
 def is_meant(name: str, path: str) -> bool:
-    """Does git mean the file of this name by *path*, which may be a folder's or a pattern? If only
-    one of both is absolute, they may have a common end."""
+    """Return whether the git *path*, also of a folder or a glob, covers the file *name*. If only
+    one is absolute, a common suffix is enough."""
     name, path = with_slashes(name), with_slashes(path)
     if "*" in path:
         name = name if is_absolute(path) else "/".join(name.split("/")[-1 - path.count("/") :])
@@ -198,18 +196,18 @@ def is_meant(name: str, path: str) -> bool:
 
 
 def is_ignored(path: str) -> bool:
-    """Is this a file or a folder that repositories hardly ever have?"""
+    """Return whether a file or folder is rarely committed."""
     return bool(_IGNORED.search(path))
 
 
 def split_path(path: str) -> tuple[str, str]:
-    """Return the folder of a path, with the separator that ends it, and the name in it."""
+    """Return the folder of a path, with its final separator, and the name in it."""
     start = max(path.rfind("/"), path.rfind("\\")) + 1
     return path[:start], path[start:]
 
 
 def folders_of(path: str) -> Iterator[str]:
-    """Yield the folders that a path is in, the innermost first, at most `DEEPEST`."""
+    """Yield the parent folders of a path, innermost first, at most `DEEPEST`."""
     mark = "\\" if path[1:3] == ":\\" else "/"
     for _ in range(DEEPEST):
         path = path.rstrip(mark).rpartition(mark)[0]
@@ -219,7 +217,7 @@ def folders_of(path: str) -> Iterator[str]:
 
 
 def iter_ends(path: str) -> Iterator[str]:
-    """Yield a path, and what of it stands behind its first folders, at most `DEEPEST`."""
+    """Yield a path and its suffixes without the first folders, at most `DEEPEST`."""
     for _ in range(DEEPEST):
         yield path
         path = path.partition("/")[2]
@@ -229,15 +227,15 @@ def iter_ends(path: str) -> Iterator[str]:
 
 _HOME = re.compile(r"/(?:home|Users)/[^/]{1,99}(?=/)|/root(?=/)")
 MOST_SPELLINGS = 50
-"""Absolute paths with one name at their ends that are looked at for what a relative one means."""
+"""Maximum number of absolute paths with the same name that a relative path is compared with."""
 
 
 def match_paths(absolute: Mapping[str, bool], relative: Iterable[str]) -> dict[str, str]:
-    """Return the absolute paths of files and folders that *relative* ones stand for, by these.
+    """Map *relative* paths to the absolute paths of files and folders that they stand for.
 
-    Such a path is the end of exactly one *absolute* path, and stands in the folder in which most of
-    them do. That holds most of the absolute paths, and one of those that are changed, as these say:
-    what is only read may be another copy of the work. In n log n.
+    Each must be the suffix of exactly one path, and in the folder in which most of them are. That
+    folder holds over half of the *absolute* paths, at least one of them changed (value true): files
+    that are only read may be another copy of the work. Runs in n log n.
     """
     ends = defaultdict[str, set[str]](set)
     for path in {part for name in absolute for part in (name, *folders_of(name))}:
@@ -260,7 +258,7 @@ def match_paths(absolute: Mapping[str, bool], relative: Iterable[str]) -> dict[s
 
 
 def spell_home(absolute: Iterable[str], paths: Iterable[str]) -> dict[str, str]:
-    """Return *paths* in `~` as absolute ones, by themselves, if *absolute* paths show one home."""
+    """Map *paths* in `~` to absolute ones, if the *absolute* paths have one home directory."""
     homes = {match[0] for path in absolute if (match := _HOME.match(path))}
     home = homes.pop() if len(homes) == 1 else ""
     return {path: home + path[1:] for path in paths if home and path.startswith("~/")}
@@ -270,8 +268,8 @@ _DRIVE = re.compile(r"\A/([a-zA-Z])/")
 
 
 def turn_slashes(paths: Collection[str]) -> dict[str, str]:
-    """Return paths of Windows as they are written first, by those that have other slashes or name
-    the drive as a folder: `/c/Users` for `C:/Users`."""
+    """Map Windows paths to their first spelling, if they differ from it in slashes, case, or a
+    drive as a folder: `/c/Users` for `C:/Users`."""
     forms = dict[str, str]()
     keys = {path: _DRIVE.sub(r"\1:/", with_slashes(path)).lower() for path in paths}
     for path, key in keys.items() if any(path[1:2] == ":" for path in paths) else ():
@@ -287,18 +285,18 @@ _MANIFESTS = ("package.json", "pyproject.toml", "Cargo.toml", "go.mod")
 
 
 def find_manifest(command: str) -> str:
-    """Return the file that notes which packages a command adds or removes; empty if it does not."""
+    """Return the manifest of the packages that a command adds or removes, or an empty string."""
     match = _ADDS.match(command)
     return _MANIFESTS[(match.lastindex or 1) - 1] if match else ""
 
 
 def call_title(call: ToolCall) -> str:
-    """Return tool and gist in one line: `read src/app.py`."""
+    """Return the tool and subject of a call in one line: `read src/app.py`."""
     return f"{call.name} {call_gist(call)}".strip() or "call"
 
 
 IMPORT = re.compile(r"\s{0,20}(?:import|from|use|using|require|const \w{1,40} = require)\b")
-"""How a line of code begins that says what it needs, not what it does."""
+"""Prefix of a line of code that imports something."""
 
 
 def _subjects(call: ToolCall) -> Iterator[str]:
@@ -316,10 +314,10 @@ def _subjects(call: ToolCall) -> Iterator[str]:
 # --- terminals -----------------------------------------------------------------------------
 
 _MOVES = r"\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b\\\n]*+(?:\x07|\x1b\\)"
-"""Behind what opens a sequence: colours and moves; titles and links."""
+"""Rest of an escape sequence: colours and cursor moves, or titles and links."""
 _TERMINAL = re.compile(
     rf"\x1b(?:{_MOVES}|[@-Z\\-_=>]|[()][0-9A-Z])"
-    r"|\x9b[0-?]{0,40}[ -/]{0,4}[@-~]"  # the same in a character of its own
+    r"|\x9b[0-?]{0,40}[ -/]{0,4}[@-~]"  # 8-bit form of the same
 )
 _ESCAPES = re.compile(
     rf"{_TERMINAL.pattern}|\\(?:x1[bB]|u001[bB]|0?33|e)(?:{_MOVES})|\[\d{{1,3}}(?:;\d{{1,3}}){{0,9}}m(?!\])"
@@ -327,18 +325,19 @@ _ESCAPES = re.compile(
 
 
 def without_escapes(text: str) -> str:
-    r"""Remove the escape sequences of terminals, so that `\x1b[31mError` says `Error`.
+    r"""Remove the escape sequences of terminals, so that `\x1b[31mError` becomes `Error`.
 
-    Those written out (`\u001b[31m`) go as well, and `[31m`, whose first character was lost.
+    Sequences in escaped form (`\u001b[31m`) and without their first character (`[31m`) are removed
+    too.
     """
     return _ESCAPES.sub("", text) if "[" in text or "\x1b" in text or "\x9b" in text else text
 
 
 def without_terminal_codes(text: str) -> str:
-    r"""Remove the escape sequences of terminals, except those written out: source code holds them;
-    and what a terminal, or a file of Windows, has before the end of a line.
+    r"""Remove the escape sequences of terminals and carriage returns at line ends. Escaped forms
+    stay, since source code contains them.
 
-    Takes no time over a text that has none.
+    Costs no time for a text without any.
     """
     bare = _TERMINAL.sub("", text) if "\x1b" in text or "\x9b" in text else text
     return bare.replace("\r\n", "\n")
@@ -346,18 +345,18 @@ def without_terminal_codes(text: str) -> str:
 
 # --- words, in any script ---------------------------------------------------------------------
 #
-# Chinese, Japanese and Korean have no spaces between words, and cutting them into words by a
-# dictionary loses those that it does not know. So a run of such characters becomes its pairs and its
-# last character: `全文检索` is `全文 文检 检索 索`. A word of two or more characters is then a phrase of
-# pairs, and a single character the beginning of a pair or the last term.
+# Chinese, Japanese and Korean have no spaces between words, and a dictionary would lose the words
+# that it does not have. So a run of such characters is indexed as its pairs and its last character:
+# `全文检索` is `全文 文检 检索 索`. A word of two or more characters is then a phrase of pairs, and a
+# single character is the prefix of a pair or the last term.
 
 
 LONGEST = 64
-"""Characters of a term; what is longer is data, and is found by its beginning."""
+"""Maximum characters of a term; longer ones are data and are found by their prefix."""
 ASKED = 2_000
-"""Characters of a query that are looked at."""
+"""Maximum characters of a query that are read."""
 ALTERNATIVES = 128
-"""Words and pairs of a query that are looked for, the first ones."""
+"""Maximum number of words and pairs of a query that are searched for."""
 
 _CJK = (
     "\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3105-\u312f\u31a0-\u31bf"
@@ -369,33 +368,33 @@ _ANY_WORD = re.compile(r"[^\W_]+")
 
 
 class Run(NamedTuple):
-    """Letters and digits in a row."""
+    """Sequence of letters and digits."""
 
     text: str
     dense: bool
-    """Of a script without spaces between words."""
+    """Whether its script has no spaces between words."""
 
 
 def count_columns(text: str, most: int) -> int:
-    """Return how wide the first *most* characters of a text are: of Chinese, Japanese and Korean
-    each counts twice."""
+    """Return the display width of the first *most* characters; Chinese, Japanese and Korean ones
+    are two columns wide."""
     return sum(1 + (unicodedata.east_asian_width(letter) in "WF") for letter in text[:most])
 
 
 def fold(text: str) -> str:
-    """Return *text* in one spelling for full and half width, upper and lower case."""
+    """Normalise width (NFKC) and case."""
     return text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
 
 
 def runs(text: str) -> Iterator[Run]:
-    """Yield the runs of letters and digits of a text, folded, without escape sequences."""
+    """Yield the folded runs of letters and digits of a text, without escape sequences."""
     for dense, word in _RUN.findall(fold(without_escapes(text))):
         yield Run(dense, dense=True) if dense else Run(word[:LONGEST], dense=False)
 
 
 def terms(text: str) -> Iterator[str]:
-    """Yield the terms under which a text is indexed, in order."""
-    if text.isascii():  # the same in a fraction of the time
+    """Yield the index terms of a text, in order."""
+    if text.isascii():  # same result, much faster
         yield from _ASCII_WORD.findall(without_escapes(text).lower())
         return
     for run in runs(text):
@@ -403,11 +402,11 @@ def terms(text: str) -> Iterator[str]:
 
 
 Span = tuple[int, int, str]
-"""Where a word, or two letters of a script without spaces, begins and ends, and what it is."""
+"""Start, end and term of a word, or of a pair of letters in a script without spaces."""
 
 
 def iter_spans(text: str) -> Iterator[Span]:
-    """Yield the words of a text, and of a script without spaces the pairs of letters."""
+    """Yield the words of a text, and the pairs of letters in scripts without spaces."""
     folded = fold(text)
     source = folded if len(folded) == len(text) else text
     for match in _ANY_WORD.finditer(source):
@@ -425,8 +424,8 @@ def iter_spans(text: str) -> Iterator[Span]:
 
 
 def iter_stretches(spans: Sequence[Span]) -> Iterator[tuple[int, str]]:
-    """Yield each word with its position; of a script without spaces each pair of letters with the
-    letter before it, and with the letter behind."""
+    """Yield each word with its position. In scripts without spaces, extend each pair of letters by
+    the letter before it, and by the letter after it."""
     has_before, before = False, ""
     for at, ((start, _, term), behind) in enumerate(zip_longest(spans, spans[1:])):
         has_behind = behind is not None and behind[0] == start + 1
@@ -440,9 +439,9 @@ def iter_stretches(spans: Sequence[Span]) -> Iterator[tuple[int, str]]:
 
 
 def phrase_query(text: str) -> str:
-    """Return an FTS5 query for all terms of *text*, one after another; empty if it has none.
+    """Return an FTS5 query for all terms of *text* in sequence; empty if it has none.
 
-    No character of *text* reaches the syntax of the query: terms are letters and digits, in quotes.
+    *text* cannot inject query syntax: terms are letters and digits in quotes.
     """
     *first, last = [*runs(text[:ASKED])] or [Run("", dense=False)]
     single = last.dense and len(last.text) == 1
@@ -454,8 +453,8 @@ def phrase_query(text: str) -> str:
 def any_word_query(text: str) -> str:
     """Return an FTS5 query for any word of *text*.
 
-    Its words as phrases, what they consist of, and what of them touches (`5月6日`: `5月`, `月6`,
-    `6日`).
+    It searches for the words as phrases, for their runs, and for the characters at the edges of
+    runs (`5月6日`: `5月`, `月6`, `6日`).
     """
     words = text[:ASKED].split()
     inner = (term for word in words for run in runs(word) for term in _inner(run))
@@ -484,43 +483,43 @@ _ASKS = re.compile(
     r"(?:[吗嗎]|(?:です|ます|でした|ました|ません|でしょう|ましょう)か|(?:습니까|입니까|까요|나요|[는은인]가요))"
     r"[。.！!～~]?\Z"
 )
-"""How questions end in Chinese, Japanese and Korean, where many leave out the mark."""
+"""Endings of questions in Chinese, Japanese and Korean, which often omit the question mark."""
 
 
 def is_question(text: str) -> bool:
-    """Does a text end with a question mark, in bold or not, or as one that needs none?"""
+    """Return whether a text ends as a question, with or without bold marks."""
     end = text.rstrip("*_ ")[-6:]
     return end.endswith(("?", "？")) or (not end.isascii() and bool(_ASKS.search(end)))
 
 
 def has_colon(text: str) -> bool:
-    """Does it end with a colon?"""
+    """Return whether a text ends with a colon."""
     return text.rstrip("*_ ").endswith((":", "："))
 
 
 def count_bytes(text: str) -> int:
-    """Count the bytes of a text, of which a letter of Chinese has three: it says as much more."""
+    """Return the number of bytes. A Chinese character has three: it carries more information."""
     return len(text.encode("utf-8", "replace"))
 
 
 def spell_bare(text: str) -> str:
-    """Return the letters and figures of a text alone."""
+    """Return only the letters and digits of a text."""
     return "".join(filter(str.isalnum, text))
 
 
 def find_opening(text: str) -> str:
-    """Return the first line that is no heading, fence or mark in brackets, else the first."""
+    """Return the first line that is not a heading, fence or bracketed mark, else the first line."""
     rows = [row for line in text.split("\n") if (row := line.strip())]
     return next((row for row in rows if row[0] not in "#`["), rows[0] if rows else "")
 
 
 _DOTTED = re.compile(r"^(\d{1,7})\.(?: |$)", re.MULTILINE)
-"""A number before a line of a file, as Copilot CLI writes it."""
+"""Line number in a file as Copilot CLI prints it."""
 
 
 def spell_numbers(text: str) -> str:
-    """Return the text of a file with a tab behind the number of each line, if a tool writes `1. `
-    there. A list has no empty items: where there are none, it may be one, and stays."""
+    """Return a file's text with a tab after each line number, if a tool writes `1. `. The text
+    stays if no line is empty: it may be a list, which has no empty items."""
     if not _DOTTED.match(text):
         return text
     matches = [_DOTTED.match(row) for row in text.split("\n")]
@@ -531,12 +530,11 @@ def spell_numbers(text: str) -> str:
 
 
 _REPLYING, _REPLIED = '[Replying to: "', '"]\n'
-"""Around what a message answers, behind the name of who writes it, if anything (OpenClaw)."""
+"""Delimiters of the quoted message, after the author's name if given (OpenClaw)."""
 
 
 def shorten_quoted(text: str) -> str:
-    """Return a message that quotes what it answers with the beginning of that in a quote's line:
-    another said it, and it was long."""
+    """Return a message that quotes another one with the quote cut to one short line."""
     start = text.find(_REPLYING, 0, 100)
     if start < 0 or (end := text.find(_REPLIED, start)) < 0:
         return text
