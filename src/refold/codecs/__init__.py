@@ -1,1 +1,1 @@
-"""The wire formats: a payload is opened, edited and written back byte for byte."""
+"""Wire formats: open a payload, edit it and write it back byte for byte."""

@@ -61,7 +61,7 @@ _BLOCKS = frozenset(
         "compaction",
     ]
 )
-"""Blocks of this API alone; so are all that end in `_tool_result`."""
+"""Types of blocks that only this API has, besides those that end in `_tool_result`."""
 _CONTENT = (str, list, tuple, type(None))
 _NOT_OURS = frozenset(
     [
@@ -78,9 +78,9 @@ _NOT_OURS = frozenset(
 
 
 def rules(body: Body) -> Rules:
-    """Return what the Messages API refuses.
+    """Return the rules of the Messages API.
 
-    A model not known to be older binds its thinking; without a name it may be either (AN-6, AN-7).
+    A model not known to be older binds its thinking. Without a name it may be either (AN-6, AN-7).
     """
     thinking = thinking_kind(body.get("model"))
     return Rules(RULES, True, thinking, CONTINUITY, CITATIONS)
@@ -89,7 +89,7 @@ def rules(body: Body) -> Rules:
 def older_rules(body: Body) -> Rules:
     """Return the rules of accounts created before 2026-08-31.
 
-    Thinking is bound only in requests that ask for the check, by
+    Thinking is bound only in requests that enable the check with
     `thinking.block_binding.prefix_mismatch_behavior` (AN-8).
     """
     asks = (block_binding(body) or {}).get("prefix_mismatch_behavior")
@@ -99,7 +99,7 @@ def older_rules(body: Body) -> Rules:
 def fits(body: Body, items: Sequence[Wire]) -> int:
     """Rate the payload.
 
-    Blocks, answers put back as they came, `system` and `input_schema` are sure signs; a `claude`
+    Block types, unmodified API responses, `system` and `input_schema` are sure signs. A `claude`
     model is a weak one.
     """
     score = rate_entries(items, _rate_entry)
@@ -122,15 +122,13 @@ def _is_ours(block: Any) -> bool:
 
 
 is_system = has_system_role
-"""Before the first user message one is legal for Opus 4.8 and later (AN-4)."""
+"""A system message before the first user message is legal for Opus 4.8 and later (AN-4)."""
 tools = read_tools
 
 
 def system(body: Body) -> tuple[Part, ...]:
-    """Return the field `system` without Claude Code's billing header.
-
-    That one changes with the first message.
-    """
+    """Return the field `system` without Claude Code's billing header, which changes with the first
+    message."""
     parts = read_content(body.get("system"), _read)
     return tuple(p for p in parts if not (isinstance(p, Text) and p.text.startswith(_BILLING)))
 
@@ -139,7 +137,7 @@ def system(body: Body) -> tuple[Part, ...]:
 
 
 def decode(item: Wire, prior: Sequence[Message]) -> Message:  # noqa: ARG001 - the protocol's
-    """Decode a message. Raises `FormatError` when *item* is no object."""
+    """Decode a message. Raise `FormatError` if *item* is not an object."""
     item = as_dict(item, "an Anthropic message")
     role = item.get("role")
     if not _is_message(item):
@@ -150,7 +148,8 @@ def decode(item: Wire, prior: Sequence[Message]) -> Message:  # noqa: ARG001 - t
 
 
 def _is_message(item: JsonObject) -> bool:
-    """Does it hold blocks? One that only sets an output says nothing, and stays as it is."""
+    """Return whether an entry has blocks. One that only sets `output_config` is carried as a
+    whole."""
     content = item.get("content")
     is_typed = isinstance(item.get("role"), str) and isinstance(content, _CONTENT)
     is_directive = item.get("role") == "system" and not content and bool(item.get(DIRECTIVE))
@@ -158,7 +157,7 @@ def _is_message(item: JsonObject) -> bool:
 
 
 def _read_known(block: JsonObject) -> Part | None:
-    """Read a block of a known kind. Raises `KeyError` or `TypeError` for another shape."""
+    """Read a block of a known type. Raise `KeyError` or `TypeError` for an unexpected shape."""
     match block.get("type"):
         case "text" if isinstance(block["text"], str):
             return Text(block["text"])
@@ -193,7 +192,7 @@ def _read_media(kind: str, source: JsonObject) -> Media | None:
 
 
 def _carry(block: Any) -> Opaque:
-    """Carry a block; ids show what server-side tools open and close (AN-3)."""
+    """Carry a block as opaque, with the ids that link calls and results of server tools (AN-3)."""
     opens = dig(block, "id") if text_at(block, "type").endswith("tool_use") else ""
     return as_opaque(block, opens=opens, closes=dig(block, "tool_use_id"))
 
@@ -206,9 +205,9 @@ _read_inner = content_reader(_read)
 
 
 def encode(message: Message) -> Wire:
-    """Encode a message that came from no entry.
+    """Encode a message without an original entry.
 
-    Raises `FormatError` for embedded media, whose bytes are not here.
+    Raises `FormatError` for embedded media, whose bytes are not available.
     """
     role = "user" if message.role == "tool" else message.role
     only = message.parts[0] if len(message.parts) == 1 else None
@@ -219,7 +218,7 @@ def encode(message: Message) -> Wire:
 
 
 def patch(item: Wire, message: Message) -> Wire:
-    """Make *item* say what *message* says; unchanged blocks stay the same objects."""
+    """Update *item* to *message*; unchanged blocks stay the same objects."""
     old = as_dict(item, "an Anthropic message")
     if not _is_message(old) and decode(old, ()) == message:
         return item
@@ -228,7 +227,7 @@ def patch(item: Wire, message: Message) -> Wire:
 
 
 def _write(block: Any, part: Part) -> Any:
-    """Write a block that says *part*, over *block* if there is one."""
+    """Write *part* as a block, over *block* if there is one."""
     old = block_fields(block)
     match part:
         case Thinking(text, signature):
@@ -260,7 +259,7 @@ def _write_result(old: JsonObject, part: ToolResult) -> JsonObject:
 
 
 def merge(first: Wire, second: Wire) -> Wire:
-    """Join two messages of one role: the blocks of both, in order."""
+    """Merge two messages of one role: the blocks of both, in order."""
     first, second = as_dict(first, "an Anthropic message"), as_dict(second, "an Anthropic message")
     contents = first.get("content"), second.get("content")
     return {**first, "content": join_contents(*contents, _write)}

@@ -1,8 +1,8 @@
-"""Amazon Bedrock's Converse: contents of blocks that are named by their only field.
+"""Amazon Bedrock's Converse: contents are blocks whose only field is their type.
 
-The bytes of media and of redacted reasoning are `bytes`, as boto3 takes them, or base64 text, as in
-JSON. A `cachePoint` is a block that clients move from turn to turn: it is no part of a message, and
-stays where it stands.
+Bytes of media and redacted reasoning are `bytes`, as in boto3, or base64 text, as in JSON. A
+`cachePoint` is a block that clients move each turn. It is not part of a message and keeps its
+place.
 """
 
 from collections.abc import Sequence
@@ -56,14 +56,14 @@ _BLOCKS = frozenset({"text", "toolUse", "toolResult", "cachePoint", *_MEDIA}) | 
     f"{name}Content" for name in ("guard", "reasoning", "citations")
 }
 _SIGNS = frozenset({"modelId", "inferenceConfig", "toolConfig", "additionalModelRequestFields"})
-"""Fields of a body that only this API has."""
+"""Body fields that only this API has."""
 
 
 def rules(body: Body) -> Rules:
-    """Return what Converse refuses.
+    """Return the rules of Converse.
 
-    Claude's thinking is as in its own API; of other models that are named it may go, unless they
-    want it back (DS-1). An ARN may stand for any model.
+    Claude's thinking follows the rules of its own API. That of other named models may be removed,
+    unless they require it (DS-1). An ARN may stand for any model.
     """
     thinking = _thinking_of(body.get("modelId") or body.get("model"))
     return Rules(RULES, alternate=True, thinking=thinking, continuity=CONTINUITY)
@@ -78,7 +78,7 @@ def _thinking_of(model: Any) -> Literal["free", "fixed", "loop", "bound", "unsur
 
 
 def fits(body: Body, items: Sequence[Wire]) -> int:
-    """Rate the payload: blocks without a `type`, named by their field, are sure signs."""
+    """Rate the payload: blocks named by their field, without a `type`, are sure signs."""
     score = rate_entries(items, _rate_entry)
     system = as_list(body.get("system"))
     has_system = any(isinstance(block, dict) and "type" not in block for block in system)
@@ -121,7 +121,7 @@ def _without_marks(value: Any) -> Any:
 
 
 def decode(item: Wire, prior: Sequence[Message]) -> Message:  # noqa: ARG001 - the protocol's
-    """Decode a message. Raises `FormatError` when *item* is no object."""
+    """Decode a message. Raise `FormatError` if *item* is not an object."""
     item = as_dict(item, "a Converse message")
     role, content = item.get("role"), item.get("content")
     if not _is_message(item):
@@ -135,9 +135,9 @@ def _is_message(item: JsonObject) -> bool:
 
 
 def _read_known(block: JsonObject) -> Part | None:
-    """Read a block of a known kind.
+    """Read a block of a known type.
 
-    Raises `KeyError`, `TypeError` or `AttributeError` for another shape.
+    Raises `KeyError`, `TypeError` or `AttributeError` for an unexpected shape.
     """
     match block:
         case {"text": str(text)}:
@@ -165,7 +165,7 @@ def _read_known(block: JsonObject) -> Part | None:
 
 
 def _read_media(kind: str, media: JsonObject) -> Media | None:
-    """Read embedded media or a place in S3; None for a document that is text."""
+    """Read embedded media or an S3 location; None for a document that is text."""
     family = "application" if kind == "document" else kind
     mime = f"{family}/{expect_text(media.get('format') or '')}"
     match media["source"]:
@@ -177,7 +177,7 @@ def _read_media(kind: str, media: JsonObject) -> Media | None:
 
 
 def _carry(block: Any) -> Opaque:
-    """Carry a block; ids show what server-side tools open and close (BR-3)."""
+    """Carry a block as opaque, with the ids that link calls and results of server tools (BR-3)."""
     kind = next(iter(object_at(block)), "unknown")
     link, text = text_at(block, kind, "toolUseId"), canonicalize(block)
     opens, closes = (link if kind == name else "" for name in ("toolUse", "toolResult"))
@@ -192,16 +192,16 @@ _read_inner = content_reader(_read, _carry)
 
 
 def encode(message: Message) -> Wire:
-    """Encode a message that came from no entry.
+    """Encode a message without an original entry.
 
-    Raises `FormatError` for embedded media, whose bytes are not here.
+    Raises `FormatError` for embedded media, whose bytes are not available.
     """
     role = "user" if message.role == "tool" else message.role
     return {"role": role, "content": [_write(None, part) for part in message.parts]}
 
 
 def patch(item: Wire, message: Message) -> Wire:
-    """Make *item* say what *message* says; unchanged blocks and cache points stay."""
+    """Update *item* to *message*; unchanged blocks and cache points stay."""
     item = as_dict(item, "a Converse message")
     content = item.get("content")
     if not _is_message(item) or not isinstance(content, LIST):
@@ -232,7 +232,7 @@ def _places_of_marks(content: Sequence[Any]) -> list[tuple[int, Any]]:
 
 
 def _write(block: Any, part: Part) -> Any:
-    """Write a block that says *part*, over *block* if there is one."""
+    """Write *part* as a block, over *block* if there is one."""
     old = block_fields(block)
     match part:
         case Text(text):
@@ -248,7 +248,7 @@ def _write(block: Any, part: Part) -> Any:
 
 
 def _write_text(old: JsonObject, text: str) -> JsonObject:
-    """Write a text; one that a guardrail looks at stays one, citations no longer hold."""
+    """Write a text. A guarded text stays guarded; citations, which no longer fit, are removed."""
     if "guardContent" in old:
         guarded = old["guardContent"]
         return {**old, "guardContent": {**guarded, "text": {**guarded["text"], "text": text}}}
@@ -274,7 +274,7 @@ def _write_result(old: JsonObject, part: ToolResult) -> JsonObject:
 
 
 def merge(first: Wire, second: Wire) -> Wire:
-    """Join two messages of one role: the blocks of both, in order."""
+    """Merge two messages of one role: the blocks of both, in order."""
     first, second = as_dict(first, "a Converse message"), as_dict(second, "a Converse message")
     contents = first.get("content"), second.get("content")
     return {**first, "content": join_contents(*contents, _write)}

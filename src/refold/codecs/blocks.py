@@ -1,10 +1,9 @@
-"""What the codecs share. Blocks of content become parts, and parts go back over the blocks that
-they were. Images, sound and documents are named by a hash of their data, and measured by their
-headers.
+"""Functions shared by the codecs: reading blocks as parts, writing parts over their original
+blocks, and hashes and sizes of embedded media.
 
-A codec says what a block means (`read`: from an object to a part) and how a part is written over a
-block (`write`: from a block, None for a new one, and a part). Everything else is here: what is not
-understood is carried, and what is not changed stays the same object.
+A codec defines how to read a block (`read`: from an object to a part) and how to write a part over
+a block (`write`: from a block, None for a new one, and a part). This module does the rest: unknown
+blocks are carried as opaque parts, and unchanged blocks stay the same objects.
 """
 
 import binascii
@@ -20,23 +19,23 @@ from refold.messages import Content, Media, Message, Opaque, Part, Text, ToolCal
 from refold.text.json_values import JsonObject, canonicalize, parse_or_text
 
 LIST = (list, tuple)
-"""What a list may be; `isinstance` is several times slower with a union."""
+"""Types of a list; `isinstance` with a union is several times slower."""
 REASONING = "reasoning_content"
-"""Where DeepSeek, Kimi and servers of open models have the reasoning of a turn."""
+"""Field for the reasoning of a turn in DeepSeek, Kimi and servers of open models."""
 Block = Any
-"""One block of a message's content, as parsed from JSON."""
+"""Block of a message's content, as parsed from JSON."""
 Read = Callable[[Block], Any]
 Write = Callable[[Block | None, Any], Block]
-"""From a block (None for a new one) and what it is to say, to the block that says it."""
+"""Function from a block, None for a new one, and its new value to the new block."""
 
 
 # --- values ---------------------------------------------------------------------------------------
 
 
 def as_dict(item: Any, expected: str) -> Any:
-    """Return *item* as parsed JSON would give it: objects of the vendors' SDKs dump themselves.
+    """Return *item* as a dict, also if it is an object of a vendor's SDK.
 
-    Raises `FormatError`, which says what was *expected*, for anything but an object.
+    Raises `FormatError` for anything but an object; the message names what was *expected*.
     """
     if isinstance(item, dict):
         return item
@@ -48,13 +47,13 @@ def as_dict(item: Any, expected: str) -> Any:
 
 
 def is_object(item: Any) -> bool:
-    """Is *item* an object of JSON's, or of a vendor's SDK, as `as_dict` takes it?"""
+    """Return whether *item* is a JSON object or an object of a vendor's SDK."""
     return isinstance(item, Mapping) or hasattr(item, "model_dump")
 
 
 def with_reasoning(item: Any, latest: Any) -> Any:
-    """Return a turn that no model wrote, with empty reasoning if *latest*, a turn that came, has a
-    field of it: an API that wants it back wants it with every turn (DS-1)."""
+    """Add an empty reasoning field to a new turn if *latest*, an existing turn, has that field. An
+    API that requires it requires it in every turn (DS-1)."""
     has = is_object(latest) and isinstance(as_dict(latest, "an entry").get(REASONING), str)
     return {**item, REASONING: item.get(REASONING, "")} if has and is_object(item) else item
 
@@ -78,7 +77,8 @@ def kind_of(value: Any) -> str:
 
 
 def describe_misfit(entries: Sequence[Any]) -> str:
-    """Say why no format fits: an entry that is no object, or the fields of the first entry."""
+    """Return why no format fits: an entry that is not an object, or the fields of the first
+    entry."""
     for at, entry in enumerate(entries):
         if not is_object(entry):
             return f"entry {at} is {kind_of(entry)}"
@@ -87,32 +87,32 @@ def describe_misfit(entries: Sequence[Any]) -> str:
 
 
 def intern_text(word: str) -> str:
-    """Keep a role, name or id in memory once, which parsing makes anew each time."""
+    """Intern a role, name or id, which parsing would otherwise duplicate."""
     return intern(word) if type(word) is str else word
 
 
 def expect_text(value: Any) -> str:
-    """Return *value* if it is a string; the `TypeError` else makes `read_block` carry the block."""
+    """Return *value* if it is a string, else raise `TypeError`, so that the block is carried."""
     if not isinstance(value, str):
         raise TypeError(kind_of(value))
     return value
 
 
 def as_base64(data: Any) -> str:
-    """Return embedded data as base64 text, which some SDKs take as bytes. Raises `TypeError` if it
-    is neither."""
+    """Return embedded data, bytes or base64, as base64. Raise `TypeError` if it is neither."""
     return b64encode(data).decode("ascii") if isinstance(data, bytes) else expect_text(data)
 
 
 def expect_name(value: Any) -> str:
-    """Return a name or id, in memory once. Raises `TypeError` if it is no string."""
+    """Return a name or id, interned. Raise `TypeError` if it is not a string."""
     return intern(value) if type(value) is str else expect_text(value)
 
 
 def rate_entries(entries: Iterable[Any], rate: Callable[[JsonObject], int | None]) -> int:
-    """Return 1 and what *rate* gives for each entry, an object of JSON's or of a vendor's SDK.
+    """Return 1 plus the sum of *rate* for all entries, which are objects.
 
-    0 if it gives None for one, which cannot be of the format, or if one is no object at all.
+    It is 0 if *rate* returns None for an entry, which cannot be of the format, or an entry is no
+    object.
     """
     score = 1
     for entry in entries:
@@ -129,7 +129,7 @@ def rate_entries(entries: Iterable[Any], rate: Callable[[JsonObject], int | None
 def as_opaque(
     block: Block, moved: Iterable[str] = ("cache_control",), opens: Any = "", closes: Any = ""
 ) -> Opaque:
-    """Carry a block we do not know, without the fields that clients move from turn to turn."""
+    """Carry an unknown block as an opaque part, without the fields that clients move each turn."""
     kind = block.get("type") if isinstance(block, dict) else None
     if isinstance(block, dict):
         block = {key: value for key, value in block.items() if key not in moved}
@@ -151,10 +151,10 @@ def _without_marks(value: Any) -> Any:
 
 
 def block_reader(read: Read, carry: Callable[[Block], Opaque] = as_opaque) -> Read:
-    """Return what reads one block; a string is a text.
+    """Return a function that reads one block; a string becomes a text.
 
-    *read* gets an object. If it returns None, or raises `KeyError`, `TypeError` or
-    `AttributeError` for one of another shape, the block is carried.
+    *read* gets an object. If it returns None, or raises `KeyError`, `TypeError` or `AttributeError`
+    because of an unexpected shape, the block is carried.
     """
 
     def read_block(block: Block) -> Part:
@@ -174,15 +174,15 @@ def block_reader(read: Read, carry: Callable[[Block], Opaque] = as_opaque) -> Re
 
 
 def _with_plain_fields(block: JsonObject) -> JsonObject:
-    """Return a block in which a field holds an object of a vendor's SDK, such as the `function` of
-    a call, with its fields in its place; the same block if none does."""
+    """Convert SDK objects in the fields of a block, such as the `function` of a call, to dicts. The
+    same block is returned if there are none."""
     objects = {key: value for key, value in block.items() if hasattr(value, "model_dump")}
     plain = {key: as_dict(value, "a field") for key, value in objects.items()}
     return {**block, **plain} if plain else block
 
 
 def content_reader(read: Read, carry: Callable[[Block], Opaque] = as_opaque) -> Read:
-    """Return what reads one block inside a result: calls and thinking have no meaning there."""
+    """Return a function that reads a block in a result: calls and thinking are opaque there."""
 
     def read_content_block(block: Block) -> Content:
         part = read(block)
@@ -195,10 +195,9 @@ _CONTENT = (Text, Media, Opaque)
 
 
 def read_content(value: Any, read: Read) -> tuple[Any, ...]:
-    """Read a content that is a string, a list of blocks or nothing.
+    """Read content that is a string, a list of blocks or null.
 
-    A string is one text part, an empty one no part, so that what clients spell differently is the
-    same.
+    A string is one text part, and an empty one no part, so that equivalent spellings are equal.
     """
     if isinstance(value, str):
         return (Text(value),) if value else ()
@@ -211,17 +210,17 @@ def read_content(value: Any, read: Read) -> tuple[Any, ...]:
 
 
 def write_content(value: Any, new: Sequence[Part], read: Read, write: Write) -> Any:
-    """Make the content *value* say *new*.
+    """Update the content *value* to the parts *new*.
 
-    A string stays a string if one text says it all, a list a list, and a block whose part did not
-    change the same object.
+    A string stays a string if one text suffices, a list stays a list, and a block whose part is
+    unchanged stays the same object.
     """
     old = read_content(value, read)
     if old == tuple(new):
         return value
     if not isinstance(value, LIST):
         if len(new) <= 1 and all(isinstance(part, Text) for part in new):
-            return new[0].text if new else ""  # type: ignore[union-attr]  # a Text, as asked
+            return new[0].text if new else ""  # type: ignore[union-attr]  # a Text, as checked
         value = [write(None, part) for part in old]
     return write_blocks(value, old, new, write)
 
@@ -229,7 +228,7 @@ def write_content(value: Any, new: Sequence[Part], read: Read, write: Write) -> 
 def write_blocks(
     blocks: Sequence[Block], old: Sequence[Part], new: Sequence[Part], write: Write
 ) -> list[Block]:
-    """Make *blocks*, which say *old* one by one, say *new*."""
+    """Update *blocks*, whose parts are *old*, to the parts *new*."""
     out = []
     for at, part in zip(align(old, new), new, strict=True):
         block = None if at is None else blocks[at]
@@ -238,7 +237,7 @@ def write_blocks(
 
 
 def join_contents(first: Any, second: Any, write: Write) -> list[Block]:
-    """Return the blocks of two contents, in order; a string becomes a text."""
+    """Return the blocks of two contents in order; a string becomes a text block."""
     out = list[Block]()
     for content in (first, second):
         is_text = isinstance(content, str) and content
@@ -247,14 +246,14 @@ def join_contents(first: Any, second: Any, write: Write) -> list[Block]:
 
 
 def block_fields(block: Block) -> JsonObject:
-    """Return the fields of a block; none of one that is no object."""
+    """Return the fields of a block; empty if it is not an object."""
     return _with_plain_fields(as_dict(block, "a block")) if is_object(block) else {}
 
 
 def write_part(block: Block | None, part: Part, name: str) -> Block:
-    """Write what all formats write alike: texts, and parts that were carried.
+    """Write a part that is the same in all formats: a text or a carried part.
 
-    Raises `FormatError`, with the *name* of what cannot hold it, for any other part.
+    Raises `FormatError` for other parts; *name* is the kind of entry that cannot hold them.
     """
     match part:
         case Text(text):
@@ -267,12 +266,12 @@ def write_part(block: Block | None, part: Part, name: str) -> Block:
 
 
 def is_link(media: Media) -> bool:
-    """Is it named by an address on the web, which can be written anywhere?"""
+    """Return whether media has a web URL, which can be written anywhere."""
     return media.ref.startswith(("http://", "https://"))
 
 
 def align(old: Sequence[Part], new: Sequence[Part]) -> list[int | None]:
-    """Return for each new part the position of the old one that it is or replaces, rising."""
+    """Return the rising position of the old part that each new part is or replaces, or None."""
     if len(old) == len(new) and all(map(_is_akin, old, new)):
         return list(range(len(old)))
     at, unchanged, out = 0, set(new), list[int | None]()
@@ -289,19 +288,18 @@ def align(old: Sequence[Part], new: Sequence[Part]) -> list[int | None]:
 def pair_with_old(
     blocks: Sequence[Block], old: Sequence[Part], new: Sequence[Part]
 ) -> list[tuple[Any, Part]]:
-    """Return each new part with the one of *blocks*, which say *old* one by one, that it is or
-    replaces; None if it is or replaces none."""
+    """Return each new part with the block of the old part that it is or replaces, or None."""
     places = zip(align(old, new), new, strict=True)
     return [(None if at is None else blocks[at], part) for at, part in places]
 
 
 def _is_akin(old: Part, new: Part) -> bool:
-    """May *new* be what *old* has become? A call that had no id may have been given one (DS-2)."""
+    """Return whether *old* may have become *new*. A call without id may have got one (DS-2)."""
     return type(old) is type(new) and getattr(old, "id", "") in ("", getattr(new, "id", ""))
 
 
 def parse_arguments(call: ToolCall) -> Any:
-    """Return a call's arguments as the object that an API demands."""
+    """Return a call's arguments as the object that an API requires."""
     value = parse_or_text(call.arguments)
     return value if isinstance(value, dict) else {"arguments": value}
 
@@ -310,7 +308,7 @@ def parse_arguments(call: ToolCall) -> Any:
 
 
 def _open_calls(prior: Sequence[Message]) -> list[ToolCall]:
-    """Return the calls of the last turn that are not answered yet."""
+    """Return the unanswered calls of the last turn."""
     answered: set[str] = set()
     for message in reversed(prior):
         calls = [part for part in message.parts if isinstance(part, ToolCall)]
@@ -325,8 +323,8 @@ def _open_calls(prior: Sequence[Message]) -> list[ToolCall]:
 def match_results(results: Sequence[ToolResult], prior: Sequence[Message]) -> list[str]:
     """Return the id of the call that each result answers.
 
-    It is the first open call of its name, else the first one that remains. What answers nothing
-    gets an id that begins with `?`.
+    That is the first open call of its name, else the first remaining one. An unmatched result gets
+    an id that begins with `?`.
     """
     calls = _open_calls(prior)
     ids: list[str] = []
@@ -342,16 +340,16 @@ def match_results(results: Sequence[ToolResult], prior: Sequence[Message]) -> li
 
 _STANDARD = str.maketrans("-_", "+/", " \t\r\n=")
 _SEGMENTS = 200
-"""JPEG segments looked at before giving up; real files have a dozen before the frame header."""
+"""Maximum number of JPEG segments read; real files have a dozen before the frame header."""
 
 
 def read_media(kind: str, mime: str, data: str | None, url: str | None) -> Media:
     """Read a media part from base64 *data* or a *url* (https, `data:`, or a file id).
 
-    *ref* is the URL, or `blake2b:` and the hash of the base64 text in one spelling (standard
-    alphabet, no padding, no line breaks), so that clients which re-encode name the same bytes.
-    Width and height (pixels) are read from PNG, JPEG, GIF and WebP headers; size is in bytes.
-    Nothing but a few header bytes is decoded, and no input raises.
+    *ref* is the URL, or `blake2b:` and a hash of the base64 text in normal form (standard alphabet,
+    no padding, no line breaks), so that re-encoded data has the same name. Width and height
+    (pixels) are read from PNG, JPEG, GIF and WebP headers; size is in bytes. Only a few header
+    bytes are decoded, and no input raises.
     """
     for text in (data, url):
         if isinstance(text, str) and text[:5].lower() == "data:":
@@ -366,14 +364,13 @@ def read_media(kind: str, mime: str, data: str | None, url: str | None) -> Media
 
 
 def kind_of_mime(mime: str) -> str:
-    """Return the kind of a `Media` by its MIME type: what is no image, sound or video is a
-    document."""
+    """Return the kind of `Media` for a MIME type: image, audio, video, else document."""
     family = mime.partition("/")[0]
     return family if family in ("image", "audio", "video") else "document"
 
 
 def _decode_range(plain: str, start: int, stop: int) -> bytes:
-    """Decode bytes *start* to *stop* and nothing else; fewer at the end or in garbage."""
+    """Decode only the bytes *start* to *stop*; fewer at the end or for invalid data."""
     first = start // 3 * 4
     text = plain[first : (stop + 2) // 3 * 4]
     if len(text) % 4 == 1:
@@ -387,7 +384,7 @@ def _decode_range(plain: str, start: int, stop: int) -> bytes:
 
 
 def _dimensions(plain: str) -> tuple[int, int]:
-    """Return width and height in pixels; (0, 0) when the header says nothing we can read."""
+    """Return width and height in pixels; (0, 0) if the header is not readable."""
     head = _decode_range(plain, 0, 30)
     if head[:8] == b"\x89PNG\r\n\x1a\n" and len(head) >= 24:
         return _big(head[16:20]), _big(head[20:24])
@@ -413,7 +410,8 @@ def _webp(head: bytes) -> tuple[int, int]:
 
 
 def _jpeg_frames(plain: str) -> Iterator[tuple[int, int]]:
-    """Yield sizes of frames; a segment says its length, so embedded thumbnails are skipped."""
+    """Yield the sizes of frames. Segment lengths are followed, so embedded thumbnails are
+    skipped."""
     at = 2
     for _ in range(_SEGMENTS):
         segment = _decode_range(plain, at, at + 9)

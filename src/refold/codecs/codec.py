@@ -1,5 +1,5 @@
-"""What a wire format must offer, and a payload opened with one. A codec is a module (or any object)
-with these names."""
+"""The interface of a wire format, and an opened payload. A codec is a module or any object with
+these names."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,55 +17,57 @@ from refold.rules.rule import Rules
 from refold.transcript import Joined
 
 Wire = Any
-"""One entry of a request's list of messages, as parsed from JSON."""
+"""Entry of a request's list of messages, as parsed from JSON."""
 
 
 class Codec(Protocol):
-    """One wire format. All functions are pure and leave their arguments alone."""
+    """Wire format. All functions are pure and do not change their arguments."""
 
     @property
     def NAME(self) -> str:  # noqa: N802 - a module constant
-        """`anthropic`, `openai_chat`, `openai_responses`, `gemini`, `bedrock`."""
+        """`anthropic`, `openai_chat`, `openai_responses`, `gemini` or `bedrock`."""
 
     @property
     def FIELD(self) -> str:  # noqa: N802 - a module constant
-        """The body's field that holds the conversation, such as `messages`, `input`, `contents`."""
+        """Body field of the conversation, such as `messages`, `input` or `contents`."""
 
     def rules(self, body: Body) -> Rules:
-        """Return what this API refuses, for the model that *body* names (`{}` for a bare list)."""
+        """Return the rules of this API for the model that *body* names (`{}` for a bare list)."""
 
     def fits(self, body: Body, items: Sequence[Wire]) -> int:
-        """Rate how surely a payload is of this format: 0 not at all, 1 possible, more is surer."""
+        """Rate how well a payload fits this format: 0 is impossible, 1 is possible, more is
+        surer."""
 
     def is_system(self, item: Wire) -> bool:
-        """May this leading entry stand in the head (system prompt), outside the transcript?"""
+        """Return whether a leading entry belongs to the head (system prompt), outside the
+        transcript."""
 
     def system(self, body: Body) -> tuple[Part, ...]:
-        """Return the system prompt that stands in fields of its own, beside the head."""
+        """Return the system prompt from fields other than the conversation."""
 
     def tools(self, body: Body) -> Iterable[Any]:
-        """Return each tool definition, as parsed from JSON."""
+        """Return the tool definitions, as parsed from JSON."""
 
     def decode(self, item: Wire, prior: Sequence[Message]) -> Message:
-        """Decode one entry; *prior* is what was decoded before it.
+        """Decode one entry; *prior* are the messages decoded before it.
 
-        Raises `FormatError` when *item* is not even of the right JSON type.
+        Raises `FormatError` if *item* is not even of the right JSON type.
         """
 
     def encode(self, message: Message) -> Wire:
-        """Encode a message that came from no entry, such as a summary."""
+        """Encode a message without an original entry, such as a summary."""
 
     def patch(self, item: Wire, message: Message) -> Wire:
-        """Change *item* as little as needed to say what *message* says; unknown fields stay."""
+        """Change *item* as little as possible to express *message*; unknown fields stay."""
 
     def merge(self, first: Wire, second: Wire) -> Wire:
-        """Join two neighbours of one role to one entry."""
+        """Merge two neighbouring entries of one role."""
 
 
 def with_rules(codec: Codec, rules: Callable[[Body], Rules]) -> Codec:
-    """Return *codec* with other *rules*: of an account, of a milder server, or your own.
+    """Return *codec* with other *rules*: of an account, a more lenient server, or your own.
 
-    Call it once and keep the result: two of them are two formats.
+    Call it once and keep the result: two results are two formats.
     """
     names = [name for name in vars(Codec) if not name.startswith("_")]
     return cast(
@@ -74,53 +76,53 @@ def with_rules(codec: Codec, rules: Callable[[Body], Rules]) -> Codec:
     )
 
 
-# --- what several formats answer alike: `tools = read_tools` in a codec --------------------------
+# --- shared by several formats: `tools = read_tools` in a codec -----------------------------------
 
 
 def read_tools(body: Body) -> Sequence[Any]:
-    """Return the tool definitions of a body that has them in `tools`."""
+    """Return the tool definitions in the field `tools`."""
     return as_list(body.get("tools"))
 
 
 def no_system(body: Body) -> tuple[Part, ...]:  # noqa: ARG001 - a codec's
-    """Return nothing: the system prompt stands in leading messages."""
+    """Return nothing, for formats with the system prompt in leading messages."""
     return ()
 
 
 def has_system_role(item: Wire) -> bool:
-    """Is it a message of the role `system`?"""
+    """Return whether an entry is a message of the role `system`."""
     return isinstance(item, dict) and item.get("role") == "system"
 
 
 # --- an opened payload --------------------------------------------------------------------------
 
 FIELDS = ("messages", "input", "contents")
-"""Fields that hold a conversation, in the formats we know."""
+"""Fields that hold a conversation in the known formats."""
 SAMPLE = 30
-"""Entries that tell a format, as a rule."""
+"""Number of entries that usually suffice to recognise a format."""
 
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """An opened payload. Positions count from the first entry after the head."""
+    """Opened payload. Positions count from the first entry after the head."""
 
     field: str
-    """The field that holds the entries; empty for a bare list."""
+    """Field of the entries; empty for a bare list."""
     body: Body
-    """Every other field, parsed."""
+    """All other fields, parsed."""
     raw_entries: Sequence[Any]
-    """The entries, the head's too: parsed objects, or spans of a JSON text."""
+    """Entries including the head: parsed objects, or spans of a JSON text."""
     rebuild: Callable[[Iterable[slice | Any]], Any]
-    """Puts raw entries back where they came from; a slice stands for those that were there."""
-    codec: Codec = None  # type: ignore[assignment]  # until `refold.codecs.detect.recognize`
+    """Builds the payload with new raw entries; a slice stands for original entries."""
+    codec: Codec = None  # type: ignore[assignment]  # set by `refold.codecs.detect.recognize`
     head: int = 0
-    """Number of leading system entries, which are no part of the transcript."""
+    """Number of leading system entries, which are not part of the transcript."""
     is_named: bool = False
-    """Whether the format was named, so that its entries are still to be checked."""
+    """Whether the format was named by the caller, so that its entries have to be checked."""
 
     def read_by(self, codec: Codec, head: int, *, is_named: bool = False) -> "Payload":
-        """Return this payload as one of *codec*'s whose first *head* entries are the head."""
-        # Not by `replace`, which takes twice as long: each turn does it.
+        """Return this payload with a *codec* and the length of its head."""
+        # `replace` takes twice as long, and this runs on each turn.
         opened = self.field, self.body, self.raw_entries, self.rebuild
         return Payload(*opened, codec, head, is_named)
 
@@ -138,24 +140,25 @@ class Payload:
 
     @property
     def full_body(self) -> Body:
-        """The request with its conversation, all of it parsed; of a bare list, the conversation."""
+        """The request with its conversation, fully parsed; only the conversation for a bare
+        list."""
         return {**self.body, self.codec.FIELD: list(map(_load, self.raw_entries))}
 
     @property
     def system(self) -> tuple[Part, ...]:
-        """The system prompt, wherever the format keeps it."""
+        """The system prompt from the head and other fields."""
         head = (self.codec.decode(_load(entry), ()) for entry in self.raw_entries[: self.head])
         return (*self.codec.system(self.body), *chain.from_iterable(m.parts for m in head))
 
     @property
     def tools(self) -> tuple[str, ...]:
-        """Each tool definition as canonical JSON."""
+        """Tool definitions, each as canonical JSON."""
         return tuple(as_opaque(tool).json for tool in self.codec.tools(self.body))
 
     def decode(self, start: int = 0, prior: Sequence[Message] = ()) -> list[Message]:
-        """Decode the entries from position *start* on, *prior* being the messages before it.
+        """Decode the entries from *start* on; *prior* are the messages before it.
 
-        Raises `FormatError` for an entry of another format than the payload was named to be of.
+        Raises `FormatError` for entries that do not fit the named format.
         """
         decode, messages = self.codec.decode, list[Message]()
         before = Joined(prior, messages) if prior else messages
@@ -171,8 +174,10 @@ class Payload:
         return messages
 
     def _check_first(self, entries: Iterator[Wire], count: int) -> Iterator[Wire]:
-        """Return *entries*, the first *count* of which look like the format that was named. Raises
-        `FormatError` if they do not."""
+        """Return *entries* after checking that the first *count* fit the named format.
+
+        Raises `FormatError` if they do not.
+        """
         first = list(islice(entries, count))
         if first and not self.codec.fits(self.body, first):
             problem = describe_misfit(first)
@@ -185,9 +190,12 @@ class Payload:
         messages: Sequence[Message],
         forget: Callable[[Wire], Wire] | None = None,
     ) -> Any:
-        """Return the payload of a view: unedited runs of *messages*, which were decoded from it,
-        and entries made of one message or several, each with the position of the one it stands
-        for. *forget* takes out of an entry what refers to what is hidden."""
+        """Return the payload of a view.
+
+        *pieces* are slices of unedited *messages*, which were decoded from this payload, and
+        entries made of one or more messages, each with the position of the entry that it replaces.
+        *forget* removes references to hidden messages from an entry.
+        """
         encoded = (
             piece
             if isinstance(piece, slice)
@@ -209,7 +217,7 @@ class Payload:
                 yield slice(at, at + 1) if new is entry else new
 
     def _encode(self, message: Message, origin: int | None, messages: Sequence[Message]) -> Wire:
-        """Encode a message over the entry that it stands for."""
+        """Encode a message, over its original entry if it has one."""
         if origin is None:
             item = self.codec.encode(message)
             turns = (
@@ -221,7 +229,7 @@ class Payload:
         return entry if message == messages[origin] else self.codec.patch(entry, message)
 
     def join(self, pieces: Iterable[slice | Wire]) -> Any:
-        """Return the payload with *pieces* as its entries: a slice stands for untouched ones."""
+        """Return the payload with *pieces* as its entries; a slice stands for original ones."""
         head = self.head
         moved = (
             slice(p.start + head, p.stop + head) if isinstance(p, slice) else p for p in pieces
@@ -232,10 +240,11 @@ class Payload:
 def split_payload(
     source: Any, fields: Sequence[str] = FIELDS, lookup: PrefixLookup | None = None
 ) -> Payload:
-    """Open a payload of any kind, its format not recognised yet; an opened one stays as it is.
+    """Open a payload of any kind without recognising its format. An opened one is returned
+    unchanged.
 
-    *lookup* knows JSON texts that were opened before (`refold.codecs.json_text`).
-    Raises `FormatError` when it holds no conversation, in an object in one of *fields*.
+    *lookup* finds JSON texts that were opened before (`refold.codecs.json_text`). Raises
+    `FormatError` if there is no conversation: an object must have one of *fields*.
     """
     if isinstance(source, Payload):
         return source
@@ -265,7 +274,7 @@ def _split_body(body: Body, fields: Sequence[str]) -> Payload:
 
 
 def _join_list(entries: Sequence[Any], pieces: Iterable[slice | Any]) -> Any:
-    """Return a list, or a tuple if *entries* are one."""
+    """Return a list, or a tuple if *entries* is one."""
     out = list[Any]()
     for piece in pieces:
         if isinstance(piece, slice):
@@ -276,7 +285,7 @@ def _join_list(entries: Sequence[Any], pieces: Iterable[slice | Any]) -> Any:
 
 
 def _join_lone(lone: list[str], pieces: Iterable[slice | Any]) -> Any:
-    """Return the lone string again, if it still is the only entry."""
+    """Return the lone string if it is still the only entry, else a list."""
     entries = _join_list(lone, pieces)
     return entries[0] if len(entries) == 1 and isinstance(entries[0], str) else entries
 

@@ -1,4 +1,4 @@
-"""Which wire format a payload is in."""
+"""Detection of a payload's wire format."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,12 +22,12 @@ from refold.messages import Media, Message, Text, ToolResult
 from refold.text.summary_wrapper import summary_in
 
 CODECS: tuple[Codec, ...] = (openai_chat, anthropic, openai_responses, gemini, bedrock)
-"""Of those that fit equally well the first is taken: a list of plain texts is a chat."""
+"""All codecs. Of those that fit equally well the first is used: a list of plain texts is a chat."""
 
 _LOOKS = (3, SAMPLE)
-"""Entries looked at first, and then, before all of them."""
+"""Number of entries that are read first, and then before all of them."""
 _CLEAR_LEAD = 3
-"""How far the best format is ahead of the next if the other entries need not be looked at."""
+"""Minimum lead of the best format that makes reading further entries unnecessary."""
 
 
 def open_payload(
@@ -35,17 +35,17 @@ def open_payload(
 ) -> Payload:
     """Open a list of messages, a request body, or the JSON text of either (`str` or `bytes`).
 
-    The format is recognised by shape; *format* names it: `openai_chat`, `anthropic`,
-    `openai_responses`, `gemini`, `bedrock`; a codec of your own, or an adapter's, is given as it
-    is. *lookup* knows JSON texts that were opened before (`refold.codecs.json_text`). Raises
-    `FormatError`, which says what was tried.
+    The format is recognised by shape, or given by *format*: `openai_chat`, `anthropic`,
+    `openai_responses`, `gemini`, `bedrock`, or a codec of your own or of an adapter. *lookup* finds
+    JSON texts that were opened before (`refold.codecs.json_text`). Raises `FormatError`, which
+    tells what was tried.
     """
     return recognize(split_payload(source, fields_of(format), lookup), format)
 
 
 def fields_of(format: str | Codec | None) -> tuple[str, ...]:
-    """Return the fields that may hold a conversation, that of a codec of your own first. Raises
-    `FormatError` for a name that is no format's."""
+    """Return the fields that may hold a conversation, that of *format* first. Raise `FormatError`
+    for an unknown name."""
     if isinstance(format, str):
         format = _by_name(format)
     return FIELDS if format is None else (format.FIELD, *FIELDS)
@@ -55,7 +55,7 @@ def recognize(payload: Payload, format: str | Codec | None = None) -> Payload:
     """Return *payload* with its codec and the length of its head. Raises as `open_payload`."""
     codec = _detect(payload) if format is None else _codec_named(format, payload)
 
-    def is_head(entry: Wire) -> bool:  # a summary of ours in the system's role is none
+    def is_head(entry: Wire) -> bool:  # Refold's summaries with the role system are excluded
         return codec.is_system(entry) and summary_in(codec.decode(entry, ())) is None
 
     head = sum(1 for _ in takewhile(is_head, payload.iter_entries(-payload.head)))
@@ -63,7 +63,7 @@ def recognize(payload: Payload, format: str | Codec | None = None) -> Payload:
 
 
 def _codec_named(format: str | Codec, payload: Payload) -> Codec:
-    """Return the codec of this name; `Payload.decode` checks that the entries are its own."""
+    """Return the codec of this name; `Payload.decode` checks the entries."""
     codec = format if not isinstance(format, str) else _by_name(format)
     if payload.field and payload.field != codec.FIELD:
         raise FormatError(
@@ -92,13 +92,13 @@ def _detect(payload: Payload) -> Codec:
 
 
 def is_certain(payload: Payload) -> bool:
-    """Do the first entries alone tell the format, whatever comes after them?"""
+    """Return whether the first entries alone determine the format."""
     payload = replace(payload, head=0)
     return len(payload) > _LOOKS[0] and _best(payload, _LOOKS[0])[1]
 
 
 def still_fits(codec: Codec, payload: Payload, start: int) -> bool:
-    """Does *codec* fit the raw entries from position *start* on as well as any format?"""
+    """Return whether *codec* fits the raw entries from *start* on as well as any other."""
     entries = list(replace(payload, head=0).iter_entries(start))
     scores = _scores(payload, entries)
     return not entries or 0 < scores.get(codec.NAME, 0) == max(scores.values())
@@ -137,9 +137,9 @@ def _names(codecs: Sequence[Codec]) -> str:
 
 
 def rebuild_entries(name: str, messages: Sequence[Message]) -> tuple[Codec, list[Wire]]:
-    """Return the entries of *messages* whose own are not there any more, in the format of this
-    *name*, and a codec that takes them for these messages. Notes stand for images, whose bytes only
-    their entries had."""
+    """Return a codec of the format *name* and new entries for *messages* whose own are lost. The
+    codec decodes the entries to these messages. Notes replace embedded media, whose bytes are
+    lost."""
     codec = next(codec for codec in CODECS if name == codec.NAME)
     rebuilt: Any = with_rules(codec, codec.rules)
     rebuilt.decode = lambda _, prior: messages[len(prior)]

@@ -1,4 +1,4 @@
-"""Gemini generateContent: contents of parts, in either case; calls are known by their place."""
+"""Gemini generateContent: contents with parts, in camel or snake case, and calls without ids."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -47,10 +47,10 @@ NAME = "gemini"
 FIELD = "contents"
 
 MAIN = ("output", "result", "content", "error")
-"""Fields of a response that hold what a tool said, in the SDKs and clients we know."""
+"""Fields with the text of a function response in known SDKs and clients."""
 
 MOVED = ("thoughtSignature", "thought_signature", "id")
-"""Fields of a part that clients drop, replace and re-encode."""
+"""Fields of a part that clients drop, replace or re-encode."""
 
 _TEXT, _LIST = (str, type(None)), (list, tuple, type(None))
 _ROLES = {"model": "assistant", "function": "user", "tool": "user"}
@@ -65,18 +65,19 @@ _SNAKE = {
     "fileUri": "file_uri",
     "mimeType": "mime_type",
 }
-"""The other spelling of a field's name, that of the Python SDK."""
+"""Field names in snake case, as in the Python SDK."""
 
 
 def _get(fields: Record, name: str) -> Any:
-    """Return a field in either spelling of its name."""
+    """Return a field under either of its names."""
     return fields.get(name) or fields.get(_SNAKE[name])
 
 
 def rules(body: Body) -> Rules:
-    """Return what generateContent refuses; thought signatures go back as they came (GE-3).
+    """Return the rules of generateContent; thought signatures must be returned (GE-3).
 
-    Google's kit brings Claude's messages into this form: its thinking is as in its own API.
+    Google's SDK converts Claude's messages to this format, but their thinking follows Claude's
+    rules.
     """
     own = Rules(RULES, alternate=True, thinking="fixed", continuity=CONTINUITY)
     return rules_behind(body, own)
@@ -96,11 +97,11 @@ def _rate_entry(entry: JsonObject) -> int | None:
 
 
 is_system = has_system_role
-"""The API has no such entry; some proxies put them here."""
+"""The API has no system entries, but some proxies use them."""
 
 
 def system(body: Body) -> tuple[Part, ...]:
-    """Return `systemInstruction`, in either spelling."""
+    """Return `systemInstruction` in either spelling."""
     instruction = _get(body, "systemInstruction")
     if isinstance(instruction, str):
         return (Text(instruction),)
@@ -108,7 +109,7 @@ def system(body: Body) -> tuple[Part, ...]:
 
 
 def tools(body: Body) -> Sequence[Any]:
-    """Return each function declaration, and each other tool."""
+    """Return all function declarations and other tools."""
     out = list[Any]()
     for tool in as_list(body.get("tools")):
         rest = dict(tool) if isinstance(tool, dict) else tool
@@ -122,10 +123,10 @@ def tools(body: Body) -> Sequence[Any]:
 
 
 def decode(item: Wire, prior: Sequence[Message]) -> Message:
-    """Decode a content; one that calls functions is the model's, whatever role it names.
+    """Decode a content; one with function calls is the model's, whatever its role.
 
-    A call's id is its position and its place among the message's calls; a response has the id of
-    the call that it answers. Raises `FormatError` when *item* is no object.
+    A call's id is made from the positions of the message and the call; a response has the id of the
+    call that it answers. Raises `FormatError` if *item* is not an object.
     """
     item = as_dict(item, "a Gemini content")
     role, blocks = item.get("role", "user"), item.get("parts", [])
@@ -157,7 +158,7 @@ def _with_ids(parts: tuple[Part, ...], prior: Sequence[Message]) -> tuple[Part, 
 def _read_known(block: JsonObject) -> Part | None:
     """Read a part of a known kind.
 
-    Raises `KeyError`, `TypeError` or `AttributeError` for another shape.
+    Raises `KeyError`, `TypeError` or `AttributeError` for an unexpected shape.
     """
     if "text" in block:
         text, signature = expect_text(block["text"]), _get(block, "thoughtSignature")
@@ -172,7 +173,7 @@ def _read_known(block: JsonObject) -> Part | None:
         return _read_media(data, as_base64(data["data"]), None)
     if file := _get(block, "fileData"):
         return _read_media(file, None, expect_text(_get(file, "fileUri")))
-    if block.get("thought") is True:  # what Claude has redacted
+    if block.get("thought") is True:  # redacted thinking of Claude
         return Thinking("", expect_text(_get(block, "thoughtSignature")))
     return None
 
@@ -183,10 +184,7 @@ def _read_media(source: JsonObject, data: str | None, url: str | None) -> Media:
 
 
 def _main_field(name: Any, response: Any) -> tuple[str, JsonObject] | None:
-    """Return the field of a response that holds its text, and the other fields.
-
-    A repeated name is no other field.
-    """
+    """Return the field of a response with its text, and the other fields except a repeated name."""
     if not isinstance(response, dict):
         return None
     if len(response) == 1:
@@ -223,16 +221,16 @@ _read_inner = content_reader(_read, _carry)
 
 
 def encode(message: Message) -> Wire:
-    """Encode a message that came from no entry.
+    """Encode a message without an original entry.
 
-    Raises `FormatError` for embedded media, whose bytes are not here.
+    Raises `FormatError` for embedded media, whose bytes are not available.
     """
     role = {"assistant": "model", "tool": "user"}.get(message.role, message.role)
     return {"role": role, "parts": [_write(None, part) for part in message.parts]}
 
 
 def patch(item: Wire, message: Message) -> Wire:
-    """Make *item* say what *message* says; signatures and unknown fields stay."""
+    """Update *item* to *message*; signatures and unknown fields stay."""
     item = as_dict(item, "a Gemini content")
     old, new = without_ids(decode(item, ())), without_ids(message)
     if old == new:
@@ -244,7 +242,7 @@ def patch(item: Wire, message: Message) -> Wire:
 
 
 def _write(block: Any, part: Part) -> Any:
-    """Write a part that says *part*, over *block* if there is one."""
+    """Write *part*, over the part *block* if there is one."""
     old = block_fields(block)
     match part:
         case Text(text):
@@ -264,7 +262,7 @@ def _write(block: Any, part: Part) -> Any:
 
 
 def _write_result(old: JsonObject, part: ToolResult) -> JsonObject:
-    """Write the response, its text in the field it stood in."""
+    """Write the response, with its text in the original field."""
     was = _read_result(old) if old else ToolResult("")
     rest = {p for p in part.content if _is_rest(p)}
     has_rest = any(map(_is_rest, was.content))
@@ -281,7 +279,7 @@ def _write_result(old: JsonObject, part: ToolResult) -> JsonObject:
 
 
 def _is_rest(part: Content) -> bool:
-    """Does it hold the other fields of a response?"""
+    """Return whether a part holds the other fields of a response."""
     return isinstance(part, Opaque) and part.kind == "response"
 
 
@@ -295,6 +293,6 @@ def _write_response(old: JsonObject, part: ToolResult, *, keeps_rest: bool) -> J
 
 
 def merge(first: Wire, second: Wire) -> Wire:
-    """Join two contents of one role: the parts of both, in order."""
+    """Merge two contents of one role: the parts of both, in order."""
     first, second = as_dict(first, "a Gemini content"), as_dict(second, "a Gemini content")
     return {**first, "parts": [*as_list(first.get("parts")), *as_list(second.get("parts"))]}

@@ -1,9 +1,9 @@
-"""A conversation inside a JSON text, found without parsing the rest of it, and put back.
+"""Finds the conversation in a JSON text without parsing the rest, and writes it back.
 
-The text of a request is split into spans, so that entries and fields nobody touched keep their
-spelling: numbers beyond 64 bits, duplicate keys, key order, lone surrogates, bytes that are no
-UTF-8. Bytes are never decoded as a whole: they are scanned as Latin-1, in which a character is a
-byte, and a span is decoded when its value is wanted.
+The text is split into spans, so that untouched entries and fields keep their exact bytes: numbers
+beyond 64 bits, duplicate keys, key order, lone surrogates, invalid UTF-8. Bytes are never decoded
+as a whole: they are scanned as Latin-1, in which a character is a byte, and a span is decoded when
+its value is needed.
 """
 
 import json
@@ -26,14 +26,14 @@ from refold.text.json_values import JsonObject, Record
 if TYPE_CHECKING:
     from hashlib import _Hash as Hash
 
-# --- values that keep their spelling --------------------------------------------------------------
+# --- values that keep their exact text -----------------------------------------------------------
 
 Source = str | bytes
-"""JSON as it came: text, or the bytes of one in UTF-8."""
+"""JSON as received: text, or UTF-8 bytes."""
 
 
 def _parse_float(text: str) -> float:
-    """Refuse a number beyond Python's range: it would come out as `Infinity`, no JSON."""
+    """Refuse a number beyond Python's range, which would be written as `Infinity`, invalid JSON."""
     value = float(text)
     if isinf(value):
         raise ValueError("the value is beyond the range of a double")
@@ -48,14 +48,14 @@ def _refuse(constant: str) -> NoReturn:
 _scan_once = JSONDecoder(  # type: ignore[attr-defined]
     strict=False, parse_float=_parse_float, parse_constant=_refuse
 ).scan_once
-"""Python's scanner: it says where a value ends, keeps big integers and lone surrogates."""
+"""Python's scanner, which returns the end of a value and keeps big integers and lone surrogates."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Span:
-    """A value inside a JSON text, not parsed.
+    """Unparsed value in a JSON text.
 
-    Spans are equal when they are spelled alike, and a span equals its own fingerprint: an entry is
+    Spans are equal if their text is. A span also equals its own fingerprint, so an entry can be
     recognised without keeping its text.
     """
 
@@ -73,12 +73,12 @@ class Span:
 
     @property
     def spelling(self) -> Source:
-        """The value as it is written."""
+        """Text of the value."""
         return self.source[self.start : self.stop]
 
     @property
     def fingerprint(self) -> bytes:
-        """Hash of the spelling: 15 bytes, a Python object of 48 (one byte more would take 64)."""
+        """Hash of the text: 15 bytes, a Python object of 48 bytes (16 would take 64)."""
         return _fingerprint(self.spelling)
 
     def load(self) -> Any:
@@ -90,9 +90,9 @@ class Span:
 
 
 class JsonList(Sequence[Span]):
-    """The entries of a list inside a JSON text, in the space of two numbers each.
+    """Entries of a list in a JSON text, stored as two numbers each.
 
-    `source[start:stop]` is the list. A string in place of a list is its own only entry.
+    `source[start:stop]` is the list. A string in place of a list is its only entry.
     """
 
     __slots__ = ("_fingerprints", "_starts", "_stops", "source", "start", "stop")
@@ -105,13 +105,13 @@ class JsonList(Sequence[Span]):
         stops: Iterable[int] = (),
         fingerprints: Iterable[bytes] = (),
     ) -> None:
-        """*fingerprints*: those of the first entries, as far as they are known."""
+        """*fingerprints*: those of the first entries, as far as known."""
         self.source, self.start, self.stop = source, start, start
         self._starts, self._stops = array("q", starts), array("q", stops)
         self._fingerprints = list(fingerprints)
 
     def fingerprints(self, start: int = 0) -> list[bytes]:
-        """Hash the spellings of the entries from position *start* on, each only once."""
+        """Return the fingerprints of the entries from *start* on, computing each only once."""
         first, source = len(self._fingerprints), self.source
         if first < len(self):
             spans = zip(self._starts[first:], self._stops[first:], strict=True)
@@ -120,7 +120,7 @@ class JsonList(Sequence[Span]):
 
     @property
     def offsets(self) -> tuple["array[int]", "array[int]", list[bytes]]:
-        """Where entries begin and end, and their fingerprints as they become known."""
+        """Start and end offsets of the entries, and the fingerprints known so far."""
         return self._starts, self._stops, self._fingerprints
 
     def add(self, start: int, stop: int) -> None:
@@ -129,7 +129,7 @@ class JsonList(Sequence[Span]):
         self._stops.append(stop)
 
     def extent(self, run: slice) -> slice:
-        """Return where in the source the entries of *run*, which is not empty, stand."""
+        """Return the slice of the source with the entries of *run*, which is not empty."""
         return slice(self._starts[run.start], self._stops[run.stop - 1])
 
     def __len__(self) -> int:
@@ -154,7 +154,7 @@ def _fingerprint(spelling: Source) -> bytes:
 
 
 def scan(text: str, at: int) -> tuple[Any, int]:
-    """Parse the value that begins at *at*; return it and where it ends. Raises `FormatError`."""
+    """Parse the value at *at*; return it and its end. Raise `FormatError` if malformed."""
     try:
         return _scan_once(text, at)  # type: ignore[no-any-return]  # as its documentation says
     except StopIteration as stop:
@@ -164,30 +164,30 @@ def scan(text: str, at: int) -> tuple[Any, int]:
         raise FormatError(f"malformed JSON: {error}") from error
     except FormatError:
         raise
-    except ValueError as error:  # JSON, with an integer of thousands of digits or a huge float
+    except ValueError as error:  # valid JSON with a huge integer or float
         raise FormatError(f"a number in this JSON is larger than Python reads: {error}") from error
     except RecursionError as error:
         raise FormatError("malformed JSON: nested too deeply to read") from error
 
 
-# --- texts that continue one another --------------------------------------------------------------
-# A history is sent whole each turn. Where its entries stand is remembered, so that they are not
-# sought again. Nothing that was said is kept of a text: only where its entries begin and end, a
-# hash of each, and one of all up to there.
+# --- texts that share a prefix --------------------------------------------------------------------
+# Each request repeats the whole history. The offsets of its entries are cached, so that they need
+# not be scanned again. No content is kept of a text, only the offsets, a hash of each entry, and a
+# hash of the prefix up to the last one.
 
 MIN_BYTES = 32_768
-"""Length of a text from which on it is worth remembering."""
+"""Minimum length in bytes of a text that is cached."""
 MAX_ENTRIES = 500_000
-"""Entries remembered of all texts together; a text of a million small ones is not worth it."""
+"""Maximum number of cached entries of all texts together."""
 MOVING = 12
-"""Entries at the end that may be spelled anew: clients move `cache_control` every turn."""
+"""Number of last entries whose bytes may change: clients move `cache_control` every turn."""
 
 _CLOSING = b'}]"'
-"""Last bytes of an entry to which no further byte belongs, as it may to a number."""
+"""Last bytes of entries that cannot continue, as a number can."""
 
 
 class Prefix(NamedTuple):
-    """Where a list begins in a text, where its last entry ends, and a hash of what is between."""
+    """Start of a list in a text, end of its last entry, and hash of the bytes between them."""
 
     start: int
     stop: int
@@ -195,7 +195,7 @@ class Prefix(NamedTuple):
 
 
 class Offsets(NamedTuple):
-    """The entries of a prefix: the first *size* of these."""
+    """Offsets and fingerprints of the entries of a prefix, the first *size* of the arrays."""
 
     size: int
     starts: "array[int]"
@@ -204,10 +204,10 @@ class Offsets(NamedTuple):
 
 
 class PrefixCache:
-    """The latest *max_lists* lists of entries, each whole and without those that move.
+    """Cache of the latest *max_lists* lists, each with all its entries and without the moving ones.
 
-    Texts shorter than *min_bytes* are not remembered. What is known in one scope (of a tenant, say)
-    is not known in another. Calls may come from several threads.
+    Texts shorter than *min_bytes* are not cached. Scopes, such as tenants, share nothing. Methods
+    may be called from several threads.
     """
 
     def __init__(self, max_lists: int = 256, min_bytes: int = MIN_BYTES) -> None:
@@ -219,11 +219,11 @@ class PrefixCache:
 
     @property
     def entries(self) -> int:
-        """Entries that are remembered, all together."""
+        """Total number of cached entries."""
         return sum(offsets.size for offsets in self._known.values())
 
     def lookup(self, source: Any, start: int, scope: bytes = b"") -> "ListPrefix | None":
-        """Return what is known of the list at *start*; None for a short text or no bytes."""
+        """Return the cached prefix of the list at *start*; None for a short text or a string."""
         if not isinstance(source, bytes) or len(source) - start < self._min_bytes:
             return None
         with self._lock:
@@ -234,11 +234,11 @@ class PrefixCache:
         return prefix
 
     def find(self, prefix: Prefix) -> Offsets | None:
-        """Return the entries of *prefix*, if it is known."""
+        """Return the entries of *prefix* if it is cached."""
         return self._known.get(prefix)
 
     def store(self, old: Iterable[Prefix], new: Iterable[tuple[Prefix, Offsets]]) -> None:
-        """Remember the *new* prefixes in place of the *old* ones that they continue."""
+        """Cache the *new* prefixes in place of the *old* ones that they extend."""
         with self._lock:
             for prefix in old:
                 self._known.pop(prefix, None)
@@ -249,17 +249,17 @@ class PrefixCache:
 
 
 class ListPrefix:
-    """The known beginning of a list that is being read."""
+    """Cached prefix of a list that is being read."""
 
     def __init__(self, cache: PrefixCache, source: bytes, start: int, scope: bytes) -> None:
         self._cache, self._source, self._view = cache, source, memoryview(source)
         self._matches = [(Prefix(start, start, b""), sha256(scope))]
-        """Each prefix that is known, with the hash up to its end; the empty one first."""
+        """Cached prefixes, each with the hash state at its end; the empty one first."""
         self.entries = JsonList(source, start)
-        """The entries that need not be sought."""
+        """Entries that are known from the cache."""
 
     def match(self, stops: Iterable[int]) -> None:
-        """Find out up to which of *stops*, in rising order, the list is known."""
+        """Find the cached prefixes of the list that end at *stops*, which are in rising order."""
         match = self._matches[0]
         for stop in stops:
             match = self._extend(match, stop)
@@ -275,7 +275,7 @@ class ListPrefix:
                 self._matches.append(match)
 
     def store(self, entries: JsonList) -> None:
-        """Remember all *entries* of the list for the next text."""
+        """Cache all *entries* of the list for the next text."""
         starts, stops, fingerprints = entries.offsets
         old, new = [prefix for prefix, _ in self._matches], list[tuple[Prefix, Offsets]]()
         for size in (len(entries) - MOVING, len(entries)):
@@ -297,29 +297,29 @@ class ListPrefix:
 # --- a conversation in a text ---------------------------------------------------------------------
 
 _SEPARATOR = re.compile(r"[ \t\n\r]*+([,\]}])[ \t\n\r]*+")
-"""What follows an element."""
+"""Separator after an element, or the end of its list or object."""
 
 
 class KnownPrefix(Protocol):
-    """The entries at the beginning of a list that a text before had too."""
+    """Entries at the beginning of a list that an earlier text had too."""
 
     entries: JsonList
 
     def store(self, entries: JsonList) -> None:
-        """Remember all *entries* of the list for the next text."""
+        """Cache all *entries* of the list for the next text."""
 
 
 PrefixLookup = Callable[[Source, int], KnownPrefix | None]
-"""What is known of the list that begins at a position of a text."""
+"""Function that returns the cached prefix of the list at a position of a text."""
 
 
 def split_json(
     source: Source, fields: Sequence[str], lookup: PrefixLookup | None = None
 ) -> tuple[str, Record, JsonList]:
-    """Return the field of the conversation, every other field, and the entries.
+    """Return the field of the conversation, all other fields, and the entries.
 
-    The conversation is the list itself (its field is empty), or the value of the first of *fields*
-    that is there. Raises `FormatError` for malformed JSON and for an object without one.
+    The conversation is the list itself, with an empty field, or the value of the first of *fields*
+    that exists. Raises `FormatError` for malformed JSON and for an object without one.
     """
     text = source if isinstance(source, str) else source.decode("latin-1")
     reader = _Reader(source, text, fields, lookup)
@@ -348,23 +348,23 @@ def split_json(
 class _Reader:
     source: Source
     text: str
-    """The source as text whose positions are those of the source."""
+    """The source as a string with the same positions."""
     fields: Sequence[str]
     lookup: PrefixLookup | None
     is_exact: bool = field(init=False)
-    """Whether *text* reads as the source does: Latin-1 does for ASCII."""
+    """Whether *text* is equal to the source, which Latin-1 is for ASCII."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "is_exact", self.text is self.source or self.text.isascii())
 
     @property
     def first(self) -> int:
-        """Where the text begins, behind a byte order mark."""
+        """Start of the text after a byte order mark."""
         mark = "\ufeff" if isinstance(self.source, str) else "\xef\xbb\xbf"
         return len(mark) if self.text.startswith(mark) else 0
 
     def skip(self, at: int) -> int:
-        """Return the next position that is no white space."""
+        """Return the next position that is not whitespace."""
         return WHITESPACE.match(self.text, at).end()  # type: ignore[no-any-return]
 
     def read_list(self, start: int) -> JsonList:
@@ -384,7 +384,7 @@ class _Reader:
         return entries
 
     def read_object(self, start: int) -> tuple[JsonObject, int]:
-        """Return the fields of the object that begins at *start*, and where it ends."""
+        """Return the fields of the object that begins at *start*, and its end."""
         body: JsonObject = {}
         at, has_next = self.enter(start, "}")
         while has_next:
@@ -399,12 +399,12 @@ class _Reader:
         return body, at
 
     def read_value(self, start: int) -> tuple[Any, int]:
-        """Parse a value; return it and where it ends."""
+        """Parse a value; return it and its end."""
         value, stop = scan(self.text, start)
         return (value if self.is_exact else Span(self.source, start, stop).load()), stop
 
     def read_candidate(self, start: int) -> tuple[Any, int]:
-        """Read a value that may be the conversation: a list or a string is not parsed."""
+        """Read a value that may be the conversation: lists and strings are not parsed."""
         if self.text.startswith("[", start):
             entries = self.read_list(start)
             return entries, entries.stop
@@ -415,13 +415,13 @@ class _Reader:
         return value, stop
 
     def enter(self, start: int, end: str) -> tuple[int, bool]:
-        """Return where the first element starts or the whole ends, and whether there is one."""
+        """Return the start of the first element or the list's end, and whether there is one."""
         at = self.skip(start + 1)
         is_empty = self.text.startswith(end, at)
         return at + is_empty, not is_empty
 
     def next(self, at: int, end: str) -> tuple[int, bool]:
-        """Return where the next element starts or the whole ends, and whether there is one."""
+        """Return the start of the next element or the end of the list, and whether there is one."""
         match = _SEPARATOR.match(self.text, at)
         if match is not None and match[1] == ",":
             return match.end(), True
@@ -432,7 +432,7 @@ class _Reader:
 
 
 def conversation_field(body: Record, fields: Sequence[str]) -> str:
-    """Return the first of *fields* that *body* has. Raises `FormatError` if it has none."""
+    """Return the first of *fields* in *body*. Raise `FormatError` if there is none."""
     for name in fields:
         if name in body:
             return name
@@ -442,8 +442,8 @@ def conversation_field(body: Record, fields: Sequence[str]) -> str:
 def join_json(entries: JsonList, pieces: Iterable[slice | Any]) -> Source:
     """Return the source of *entries* with *pieces* as its entries.
 
-    A slice stands for entries as they are, anything else for itself. Between neighbours stands
-    what stood there; all entries give back the source itself.
+    A slice stands for original entries. The text between neighbouring ones is kept, and if all
+    entries are original, the source itself is returned.
     """
     source, runs = entries.source, _join_runs(pieces)
     first = list(islice(runs, 2))
@@ -458,7 +458,7 @@ def join_json(entries: JsonList, pieces: Iterable[slice | Any]) -> Source:
 
 
 def _join_runs(pieces: Iterable[slice | Any]) -> Iterator[slice | Any]:
-    """Join slices that follow one another, and drop empty ones."""
+    """Merge adjacent slices, and drop empty ones."""
     run = slice(0, 0)
     for piece in pieces:
         if isinstance(piece, slice) and piece.start == run.stop:
@@ -476,7 +476,7 @@ def _join_runs(pieces: Iterable[slice | Any]) -> Iterator[slice | Any]:
 def _write(
     source: Any, entries: JsonList, pieces: Iterable[Any], encode: Callable[[str], Any]
 ) -> Iterator[Any]:
-    """Yield what stands around the entries, and the entries."""
+    """Yield the new text: what is around the entries, and the entries."""
     yield source[: entries.start]
     mark = "["
     for piece in pieces:
@@ -494,7 +494,7 @@ _to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def dump(value: Any) -> str:
-    """Return compact JSON, in ASCII if UTF-8 has no form for one of its characters."""
+    """Return compact JSON, in ASCII if one of its characters cannot be encoded as UTF-8."""
     text = _to_json(value)
     try:
         text.encode()

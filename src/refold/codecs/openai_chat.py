@@ -1,5 +1,5 @@
-"""OpenAI Chat Completions and the many APIs that speak it. Content, tool calls and reasoning of a
-message stand in fields of their own; the codec has them as one list of blocks."""
+"""OpenAI Chat Completions and compatible APIs. Messages have content, tool calls and reasoning in
+separate fields; the codec treats them as one list of blocks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -63,18 +63,18 @@ NAME = "openai_chat"
 FIELD = "messages"
 
 _SIGNED = ("reasoning_details", "thinking_blocks")
-"""Fields that hold reasoning as its provider signed it: OpenRouter's and LiteLLM's."""
+"""Fields with signed reasoning, of OpenRouter and LiteLLM."""
 REASONING = ("reasoning_content", "reasoning", *_SIGNED)
-"""Fields that hold a model's reasoning. Clients echo one text in several of them."""
+"""Fields with a model's reasoning. Clients repeat one text in several of them."""
 _FIELDS = frozenset({"tool_calls", "tool_call_id", "function_call", *REASONING})
 _BLOCKS = frozenset({"image_url", "input_audio", "file", "video_url", "refusal"})
 
 
 def rules(body: Body) -> Rules:
-    """Return what Chat Completions refuses.
+    """Return the rules of Chat Completions.
 
-    Claude's thinking is as in its own API, whoever stands before it; that of other models may go,
-    unless they want it back (DS-1, GE-3) or no model is named. With some the roles alternate.
+    Claude's thinking follows its own API's rules through any gateway. That of other models may be
+    removed, unless they require it (DS-1, GE-3) or no model is named. Some require alternation.
     """
     model = body.get("model")
     if not isinstance(model, str) or not model or "claude" in model.lower():
@@ -86,8 +86,8 @@ def rules(body: Body) -> Rules:
 def fits(body: Body, items: Sequence[Wire]) -> int:
     """Rate the payload.
 
-    Tool messages and calls in their own field are sure signs, a leading system message a weak one.
-    An entry with `parts` in place of `content` is Gemini's: what it holds cannot be read here.
+    Tool messages and `tool_calls` are sure signs, a leading system message is a weak one. An entry
+    with `parts` instead of `content` is Gemini's, which this codec cannot read.
     """
     score = rate_entries(items, _rate_entry)
     has_functions = any("function" in tool for tool in objects_at(body, "tools"))
@@ -107,7 +107,7 @@ def _rate_entry(entry: JsonObject) -> int | None:
 
 
 def is_system(item: Wire) -> bool:
-    """Is it a system or developer message?"""
+    """Return whether an entry is a system or developer message."""
     return isinstance(item, dict) and item.get("role") in ("system", "developer")
 
 
@@ -115,24 +115,24 @@ system = no_system
 
 
 def tools(body: Body) -> Sequence[Any]:
-    """Return the tool definitions, legacy `functions` included."""
+    """Return the tool definitions, including legacy `functions`."""
     return [*as_list(body.get("tools")), *as_list(body.get("functions"))]
 
 
 # --- blocks of a message --------------------------------------------------------------------------
 
 _PART_FIELDS = ("content", "refusal", "audio", "function_call", "tool_calls")
-"""Fields that hold parts, in the order of reading; reasoning stands before them."""
+"""Fields with parts, in reading order; reasoning comes before them."""
 _LISTS = frozenset({"content", "tool_calls"})
-"""Those that hold several. Some send a lone one as it is."""
+"""Fields with several parts. Some clients send a single part without a list."""
 _REASONING = frozenset(REASONING)
 
 Slot = tuple[str, Any]
-"""A field of a message, and a block that stands in it; of reasoning, what all its fields say."""
+"""Field of a message and one of its blocks; for reasoning, one part for all its fields."""
 
 
 def slots_of(item: JsonObject) -> list[Slot]:
-    """Return every block of a message, in the order of reading."""
+    """Return all blocks of a message in reading order."""
     slots = list[Slot]()
     if not _REASONING.isdisjoint(item) and (thinking := _read_reasoning(item)) != Thinking():
         slots.append(("reasoning", thinking))
@@ -149,7 +149,7 @@ def slots_of(item: JsonObject) -> list[Slot]:
 
 _ROLES = {"developer": "system", "function": "tool"}
 _ORDINARY = frozenset({"role", "content", "name", "cache_control"})
-"""Fields of a message that is nothing but its content."""
+"""Fields of a message with nothing but content."""
 
 
 def read_slot(slot: Slot, legacy_id: str = "") -> Any:
@@ -170,7 +170,7 @@ def read_slot(slot: Slot, legacy_id: str = "") -> Any:
 
 
 def _read_reasoning(item: JsonObject) -> Thinking:
-    """Read all reasoning fields as one part: the first text, and what is signed, to send back."""
+    """Read all reasoning fields as one part: the first text, and the signed fields as signature."""
     text = item.get("reasoning_content") or item.get("reasoning") or ""
     text = text if isinstance(text, str) else canonicalize(text)
     blocks = {field: item[field] for field in _SIGNED if item.get(field)}
@@ -179,12 +179,12 @@ def _read_reasoning(item: JsonObject) -> Thinking:
 
 
 def _has_signature(block: Any) -> bool:
-    """Does a block of reasoning hold more than its text: a signature, or the text encrypted?"""
+    """Return whether a block of reasoning has a signature or encrypted text."""
     return isinstance(block, dict) and bool(block.get("signature") or block.get("data"))
 
 
 def _text_of(blocks: Record) -> str:
-    """Return what the first field of signed reasoning says."""
+    """Return the text of the first field with signed reasoning."""
     first = as_list(next(iter(blocks.values()), ()))
     fields = [block for block in first if isinstance(block, dict)]
     texts = (block.get("thinking") or block.get("text") for block in fields)
@@ -192,7 +192,7 @@ def _text_of(blocks: Record) -> str:
 
 
 def _read_known_or_thinking(block: JsonObject) -> Part | None:
-    """Read a block that a message holds in its content, where LiteLLM takes thinking too."""
+    """Read a block of a message's content, which may be thinking in LiteLLM."""
     match block["type"]:
         case "thinking":
             return Thinking(expect_text(block["thinking"]), block.get("signature") or "")
@@ -202,9 +202,9 @@ def _read_known_or_thinking(block: JsonObject) -> Part | None:
 
 
 def _read_known(block: JsonObject) -> Content | None:
-    """Read a block of a known kind.
+    """Read a block of a known type.
 
-    Raises `KeyError`, `TypeError` or `AttributeError` for another shape.
+    Raises `KeyError`, `TypeError` or `AttributeError` for an unexpected shape.
     """
     match block["type"]:
         case "text" | "input_text" | "output_text":
@@ -222,7 +222,7 @@ def _read_known(block: JsonObject) -> Content | None:
 
 
 def _read_known_call(call: JsonObject) -> ToolCall:
-    """Read a call; one without an id has an empty one (DS-2)."""
+    """Read a call; a missing id becomes an empty one (DS-2)."""
     id = call.get("id")
     id = "" if id is None else id
     if "custom" in call:
@@ -250,7 +250,7 @@ _read_audio = block_reader(lambda audio: read_media("audio", "", None, expect_te
 
 
 def decode(item: Wire, prior: Sequence[Message]) -> Message:
-    """Decode a message. Raises `FormatError` when *item* is no object."""
+    """Decode a message. Raise `FormatError` if *item* is not an object."""
     item = as_dict(item, "a chat message")
     role, content = item.get("role"), item.get("content")
     if not isinstance(role, str):
@@ -278,7 +278,7 @@ def _read_result(item: JsonObject, role: str, prior: Sequence[Message]) -> ToolR
 
 
 def write_slot(slot: Slot | None, part: Part) -> Slot:
-    """Write the block that says *part*, over that of *slot* if there is one."""
+    """Write *part* as a block, over that of *slot* if there is one."""
     field, block = slot or (_field_of(part), None)
     match field:
         case "content":
@@ -302,14 +302,14 @@ def _field_of(part: Part) -> str:
 
 
 def write_content_block(block: Any, part: Part) -> Any:
-    """Write a block of a content that says *part*, over *block* if there is one."""
+    """Write *part* as a content block, over *block* if there is one."""
     if isinstance(part, Media) and part.kind == "image" and is_link(part):
         return {"type": "image_url", "image_url": {"url": part.ref}}
     return write_part(block, part, "a chat message")
 
 
 def _write_call(block: Any, part: Part) -> Any:
-    """Write a call that says *part*, over *block* if there is one."""
+    """Write *part* as a call, over *block* if there is one."""
     old = block_fields(block)
     if not isinstance(part, ToolCall):
         return write_part(block, part, "a chat message")
@@ -327,7 +327,7 @@ def _write_call(block: Any, part: Part) -> Any:
 
 
 def with_slots(item: JsonObject, old: Sequence[Slot], new: Sequence[Slot]) -> JsonObject:
-    """Return *item*, whose blocks are *old*, with the *new*; a field that has none left goes."""
+    """Replace the *old* blocks of *item* by the *new* ones; fields left empty are removed."""
     out = dict(item)
     for field in dict.fromkeys(field for field, _ in (*old, *new)):
         before, after = ([slot for slot in slots if slot[0] == field] for slots in (old, new))
@@ -347,7 +347,7 @@ def with_slots(item: JsonObject, old: Sequence[Slot], new: Sequence[Slot]) -> Js
 
 
 def _with_reasoning(item: JsonObject, parts: Sequence[Thinking]) -> JsonObject:
-    """Return *item* with a text in every field that held one, and the details."""
+    """Write the text of reasoning to all fields that had one, and its signed fields."""
     texts = [field for field in REASONING if field in item and field not in _SIGNED]
     out = without_keys(item, *REASONING)
     for part in parts:
@@ -358,7 +358,7 @@ def _with_reasoning(item: JsonObject, parts: Sequence[Thinking]) -> JsonObject:
 
 
 def join_content(value: Any, blocks: list[Any], empty: str | None) -> Any:
-    """Return *blocks* as a content like *value*: one text as a string unless that is a list."""
+    """Return *blocks* as a content: one text becomes a string unless *value* is a list."""
     if not blocks:
         return [] if isinstance(value, list) and empty is not None else empty
     texts = [{"type": "text", "text": b} if isinstance(b, str) else b for b in blocks]
@@ -367,9 +367,9 @@ def join_content(value: Any, blocks: list[Any], empty: str | None) -> Any:
 
 
 def encode(message: Message) -> Wire:
-    """Encode a message that came from no entry.
+    """Encode a message without an original entry.
 
-    Raises `FormatError` for what one chat message cannot hold.
+    Raises `FormatError` for anything that one chat message cannot hold.
     """
     if message.role != "tool":
         item = {"role": message.role, "content": None if message.calls else ""}
@@ -393,7 +393,7 @@ def encode_answer(item: Wire, result: ToolResult) -> Wire | None:
 
 
 def patch(item: Wire, message: Message) -> Wire:
-    """Make *item* say what *message* says; unchanged fields and blocks stay the same objects."""
+    """Update *item* to *message*; unchanged fields and blocks stay the same objects."""
     item = as_dict(item, "a chat message")
     old = decode(item, ())
     if item.get("function_call") or item.get("role") == "function":  # these have no ids
@@ -420,7 +420,7 @@ def _patch_result(item: JsonObject, old: Message, message: Message) -> JsonObjec
 
 
 def merge(first: Wire, second: Wire) -> Wire:
-    """Join two messages of one role. Raises `FormatError` for tools' results."""
+    """Merge two messages of one role. Raise `FormatError` for tool results."""
     first, second = as_dict(first, "a chat message"), as_dict(second, "a chat message")
     if first.get("role") in ("tool", "function"):
         raise FormatError("two results of tools cannot share one chat message")

@@ -52,7 +52,7 @@ NAME = "openai_responses"
 FIELD = "input"
 
 MOVED = ("id", "status", "cache_control")
-"""Fields of an item that clients make, drop and change; `call_id` is what links."""
+"""Fields of an item that clients add, drop or change; `call_id` links calls and outputs."""
 
 _ENDINGS = ("_call", "_output", "_request", "_response")
 _KINDS = frozenset(
@@ -60,13 +60,13 @@ _KINDS = frozenset(
 )
 _USERS = frozenset({"compaction_trigger", "mcp_approval_response"})
 _LINKS = {"mcp_approval_request": "id", "mcp_approval_response": "approval_request_id"}
-"""Where the link stands that is elsewhere in `call_id`."""
+"""Field of the link, if it is not `call_id`."""
 _HOSTED = dict.fromkeys(("tool_search_call", "tool_search_output"), "hosted search")
-"""Links a search for tools to what it loads if the API itself runs it, without a `call_id`."""
+"""Link between a tool search and its output if the API itself runs it, without a `call_id`."""
 
 
 def rules(body: Body) -> Rules:
-    """Return what the Responses API refuses; reasoning stays with what it led to (OA-3, OA-4)."""
+    """Return the rules of the Responses API; reasoning stays with what it led to (OA-3, OA-4)."""
     return rules_behind(body, Rules(RULES, thinking="fixed", continuity=CONTINUITY))
 
 
@@ -77,7 +77,7 @@ def fits(body: Body, items: Sequence[Wire]) -> int:
 
 
 def _rate_item(item: JsonObject) -> int | None:
-    """Rate an item: a message may be another API's answer, so its blocks decide."""
+    """Rate an item. A message may come from another API, so its blocks decide."""
     if "parts" in item and "content" not in item:
         return None
     kind = item.get("type", "message")
@@ -91,7 +91,7 @@ def _rate_item(item: JsonObject) -> int | None:
 
 
 def is_system(item: Wire) -> bool:
-    """Is it a system or developer message, or the tools that lead a lite request's head?"""
+    """Return whether an item is a system or developer message, or a lite request's leading tools."""
     if not isinstance(item, dict) or item.get("role") not in ("system", "developer"):
         return False
     return item.get("type", "message") in ("message", "additional_tools")
@@ -111,7 +111,7 @@ tools = read_tools
 def decode(item: Wire, prior: Sequence[Message]) -> Message:  # noqa: ARG001 - the protocol's
     """Decode an item; a string is a user message.
 
-    Raises `FormatError` when *item* is neither string nor object.
+    Raises `FormatError` if *item* is neither a string nor an object.
     """
     if isinstance(item, str):
         return Message("user", read_content(item, _read))
@@ -136,7 +136,7 @@ def _role(item: JsonObject) -> str:
 
 
 def _read_item(item: JsonObject) -> Message | None:
-    """Read an item of a known kind. Raises `KeyError` or `TypeError` for another shape."""
+    """Read an item of a known type. Raise `KeyError` or `TypeError` for an unexpected shape."""
     kind = item.get("type")
     match kind:
         case "reasoning":
@@ -169,7 +169,7 @@ def _read_call(item: JsonObject, name: Any, arguments: Any) -> Message:
 
 
 def _read_unknown(item: JsonObject) -> Message:
-    """Carry any other item; a server's tools and approvals show what they open and close."""
+    """Carry other items as opaque, with the links of server tools and approvals."""
     kind = str(item.get("type"))
     answers = kind.endswith(("_output", "_response"))
     link = item.get(_LINKS.get(kind, "call_id")) or _HOSTED.get(kind)
@@ -182,9 +182,9 @@ def _read_unknown(item: JsonObject) -> Message:
 
 
 def _read_known(block: JsonObject) -> Content | None:
-    """Read a block of a known kind.
+    """Read a block of a known type.
 
-    Raises `KeyError`, `TypeError` or `AttributeError` for another shape.
+    Raises `KeyError`, `TypeError` or `AttributeError` for an unexpected shape.
     """
     match block["type"]:
         case "text" | "input_text" | "output_text":
@@ -207,7 +207,7 @@ _read = block_reader(_read_known)
 
 
 def encode(message: Message) -> Wire:
-    """Encode a message that came from no entry. Raises `FormatError` for no single item."""
+    """Encode a new message. Raise `FormatError` if it does not fit in one item."""
     only = message.parts[0] if len(message.parts) == 1 else None
     match only:
         case Thinking():
@@ -228,7 +228,7 @@ def encode(message: Message) -> Wire:
 
 
 def encode_answer(item: Wire, result: ToolResult) -> Wire | None:
-    """Encode the output of a call that is no function call, whose kind follows the call's."""
+    """Encode the output of a call other than a function call, whose type depends on the call's."""
     kind = dig(item, "type")
     if kind == "custom_tool_call":
         return {"type": "custom_tool_call_output", "call_id": result.id, "output": result.text}
@@ -238,7 +238,7 @@ def encode_answer(item: Wire, result: ToolResult) -> Wire | None:
 
 
 def patch(item: Wire, message: Message) -> Wire:
-    """Make *item* say what *message* says; unknown fields and unchanged blocks stay the same."""
+    """Update *item* to *message*; unknown fields and unchanged blocks stay the same."""
     old = decode(item, ())
     if old == message:
         return item
@@ -255,7 +255,7 @@ def patch(item: Wire, message: Message) -> Wire:
 
 
 def _write_fields(item: JsonObject, part: Part) -> JsonObject:
-    """Write the fields of a call, an output or reasoning that say *part*."""
+    """Return the new fields of a call, output or reasoning item."""
     match part:
         case ToolCall() if item.get("type") == "local_shell_call":
             return {"action": parse_arguments(part)}
@@ -273,7 +273,7 @@ def _write_fields(item: JsonObject, part: Part) -> JsonObject:
 
 
 def _write(block: Any, part: Part, kind: str = "input_text") -> Any:
-    """Write a content block, over *block* if there is one; a new text is of this *kind*."""
+    """Write a content block, over *block* if there is one; a new text has the type *kind*."""
     match part:
         case Text():
             return write_part(block_fields(block) or {"type": kind}, part, "a Responses message")
@@ -287,7 +287,7 @@ def _writer(role: str) -> Any:
 
 
 def merge(first: Wire, second: Wire) -> Wire:
-    """Join two messages of one role. Raises `FormatError` for items that are no messages."""
+    """Merge two messages of one role. Raise `FormatError` for other items."""
     first, second = (
         {"role": "user", "content": item}
         if isinstance(item, str)

@@ -1,4 +1,4 @@
-"""Mend what a provider would refuse in a request, without inventing content."""
+"""Repair of what a provider would refuse in a request, without inventing content."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,43 +22,46 @@ from refold.rules.rule import (
 )
 
 MAX_ROUNDS = 32
-"""Most mends in a row. Each reads anew what the one before made.
+"""Maximum number of repairs in a row, each applied to the result of the one before.
 
-What one rule mends can concern another, and may change which result answers which call (Gemini).
+The repair of one rule can break another rule, and may change which result answers which call
+(Gemini).
 """
 
 
 @dataclass(frozen=True, slots=True)
 class RepairResult:
-    """A payload after repair."""
+    """Repaired payload."""
 
     payload: Any
-    """The same object if there was nothing to mend, else one of the same kind.
+    """The original object if nothing was repaired, else one of the same kind.
 
-    Entries that nothing was wrong with are the same objects, or the same bytes.
+    Valid entries stay the same objects or bytes.
     """
     repairs: tuple[Repair, ...] = ()
-    """What was done, in the order of the positions in the payload as it came."""
+    """What was done, ordered by position in the original payload."""
     remaining: tuple[Violation, ...] = ()
-    """What cannot be mended without inventing or losing content, by position in the new payload.
+    """Violations that cannot be repaired without inventing or losing content, by position in the
+    new payload.
 
     `unmended` of each is the reason.
     """
 
 
 def repair(payload: Any, format: str | Codec | None = None) -> RepairResult:
-    """Mend what the API would refuse in *payload*, and say what was done (docs/formats.md).
+    """Repair what the API would refuse in *payload*, and report what was done (docs/formats.md).
 
-    Results that stand elsewhere, before their call too, are put after their calls; a call that was
-    never answered gets a result that says so; results without a call, halves of server tools' pairs
-    and empty texts go; calls without an id get one; system messages of Claude's stand behind words
-    of the user's.
-    Calls at the very end are pending and stay. Arguments, formats and errors as for
-    `refold.check`. A valid payload comes back as it is, and so does a repaired one.
+    Misplaced results, also those before their call, are moved behind their calls. An unanswered
+    call gets a placeholder result. Results without a call, halves of server tools' pairs and empty
+    texts are removed. Calls without an id get one. Claude's system messages are moved behind user
+    messages.
+
+    Calls at the very end are pending and stay. Arguments, formats and errors are those of
+    `refold.check`. A valid payload is returned unchanged, and so is a repaired one.
     """
     opened, all_repairs = open_payload(payload, format), list[Repair]()
     messages, first_head = opened.decode(), opened.head
-    places = list(range(len(opened.raw_entries)))  # where what stands there now stood as it came
+    places = list(range(len(opened.raw_entries)))  # original position of each entry
     for _ in range(MAX_ROUNDS):
         entries, repairs = _mend(opened, messages)
         if not repairs:
@@ -76,7 +79,7 @@ def repair(payload: Any, format: str | Codec | None = None) -> RepairResult:
 
 
 def _check_remaining(payload: Payload, messages: Sequence[Message]) -> tuple[Violation, ...]:
-    """Return what is still wrong, each with the reason why it was not mended."""
+    """Return the remaining violations, each with the reason why it was not repaired."""
     rules = payload.codec.rules(payload.body)
     limits = {rule.id: rule.limit for rule in rules.rules}
     violations = rules.check(messages, payload.full_body)
@@ -86,7 +89,7 @@ def _check_remaining(payload: Payload, messages: Sequence[Message]) -> tuple[Vio
 def _mend(
     payload: Payload, messages: Sequence[Message]
 ) -> tuple[Sequence[MendedEntry], list[Repair]]:
-    """Mend what the first rule can that is broken and can mend anything."""
+    """Apply the first repair that changes something, in the order of the rules."""
     rules = payload.codec.rules(payload.body)
     broken = BrokenRequest(to_entries(messages), payload.body, rules.alternate)
     for rule in rules.rules:
@@ -113,7 +116,7 @@ def _pieces(
 
 
 def _encode_entry(payload: Payload, messages: Sequence[Message], entry: MendedEntry) -> Wire:
-    """Encode an entry made of parts of others and of new ones, or of none."""
+    """Encode an entry made of existing and new parts, or of none."""
     if not entry.refs:
         return payload.codec.encode(entry.message)
     runs = groupby(range(len(entry.refs)), _number_runs(entry.refs))
@@ -122,7 +125,7 @@ def _encode_entry(payload: Payload, messages: Sequence[Message], entry: MendedEn
 
 
 def _number_runs(refs: Sequence[Ref | None]) -> Callable[[int], int]:
-    """Number the runs of parts that come from one entry in the order in which they stood there."""
+    """Number the runs of parts that come from one entry in their original order."""
     numbers, number = list[int](), 0
     for n, ref in enumerate(refs):
         before = refs[n - 1] if n else None
@@ -148,7 +151,7 @@ def _encode_run(
         wire = codec.patch(payload.entry(ref.at), Message(before, parts))
         if (before == "assistant") == (role == "assistant"):
             return wire
-        # it stood on the other side, such as a result in the model's own turn
+        # it was on the other side, such as a result in the model's own turn
         return codec.merge(codec.encode(Message(role)), wire)
     encode_answer, part, wire = ANSWERS.get(codec.NAME), parts[0], None
     if encode_answer and isinstance(part, ToolResult):
@@ -160,27 +163,26 @@ ANSWERS: Mapping[str, Callable[[Wire, ToolResult], Wire | None]] = {
     openai_chat.NAME: openai_chat.encode_answer,
     openai_responses.NAME: openai_responses.encode_answer,
 }
-"""Formats in which the answer to some calls is not what the codec writes for a result.
+"""Formats in which some calls need another answer than the codec's usual result.
 
-From the call's entry and the result to the answer, or None if the codec's is right.
+Each function returns the answer for the call's entry and the result, or None for the usual one.
 """
 
 
 def check(
     payload: Any, format: str | Codec | None = None, *, before: Any = None, model: str = ""
 ) -> tuple[Violation, ...]:
-    """Return everything in *payload* that its API refuses, by position (docs/formats.md).
+    """Return everything that the API refuses in *payload*, by position (docs/formats.md).
 
-    *payload* is a list of messages, a request body, or the JSON text of either (`str` or `bytes`);
-    its format is recognised by shape, or named: `anthropic`, `openai_chat`, `openai_responses`,
-    `gemini`, `bedrock`. A call at the very end that nobody has answered yet is no violation.
+    *payload* is a list of messages, a request body, or the JSON text of either (`str` or `bytes`).
+    Its format is recognised by shape, or named: `anthropic`, `openai_chat`, `openai_responses`,
+    `gemini`, `bedrock`. Unanswered calls at the very end are not a violation.
 
-    *before*, of any of these kinds, is the request that was sent before this one in the same
-    conversation: then also what had to be kept of it, such as what signed thinking is bound to
-    (AN-6, AN-7, AN-10, OA-4, GE-3, DS-1). It is taken to be valid, and answered. *model* says for
-    which one a list of messages is, as for `refold.compact`: some rules hold for some models; a
-    body names its own.
-    Raises `FormatError` when either is in no form that Refold knows.
+    *before*, of any of these kinds, is the previous request in the same conversation. If given,
+    what must be kept from it is checked too, such as the prefix of signed thinking (AN-6, AN-7,
+    AN-10, OA-4, GE-3, DS-1). It is assumed to be valid, and answered. *model* is the model for a
+    list of messages, as for `refold.compact`: some rules depend on it. A body names its own. Raises
+    `FormatError` if either has no format that Refold knows.
     """
     opened = open_payload(payload, format)
     rules = opened.codec.rules({"model": model or None, **opened.body})
@@ -193,7 +195,7 @@ def check(
 
 
 def _as_sent(payload: Payload) -> Request:
-    """Return the request that a payload holds, as the rules look at it."""
+    """Return the request of a payload, as the rules read it."""
     body = payload.full_body
     entries = body[payload.codec.FIELD][payload.head :]
     return Request(payload.decode(), body, entries, payload.system, payload.tools)
