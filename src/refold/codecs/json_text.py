@@ -1,4 +1,4 @@
-"""Finds the conversation in a JSON text without parsing the rest, and writes it back.
+"""Reading and writing the conversation in a JSON text without parsing the rest.
 
 The text is split into spans, so that untouched entries and fields keep their exact bytes: numbers
 beyond 64 bits, duplicate keys, key order, lone surrogates, invalid UTF-8. Bytes are never decoded

@@ -1,4 +1,4 @@
-"""Tell who speaks: the person, operators, the client about the surroundings, tools."""
+"""Detection of speakers: the person, operators, the client about the environment, tools."""
 
 from refold.speakers.carriers import read_ran_command
 from refold.speakers.request import (

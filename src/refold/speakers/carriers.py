@@ -1,7 +1,7 @@
-"""Carriers that clients of agents use: tags and first words, and whose voice is in them.
+"""Carriers that agent clients use, recognised by tags and first words, and whose voice they hold.
 
-Shapes come first (`refold.speakers.segments`); these names add what a shape cannot tell. What is in
-no list is kept, so a list that is out of date costs tokens and loses nothing.
+Shapes are checked first (`refold.speakers.segments`); these names add what a shape cannot tell.
+Texts that are in no list are kept, so an outdated list costs tokens but loses nothing.
 """
 
 import re
@@ -14,19 +14,19 @@ from refold.text.clip import one_line
 from refold.text.json_values import parse_or_none
 
 Voice = Literal["person", "instruction", "context", "summary", "tool"]
-"""`person`; `instruction`: an operator or person in standing orders; `context`: the client, about
-the surroundings; `summary`: the client, about what it compacted; `tool`: a tool or a short-lived
-note, which may be dropped."""
+"""`person`; `instruction`: standing orders of an operator or person; `context`: the client about
+the environment; `summary`: the client's summary of a compaction; `tool`: tool output or a
+short-lived note, which may be dropped."""
 
 
 class Carrier(NamedTuple):
-    """What a text is that begins in a certain way."""
+    """Meaning of a text that begins in a certain way."""
 
     voice: Voice
     kind: str = ""
-    """What it is about, if its beginning does not say it: of a whole kind the newest is enough."""
+    """Subject; if empty, it is derived from the beginning of the text."""
     is_whole: bool = False
-    """Does it give the whole state, so that it replaces earlier texts of its kind?"""
+    """Whether it contains the whole state, so that it replaces earlier texts of its kind."""
 
 
 PERSON, ORDER = Carrier("person"), Carrier("instruction")
@@ -34,18 +34,18 @@ NOTE, TOOL = Carrier("context"), Carrier("tool")
 STATE, SUMMARY = Carrier("context", is_whole=True), Carrier("summary", "summary", is_whole=True)
 EDITOR, STARTUP = Carrier("context", "editor"), Carrier("context", "startup", is_whole=True)
 SKILL = Carrier("context", "skill", is_whole=True)
-"""The text of a skill, each a kind of its own, for the request that it is loaded for."""
+"""Text of a skill for the request that loads it. Each skill is a kind of its own."""
 DATE = Carrier("context", "date", is_whole=True)
 MODE = Carrier("context", "permission mode", is_whole=True)
 EXAMPLE = Carrier("instruction", "example")
 ASIDE = Carrier("tool", "aside")
-"""A note for the moment: it tells nothing of the work."""
+"""Note for the moment, without information about the work."""
 REFUSAL = Carrier("tool", "refusal")
-"""What a client answers a model of whose words it could use nothing."""
+"""Client's reply to a model message of which it could use nothing."""
 SELECTED, OPENED = Carrier("tool", "editor's text"), Carrier("tool", "editor's view")
-"""What a person's editor shows with a request: text that they selected, and what is open."""
+"""Context of the person's editor sent with a request: selected text, and open files."""
 TEMPLATE = "template"
-"""The kind of texts that a client puts in the place of a command, or behind the call of a skill."""
+"""Kind of texts that a client substitutes for a command or sends after a skill call."""
 
 
 def _all(carrier: Carrier, *words: str) -> tuple[tuple[str, Carrier], ...]:
@@ -58,11 +58,11 @@ STATES = """
     plan-mode-active background-tasks vibe_warning turn_aborted environment_info
     workspace_info reminderInstructions repoContext project_layout user_info
 """
-"""Tags of elements that give the whole state of one thing."""
+"""Tags of elements with the whole state of one thing."""
 TAGS = {
     tag: carrier
     for carrier, tags in (
-        # a person's own words inside a client's tag
+        # the person's own words in a client's tag
         (PERSON, "user_input user_command user_query user_message user-interrupt userRequest"),
         (PERSON, "cron-fire feedback task"),
         (Carrier("person", TEMPLATE), "agent_instructions"),
@@ -85,29 +85,29 @@ TAGS = {
     )
     for tag in tags.split()
 }
-"""Elements by their tag."""
+"""Carriers of elements by tag."""
 _ASKS = re.compile(
     r"(?:user|human)[_-]?(?:request|query|question|message|input|prompt|task)", re.IGNORECASE
 )
-"""Other tags that say that a person speaks in them."""
+"""Other tags that indicate a person's words."""
 ENVELOPE = Carrier("tool", "message's envelope")
-"""What a gateway of chats puts before a person's message: from whom, and what happened since."""
+"""Metadata that a chat gateway puts before a person's message: the sender, and events since."""
 OF_REQUEST = frozenset({SELECTED.kind, OPENED.kind, ENVELOPE.kind})
-"""Kinds of texts that stay with the request that they came with, as long as it is the current."""
+"""Kinds of texts that stay with their request as long as it is the current one."""
 NAMED_SHARE = 2 / 3
-"""Of the texts of a group that comes as one person's words, those that begin with a name."""
+"""Minimum fraction of one person's texts that begin with a name if a group writes them."""
 LONGEST_NAME = 24
-"""Characters of a sender's name."""
+"""Maximum characters of a sender's name."""
 IN_RESULT = "[at the end of a tool's result] "
-"""Stands before words of a person's that stood there: a tool can forge that."""
+"""Prefix of a person's words found in a tool result, which a tool can forge."""
 FROM_SENDER = re.compile(r"\[from [^\]\n]{1,60}\] ")
-"""Stands before the words of one of several people (`mark_sender`)."""
+"""Prefix of the words of one of several people (`mark_sender`)."""
 UNQUOTED = frozenset({ASIDE.kind, REFUSAL.kind, OPENED.kind, ENVELOPE.kind})
-"""Kinds of a tool's texts that hold nothing to quote."""
+"""Kinds of tool texts with nothing to quote."""
 QUOTING_STATES = ("environment_details", "hook_context", "hook_result", "user_instructions")
-"""Tags of states that quote what a program, a hook or a file says."""
+"""Tags of states that quote the output of a program or hook, or a file."""
 NOTES = tuple(f"<{tag}>" for tag, carrier in TAGS.items() if carrier is NOTE)
-"""How elements begin in which a client speaks of what is beside them."""
+"""Opening tags of a client's notes about the context."""
 
 INSIDE_PREFIXES = (
     *_all(
@@ -140,7 +140,7 @@ INSIDE_PREFIXES = (
     *_all(SELECTED, "The user selected the lines "),
     *_all(OPENED, "The user opened the file "),
 )
-"""Bodies of elements, and parts of system messages, by first words that a person may use, too."""
+"""Carriers of element bodies and parts of system messages, by words that a person may use too."""
 
 TEMPLATES = (
     "User activated the skill",
@@ -149,18 +149,18 @@ TEMPLATES = (
     "Pre-compaction memory flush.",
     "Read HEARTBEAT.md if it exists",
 )
-"""How the text of a command or skill begins that a person called, in one text with what they gave
-it (Kimi Code, Spec Kit, OpenClaw)."""
+"""Beginnings of the text of a command or skill that a person called, combined with their input
+(Kimi Code, Spec Kit, OpenClaw)."""
 EXPANDED = "<command-message>"
-"""Before a command behind which a client sends what it stands for (Claude Code), none it runs."""
+"""Prefix of a command whose text the client sends next (Claude Code), unlike one that it runs."""
 EXIT_CODE = ("<returncode>", "<exception>")
-"""Before the elements of a command's output, whatever their names, in one text (mini-swe-agent)."""
+"""Beginnings of a command's output in elements of any name, in one text (mini-swe-agent)."""
 NO_OUTPUT = "Your command ran successfully and did not produce any output."
 OUTPUT_MARKS = ("Observation:\n", "OBSERVATION:\n", "EXECUTION RESULT of [", NO_OUTPUT)
-"""Before the output of a command that an agent without calls wrote as text, if it has any: a person
-may go on in the first line."""
+"""Markers before the output, if any, of a command that an agent without native calls wrote as text.
+They include the line break if a person might continue the line."""
 REPORTS = (*EXIT_CODE, "<output>", "The last command <command>", *OUTPUT_MARKS)
-"""How a text begins that has such an output."""
+"""Beginnings of a text with such output."""
 TEXT_PREFIXES = (
     *_all(
         PERSON,
@@ -249,7 +249,7 @@ TEXT_PREFIXES = (
         "[ERROR] You did not use a tool in your previous response",  # Cline, Roo Code
     ),
 )
-"""Whole texts, by first words that no person uses."""
+"""Carriers of whole texts by first words that no person uses."""
 
 _EDITOR_HEADINGS = (
     "# Context from my IDE setup:",
@@ -260,37 +260,37 @@ _EDITOR_HEADINGS = (
     "# In app browser:",
     "# MCP app context:",
 )
-"""How a text begins in which an editor speaks before the person (Codex in an editor)."""
+"""Beginnings of a text with an editor's context before the request (Codex in an editor)."""
 _OPEN_FILES, _SELECTION = _EDITOR_HEADINGS[0], "\n## Active selection of the file:"
-"""Under the first are names alone, unless it has the second."""
+"""The first heading lists only names, unless the second follows."""
 REQUEST_HEADINGS = ("## My request for Codex:", "## My request:")
-"""The beginning of the line between the two."""
+"""Beginnings of the line between context and request."""
 REQUEST_HEADING = re.compile(f"^(?:{'|'.join(map(re.escape, REQUEST_HEADINGS))})", re.MULTILINE)
 FILES_BEGIN, FILES_END = "--- Content from referenced files ---", "--- End of content ---"
-"""Around the texts of files that a person names, each in a part of its own (Gemini CLI)."""
+"""Delimiters of the texts of files that a person names, each in a part of its own (Gemini CLI)."""
 UNTRUSTED = ("<<<EXTERNAL_UNTRUSTED_CONTENT", "<<<END_EXTERNAL_UNTRUSTED_CONTENT")
-"""Around a mail's or a web hook's text in a request (OpenClaw)."""
+"""Delimiters of the text of a mail or webhook in a request (OpenClaw)."""
 PART_FOLLOWS = ("Called the Read tool with the following input", "Reading MCP resource: ")
-"""How a text begins behind which a file's, or a resource's, is a part of its own (OpenCode)."""
+"""Beginnings of a text before a part with the text of a file or resource (OpenCode)."""
 PARTS_FOLLOW = "Tool execution succeeded."
-"""All of a result whose texts stand behind it as parts of their own (Gemini CLI, Qwen Code)."""
+"""Whole text of a result whose contents follow as separate parts (Gemini CLI, Qwen Code)."""
 _SHOWS_CALLS = "Here's a running example of how to perform a task"
 _TASK_FOLLOWS, _TASK_ENDS = (
     "--- NEW TASK DESCRIPTION ---",
     "\n--------------------- END OF NEW TASK",
 )
-"""How the first text begins in which a client shows a model how to write calls, and the lines
-around the task in it (OpenHands)."""
+"""Beginning of a first text that shows the model how to write calls, and the delimiters of the task
+in it (OpenHands)."""
 RAN_COMMAND = ("I ran this command:", "And got this output:")
-"""Around a command that a person ran, and its output, in one text (aider)."""
+"""Markers of a command that a person ran, and of its output, in one text (aider)."""
 STEERING_LINE = "The user sent "
-"""First words of a line in a system message that reports what a person said (Claude Code)."""
+"""First words of a line in a system message that reports a person's message (Claude Code)."""
 STEERING_END = "\nThis is how Claude Code surfaces"
-"""Behind what a person said, in the same text: the client explains itself from there on."""
+"""Beginning of the client's explanation after a person's words in the same text."""
 SUMMARY_QUESTION = "What did we do so far?"
-"""All of a text before a summary by the model (OpenCode)."""
+"""Whole text before a summary by the model (OpenCode)."""
 SKILL_RESULT = "Launching skill:"
-"""How the result of a call begins behind which a client sends the skill's text (Claude Code)."""
+"""Beginning of a result after which the client sends the skill's text (Claude Code)."""
 REFUSED = (
     "The user doesn't want to proceed with this tool use.",
     "The user rejected permission to use this",
@@ -298,28 +298,28 @@ REFUSED = (
     "[Operation Cancelled]",
     "The user denied this operation",
 )
-"""How the result of a call begins that the person did not allow (Claude Code, OpenCode, Codex,
+"""Beginnings of the results of calls that the person did not allow (Claude Code, OpenCode, Codex,
 Gemini CLI, Cline)."""
 NOT_RUN = (
     *REFUSED,
     "<tool_use_error>Sibling tool call errored",
     "<tool_use_error>Cancelled: parallel tool call",
 )
-"""The same of one that did not run at all, also since one beside it failed (Claude Code)."""
+"""Beginnings of results of calls that did not run, also if a parallel one failed (Claude Code)."""
 ENDING_TOOLS = frozenset({"finish", "attempt_completion", "plan_mode_respond", "task_complete"})
-"""Tools by a call of which a model ends its turn (OpenHands, Cline and Roo Code, Copilot CLI)."""
+"""Tools whose call ends the model's turn (OpenHands, Cline and Roo Code, Copilot CLI)."""
 ENDING_WORDS = ("message", "result", "response", "summary")
-"""Arguments that hold what it says then."""
+"""Arguments of these calls with the model's final message."""
 RESUME_LINE = "Resume the prior task using the"
-"""How the last line of a summary by Qwen Code begins."""
+"""Beginning of the last line of a summary by Qwen Code."""
 CALL_ID = re.compile(r"Call id: \S{1,200}\n")
-"""Before a call's output or error, in the same text (smolagents)."""
+"""Line before a call's output or error in the same text (smolagents)."""
 RETRY_MARKS = ("Error:\n", "\nNow let's retry: take care not to repeat previous errors")
-"""In a text that tells an agent without calls what failed (smolagents)."""
+"""Markers of a text that reports an error to an agent without native calls (smolagents)."""
 NEW_TASK = "\nNew task:\n"
-"""Between a tool's words and a person's in one text (smolagents)."""
+"""Separator between tool output and a person's words in one text (smolagents)."""
 REMINDER = "\n# *SEARCH/REPLACE block* Rules:"
-"""After a person's words in one text (aider): repeated with each request."""
+"""Beginning of a reminder after a person's words, repeated with each request (aider)."""
 
 STEERING_WORDS = re.compile(
     r"\b(?:user|human)(?:'s)?\b[^.\n]{0,40}?"
@@ -328,9 +328,9 @@ STEERING_WORDS = re.compile(
     r"|(?:用户|使用者)[^。\n]{0,20}?(?:发送|發送|发来|發來|输入|輸入|说|說|消息|訊息)",
     re.IGNORECASE,
 )
-"""Words in which clients say that a person spoke while the model worked."""
+"""Phrases with which clients report that a person wrote while the model worked."""
 STEERING_CHARS = 160
-"""Characters at the beginning of a text in which they may be."""
+"""Characters at the beginning of a text that are searched for them."""
 
 SUMMARY_WORDS = re.compile(
     r"\b(?:summar(?:y|ies|i[sz]ed?|i[sz]es|i[sz]ing)|compact(?:ed|ion)|hand-?off"
@@ -338,30 +338,30 @@ SUMMARY_WORDS = re.compile(
     r"|摘要|压缩后的|壓縮後的",
     re.IGNORECASE,
 )
-"""Words in which clients speak of compaction.
+"""Words that clients use for compaction.
 
-A person may use them, too: they only decide which of several texts is the request.
+A person may use them too: they only decide which of several texts is the request.
 """
 SUMMARY_CHARS = 250
-"""Characters at the beginning of a text in which they may be."""
+"""Characters at the beginning of a text that are searched for them."""
 
 
 ABORTED = re.compile(
     r"Note: The previous agent run was aborted by the user\.[^\n]*|\[System: [^\[\]\n]{1,2000}\]"
 )
-"""What it says of a turn that was interrupted, or of what fails, alone or beside the message."""
+"""Notice of the gateway (OpenClaw) about an interruption or failure, alone or beside a message."""
 _ANNOUNCED = re.compile(
     r'A [a-z ]{3,30} "[^"\n]{1,300}" just [^\n]{1,300}\n\n(?:Findings|Result):\n'
 )
-"""How a text begins in which it says what another agent reports."""
+"""Beginning of a text in which the gateway reports the result of another agent."""
 RUNTIME = re.compile(
     r"<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>(?>(?:(?!<<<(?:BEGIN|END)_OPENCLAW)[\s\S])*)<<<END_OPENCLAW\w+>>>"
 )
-"""What it says of its own work, such as which agents have ended, alone or before the message."""
+"""Report of the gateway about its own work, such as ended agents, alone or before a message."""
 
 
 def is_runtime(text: str) -> bool:
-    """Is a text all its own: of its work, or what another agent reports?"""
+    """Return whether a text is only the gateway's: about its work, or another agent's report."""
     return bool(RUNTIME.fullmatch(text) or _ANNOUNCED.match(text))
 
 
@@ -377,26 +377,26 @@ _ENVELOPE = re.compile(
     r"|\[[^\]\n]{1,200} \d{4}-\d\d-\d\d[ T]\d\d:\d\d(?: ?[A-Z]{1,5}[+-]?[\d:]{0,6})\] "
     r"|ou_[0-9a-f]{32}: "
 )
-"""One part of it."""
+"""One part of an envelope."""
 _FIRST = re.compile(r"^[A-Z][\w ]{2,60}\(untrusted[^)\n]{0,40}\):\n```json$", re.MULTILINE)
-"""Where the first of some begins, before which plugins of the gateway put what they know."""
+"""Start of the first untrusted record. Plugins of the gateway may put text before it."""
 QUEUED = re.compile(r"(?<=\n\n)(?=---\nQueued #(?!1\n)\d{1,4}\n)")
-"""Where the second and later of some messages begin that came while the agent worked, in a text."""
+"""Starts of the second and later messages in a text of queued messages."""
 STAMP = re.compile(
     r"(?:(?:\A|\n\n?)(?:\[(?:message_id|System): [^\]\n]{1,400}\]|(?:Current time|Reference UTC): [^\n]{1,200})){1,2}\Z"
 )
-"""What it puts in lines of their own behind the message."""
+"""Lines that the gateway appends to a message."""
 STAMP_CHARS = 500
-"""Characters at the end of a text in which they are."""
+"""Characters at the end of a text that are searched for them."""
 _ECHO = re.compile(r"^System: \[[^\]\n]*\] \S[^\n:]{0,80} from [^\n:]{1,80}: (.*)", re.MULTILINE)
-"""The words of the message, as an event of the gateway repeats them."""
+"""Event of the gateway that repeats the message."""
 ECHOED = 30
-"""Letters of these that must stand behind it."""
+"""Number of characters of the event that must occur in the message."""
 
 
 def read_envelope(text: str) -> tuple[str, Carrier] | None:
-    """Read what a gateway of chats puts before a person's message; None if it puts nothing there.
-    A message that stands in nothing else is what an event repeats."""
+    """Return the envelope that a chat gateway puts before a person's message, with its carrier, or
+    None. If the message is only in an event that repeats it, the envelope ends before it."""
     end, is_header = _skip_parts(text, 0)
     first = None if is_header else _FIRST.search(text, end)
     end = _skip_parts(text, first.start())[0] if first and not _FIRST.search(text, 0, end) else end
@@ -405,13 +405,13 @@ def read_envelope(text: str) -> tuple[str, Carrier] | None:
     if echo and not words:
         end = echo.start(1)
     elif not (words and "".join(echo[1].split() if echo else "")[:ECHOED] in words):
-        end *= not words and "\n[System: " in text  # a notice of its own in a queue
+        end *= not words and "\n[System: " in text  # a system notice in a queue
     return (text[:end], ENVELOPE) if end else None
 
 
 def _skip_parts(text: str, at: int) -> tuple[int, bool]:
-    """Return where the parts of an envelope at *at* end, and whether the last says from whom the
-    message is: whatever stands behind that is their own."""
+    """Return the end of the envelope parts at *at*, and whether the last one names the sender.
+    Everything after that one is the sender's."""
     while part := _ENVELOPE.match(text, at):
         at = part.end()
         if _FROM.match(part[0].lstrip()):
@@ -420,30 +420,30 @@ def _skip_parts(text: str, at: int) -> tuple[int, bool]:
 
 
 def has_queue(text: str) -> bool:
-    """Does a gateway of chats say, before anybody's words, that several messages follow?"""
+    """Return whether the envelope announces several queued messages."""
     envelope = read_envelope(text)
     return bool(envelope and "---\nQueued #1\n" in _FIRST.split(envelope[0], 1)[0])
 
 
 DIRECTIVE = re.compile(r"\[\[(?:reply_to|audio_as|tts)\w{0,20}(?::[^\]\n]{0,200})?\]\] ?")
-"""What the model tells it in an answer, and nobody else."""
+"""Directive of the model to the gateway, which is not part of its answer."""
 _RECORD = re.compile(
     r"^([A-Z][\w ]{2,60}) \(untrusted[^)\n]{0,40}\):\n```json\n((?>(?:(?!```)[^\n]*\n)*))```",
     re.MULTILINE,
 )
-"""A part that is JSON: its title and its text."""
+"""Envelope part in JSON: its title and text."""
 _FROM = re.compile(
     r"\[[A-Z]\w{1,20} ([^\]\n]{1,160}?)(?: id:\S{1,40})?(?: \+\d{1,5}[a-z])?(?: [A-Z][a-z]{2})?"
     r" \d{4}-\d\d-\d\d[^\]\n]{0,40}\] \Z|(ou_[0-9a-f]{32}): \Z"
 )
-"""Its end in a line with the message: from whom or, in a group, where that comes."""
+"""End of an envelope in the line of the message: the sender or, in a group, the chat."""
 _BRACKETS = str.maketrans("[]", "()")
-"""A name ends no mark, and begins none."""
+"""Replaces brackets in names, so that a name cannot begin or end a marker."""
 
 
 def read_sender(envelope: str) -> str:
-    """Return from whom a message comes by its envelope; empty if that does not say. Of records with
-    one title the first is the gateway's: who writes the message can write more."""
+    """Return the sender of a message by its envelope, or an empty string. Of records with one title
+    only the first is trusted: the sender can add others."""
     about = dict[str, dict[str, Any]]()
     for title, text in _RECORD.findall(envelope):
         value = parse_or_none(text)
@@ -454,29 +454,29 @@ def read_sender(envelope: str) -> str:
     names = (row for row in rows if isinstance(row, str) and row.strip())
     name = next(names, header[1] or header[2] if header else "")
     if name.startswith(("openclaw-", "system")) and not (header or talk.get("is_group_chat")):
-        return ""  # it itself, or its window
+        return ""  # the gateway itself, or its window
     return read_name(name)
 
 
 def read_name(name: str) -> str:
-    """Return a sender's name as a mark of ours may have it."""
+    """Return a sender's name as it can be used in a marker."""
     return one_line(name, LONGEST_NAME).translate(_BRACKETS)
 
 
 _SPEAKER = re.compile(
     r"\s{0,9}(?:【[^】\n]{1,20}】\s?)?([^\W\d][^:：\n\[\]【】.!?。！？]{0,23}?)[:：](?!//)\s*"
 )
-"""How a text begins that says who of a group writes it: `Anna: `, `【群聊】小周：`."""
+"""Beginning of a text with the name of a group member: `Anna: `, `【群聊】小周：`."""
 
 
 def read_speaker(text: str) -> str:
-    """Return the name that a text begins with; empty if it begins with none."""
+    """Return the name at the beginning of a text, or an empty string."""
     return read_name(match[1]) if (match := _SPEAKER.match(text)) else ""
 
 
 def find_speakers(texts: Sequence[str]) -> set[str]:
-    """Return the names of a group whose words come as one person's: most texts begin with one, and
-    several names come again."""
+    """Return the names in a group whose words come as one person's, or an empty set. Most texts
+    must begin with a name, and several names must be repeated."""
     counts = Counter(filter(None, map(read_speaker, texts)))
     names = {name for name, count in counts.items() if count > 1}
     is_group = len(names) > 1 and sum(map(counts.__getitem__, names)) >= NAMED_SHARE * len(texts)
@@ -484,24 +484,22 @@ def find_speakers(texts: Sequence[str]) -> set[str]:
 
 
 def mark_sender(sender: str, words: str) -> str:
-    """Return words behind a mark of who of several says them, if there is a *sender*, without their
-    own."""
+    """Put a marker of the *sender*, if there is one, before words, in place of their own name."""
     match = _SPEAKER.match(words) if sender else None
     words = words[match.end() :] if match and read_name(match[1]) == sender else words
     return f"[from {sender}] {words}" if sender else words
 
 
 def split_place(words: str) -> tuple[str, str]:
-    """Return what says that words stood in a tool's result, or who of several says them, if
-    anything does, and the words."""
+    """Return the marker of a tool result or sender before words, if any, and the words."""
     if sender := FROM_SENDER.match(words):
         return sender[0], words[sender.end() :]
     return (IN_RESULT if words.startswith(IN_RESULT) else "", words.removeprefix(IN_RESULT))
 
 
 def read_overheard(envelope: str) -> str:
-    """Return what an envelope says that others wrote before: in a group all that was written since
-    the model's last answer, and what the message replies to."""
+    """Return earlier messages of others from an envelope: in a group those since the model's last
+    answer, and the message that is replied to."""
     values = [parse_or_none(text) for _, text in _RECORD.findall(envelope)]
     rows = chain.from_iterable(value if isinstance(value, list) else [value] for value in values)
     lines = [
@@ -513,12 +511,12 @@ def read_overheard(envelope: str) -> str:
 
 
 def carrier_of_tag(tag: str) -> Carrier:
-    """Return what an element is by its tag. One with an unknown tag is context that is kept."""
+    """Return the carrier of an element by its tag. Unknown tags are context, which is kept."""
     return TAGS.get(tag) or (PERSON if _ASKS.fullmatch(tag) else NOTE)
 
 
 def read_ran_command(text: str) -> tuple[str, str] | None:
-    """Read a command that the person ran, and its output; None if a text is no such report."""
+    """Return a command that the person ran, and its output; None if a text is not such a report."""
     bare = text.strip()
     command, separator, output = bare.removeprefix(RAN_COMMAND[0]).partition(RAN_COMMAND[1])
     return (
@@ -527,8 +525,8 @@ def read_ran_command(text: str) -> tuple[str, str] | None:
 
 
 def read_framed_task(text: str) -> tuple[str, str, str] | None:
-    """Read what stands before a person's task, the task, and what stands behind it, where a client
-    shows how calls are written; None elsewhere."""
+    """Return the text before a person's task, the task, and the text after it, if a client shows
+    how calls are written, else None."""
     begin, end = text.find(_TASK_FOLLOWS), text.rfind(_TASK_ENDS)
     if not text.lstrip().startswith(_SHOWS_CALLS) or begin < 0:
         return None
@@ -538,11 +536,11 @@ def read_framed_task(text: str) -> tuple[str, str, str] | None:
 
 
 def read_editor_text(text: str) -> tuple[str, Carrier] | None:
-    """Read what an editor puts before the heading of the person's request; None if the person says
-    all of it, or says nothing under the heading: then their comments stand before it."""
+    """Return an editor's text before the heading of the person's request, with its carrier. Return
+    None without a heading or if nothing follows it: the person's comments are above it then."""
     bare = text.lstrip()
     headings = list(REQUEST_HEADING.finditer(text)) if bare.startswith(_EDITOR_HEADINGS) else []
-    heading = headings[-1] if headings else None  # a text may hold one
+    heading = headings[-1] if headings else None  # the editor's text may contain a heading too
     if not heading or not text[heading.end() :].strip():
         return None
     before = text[: heading.start()]

@@ -1,5 +1,5 @@
-"""Who says what in a conversation, which of it is the current request, and what stays word for word
-when a part of it is hidden."""
+"""Who says what in a conversation, which part is the current request, and what stays verbatim when
+messages are hidden."""
 
 import re
 from collections import Counter
@@ -46,26 +46,26 @@ from refold.text.summary_wrapper import CONTINUE, QUESTION, belongs_to_summary, 
 from refold.tokens.count import Counter as TokenCounter
 
 Segmented = Sequence[Spoken]
-"""The segments of each message."""
+"""Segments of each message."""
 SpokenAt = dict[int, Spoken]
-"""Segments by the positions of their messages."""
+"""Segments by message position."""
 SegmentFilter = Callable[[Segment], bool]
 CARRIERS = frozenset({QUESTION, CONTINUE})
-"""What the user is made to say beside a summary."""
+"""User messages added beside a summary."""
 PERSON_PREFIXES = tuple(words for words, carrier in TEXT_PREFIXES if carrier.voice == "person")
 STARTS = 80
-"""Characters in which a text's first words stand."""
+"""Characters that are searched for a text's first words."""
 _FOLDER = re.compile(r"<cwd>([^<\n]{2,400})</cwd>")
-"""Where a client says in which folder it works (Codex)."""
+"""Working directory reported by a client (Codex)."""
 OUTPUT_LABEL = re.compile(r"\s{0,9}\[(\w{1,80})(?: for [\s\S]{0,20000}?)?\] Result:(\s*\Z)?")
-"""How a text begins that says what a call gave, and of which; a text of its own may follow (Cline,
-Roo Code). A person may write so: the call stands right before."""
+"""Label with the tool's name before a call's output, which may be in the next text (Cline, Roo
+Code). A person may write the same, so the call must come directly before."""
 LABELED_SHARE = 2 / 3
-"""Of the texts after a task that are a tool's answers, if no client is known."""
+"""Fraction of the texts after a task that must have a label for it to be an unknown client's."""
 
 
 def view_segments(view: View) -> Segmented:
-    """Segment each message of a view's transcript; those seen before are cached."""
+    """Return the segments of each message of a view's transcript; known ones are cached."""
     return view.base.compute_once(_segment_transcript)
 
 
@@ -74,20 +74,20 @@ def _segment_transcript(base: CountedTranscript) -> Segmented:
 
 
 def segment_messages(messages: Sequence[Message]) -> Segmented:
-    """Segment each of *messages*.
+    """Return the segments of each of *messages*.
 
     If there are no tool results, and most texts after the first begin with the same line that ends
-    in a colon, those are a tool's: clients label texts so. A person may do so now and then.
+    with a colon, those are tool output. Clients label texts like this, and persons rarely do.
     """
     return _apply_labels(messages, list(map(label_segments, messages)))
 
 
 class LabeledSegments(NamedTuple):
-    """The segments of a message that was looked at by itself."""
+    """Segments of a message that was read by itself."""
 
     spoken: Spoken
     labels: tuple[str, ...]
-    """First lines of persons' texts that may be a client's."""
+    """First lines of a person's texts that may be a client's labels."""
 
 
 def label_segments(message: Message) -> LabeledSegments:
@@ -97,8 +97,8 @@ def label_segments(message: Message) -> LabeledSegments:
 
 
 def _apply_labels(messages: Sequence[Message], labeled: Sequence[LabeledSegments]) -> Segmented:
-    """Return the segments of each message: those under a client's label are a tool's, those of what
-    carries a summary are left out."""
+    """Return the segments of each message. Those under a client's label become tool output, and
+    those of messages that carry a summary are removed."""
     labels = _find_client_labels(messages, labeled)
     segmented, skills = name_senders([spoken for spoken, _ in labeled]), set[str]()
     is_launched = False
@@ -110,7 +110,7 @@ def _apply_labels(messages: Sequence[Message], labeled: Sequence[LabeledSegments
                 is_launched = part.id in skills
         if messages[at].role == "assistant":
             is_launched = False
-        elif is_launched and spoken:  # only what comes right behind it
+        elif is_launched and spoken:  # only the text directly after it
             segmented[at], is_launched = (_as_skill(spoken[0]), *spoken[1:]), False
         elif spoken and spoken[0].text in CARRIERS and belongs_to_summary(messages, at):
             segmented[at] = ()
@@ -125,7 +125,7 @@ def _apply_labels(messages: Sequence[Message], labeled: Sequence[LabeledSegments
 
 
 def _mark_outputs(messages: Sequence[Message], segmented: list[Spoken]) -> None:
-    """Mark what stands under the label of a call right before it, made or written as an element."""
+    """Mark output under the label of a call directly before it, native or written as text."""
     for at, (before, message) in enumerate(pairwise(messages), 1):
         is_under, marked = False, list[Segment]()
         names = {part.name for part in before.parts if isinstance(part, ToolCall)}
@@ -143,15 +143,15 @@ def _mark_outputs(messages: Sequence[Message], segmented: list[Spoken]) -> None:
 
 
 def _as_output(segment: Segment) -> Segment:
-    """Return what stands under the label of a call: an element in which a person speaks is kept,
-    with what says where it stood, and the client's own of the surroundings."""
+    """Return a segment under the label of a call as tool output. A person's element stays, marked
+    as lifted, and so do the client's environment details."""
     if _is_person(segment) and segment.text.lstrip().startswith("<"):
         return segment._replace(is_lifted=True)
     return segment if segment.kind == "environment_details" else segment._replace(voice="tool")
 
 
 def _mark_templates(messages: Sequence[Message], segmented: list[Spoken]) -> None:
-    """Mark the texts that stand for commands: what a person seems to say right behind one."""
+    """Mark a person's text directly after a command as the text that replaces the command."""
     is_expanded = False
     for at, message in enumerate(messages):
         is_expanded = is_expanded and message.role != "assistant"
@@ -166,7 +166,7 @@ def _mark_templates(messages: Sequence[Message], segmented: list[Spoken]) -> Non
 
 
 def _as_skill(segment: Segment) -> Segment:
-    """Return what a client sends behind a call of a skill: its text is the tool's, no person's."""
+    """Return the text that a client sends after a skill call as a tool's instead of a person's."""
     if segment.voice != "person" or _is_steered(segment):
         return segment
     return segment._replace(voice="tool", kind=TEMPLATE)
@@ -179,8 +179,8 @@ def _is_steered(segment: Segment) -> bool:
 def _find_client_labels(
     messages: Sequence[Message], labeled: Sequence[LabeledSegments]
 ) -> frozenset[str]:
-    """Return the labels under which a client without tool results sends what tools say: the first
-    text has another beginning, and most texts after it have this one."""
+    """Return the labels under which a client without tool results sends tool output. The first text
+    begins otherwise, and most texts after it with the label."""
     counts = Counter(chain.from_iterable(own for _, own in labeled))
     repeated = {label for label, count in counts.items() if count > 1}
     if not repeated or any(message.results for message in messages):
@@ -191,7 +191,7 @@ def _find_client_labels(
 
 
 def _label(segment: Segment) -> str:
-    """Return the first line of a person's text if it ends in a colon and more follows."""
+    """Return the first line of a person's text if it ends with a colon and more follows."""
     text = segment.text.lstrip()
     if not _is_person(segment) or segment.is_lifted or is_steering(text) or _is_marked(text):
         return ""
@@ -200,7 +200,7 @@ def _label(segment: Segment) -> str:
 
 
 def _is_marked(text: str) -> bool:
-    """Is this an element, or does a client say that it is a person's text?"""
+    """Return whether a text is an element, or marked by a client as a person's."""
     return text.startswith(("<", *REQUEST_HEADINGS, *PERSON_PREFIXES)) or NEW_TASK in text
 
 
@@ -208,17 +208,17 @@ def _is_marked(text: str) -> bool:
 
 
 def is_request(message: Message) -> bool:
-    """Does a person speak here, in the user's role?"""
+    """Return whether a person speaks in a message of the user role."""
     return message.role == "user" and has_person(segments(message))
 
 
 def has_person(spoken: Sequence[Segment]) -> bool:
-    """Is a person among those who speak?"""
+    """Return whether a segment is a person's."""
     return any(map(_is_person, spoken))
 
 
 def is_report(message: Message) -> bool:
-    """Is this the output of a command that the model wrote as text, in the user's role?"""
+    """Return whether a user message is only output of a command that the model wrote as text."""
     if message.role != "user" or not message.text.lstrip().startswith(REPORTS):
         return False
     return all(segment.voice == "tool" for segment in segments(message))
@@ -231,8 +231,8 @@ def request_text(message: Message) -> str:
 
 
 def first_request(payload: Any, format: str) -> str:
-    """Return the first words of a person in a conversation; empty if there are none, and if it
-    cannot be read."""
+    """Return the first words of a person in a conversation, preferably other than a slash command.
+    Return an empty string if there are none or the payload cannot be read."""
     with suppress(FormatError):
         spoken = segment_messages(open_payload(payload, format).decode())
         words = [own_words(s) for segments in spoken for s in segments if _is_person(s)]
@@ -242,7 +242,7 @@ def first_request(payload: Any, format: str) -> str:
 
 
 def find_folder(spoken: Segmented) -> str:
-    """Return the folder that a client says it works in; empty if it says none, or several."""
+    """Return the working directory that a client reports; empty if it reports none or several."""
     folders = {
         folder[1].rstrip("/\\")
         for segments in spoken
@@ -253,8 +253,8 @@ def find_folder(spoken: Segmented) -> str:
 
 
 def dialogue_share(messages: Sequence[Message], spoken: Segmented) -> float:
-    """Return the share of the model's turns that a person answers: 1 in a chat, near 0 where the
-    model works with tools. *spoken* are the segments of *messages*, and of more behind them."""
+    """Return the fraction of assistant messages that a person answers: 1 in a chat, near 0 if the
+    model works with tools. *spoken*, the segments, may extend beyond *messages*."""
     answers = sum(message.role == "assistant" for message in messages)
     people = sum(map(has_person, spoken[: len(messages)]))
     return min(1.0, people / answers) if answers else 0.0
@@ -273,10 +273,10 @@ def _share_dialogue(base: CountedTranscript) -> float:
 
 
 def current_request(messages: Sequence[Message], spoken: Segmented) -> SpokenAt:
-    """Return what a person has said since the model last ended a turn before it, by position.
+    """Return the person's words since the model last ended a turn before them, by position.
 
-    If no text is surely a person's, it is the newest text that may be; that one is added if a turn
-    began after the older words. Steering adds to a request and does not replace it.
+    If no text is surely a person's, uncertain ones are used. The newest text of unknown origin is
+    used if there are none, and is added if a turn ended after them. Steering adds to a request.
     """
     open_request = _open_request(messages, spoken, _is_surely_person)
     open_request = open_request or _open_request(messages, spoken, _is_person)
@@ -314,10 +314,8 @@ def _open_request(
 def _newest_text(
     messages: Sequence[Message], spoken: Segmented, picks: Sequence[SegmentFilter], first: int = 0
 ) -> SpokenAt:
-    """Find the newest text in the user's role from *first* on that one of *picks* takes.
-
-    What is in the same part comes with it.
-    """
+    """Return the newest text of the user role from *first* on that one of *picks* accepts, tried in
+    turn, with other accepted segments of the same part."""
     for fits in picks:
         for at in reversed(range(first, len(messages))):
             if messages[at].role == "user" and (own := tuple(filter(fits, spoken[at]))):
@@ -334,13 +332,13 @@ def _is_surely_person(segment: Segment) -> bool:
 
 
 def is_unknown_context(segment: Segment) -> bool:
-    """Is this context that does not replace earlier context of its kind?"""
+    """Return whether a segment is context that does not replace earlier context of its kind."""
     return segment.voice == "context" and not segment.is_whole
 
 
 def _ends_turn(messages: Sequence[Message], at: int) -> bool:
-    """Does the model say something here, the last of its step, and call nothing in it but what ends
-    its turn?"""
+    """Return whether the assistant messages up to *at* end a turn: they say something, call nothing
+    but ending tools, and no assistant message follows."""
     if at + 1 < len(messages) and messages[at + 1].role == "assistant":
         return False
     speaks = False
@@ -353,13 +351,13 @@ def _ends_turn(messages: Sequence[Message], at: int) -> bool:
 
 
 def is_final(message: Message) -> bool:
-    """Does a message of the model call nothing but what ends its turn?"""
+    """Return whether an assistant message calls nothing but ending tools."""
     calls = (part for part in message.parts if isinstance(part, ToolCall))
     return all(call.name in ENDING_TOOLS for call in calls)
 
 
 def answer_text(message: Message) -> str:
-    """Return what the model says in a message, also by a call that ends its turn."""
+    """Return the model's words in a message, including those in a call that ends its turn."""
     calls = (part for part in message.parts if isinstance(part, ToolCall))
     values = [parse_or_none(call.arguments) for call in calls if call.name in ENDING_TOOLS]
     texts = (first_text(values, key) for key in ENDING_WORDS)
@@ -371,44 +369,41 @@ def answer_text(message: Message) -> str:
 
 
 UNKNOWN_SHARE = 5
-"""Context of unknown kinds, and skills of earlier requests, may take one part in so many of the
-room, the newest first."""
+"""Divisor of the room for context of unknown kinds and skills of earlier requests, newest first."""
 SHORT = 40
-"""Columns of a request that may say nothing without the answer that it follows: `go on`."""
+"""Columns below which a request may mean nothing without the answer before it: `go on`."""
 ANSWER, LONG_ANSWER = (8, 400), (4, 1_500)
-"""That answer may take one part in so many of the room, and so many tokens at most: behind it a
-short request, the latter."""
+"""Divisor of the room and maximum tokens for that answer; the latter before a short request."""
 LEAST_ANSWER = 60
-"""Tokens below which it is left out rather than cut."""
+"""Minimum tokens of a cut answer; with less room it is left out."""
 EXAMPLE = "example"
-"""The kind of orders in the form of a dialogue: the answers belong to them."""
+"""Kind of orders in the form of a dialogue, whose answers belong to them."""
 
 
 class Verbatim(NamedTuple):
-    """What is shown beside a summary."""
+    """Messages shown verbatim beside a summary."""
 
     messages: tuple[tuple[int, Message], ...] = ()
-    """In the order of the transcript, each with its position."""
+    """Positions and messages, in transcript order."""
     dialogue: tuple[tuple[int, Message], ...] = ()
-    """Orders in the form of a dialogue, with the answers: they are shown before a summary."""
+    """Orders in the form of a dialogue with their answers, shown before a summary."""
     request: frozenset[int] = frozenset()
-    """Positions of the words of the current request, and of the answer that it follows."""
+    """Positions of the current request and the answer before it."""
     omitted: int = 0
-    """Segments that found no room: steering after the task, or context of unknown kinds."""
+    """Number of segments without room: steering after the task, or context of unknown kinds."""
 
 
 def find_verbatim(
     view: View, stop: int, room: int | None = None, *, with_answer: bool = False
 ) -> Verbatim:
-    """Find what of `messages[:stop]` stays word for word when it is hidden.
+    """Return what stays verbatim of `messages[:stop]` when it is hidden.
 
-    That is the current request, every order, and the newest context of each kind; *with_answer*
-    also the answer that an open request follows, of a long one the two ends. If the request was
-    made in many messages, those between the task (the first) and the newest, and all in tools'
-    results, take at most *room* tokens (by default half of what the view shows), the newest first;
-    what the person's editor showed beside it takes what they leave, and context of unknown kinds
-    and skills of earlier requests at most a fifth of the room. What people or clients say that
-    finds no room is counted.
+    That is the current request, all orders, and the newest context of each kind. *with_answer* adds
+    the answer before an open request, shortened to its two ends if long. If the request has many
+    messages, those between the first (the task) and the newest, and all from tool results, take at
+    most *room* tokens (default: half of the view), newest first. Editor context of the request gets
+    what they leave. Context of unknown kinds and skills of earlier requests get at most a fifth of
+    the room. Texts of people or clients without room are counted.
     """
     messages, spoken = view.transcript.messages, view_segments(view)
     room = view.estimate // 2 if room is None else max(0, room)
@@ -427,7 +422,7 @@ def find_verbatim(
         if in_editor and request_room.takes(in_editor):
             chosen[at] += in_editor
     first = min(asked, default=len(messages))
-    for at, segment in _iter_standing(spoken):  # what is behind *stop* replaces, too
+    for at, segment in _iter_standing(spoken):  # later messages replace earlier context too
         if at >= stop or segment in chosen.get(at, ()):
             continue
         is_over = at < first and segment.kind.startswith(SKILL.kind)
@@ -451,7 +446,7 @@ def find_verbatim(
 
 
 def _find_answer(messages: Sequence[Message], at: int) -> int:
-    """Return where the answer stands that a request at *at* follows; -1 if there is none."""
+    """Return the position of the answer before a request at *at*, or -1."""
     at -= 1
     while at >= 0 and messages[at].role != "assistant":
         at -= 1
@@ -461,8 +456,8 @@ def _find_answer(messages: Sequence[Message], at: int) -> int:
 def _cut_answer(
     message: Message, asked: Mapping[int, Sequence[Segment]], room: int, count: TokenCounter
 ) -> Message | None:
-    """Return the text of the answer that the request *asked* follows, its middle left out if it is
-    longer than its share of *room* tokens; None if it says nothing, or little of it fits."""
+    """Return the answer before the request *asked*, without its middle if it exceeds its share of
+    *room* tokens; None if it is empty, or too little of it fits."""
     words = "\n".join(own_words(segment) for own in asked.values() for segment in own)
     parts, most = LONG_ANSWER if count_columns(words, SHORT) < SHORT else ANSWER
     most = min(most, room // parts)
@@ -480,13 +475,13 @@ def _cut_answer(
 
 @dataclass(slots=True)
 class _TokenRoom:
-    """Tokens that can still be used."""
+    """Remaining tokens."""
 
     count: TokenCounter
     remaining: int
 
     def takes(self, spoken: Sequence[Segment]) -> bool:
-        """Is there room for these? They use it; once there is none, older ones find none either."""
+        """Use up tokens for segments and return whether they fit. After a failure nothing fits."""
         texts = (Message("user", (Text(segment.text),)) for segment in spoken)
         self.remaining -= sum(map(self.count, texts))
         return self.remaining >= 0
@@ -497,8 +492,8 @@ def _is_answer(message: Message) -> bool:
 
 
 def _iter_standing(spoken: Segmented) -> Iterator[tuple[int, Segment]]:
-    """Yield orders and context that nothing later repeats or replaces, with the positions of their
-    messages, the latest first."""
+    """Yield orders and context that no later segment repeats or replaces, with message positions,
+    latest first."""
     states, bodies = set[str](), set[str]()
     for at in reversed(range(len(spoken))):
         for segment in reversed(spoken[at]):
@@ -514,7 +509,7 @@ def _iter_standing(spoken: Segmented) -> Iterator[tuple[int, Segment]]:
 
 
 def _reduce_message(message: Message, chosen: Sequence[Segment]) -> Message:
-    """Return *message* as far as it stays; itself if all of it does."""
+    """Return the chosen segments of *message*; the same object if that is all of it."""
     message = without_summary(message)
     by_part = dict[int, list[Segment]]()
     for segment in sorted(chosen, key=lambda segment: segment.part):
@@ -533,7 +528,7 @@ def _reduce_message(message: Message, chosen: Sequence[Segment]) -> Message:
 
 
 def _reduce_part(whole: str, chosen: Sequence[Segment]) -> list[Text]:
-    """Return what stays of one part, in its order."""
+    """Return the chosen text of one part, in its order."""
     ordered = sorted(chosen, key=lambda segment: whole.find(segment.text))
     texts = [
         f"{LIFTED}\n{segment.text}" if segment.is_lifted else segment.text for segment in ordered
@@ -543,5 +538,5 @@ def _reduce_part(whole: str, chosen: Sequence[Segment]) -> list[Text]:
 
 
 def _is_over(messages: Sequence[Message], stop: int) -> bool:
-    """Has the model answered everything, with nothing after *stop*?"""
+    """Return whether *stop* is the end and the model has answered everything."""
     return stop == len(messages) and bool(stop) and _is_answer(messages[-1])

@@ -1,7 +1,7 @@
-"""Split a message into segments, each in one voice: by its shape, then by the client's words.
+"""Splitting a message into segments with one voice each, by shape and then by clients' wording.
 
-The unit is a segment and not a message, because clients put their texts beside a person's, and a
-person's at the end of a tool's. Work is linear in the length of the text.
+Segments are needed because clients put their texts beside a person's, and a person's at the end of
+a tool result. Work is linear in the length of the text.
 """
 
 import re
@@ -71,37 +71,38 @@ from refold.text.plain import shorten_quoted
 from refold.text.summary_wrapper import summary_in, without_summary
 
 WRAPPED = 50
-"""Characters from which on a line may have been broken because it was long."""
+"""Minimum characters of a line that may have been wrapped."""
 LIFTED = "(This stood at the end of a tool's result.)"
-"""Put before words that were at the end of a tool's result and now stand alone."""
+"""Prefix of words that were at the end of a tool result and now stand alone."""
 NAME = 64
-"""Characters of a tag's name, at most."""
+"""Maximum characters of a tag's name."""
 
 _OPENING_TAG = re.compile(rf"<([A-Za-z_][\w.:-]{{0,{NAME}}})(\s[^<>\n]{{0,500}})?(/?)>")
 _PAGE = re.compile(r"\s(?:class|style|href)=")
-"""Attributes of the markup of pages, which people paste and no client writes around its words."""
+"""Attributes of HTML, which people paste and clients do not use around their words."""
 _COMMON_TAGS = frozenset(
     ("system", "error", "output", "returncode", "env", "feedback", "notification", "task")
 )
-"""Tags that a person may write, too: with other text around them, all of it is the person's."""
+"""Tags that a person may write too: with other text around them, all of it is the person's."""
 _CLIENT_TAGS = TAGS.keys() - _COMMON_TAGS
 _QUOTING_TAGS = {tag for tag in _CLIENT_TAGS if TAGS[tag] in (TOOL, SELECTED)}.union(QUOTING_STATES)
-"""Those around a tool's words, or a file's: whatever these begin with or end."""
+"""Tags around tool output or files, whatever these begin or end with."""
 _TRUSTED = frozenset(("person", "summary", "instruction"))
-"""Voices that an element with an unknown name cannot give itself."""
+"""Voices that an element with an unknown tag cannot claim."""
 _FIRST_TAG = re.compile(
     rf"^[ \t]{{0,40}}<([A-Za-z_][\w.:-]{{0,{NAME}}})(?:\s[^<>\n]{{0,500}})?>", re.MULTILINE
 )
-"""Of a line. It takes any name: a pattern of all known ones takes long to compile."""
+"""Opening tag at the beginning of a line. It matches any name, since a pattern of all known ones is
+slow to compile."""
 _CLOSING_TAG_AT_END = re.compile(rf"</([A-Za-z_][\w.:-]{{0,{NAME}}})>\s{{0,40}}\Z")
 _NUMBER = re.compile(r"(?<![\w/.\\-])\d[\d.,:-]{0,40}(?![\w/\\])")
 
 _TEXT_CARRIERS, _INNER_CARRIERS = dict(TEXT_PREFIXES), dict((*TEXT_PREFIXES, *INSIDE_PREFIXES))
-"""Carriers by the first words of a whole text, and of what stands inside an element."""
+"""Carriers by the first words of a whole text, and of the body of an element."""
 _FIRST_WORDS = re.compile(
     f"^(?:{'|'.join(map(re.escape, (*_INNER_CARRIERS, STEERING_LINE)))})", re.MULTILINE
 )
-"""Of a text, of an element or of a line."""
+"""First words of a text, an element's body or a line."""
 _FRAGMENT = re.compile(r"/[\w:-]*|\s{0,9}NO_REPLY\s{0,9}")
 _SHELL_PROMPT = re.compile(
     r"\s*+\[?[\w.-]{1,40}@[\w.-]{1,80}[: ][^\s#$%]{0,200}(?:[#$]| %)(?: |\Z)|(?:PS )?[A-Z]:\\[^>\n]{0,200}>"
@@ -113,44 +114,44 @@ _LOGGED = re.compile(
     r"|(?:Uncaught )?[\w.$]{0,80}(?:Error|Exception): |Traceback \(|File \"[^\"\n]+\", line \d"
     r"|\S{1,300}\.\w{1,5}:\d+:\d+|at (?:async |new )?[^\s()]{1,300} ?\([^\s()]+\)\s*\Z|at \S+:\d+\s*\Z)"
 )
-"""A line of a log or a trace, by what begins it."""
+"""Beginning of a line of a log or stack trace."""
 _SENTENCE_ENDS = frozenset(".!?:;。！？：；")
 _IMAGE_TAG = re.compile(r"</?image\b[^<>\n]{0,500}>")
-"""In a text of its own before and behind a picture (Codex)."""
+"""Tags in texts of their own before and after an image (Codex)."""
 _TEMPLATE_INPUT = re.compile(r"## User Input\n\n```text\n((?:(?!```)[^\n]*\n)*)```\s*")
 _COMMAND_ARGUMENTS = re.compile(r"<command-args>\s*([^<\s][^<]*)</command-args>")
 _HEADING = 120
-"""Characters of a first line that tell kinds apart."""
+"""Characters of a first line that distinguish kinds."""
 
 
 class Segment(NamedTuple):
-    """A stretch of a message in one voice."""
+    """Part of a message in one voice."""
 
     voice: Voice
     text: str
-    """With the client's wrapper; empty for a medium that is a request by itself."""
+    """Text with the client's wrapper; empty for media that are a request by themselves."""
     part: int
-    """Position of the part of the message that it is in."""
+    """Index of the message part that it is in."""
     kind: str = ""
-    """What it is about, of context and summaries; whether it is the text of a command or skill."""
+    """Subject of context or a summary; `TEMPLATE` for the text of a command or skill."""
     is_whole: bool = False
-    """Does it replace earlier segments of its kind?"""
+    """Whether it replaces earlier segments of its kind."""
     is_lifted: bool = False
-    """Did it stand at the end of a tool's result?"""
+    """Whether it was at the end of a tool result."""
     is_sure: bool = True
-    """False if a person's text may as well be a client's, such as one about summaries."""
+    """False if a person's text may also be a client's, such as one about summaries."""
     sender: str = ""
-    """Who of several people says it, if a gateway of chats tells that."""
+    """Name of the sender, if several people write."""
 
 
 Spoken = tuple[Segment, ...]
-"""Those of one message, in order."""
+"""Segments of one message, in order."""
 
 
 def segments(message: Message) -> Spoken:
     """Split *message* into segments, in order.
 
-    The model's words, results of tools and Refold's summaries have none.
+    Assistant messages, tool results and Refold's summaries have none.
     """
     if message.role == "assistant":
         return ()
@@ -176,8 +177,8 @@ def segments(message: Message) -> Spoken:
 
 
 def _find_quoted(message: Message) -> tuple[Container[int], str]:
-    """Return which parts of a message hold the texts of a result before them, or of files that a
-    person names, and of which kind these are."""
+    """Return the indexes of parts with the contents of a preceding result, or of files that a
+    person names, and their kind."""
     texts = [
         part.text.strip() if isinstance(part, Text | ToolResult) else "" for part in message.parts
     ]
@@ -193,9 +194,9 @@ def _find_quoted(message: Message) -> tuple[Container[int], str]:
 
 
 def steering_texts(result: ToolResult) -> list[str]:
-    """Find what a person says at the end of a tool's result, in the client's wrapper, in order: in
-    a note of the client's that begins a line and ends once. Any other element is the tool's,
-    whatever it says."""
+    """Return a person's messages at the end of a tool result, with the client's wrapper, in order.
+    They must be in a client's note that begins a line and has one closing tag. Other elements are
+    tool output, whatever they say."""
     text = next((part.text for part in reversed(result.content) if isinstance(part, Text)), "")
     return [
         element
@@ -208,16 +209,15 @@ def steering_texts(result: ToolResult) -> list[str]:
 
 
 def own_words(segment: Segment) -> str:
-    """Return a person's segment without the client's wrapper; words that stood in a tool's result
-    behind a mark that says so."""
+    """Return a person's segment without the client's wrapper, marked if from a tool result."""
     words = _without_wrapper(segment.text.removeprefix(LIFTED).strip())
     is_lifted = segment.is_lifted or segment.text.startswith(LIFTED)
     return IN_RESULT + words if is_lifted and words else words
 
 
 def iter_requests(segment: Segment) -> Iterator[tuple[str, bool]]:
-    """Yield a person's own words, behind a name if several write, and whether they are the text of
-    a command or skill; what the person gave that text stands before it (Spec Kit)."""
+    """Yield a person's own words, with the sender if several write, and whether they are the text
+    of a command or skill. The person's input to that text is yielded before it (Spec Kit)."""
     words, is_template = own_words(segment), segment.kind == TEMPLATE
     if given := _TEMPLATE_INPUT.match(words) if is_template else None:
         if given[1].strip(" \n") not in ("", "$ARGUMENTS"):
@@ -243,7 +243,7 @@ def _without_wrapper(text: str) -> str:
 
 
 def name_senders(spoken: Sequence[Spoken]) -> list[Spoken]:
-    """Return the segments of messages; if one person writes them all, without their name."""
+    """Return the segments of messages with their senders, without them if there is only one."""
     texts = [s.text for own in spoken for s in own if s.voice == "person" and not s.sender]
     if names := find_speakers(texts):
         spoken = [tuple(_name_speaker(s, names) for s in own) for own in spoken]
@@ -258,7 +258,7 @@ def _name_speaker(segment: Segment, names: Container[str]) -> Segment:
 
 
 def without_numbers(text: str) -> str:
-    """Drop numbers from *text*, so that another date, count or port makes no difference."""
+    """Remove numbers from *text*, so that another date, count or port makes no difference."""
     return _NUMBER.sub("", text)
 
 
@@ -266,7 +266,7 @@ def _make_segment(text: str, carrier: Carrier, role: str, at: int) -> Segment:
     if carrier.voice == "person" and role == "user":
         kind = TEMPLATE if text.lstrip().startswith(TEMPLATES) else carrier.kind
         is_sure = text.startswith("<command-") or not SUMMARY_WORDS.search(text[:SUMMARY_CHARS])
-        is_lifted = text.startswith(NEW_TASK)  # cut off a tool's output, which can forge it
+        is_lifted = text.startswith(NEW_TASK)  # it follows tool output, which can forge it
         return Segment("person", text, at, kind, is_lifted=is_lifted, is_sure=is_sure)
     kind = carrier.kind or _kind_by_heading(text)
     if carrier is SKILL:
@@ -278,7 +278,7 @@ def _make_segment(text: str, carrier: Carrier, role: str, at: int) -> Segment:
 
 
 def _kind_by_heading(text: str) -> str:
-    """Name a kind by the tag and the first line inside, without digits."""
+    """Return a kind made of the tag and the first line inside, without numbers."""
     text = text.strip()
     opened = _OPENING_TAG.match(text)
     line = next(filter(str.strip, _element_body(text)[: 4 * _HEADING].splitlines()), "")
@@ -289,7 +289,7 @@ def _kind_by_heading(text: str) -> str:
 
 
 def _split_text(text: str, role: str) -> Iterator[tuple[str, Carrier]]:
-    """Yield the stretches of one text, which may have several messages, and what each is."""
+    """Yield the segments of one text, which may hold several messages, with their carriers."""
     pieces = QUEUED.split(text)
     for piece in pieces if len(pieces) < 2 or has_queue(text) else [text]:
         yield from _split_message(piece, role)
@@ -338,7 +338,7 @@ def _split_message(text: str, role: str) -> Iterator[tuple[str, Carrier]]:
 
 
 def _carrier_of_text(bare: str, role: str) -> Carrier | None:
-    """Return what a text is if its first words decide it as a whole."""
+    """Return the carrier of a text if its first words decide it as a whole."""
     if (call_id := CALL_ID.match(bare)) and not CALL_ID.match(bare, call_id.end()):
         return TOOL if _carrier_of_text(bare[call_id.end() :], role) is TOOL else None
     if bare.startswith(("<command-name>", "<command-message>")):
@@ -353,16 +353,16 @@ def _carrier_of_text(bare: str, role: str) -> Carrier | None:
     if bare.startswith(RETRY_MARKS[0]) and RETRY_MARKS[1] in bare:
         return TOOL
     if carrier := _TEXT_CARRIERS.get(_first_words(f"{bare}\n")):
-        return carrier  # of an output that is empty, too
+        return carrier  # also of empty output
     last = bare.rpartition("\n")[2]
     is_resumed = last.startswith(RESUME_LINE) and not last.endswith(">")  # else an element has it
     return SUMMARY if bare == SUMMARY_QUESTION or is_resumed else None
 
 
 def _split_outside_elements(text: str, role: str) -> Iterator[tuple[str, Carrier]]:
-    """Yield text outside of elements: a person's in the user's role, else orders.
+    """Yield text outside of elements: a person's in the user role, else orders.
 
-    Orders are cut where known words begin a line.
+    Orders are split where known words begin a line.
     """
     if role == "user":
         yield text, PERSON
@@ -374,8 +374,8 @@ def _split_outside_elements(text: str, role: str) -> Iterator[tuple[str, Carrier
 
 
 def _carrier_of_element(text: str) -> Carrier:
-    """Return what an element is: of one that quotes its tag, of others their body, then their tag;
-    an unknown one is context."""
+    """Return the carrier of an element: by tag for quoting ones, else by body and then by tag.
+    Unknown ones are context."""
     match = _OPENING_TAG.search(text)
     carrier = carrier_of_tag(match[1]) if match else NOTE
     if text.startswith(UNTRUSTED[0]):
@@ -383,24 +383,24 @@ def _carrier_of_element(text: str) -> Carrier:
     if carrier.voice == "person" or (match and match[1] in _QUOTING_TAGS):
         return carrier
     inside = _carrier_by_prefix(_element_body(text))
-    is_client = match and match[1] in TAGS  # else it may be a page's, or a file's
+    is_client = match and match[1] in TAGS  # otherwise it may be of a page or file
     return inside if inside and (is_client or inside.voice not in _TRUSTED) else carrier
 
 
 def _carrier_by_prefix(text: str) -> Carrier | None:
-    """Return what a text is by its first words; None if these are unknown."""
+    """Return the carrier of a text by its first words, or None."""
     text = text.lstrip()
     return PERSON if is_steering(text) else _INNER_CARRIERS.get(_first_words(text))
 
 
 def _first_words(text: str) -> str:
-    """Return the known words that *text* begins with; an empty text if it does not."""
+    """Return the known words at the beginning of *text*, or an empty string."""
     match = _FIRST_WORDS.match(text)
     return match[0] if match else ""
 
 
 def is_steering(text: str) -> bool:
-    """Does a client say here that a person spoke while the model worked?"""
+    """Return whether a client reports here that a person wrote while the model worked."""
     text = text.lstrip()
     if carrier := _INNER_CARRIERS.get(_first_words(text)):
         return carrier.voice == "person"
@@ -409,7 +409,7 @@ def is_steering(text: str) -> bool:
 
 
 def _element_body(element: str) -> str:
-    """Return the body of an element; any other text as it is."""
+    """Return the body of an element; other text unchanged."""
     text = element.strip()
     match = _OPENING_TAG.match(text)
     end = text.rfind(f"</{match[1]}") if match else -1
@@ -417,19 +417,19 @@ def _element_body(element: str) -> str:
 
 
 def _is_page(opening: re.Match[str]) -> bool:
-    """Does an element begin like a piece of a page?"""
+    """Return whether an opening tag is HTML."""
     return bool(_PAGE.search(opening[2] or ""))
 
 
 def _find_untrusted(text: str) -> list[tuple[int, int]]:
-    """Find the stretch that a client says is nobody's whom it knows, to its last end."""
+    """Return the span of content that a client marks as untrusted, up to its last end marker."""
     begin, end = text.find(UNTRUSTED[0]), text.rfind(UNTRUSTED[1])
     stop = text.find("\n", end)
     return [(begin, stop if stop >= 0 else len(text))] if 0 <= begin < end else []
 
 
 def _spans_if_only_elements(text: str) -> list[tuple[int, int]]:
-    """Find the elements of a text; none if it has anything else, or is a piece of a page."""
+    """Return the spans of a text's elements; empty if it has other text or is HTML."""
     spans, at, end = list[tuple[int, int]](), 0, len(text.rstrip())
     while at < end:
         while text[at].isspace():
@@ -443,8 +443,8 @@ def _spans_if_only_elements(text: str) -> list[tuple[int, int]]:
 
 
 def _spans_to_the_end(text: str, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the elements up to the one that ends with the text, and not before: what it holds has
-    its end in it. None if no element with an unknown name does."""
+    """Return the spans up to the element that ends with the text, which may contain its own closing
+    tag. Return none if no element with an unknown tag ends there."""
     closing = _CLOSING_TAG_AT_END.search(text, max(0, len(text.rstrip()) - NAME - 40))
     if not closing or closing[1] in TAGS:
         return []
@@ -454,7 +454,7 @@ def _spans_to_the_end(text: str, spans: list[tuple[int, int]]) -> list[tuple[int
 
 
 def _find_marked_elements(text: str) -> Iterator[tuple[int, int]]:
-    """Find elements with known tags that begin a line; one that never closes is no element."""
+    """Yield the spans of closed elements with known tags at the beginning of a line."""
     at, missing = 0, set[str]()
     while opening := _FIRST_TAG.search(text, at):
         is_mark = opening[1] in _CLIENT_TAGS and opening[1] not in missing
@@ -468,8 +468,8 @@ def _find_marked_elements(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _element_end(text: str, opening: "re.Match[str]") -> int:
-    """Return where an element ends; -1 if it does not. One that holds a tool's words ends where the
-    last does, since these may have its end in them; a client's note before the next one."""
+    """Return the end of an element, or -1. One with tool output ends at its last closing tag, since
+    the output may contain others; a client's note ends before the next note."""
     if opening.re is _OPENING_TAG and opening[3]:
         return opening.end()
     tag, begin = opening[1], opening.end()
@@ -483,7 +483,7 @@ def _element_end(text: str, opening: "re.Match[str]") -> int:
 
 
 def trailing_elements(text: str) -> Iterator[tuple[int, str]]:
-    """Yield where the elements at the end of a text begin, and these, the last first."""
+    """Yield the start and text of the elements at the end of a text, last first."""
     end = len(text)
     while end and (closing := _CLOSING_TAG_AT_END.search(text, max(0, end - NAME - 40), end)):
         start = text.rfind(f"<{closing[1]}", 0, closing.start())
@@ -494,15 +494,15 @@ def trailing_elements(text: str) -> Iterator[tuple[int, str]]:
 
 
 def is_fragment(text: str) -> bool:
-    """Is this nothing but a client's command, or its beginning (`/the`), or what the model writes
-    to stay silent (OpenClaw)? Nobody says anything by it."""
+    """Return whether a text says nothing: a client's command or its beginning (`/the`), or the
+    model's silent reply (OpenClaw)."""
     return bool(_FRAGMENT.fullmatch(text))
 
 
 def read_typed(text: str) -> str:
-    """Return what a user typed rather than pasted, each sentence in one line: fenced blocks,
-    quotes, lines of logs and elements with attributes (`<file name="a.csv">`) are empty blocks in
-    it, and so is a shell's session. Another's orders in those are no rule for this work."""
+    """Return what a user typed rather than pasted, each sentence on one line. Fenced blocks,
+    quotes, log lines, shell sessions and elements with attributes (`<file name="a.csv">`) become
+    empty blocks, since instructions in them are no rules for this work."""
     lines = _without_elements(text).splitlines()
     pasted = {at for fence in find_fences(lines) for at in fence}
     if prompts := [at for at, line in enumerate(lines) if _SHELL_PROMPT.match(line)]:
@@ -515,7 +515,7 @@ def read_typed(text: str) -> str:
 
 
 def _find_logged(lines: Sequence[str]) -> Iterator[int]:
-    """Yield which lines are of logs and traces, with those between two of them in one paragraph."""
+    """Yield the indexes of log and trace lines, and of lines between two of them in a paragraph."""
     start = -1
     for at, line in enumerate(lines):
         if _LOGGED.match(line):
@@ -526,7 +526,7 @@ def _find_logged(lines: Sequence[str]) -> Iterator[int]:
 
 
 def _without_elements(text: str) -> str:
-    """Return a text with an empty block in place of each element that has attributes."""
+    """Replace each element with attributes by an empty block."""
     pieces, at, missing = list[str](), 0, set[str]()
     for opening in _OPENING_TAG.finditer(text):
         if opening.start() < at or "=" not in (opening[2] or "") or opening[1] in missing:
@@ -540,8 +540,8 @@ def _without_elements(text: str) -> str:
 
 
 def _unwrap_lines(text: str) -> str:
-    """Put a line behind the one before if that is long and ends in mid-sentence: a rule does not
-    end where somebody's editor broke the line."""
+    """Join a line to the previous one if that is long and ends in mid-sentence, since a rule does
+    not end where an editor wrapped it."""
     pieces, is_open = list[str](), False
     for line in text.splitlines():
         begins = line.lstrip()[:1]

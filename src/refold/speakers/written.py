@@ -1,7 +1,7 @@
-"""Calls and edits that a model writes as text, for a client that has no native ones, and what
-answers them, as the parts that native ones are.
+"""Restoring calls and edits that a model writes as text for a client without native calls, and
+their results, as native parts.
 
-Only what a model wrote is a call, and only if no person answers it.
+Only text of a model can be a call, and only if no person answers it.
 """
 
 import re
@@ -33,28 +33,27 @@ from refold.text.json_values import canonicalize, dig, object_at, parse_or_none,
 # --- calls that are written as text ---------------------------------------------------------------
 
 _OPENS, _CLOSES = ("<<<<<<< SEARCH", "------- SEARCH"), (">>>>>>> REPLACE", "+++++++ REPLACE")
-"""The first and the last line of an edit (aider and Roo Code, Cline)."""
+"""First and last lines of an edit (aider and Roo Code, Cline)."""
 _MARKS = ("</", "```", "Calling tools:", *_OPENS)
-"""One of these is in every text that has a call, or an edit."""
+"""Strings of which every text with a call or edit has one."""
 _OUTPUT_MARK = re.compile(
     r"\s{0,9}(?:EXECUTION RESULT of \[(\w{1,80})\]:|OBSERVATION:|Observation:|<tool_response>) ?"
 )
-"""How the text begins that answers one (OpenHands, SWE-agent, smolagents, Qwen-Agent)."""
+"""Beginnings of the text of a result (OpenHands, SWE-agent, smolagents, Qwen-Agent)."""
 _BESIDE = OF_REQUEST | UNQUOTED | {TEMPLATE}
-"""Kinds of a tool's texts that answer none."""
+"""Kinds of tool texts that are not results of calls."""
 _OUTPUT_TAGS = frozenset(("tool_response", "output", "returncode", "error", "system"))
 _REPORTS_BESIDE = tuple(
     f"<{tag}" for tag, carrier in TAGS.items() if carrier is TOOL and tag not in _OUTPUT_TAGS
 )
-"""How those begin that tell of something else: a file that a person attached, an agent's end."""
+"""Beginnings of tool texts about something else: a file that a person attached, an agent's end."""
 
 
 def restore_calls(
     messages: Sequence[Message], spoken: Segmented
 ) -> Iterator[tuple[Message, Spoken]]:
-    """Yield *messages*, and of *spoken* their segments, with the calls and edits that models wrote
-    as text, and what answers them, as the parts that native ones are. Where there are native ones
-    the client reads none in a text: it is an example there."""
+    """Yield *messages* and their segments *spoken*, with written calls, edits and results as native
+    parts. If a message has native calls, nothing is restored: calls in text are examples then."""
     if any(message.calls for message in messages):
         yield from zip(messages, spoken, strict=False)
         return
@@ -71,8 +70,8 @@ def restore_calls(
 
 
 def _restore_written(message: Message, following: Spoken, at: int) -> Message:
-    """Return a model's message with the calls and edits of its text as parts, ids by *at*. They are
-    words if a person answers them, by the segments *following* it."""
+    """Return an assistant message with the calls and edits of its text as parts, with ids made from
+    *at*. They stay text if a person answers them, judged by the segments *following* it."""
     if is_refused(following) or not any(mark in message.text for mark in _MARKS):
         return message
     text, edits = split_edits(message.text)
@@ -93,7 +92,8 @@ def _restore_written(message: Message, following: Spoken, at: int) -> Message:
 
 
 def is_refused(following: Spoken) -> bool:
-    """Did a client use nothing of a model's words, by the segments *following* them?"""
+    """Return whether a client could use nothing of a model's message, judged by the segments
+    *following* it."""
     return any(segment.kind == REFUSAL.kind for segment in following)
 
 
@@ -105,8 +105,8 @@ def _is_answer(segment: Segment) -> bool:
 def _restore_results(
     message: Message, spoken: Spoken, waiting: dict[str, str]
 ) -> tuple[Message, Spoken]:
-    """Return a message with what tools say in it as results of the calls *waiting*, by their ids
-    with their tools, and its remaining segments; they wait no longer."""
+    """Return a message with tool output as results of the *waiting* calls (tool names by id), and
+    its remaining segments. Answered calls are removed from *waiting*."""
     queues = defaultdict[str | None, list[str]](list)
     for call, tool in reversed(waiting.items()):
         queues[tool].append(call)
@@ -141,42 +141,43 @@ def _without_label(text: str, label: re.Match[str]) -> str:
     return text.rstrip().removesuffix("</tool_response>").removesuffix("\n")
 
 
-# --- a text and the calls in it --------------------------------------------------------------------
+# --- a text and the calls in it -------------------------------------------------------------------
 
 
 class WrittenCall(NamedTuple):
-    """A call, or an edit, that a model writes as text."""
+    """Call or edit that a model writes as text."""
 
     name: str
     arguments: str
-    """JSON."""
+    """Arguments as JSON."""
 
 
 Split = tuple[str, list[WrittenCall]]
-"""A text without the calls in it, and these."""
+"""Text without its calls, and the calls."""
 _TAG = re.compile(r"<(/?)([A-Za-z]\w{0,63})(?:=([\w.-]{1,100}))?>")
 _Ends = Mapping[tuple[str, str], Sequence[int]]
-"""Which tags close an element of a name right before one opens, or one of a second name closes."""
+"""Indexes of closing tags by name and the next tag: "" for any opening tag, else a closing tag's
+name."""
 MOST_ARGUMENTS = 50
 _COUNTS = re.compile(r"(?:\w+_)?line|offset|limit")
-"""Arguments that are numbers where a call is JSON."""
+"""Arguments that are numbers in JSON calls."""
 _JSON_CALL = re.compile(r"<tool_call>\s*(\{(?:(?!</?tool_call>).)*\})\s*</tool_call>", re.DOTALL)
-"""A call as Hermes and Qwen-Agent have it."""
+"""Call in the format of Hermes and Qwen-Agent."""
 _AROUND = re.compile(r"</?tool_call>\n?")
-"""What may stand around an element that is a call (Qwen3-Coder)."""
+"""Tags that may surround an element that is a call (Qwen3-Coder)."""
 _CALL_LIST = re.compile(r"^Calling tools:\n(\[.*)", re.MULTILINE | re.DOTALL)
-"""Calls as smolagents repeats them."""
+"""Calls as repeated by smolagents."""
 LONGEST_LIST = 100_000
 _BLOCK = re.compile(r"```(?:bash|sh|shell|mswea_bash_command)\n(.*?)\n?```", re.DOTALL)
-"""A command (mini-swe-agent)."""
+"""Shell command (mini-swe-agent)."""
 _WHERE = re.compile(r"\A(?::\w+_line:[^\n]*\n)*-{7}\n")
-"""What Roo Code puts before the lines that an edit replaces."""
+"""Prefix of the lines that an edit replaces, in Roo Code."""
 
 
 def split_calls(text: str, tools: Collection[str] | None) -> Split:
-    """Return *text* without the calls in it, and these: elements that name a function, or one of
-    *tools*, if these are None any of two words; else JSON; else the last block of shell commands.
-    In time n log n."""
+    """Return *text* without its calls, and the calls. They are elements that name a function or one
+    of *tools* (any name with an underscore if None), else JSON, else the last block of shell
+    commands. Runs in n log n."""
     readers = (partial(_split_elements, tools=tools), _split_json, _split_list, _split_block)
     splits = (read(text) for read in readers)
     return next((split for split in splits if split[1]), (text, []))
@@ -205,8 +206,9 @@ def _split_elements(text: str, tools: Collection[str] | None) -> Split:
 def _read_element(
     text: str, tags: Sequence[re.Match[str]], ends: _Ends, at: int
 ) -> tuple[dict[str, Any], int]:
-    """Return the arguments of the call that the tag *at* opens, and where it ends; 0 if it holds
-    anything else. A value ends where the next begins, or the call ends, right behind it."""
+    """Return the arguments of the call that the tag *at* opens, and its end; 0 if it contains
+    anything else. A value ends where the next argument begins, or the call ends, directly after
+    it."""
     arguments, name = dict[str, Any](), tags[at][2]
     for _ in range(MOST_ARGUMENTS):
         end, tag = tags[at].end(), tags[min(at + 1, len(tags) - 1)]
@@ -236,7 +238,7 @@ def _split_json(text: str) -> Split:
 
 
 def _split_list(text: str) -> Split:
-    """Split off a list that Python wrote."""
+    """Split off a Python list of calls."""
     if (listed := _CALL_LIST.search(text)) and len(listed[1]) <= LONGEST_LIST:
         with suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
             return text[: listed.start()], list(_make_calls(literal_eval(listed[1])))
@@ -258,9 +260,9 @@ def _split_block(text: str) -> Split:
 
 
 def split_edits(text: str, file: str = "") -> Split:
-    """Return *text* without the edits in it, and these: the lines `<<<<<<< SEARCH`, `=======` and
-    `>>>>>>> REPLACE`, of a *file*, else (aider) behind a line with a file's path and a
-    fence. One that names no file or never ends is text. In time linear in the length."""
+    """Return *text* without its edits, and the edits. An edit has the lines `<<<<<<< SEARCH`,
+    `=======` and `>>>>>>> REPLACE`, and is of *file*, or (aider) follows a line with a file's path
+    and a fence. One without a file or an end stays text. Runs in linear time."""
     if not any(mark in text for mark in _OPENS):
         return text, []
     rest, edits, parts = list[str](), list[WrittenCall](), list[list[str]]()
@@ -276,7 +278,7 @@ def split_edits(text: str, file: str = "") -> Split:
             del rest[begins:]
             parts, has_ended = [], True
             continue
-        if has_ended and is_fence:  # the one that closes
+        if has_ended and is_fence:  # the closing fence
             has_ended = False
             continue
         if len(parts) == 1 and line.startswith("======="):
