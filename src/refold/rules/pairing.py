@@ -123,8 +123,7 @@ _CALLS_AND_RESULTS = frozenset({ToolCall, ToolResult, Opaque})
 
 
 def with_strays(messages: Sequence[Message], pairing: Pairing, ends: Sequence[int]) -> Pairing:
-    """Match remaining results with open calls: those before their call, and those known by tool
-    name.
+    """Match stray results with open calls: those before their call or known only by tool name.
 
     *ends* is the result of `turn_ends`.
     """

@@ -41,7 +41,7 @@ EXAMPLE = Carrier("instruction", "example")
 ASIDE = Carrier("tool", "aside")
 """Note for the moment, without information about the work."""
 REFUSAL = Carrier("tool", "refusal")
-"""Client's reply to a model message of which it could use nothing."""
+"""Client's reply to a model message without anything usable."""
 SELECTED, OPENED = Carrier("tool", "editor's text"), Carrier("tool", "editor's view")
 """Context of the person's editor sent with a request: selected text, and open files."""
 TEMPLATE = "template"

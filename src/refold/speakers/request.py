@@ -273,7 +273,7 @@ def _share_dialogue(base: CountedTranscript) -> float:
 
 
 def current_request(messages: Sequence[Message], spoken: Segmented) -> SpokenAt:
-    """Return the person's words since the model last ended a turn before them, by position.
+    """Return the current request by position: a person's words since the last finished turn.
 
     If no text is surely a person's, uncertain ones are used. The newest text of unknown origin is
     used if there are none, and is added if a turn ended after them. Steering adds to a request.

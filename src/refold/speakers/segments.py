@@ -494,7 +494,7 @@ def trailing_elements(text: str) -> Iterator[tuple[int, str]]:
 
 
 def is_fragment(text: str) -> bool:
-    """Return whether a text says nothing: a client's command or its beginning (`/the`), or the
+    """Return whether a text has no content: a client's command or its beginning (`/the`), or the
     model's silent reply (OpenClaw)."""
     return bool(_FRAGMENT.fullmatch(text))
 

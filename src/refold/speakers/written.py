@@ -35,7 +35,7 @@ from refold.text.json_values import canonicalize, dig, object_at, parse_or_none,
 _OPENS, _CLOSES = ("<<<<<<< SEARCH", "------- SEARCH"), (">>>>>>> REPLACE", "+++++++ REPLACE")
 """First and last lines of an edit (aider and Roo Code, Cline)."""
 _MARKS = ("</", "```", "Calling tools:", *_OPENS)
-"""Strings of which every text with a call or edit has one."""
+"""Every text with a call or edit contains one of these strings."""
 _OUTPUT_MARK = re.compile(
     r"\s{0,9}(?:EXECUTION RESULT of \[(\w{1,80})\]:|OBSERVATION:|Observation:|<tool_response>) ?"
 )
