@@ -61,7 +61,7 @@ OUTPUT_LABEL = re.compile(r"\s{0,9}\[(\w{1,80})(?: for [\s\S]{0,20000}?)?\] Resu
 """Label with the tool's name before a call's output, which may be in the next text (Cline, Roo
 Code). A person may write the same, so the call must come directly before."""
 LABELED_SHARE = 2 / 3
-"""Fraction of the texts after a task that must have a label for it to be an unknown client's."""
+"""Minimum fraction of the texts after a task that share the label of an unknown client."""
 
 
 def view_segments(view: View) -> Segmented:
