@@ -79,40 +79,41 @@ READERS: tuple[Reader, ...] = (
     plain.KIMI_READER,
     plain.READER,
 )
-"""The readers, in the order in which they look at a file."""
+"""Readers, in the order in which they are tried on a file."""
 
 
 def read(path: Path | str, id: str = "") -> Session:
-    """Read the session in a file: of several the one whose id starts with *id*, else the latest.
+    """Read the session in a file. If there are several, read the one whose id starts with *id*, or
+    the latest if *id* is empty.
 
-    Raises `FormatError` if it is no session file (the message says what was tried and why it is not
-    that), `OSError` if it cannot be opened.
+    Raises `FormatError` if it is no session file (the message names each format that was tried and
+    why it does not match), `OSError` if it cannot be opened.
     """
     return _select(open_path(Path(path)), id)
 
 
 def read_bytes(data: bytes, name: str = "stdin", id: str = "") -> Session:
-    """Read the session in a file's content, such as standard input. Raises `FormatError`."""
+    """Read the session in the bytes of a file, such as standard input. Raises `FormatError`."""
     return _select(open_bytes(data, name), id)
 
 
 def read_all(path: Path | str, format: str = "") -> Iterator[Session]:
-    """Yield every session in a file, the latest last. *format* as for `read_value`. Raises as
-    `read` does."""
+    """Yield every session in a file, the latest last. *format* is that of `read_value`. Raises the
+    errors of `read`."""
     return _load(open_path(Path(path)), format)
 
 
 def read_value(value: Any, name: str = "record", format: str = "") -> list[Session]:
     """Read every session in a parsed JSON value, such as a line of a data set.
 
-    *format* is a wire format or a reader's client if its shape should not decide. Raises
-    `FormatError`.
+    *format* is a wire format or the `client` of a reader; if it is empty, the shape of the value
+    decides. Raises `FormatError`.
     """
     return list(_load(Source(Path(name), BytesIO, ((1, value),), value), format))
 
 
 def _load(source: Source, format: str) -> Iterator[Session]:
-    """Yield the sessions of a source that is in a format, by name or of any."""
+    """Yield the sessions of a source, read as *format*, or as any format if that is empty."""
     is_wire_format = format in FIELDS
     client = plain.CLIENT if is_wire_format else format
     readers = [reader for reader in READERS if client in ("", reader.client)]
@@ -125,7 +126,8 @@ def _load(source: Source, format: str) -> Iterator[Session]:
 
 
 def has_session(path: Path, sample: Sequence[tuple[int, Any]]) -> bool:
-    """Is a file one session, by its first lines: their numbers and values?"""
+    """Return whether a file is one session, judging by its first lines (line numbers and
+    values)."""
     source = Source(path, BytesIO, tuple(sample), sample[0][1] if len(sample) == 1 else None)
     return any(not reader.mismatch(source) for reader in READERS)
 
@@ -154,11 +156,11 @@ def _list_sessions(source: Source, readers: Sequence[Reader] = READERS) -> Seque
 
 
 def discover(home: Path, env: Mapping[str, str], on_error: OnError = str) -> list[FoundSession]:
-    """Find the sessions that clients keep on this machine, the latest first, unread.
+    """Find the sessions that clients keep on this machine, latest first, without reading them.
 
-    *home* is the user's home directory, *env* the environment: CLAUDE_CONFIG_DIR, CODEX_HOME,
-    COPILOT_HOME, GEMINI_CLI_HOME, XDG_DATA_HOME and OPENCODE_DB count. What cannot be read is left
-    out, and *on_error* gets the errors of directories and files that may not be read.
+    *home* is the user's home directory. The environment *env* may set CLAUDE_CONFIG_DIR,
+    CODEX_HOME, COPILOT_HOME, GEMINI_CLI_HOME, XDG_DATA_HOME and OPENCODE_DB. Unreadable directories
+    and files are left out, and *on_error* is called with their errors.
     """
     finds = [reader.find for reader in READERS if reader.find]
     return sorted(
@@ -169,14 +171,14 @@ def discover(home: Path, env: Mapping[str, str], on_error: OnError = str) -> lis
 
 
 DEMO_FILE = Path(__file__).with_name("demo_session.jsonl.gz")
-"""170 kB: an entry a line, as `python -m benchmarks.demo_session` writes them."""
+"""Demo session (170 kB), one entry per line, written by `python -m benchmarks.demo_session`."""
 
 
 def demo_session(turns: int | None = None) -> list[JsonObject]:
-    """Return a long coding task in Anthropic Messages form: 413 messages, about 200,000 tokens.
+    """Return a long coding task in Anthropic Messages format: 413 messages, about 200,000 tokens.
 
-    *turns* stops it after that many answers of the model. The last entry is then the user's or a
-    tool's: what a client would send next.
+    *turns* stops it after that many assistant messages. The last entry is then a user message or a
+    tool result, as in the next request of a client.
     """
     entries = [json.loads(line) for line in gzip.decompress(DEMO_FILE.read_bytes()).splitlines()]
     if turns is None:

@@ -1,8 +1,8 @@
-"""Codex: `~/.codex/sessions/YYYY/MM/DD/rollout-<time>-<id>.jsonl`, cold ones `.jsonl.zst`.
+"""Codex: `~/.codex/sessions/YYYY/MM/DD/rollout-<time>-<id>.jsonl`, compressed ones `.jsonl.zst`.
 
 `response_item` lines are what was sent and received. `event_msg` lines repeat it for the screen and
-are used for what stands nowhere else: token counts, rollbacks, and user messages in files that have
-them only there. Two older forms are read as well: bare items, one a line, and `{session, items}`.
+are used only for what no other line has: token counts, rollbacks, and user messages in some files.
+Two older forms are read as well: bare items, one per line, and `{session, items}`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -55,9 +55,9 @@ ITEMS = frozenset(
         "context_compaction",
     }
 )
-"""Items that are part of a request."""
+"""Types of items that are part of a request."""
 OWN_ITEMS = frozenset({"ghost_snapshot", "compaction_trigger", "other"})
-"""Items that the client keeps for itself."""
+"""Types of items that the client does not send."""
 LINES = frozenset({"session_meta", "turn_context", "response_item", "compacted", "event_msg"})
 OWN_LINES = frozenset(
     {
@@ -69,7 +69,7 @@ OWN_LINES = frozenset(
         "world_state",
     }
 )
-"""Lines with nothing that was said, as Codex 0.169 names them."""
+"""Types of lines without conversation content, as Codex 0.169 names them."""
 CONTEXT = (
     "<environment_context>",
     "<user_instructions>",
@@ -77,11 +77,11 @@ CONTEXT = (
     "<turn_aborted>",
     "<skill>",
 )
-"""How messages start that the client writes in the user's role and does not count as turns when it
-rolls back or compacts. Who speaks in a request, `refold.speakers` decides."""
+"""Beginnings of messages that the client writes in the user role and does not count as turns when
+it rolls back or compacts. `refold.speakers` decides who the speaker is."""
 KEPT_CHARACTERS = 80_000
-"""Characters of user messages that a compaction without a recorded history keeps, newest first
-(the client's 20,000 tokens, taken as four characters each)."""
+"""Characters of user messages, newest first, that a compaction without a recorded history keeps
+(the client's 20,000 tokens, at four characters each)."""
 
 
 def mismatch(source: Source) -> str:
@@ -123,7 +123,7 @@ def read(session: SessionBuilder) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """An item, or a mark between items."""
+    """An item, or an event between items."""
 
     kind: str
     """`item`, `shown` (a user message on the screen), `compacted` or `usage`."""
@@ -137,17 +137,17 @@ class _Log:
     meta: Record = field(default_factory=dict)
     turn: Record = field(default_factory=dict)
     counts: Record = field(default_factory=dict)
-    """The latest token counts: of the last request, and the sum. The client may write them again
-    when nothing was asked since."""
+    """Latest token counts, of the last request and the total. The client may repeat them without a
+    new request."""
 
 
 def _is_document(value: Any) -> bool:
-    """Is it the oldest form, one object with everything?"""
+    """Return whether a file has the oldest form, one object with all items."""
     return bool(object_at(value, "session")) and isinstance(value.get("items"), list)
 
 
 def _lines(session: SessionBuilder) -> Iterator[tuple[int, Record]]:
-    """Yield every line in today's form."""
+    """Yield every line, converted to the current form."""
     document = session.source.document
     if _is_document(document):
         yield 1, {"type": "session_meta", "payload": document["session"]}
@@ -172,7 +172,7 @@ def _add_record(log: _Log, line: int, record: Record, session: SessionBuilder) -
     payload = object_at(record, "payload")
     match text_at(record, "type"), text_at(payload, "type"):
         case "session_meta", _:
-            # A fork's file goes on with the records of its parent; the first one is its own.
+            # A fork's file also contains the header of its parent; the first one is its own.
             log.meta = log.meta or payload
         case "turn_context", _:
             log.turn = payload
@@ -200,7 +200,8 @@ def _add_record(log: _Log, line: int, record: Record, session: SessionBuilder) -
 
 
 def _replacement(log: _Log, payload: Record) -> tuple[Entry, ...]:
-    """Return what replaces everything before: as recorded, or user messages and the summary."""
+    """Return the replacement of all before: the recorded history, or user messages and the
+    summary."""
     if isinstance(payload.get("replacement_history"), list):
         return tuple(objects_at(payload, "replacement_history"))
     newest, room = list[Entry](), KEPT_CHARACTERS
@@ -217,7 +218,6 @@ def _message(words: str) -> Entry:
 
 
 def _is_turn(entry: _Item) -> bool:
-    """Does a turn of the user begin here?"""
     return entry.kind == "item" and _is_user(entry.wire)
 
 
@@ -227,9 +227,9 @@ def _is_user(item: Entry) -> bool:
 
 
 def _roll_back(entries: list[_Item], turns: int) -> list[_Item]:
-    """Drop the last *turns* turns of the user.
+    """Drop the last *turns* user turns.
 
-    A compaction on the way stays, and what it shows loses turns instead.
+    A compaction among them stays, but its replacement loses turns instead.
     """
     before, marks = list(entries), list[_Item]()
     while before and turns > 0:
@@ -247,7 +247,7 @@ def _drop_turns(items: Sequence[Entry], turns: int) -> tuple[Entry, ...]:
 
 
 def _add_entries(session: SessionBuilder, entries: Sequence[_Item]) -> None:
-    """Add items, compactions and usage, with positions counted in items."""
+    """Add items, compactions and usage. Positions count items."""
     sent = {text for entry in entries if entry.kind == "item" for text in _texts(entry.wire)}
     for entry in entries:
         match entry.kind:
@@ -263,7 +263,7 @@ def _add_entries(session: SessionBuilder, entries: Sequence[_Item]) -> None:
 
 
 def _texts(item: Entry) -> Iterator[str]:
-    """Yield the texts of an item without white space: part by part, and the user's as a whole."""
+    """Yield the texts of an item without white space: each part, and a user message as a whole."""
     if text_at(item, "role") == "user":
         yield "".join(join_content(item.get("content")).split())
     for part in objects_at(item, "content"):

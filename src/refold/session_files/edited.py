@@ -1,6 +1,7 @@
-"""Session files with their edits, which stand beside them or in a store.
+"""Session files with their edits, which are in a file beside them or in a store.
 
-A session file is only ever read. Its edits are found again by what was said, not by its name.
+A session file is only ever read. Its edits are found by the content of the history, not by the
+file's name.
 """
 
 import sys
@@ -32,7 +33,7 @@ from refold.stores.store import Action, LedgerRow, Store, as_ledger_store, list_
 from refold.tokens.count import Counter, count_message
 
 NEVER = Budget(sys.maxsize, 0)
-"""The budget of a compactor that makes no edits."""
+"""Budget of a compactor that makes no edits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,36 +43,36 @@ class EditedSession:
     name: str
     session: Session
     payload: Any
-    """The conversation as a request: the file's own bytes if the file is one, else a body."""
+    """The conversation as a request: the file's bytes if it is a request itself, else a body."""
     store: Store
     view: View
-    """With the stored edits."""
+    """The session with its stored edits applied."""
     count: Counter = count_message
     place: Path | None = None
-    """The file of the edits; None if they are in memory or in a database server."""
+    """File of the edits; None if they are in memory or on a database server."""
     salt: str = ""
-    """Of the names of positions, in a gateway's store."""
+    """Salt of the tips in a gateway's store."""
     tenant: str | None = None
-    """Whose session it is, if it is a gateway's."""
+    """Tenant of a gateway's session; None for other sessions."""
     typed: str = ""
-    """What the user called it, if that is the beginning of its id."""
+    """The id prefix that the user typed to name it; empty if they typed its file."""
     typed_store: str = ""
-    """The store that the user named for its edits."""
+    """Store that the user named for its edits."""
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What cannot be read in its file, and in that of its edits. Raises `StoreError`."""
+        """Problems of the session file and of the edits' file. Raises `StoreError`."""
         of_edits = (Problem(0, f"{self.place}: {text}") for text in list_problems(self.store))
         return (*self.session.problems, *of_edits)
 
     @property
     def codec(self) -> str | Codec:
-        """The codec of the view, else the name of the format."""
+        """Codec of the view, or the name of the wire format."""
         return self.view.source.codec if self.view.source is not None else self.session.format
 
     @property
     def format(self) -> str:
-        """The name of the wire format."""
+        """Name of the wire format."""
         return self.codec if isinstance(self.codec, str) else self.codec.NAME
 
 
@@ -86,8 +87,8 @@ def open_edited(
 ) -> EditedSession:
     """Return a session with its stored edits applied.
 
-    *data* is the file's content if that may be a request itself; *format* overrides what the reader
-    found; *place* is the file of *store*. Without a store, edits are in a file beside the session.
+    *data* is the file's content if that may be a request itself. *format* overrides the reader's.
+    *place* is the file of *store*. Without a store, the edits are in a file beside the session.
     Raises `FormatError`, `StoreError`.
     """
     if store is None:
@@ -103,7 +104,7 @@ def open_edited(
 
 
 def _show_first_sight(edited: EditedSession) -> EditedSession:
-    """Show what its model saw first, below the stored edits; what was taken back stays so."""
+    """Add what `refold hook` showed the model below the stored edits, unless it was reverted."""
     gone = {row.edit for row in ledger_rows(edited) if row.action == "revert"}
     edits = make_edits(edited.view, edited.session.first_sight, BY_HOOK)
     bare = edited.view.revert() if edited.view.edits else edited.view
@@ -113,7 +114,7 @@ def _show_first_sight(edited: EditedSession) -> EditedSession:
 
 
 def save_first_sight(edited: EditedSession) -> None:
-    """Save these edits, so that they can be taken back as any other. Raises `StoreError`."""
+    """Save the edits of `refold hook`, so that they can be reverted. Raises `StoreError`."""
     if edited.session.first_sight:
         saved = {edit.id for edit in edited.store.load(edited.view.transcript.tips)}
         edits = [edit for edit in edited.view.edits if edit.by == BY_HOOK and edit.id not in saved]
@@ -122,13 +123,13 @@ def save_first_sight(edited: EditedSession) -> None:
 
 
 def opening_words(session: Session) -> str:
-    """Return what is asked for first in a session, by its first twelve entries."""
+    """Return the first request of a session, from its first twelve entries."""
     opening = {**session.body, FIELDS[session.format]: session.messages[:12]}
     return first_request(opening, session.format)
 
 
 def make_edits(view: View, compactions: Iterable[Compaction], by: str) -> Iterator[Edit]:
-    """Yield what was recorded as shown instead, as far as it can be edits of *view*."""
+    """Yield recorded *compactions* as edits of *view*, without those that are not valid."""
     codec = view.source.codec if view.source is not None else None
     for shown in compactions:
         insert = open_payload(list(shown.insert), codec).decode()
@@ -140,23 +141,23 @@ def make_edits(view: View, compactions: Iterable[Compaction], by: str) -> Iterat
 
 
 def read_only_compactor(edited: EditedSession) -> Compactor:
-    """Return a compactor over the session's stored edits that makes none itself."""
+    """Return a compactor over the session's stored edits that makes no edits."""
     return open_read_only(edited.store, edited.codec, edited.count, edited.salt)
 
 
 def open_read_only(store: Store, format: str | Codec, count: Counter, salt: str = "") -> Compactor:
-    """Return a compactor over the edits in *store* that makes none itself."""
+    """Return a compactor over the edits in *store* that makes no edits."""
     reports = Reports(no_prior)
     return Compactor((), NEVER, store, format=format, count=count, reports=reports, salt=salt)
 
 
 def ledger_rows(edited: EditedSession) -> tuple[LedgerRow, ...]:
-    """Return the ledger's rows about the session, oldest first. Raises `StoreError`."""
+    """Return the ledger rows of the session, oldest first. Raises `StoreError`."""
     return read_only_compactor(edited).ledger_rows(edited.payload)
 
 
 def subtract_edits(view: View, other: View) -> list[Edit]:
-    """Return the edits of *view* that the *other* view does not have."""
+    """Return the edits of *view* that *other* does not have."""
     ids = {edit.id for edit in other.edits}
     return [edit for edit in view.edits if edit.id not in ids]
 
@@ -170,11 +171,11 @@ def try_strategies(
     actor: str,
     action: Action,
 ) -> tuple[Preview, tuple[LedgerRow, ...]]:
-    """Return what *strategies* make of a session for it to fit *to* tokens, and the ledger's rows.
+    """Return a preview of *strategies* reducing a session to *to* tokens, and the ledger rows.
 
-    *ask* answers strategies that need a model. Nothing is written. A session that fits already
-    stays as it is, and no model is asked. Unlike a compactor's, these edits include those of local
-    strategies: who reads the file later has no strategies.
+    *ask* answers strategies that need a model. Nothing is written. A session that fits already is
+    unchanged, and no model is asked. Unlike a compactor's, these edits include those of local
+    strategies: later readers of the file have no strategies.
     """
     if edited.view.tokens <= to:
         return Preview(edited.view, edited.view, ()), ()
@@ -187,7 +188,7 @@ def try_strategies(
         ask=ask,
         format=edited.codec,
         count=edited.count,
-        reports=Reports(no_prior),  # one counter for one screen: as estimated
+        reports=Reports(no_prior),  # all figures on a screen are estimates
         ledger=ledger,
         salt=edited.salt,
     )
@@ -197,7 +198,7 @@ def try_strategies(
     local = [edit for edit in edits if edit.id not in new]
     recorded = [replace(row, action=action) for row in ledger.ledger()]
     when = recorded[0].when if recorded else time.time()
-    with_local = edited.view.apply_valid(local)  # what comes before the others
+    with_local = edited.view.apply_valid(local)  # local edits come first
     rows = (*build_manual_rows(action, when, actor, with_local, local), *recorded)
     return Preview(edited.view, preview.view, edits), rows
 
@@ -209,15 +210,15 @@ def record_rows(edited: EditedSession, rows: Sequence[LedgerRow]) -> None:
 
 
 def find_edits(view: View, ids: Sequence[str]) -> list[Edit]:
-    """Return the edits with these ids or unique beginnings of ids, or those that show where the
-    results of the calls with these ids were said. Raises `EditError`."""
+    """Return the edits with these ids or unique id prefixes. The id of a call names the edit that
+    hides its result. Raises `EditError`."""
     hiding = find_hiding(view)
     edits = iter(view.find_all(id for id in ids if id not in hiding))
     return [hiding[id] if id in hiding else next(edits) for id in ids]
 
 
 def find_hiding(view: View) -> dict[str, Edit]:
-    """Return the edits that hide results, by the ids of these results' calls."""
+    """Return the edits that hide tool results, by call id."""
     return {
         call: edit
         for edit, _ in reversed(view.visible_edits)
@@ -229,12 +230,12 @@ def find_hiding(view: View) -> dict[str, Edit]:
 def undo_edits(
     edited: EditedSession, ids: Sequence[str], *, before: str, actor: str
 ) -> EditedSession:
-    """Take back the edits of *ids*, or *before* and all edits made after it, or all edits.
+    """Revert the edits *ids*, or *before* and all edits made after it, or all edits.
 
-    They leave the store, and the ledger says so (`Compactor.revert`). Thinking that was signed
-    while an edit showed is bound to it and goes (AN-7). If all edits from one on are taken back and
-    nothing was said since they were made, nothing is bound to them: then the session is exactly as
-    it was before. Raises `EditError` for an id that is none of its edits, `StoreError`.
+    They are removed from the store, and the ledger records it (`Compactor.revert`). Thinking that
+    was signed while an edit showed is bound to it and is hidden (AN-7). If all edits from one on
+    are reverted and there are no newer messages, nothing is bound to them, and the session is
+    exactly as before. Raises `EditError` for an unknown id, `StoreError`.
     """
     edits = edited.view.edits
     if not edits:
@@ -250,7 +251,7 @@ def undo_edits(
 
 
 def _is_unseen(edited: EditedSession, ids: Iterable[str]) -> bool:
-    """Was nothing said since these edits were saved, by the ledger?"""
+    """Return whether, by the ledger, no message followed since these edits were saved."""
     now = edited.view.transcript.tips[-1]
     saved = [row for row in ledger_rows(edited) if row.action in ("compact", "accept")]
     late = {row.edit for row in saved if row.tip == now}
@@ -258,9 +259,9 @@ def _is_unseen(edited: EditedSession, ids: Iterable[str]) -> bool:
 
 
 def show_request(edited: EditedSession, number: int) -> EditedSession:
-    """Return a session as it was when its answer of this *number*, from 1 on, was asked for: with
-    what its client, or a hook, hid by then, and the edits that were saved by then, as the ledger
-    has it. Raises `FormatError` if it has no such answer."""
+    """Return a session as it was sent in request *number*, counted from 1 by its answers: with what
+    its client or a hook had hidden, and the edits saved by then according to the ledger. Raises
+    `FormatError` if there is no such request."""
     view, session = edited.view, edited.session
     answers = [at for at in find_answers(view.transcript.messages) if at]
     if not 0 < number <= len(answers):
@@ -276,14 +277,14 @@ def show_request(edited: EditedSession, number: int) -> EditedSession:
 
 
 def with_client_compactions(edited: EditedSession) -> EditedSession:
-    """Return a session that hides what its client's own compactions hid, too: to search in it."""
+    """Return a session that also hides what its client's own compactions hid, for searching."""
     edits = make_edits(edited.view, edited.session.compactions, edited.session.client)
     return replace(edited, view=edited.view.apply_valid(edits))
 
 
 def find_owner(sessions: Iterable[EditedSession], id: str) -> EditedSession:
-    """Return the session that has the edit *id* (`find_edits`). Raises `EditError` if none or
-    several have it."""
+    """Return the session that has the edit *id* (see `find_edits`). Raises `EditError` unless
+    exactly one has it."""
     owners = [
         edited
         for edited in sessions

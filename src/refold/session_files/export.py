@@ -1,8 +1,7 @@
-"""Session files that clients open and go on with: a request in the form of the client that it came
-from.
+"""Write a request as a session file with which its client can continue.
 
-The forms are those of Claude Code 2.1, Codex 0.169, pi 0.73 and OpenCode 1.18 (`make clients` has
-them go on). Records of the original that say who and where are copied; the original is only read.
+The formats are those of Claude Code 2.1, Codex 0.169, pi 0.73 and OpenCode 1.18 (`make clients` has
+them continue). Metadata of the original is copied. The original is only read.
 """
 
 import json
@@ -44,14 +43,13 @@ class Exported:
     path: Path
     id: str
     command: str
-    """What goes on with it, typed in the session's directory."""
+    """Command that continues the session, run in the session's directory."""
     move_to: Path | None = None
-    """The folder in which its client looks for it; None if it finds it where it is."""
+    """Folder to which the file must be moved; None if the client finds it where it is."""
 
 
 def find_form(session: Session) -> "_Form":
-    """Return how sessions of a session's client are written. Raises `FormatError` if they are
-    not."""
+    """Return the export format of a session's client. Raises `FormatError` if there is none."""
     form = _FORMS.get(session.client)
     if form is None:
         names = ", ".join(NAMES.get(client, client) for client in _FORMS)
@@ -68,9 +66,9 @@ def export_session(
     now: datetime,
     home: Path,
 ) -> Exported:
-    """Write a new session beside *session*'s file: the *entries* of a request, as its client keeps
-    them. *home*, as for `discover`, and the environment tell where the client looks for it. Raises
-    `FormatError` for a client whose form is not written and for no entries, OSError."""
+    """Write the *entries* of a request to a new session file beside *session*'s, in the client's
+    format. *home* (see `discover`) and the environment say where the client looks for it. Raises
+    `FormatError` for an unsupported client or no entries, OSError."""
     form = find_form(session)
     if not entries:
         raise FormatError(f"{session.path.name}: there is no message to go on with")
@@ -80,13 +78,13 @@ def export_session(
         json.dumps(line, ensure_ascii=False)
         for line in form.lines(id, records, session, entries, now)
     ]
-    # Whole or not at all: its client would list a part of a session, too.
+    # Written atomically: the client would list a partial session, too.
     write_new(path, "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass"))
     command, move_to = form.command.format(id=id, path=shlex.quote(str(path))), None
     if form.files is not None:
         folder, roots = Path(form.folder(session, now)), form.files.list_roots(home, os.environ)
         tops = ((root / folder.parts[0]).resolve() for root in roots)
-        if not any(map(path.is_relative_to, tops)):  # it is not among the client's sessions
+        if not any(map(path.is_relative_to, tops)):  # the client does not look there
             move_to = roots[0] / folder
     return Exported(path, id, command, move_to)
 
@@ -98,7 +96,7 @@ def _read_records(session: Session) -> list[Record]:
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """How one client keeps a session."""
+    """The format of one client's session files."""
 
     command: str
     name: Callable[[str, datetime], str]
@@ -106,9 +104,9 @@ class _Form:
     read: Callable[[Session], Sequence[Record]] = _read_records
     make_id: Callable[[datetime], str] = lambda _: str(uuid.uuid4())
     files: ClientFiles | None = None
-    """Where the client looks for a session by its id; None if the command names its file."""
+    """Where the client looks for sessions by id; None if the command names the file."""
     folder: Callable[[Session, datetime], str] = lambda *_: ""
-    """Where in the client's home it looks for this session."""
+    """Folder, below the client's home, in which it looks for this session."""
 
 
 def _stamp(now: datetime) -> str:
@@ -119,11 +117,11 @@ def _stamp(now: datetime) -> str:
 
 
 _CLAUDE_FACTS = ("cwd", "version", "gitBranch", "userType", "entrypoint")
-"""What a line of Claude Code says of where it was written."""
+"""Fields of a line that say where Claude Code wrote it."""
 
 
 def _claude_folder(session: Session, _: datetime) -> str:
-    """Return the client's name for the folder that a session worked in."""
+    """Return the client's folder for a session's working directory."""
     return "projects/" + re.sub("[^0-9A-Za-z]", "-", session.cwd or str(Path.cwd()))
 
 
@@ -162,7 +160,7 @@ def _claude_lines(
 def _codex_lines(
     id: str, records: Sequence[Record], session: Session, entries: Sequence[Entry], now: datetime
 ) -> Iterator[Record]:
-    """All that was said, and a compaction that replaces it: the client has a line for that."""
+    """Yield all original records, then a compaction that replaces them with *entries*."""
     if not any(text_at(record, "type") == "session_meta" for record in records):
         raise FormatError(f"{session.path.name}: no line of it is a session_meta of Codex")
     for record in records:
@@ -214,7 +212,7 @@ def _pi_lines(
 
 
 def _pi_messages(entry: Entry, facts: Mapping[str, str], names: dict[str, str]) -> Iterator[Record]:
-    """Yield an entry as pi's messages; *names* are those of the tools by call."""
+    """Yield an entry as pi's messages. *names* are the names of tools, by call id."""
     blocks = as_blocks(entry["content"])
     if entry["role"] == "assistant":
         names |= {block["id"]: block["name"] for block in blocks if block["type"] == "tool_use"}
@@ -274,8 +272,8 @@ def _pi_part(block: Record) -> Record:
 
 
 # --- OpenCode -------------------------------------------------------------------------------------
-# A session is in the form that `opencode export` prints and `opencode import` reads: one document
-# with its messages, each with its parts.
+# In the format of `opencode export` and `opencode import`: one document with its messages, each
+# with its parts.
 
 _OPENCODE_ZEROS: Mapping[str, Any] = {
     "cost": 0,
@@ -289,14 +287,13 @@ _OPENCODE_COLUMNS = {
     "version": "version",
     "permission": "permission",
 }
-"""What the client's own export has of a session, and the columns of its database."""
+"""Fields of the client's export, and their columns in its database."""
 _OPENCODE_FACTS = ("agent", "model", "mode", "path", "modelID", "providerID")
-"""What a message says of who was asked, and where."""
+"""Fields of a message about agent, model and path."""
 
 
 def read_infos(session: Session) -> list[Record]:
-    """Return what the client keeps of a session, then of each of its messages, without what was
-    said. Raises `FormatError`."""
+    """Return the metadata of a session, then of each of its messages. Raises `FormatError`."""
     source = open_path(session.path)
     if not source.database:
         infos = [object_at(item, "info") for item in objects_at(source.document, "messages")]
@@ -309,7 +306,7 @@ def read_infos(session: Session) -> list[Record]:
 
 
 def new_id(now: datetime) -> str:
-    """Return an id for a session, by the client's rule: the latest sorts first."""
+    """Return a new session id in the client's scheme: the latest sorts first."""
     count = int(now.timestamp() * 1000) * 0x1000 + 1
     return f"ses_{~count & 0xFFFFFFFFFFFF:012x}{token_hex(7)}"
 
@@ -333,7 +330,7 @@ def opencode_lines(
             for block in as_blocks(entry["content"])
             for part in _opencode_parts(block, results, {"start": at, "end": at})
         ]
-        if not parts:  # results stand beside their calls
+        if not parts:  # results are stored with their calls
             continue
         key = f"{at * 0x1000 + 1 & 0xFFFFFFFFFFFF:012x}"
         own = {"id": f"msg_{key}{token_hex(7)}", "sessionID": id}
@@ -369,8 +366,8 @@ def opencode_lines(
 def _opencode_facts(
     session: Session, infos: Sequence[Record], folder: str
 ) -> tuple[JsonObject, JsonObject]:
-    """Return what the session's latest messages say of who was asked, and where: those of the user,
-    and those of the model."""
+    """Return the latest agent, model and path of the session, in the fields of a user message and
+    of an assistant message."""
     facts: dict[str, JsonObject] = {
         "user": {"agent": "build", "model": {"providerID": "", "modelID": ""}},
         "assistant": {
@@ -388,7 +385,7 @@ def _opencode_facts(
 
 
 def _opencode_parts(block: Record, results: Mapping[str, Record], time: Record) -> Iterator[Record]:
-    """Yield a block as the client's parts; a call with its result."""
+    """Yield a block as the client's parts. A call includes its result."""
     match block["type"]:
         case "text":
             yield {"type": "text", "text": block["text"], "time": time}
@@ -430,7 +427,7 @@ def _opencode_file(block: Record) -> Record:
 
 
 CLIENTS = ("claude_code", "codex", "pi", "opencode")
-"""Clients whose sessions are written."""
+"""Clients whose session files can be written."""
 _FORMS: Mapping[str, _Form] = {
     "claude_code": _Form(
         "claude --resume {id}",

@@ -1,14 +1,14 @@
-"""Gemini CLI, and Qwen Code, which began as a copy of it.
+"""Gemini CLI, and its fork Qwen Code.
 
-Gemini CLI: `~/.gemini/tmp/<project>/chats/session-<time>-<id>.jsonl`, older ones one `.json`. A
-message is written again, whole, each time it grows: the last one counts, in the first one's place.
-The results of tool calls stand inside the model's message and become a message of their own, as
-they were sent; newer versions write that message as well. The headings of thoughts that the file
-keeps were never sent back to the model and are left out.
+Gemini CLI: `~/.gemini/tmp/<project>/chats/session-<time>-<id>.jsonl`, or one `.json` in older
+versions. The file repeats a message, whole, each time it grows: the last copy is used, at the
+position of the first. Results of tool calls are stored inside the model's message and become a
+message of their own, as they were sent. Newer versions write that message as well. The headings of
+thoughts in the file were never sent back to the model and are left out.
 
 Qwen Code: `~/.qwen/projects/<project>/chats/<session>.jsonl`. A tree of lines like Claude Code's,
-each with a message in Gemini's form. A compression is recorded with the whole history that took the
-place of everything before it.
+each with a message in Gemini's format. A compression is recorded with the whole history that
+replaced everything before it.
 """
 
 from collections.abc import Container, Iterable, Iterator
@@ -37,11 +37,11 @@ FACTS = frozenset(
     {"directories", "kind", "lastUpdated", "memoryScratchpad", "projectHash", "sessionId"}
     | {"startTime", "summary"}
 )
-"""What is known of a session beside its messages."""
+"""Fields with facts about a session, not messages."""
 
 
 def _read_cwd(path: Path) -> str:
-    """Read the working directory, which Gemini CLI writes beside its chats."""
+    """Read the working directory, which Gemini CLI writes to a file beside its chats."""
     try:
         return (path.parent.parent / ".project_root").read_text("utf-8").strip()
     except (OSError, ValueError):
@@ -58,8 +58,8 @@ FILES = ClientFiles(
 
 
 def mismatch(source: Source) -> str:
-    """Return why this is no Gemini CLI session; empty if it is one. Raises `FormatError` for what
-    the client printed."""
+    """Return why this is no Gemini CLI session; empty if it is one. Raises `FormatError` for
+    printed output of the client."""
     for record in source.objects():
         id = text_at(record, "session_id")
         if id and text_at(record, "type") == "init" and "model" in record:
@@ -73,7 +73,7 @@ def mismatch(source: Source) -> str:
 
 
 def read(session: SessionBuilder) -> None:
-    """Read a session. Raises `FormatError` for one of a newer client."""
+    """Read a session. Raises `FormatError` for the file of a newer client."""
     meta, records = _load(session)
     asked = (record for record in records.values() if record.get("type") == "user")
     parts = (part for record in asked for part in objects_at(record, "content"))
@@ -102,10 +102,10 @@ def read(session: SessionBuilder) -> None:
 
 
 def _load(session: SessionBuilder) -> tuple[JsonObject, dict[str, JsonObject]]:
-    """Return what is known of the session, and its messages by id."""
+    """Return the facts about the session, and its messages by id."""
     meta, messages = JsonObject(), dict[str, JsonObject]()
     for line, record in session.records():
-        if "$rewindTo" in record:  # that message and all that follow go; all if it is unknown
+        if "$rewindTo" in record:  # drop that message and all after it; all if it is unknown
             ids, to = list(messages), text_at(record, "$rewindTo")
             messages = {id: messages[id] for id in ids[: ids.index(to)]} if to in messages else {}
         elif "type" in record and "$set" not in record and "sessionId" not in record:
@@ -122,7 +122,7 @@ def _load(session: SessionBuilder) -> tuple[JsonObject, dict[str, JsonObject]]:
 
 
 def _count_unread(meta: Record) -> dict[str, int]:
-    """Return the fields in which a newer client may keep its messages, and how much is in each."""
+    """Return the number of elements in unknown fields, which may be a newer client's messages."""
     return {
         name: len(value)
         for name, value in meta.items()
@@ -134,9 +134,9 @@ def _count_unread(meta: Record) -> dict[str, int]:
 
 
 def _entries(record: Record, sent: Container[str]) -> Iterator[Entry]:
-    """Yield a record as contents: notes to the user (info, error, warning) are none.
+    """Yield a record as contents. Notes to the user (info, error, warning) have none.
 
-    *sent* are calls whose results another record holds.
+    *sent* are the ids of calls whose results are in another record.
     """
     parts = list(_parts(record.get("content")))
     if record.get("type") == "user" and parts:
@@ -167,12 +167,11 @@ def _parts(content: Any) -> Iterator[Entry]:
 
 
 def _name(call: Record) -> dict[str, str]:
-    """Return what identifies a call."""
     return {**without_empty({"id": text_at(call, "id")}), "name": text_at(call, "name")}
 
 
 def _result(call: Record) -> Iterable[Entry]:
-    """Return the result as it was sent; a call that was interrupted has none and stays open."""
+    """Return the result as it was sent. An interrupted call has none and stays open."""
     result = call.get("result")
     if isinstance(result, str):
         return [{"functionResponse": {**_name(call), "response": {"output": result}}}]
@@ -224,7 +223,6 @@ def read_qwen(session: SessionBuilder) -> None:
 
 
 def _active_records(session: SessionBuilder) -> list[Record]:
-    """Return the lines of the active branch."""
     tree = Tree()
     for line, record in session.records():
         uuid = text_at(record, "uuid")
@@ -238,7 +236,7 @@ def _active_records(session: SessionBuilder) -> list[Record]:
 
 
 def _merge(record: Record, later: Record) -> Record:
-    """Add to a line what a later one of the same uuid says: the client merges them, too."""
+    """Merge a line with a later one of the same uuid, as the client does."""
     if record == later:
         return record
     parts = [*objects_at(record, "message", "parts"), *objects_at(later, "message", "parts")]

@@ -1,10 +1,10 @@
-"""OpenCode: `~/.local/share/opencode/opencode.db` (SQLite), opened for reading only.
+"""OpenCode: `~/.local/share/opencode/opencode.db` (SQLite), opened read-only.
 
-Before version 1.2 there are JSON files below `~/.local/share/opencode/storage`:
+Before version 1.2 the same data is in JSON files below `~/.local/share/opencode/storage`:
 `session/<project>/<session>.json`, `message/<session>/<message>.json` and
-`part/<message>/<part>.json` hold what the database holds in rows. Ids are taken from the paths.
-What `opencode export` prints, one object with everything, is read as well. Answers that ended in an
-error are left out, unless the user interrupted them.
+`part/<message>/<part>.json`. Ids come from the paths. The output of `opencode export`, one object,
+is read as well. Assistant messages that ended in an error are left out, unless the user interrupted
+them.
 """
 
 import json
@@ -53,14 +53,14 @@ CLIENT = "opencode"
 
 
 SUMMARY_QUESTION = "What did we do so far?"
-"""What the client puts before a summary, in the user's role."""
+"""Text of the user message that the client puts before a summary."""
 KNOWN_PARTS = frozenset(
     {
         *("text", "reasoning", "file", "subtask", "tool"),
         *("agent", "compaction", "patch", "retry", "snapshot", "step-finish", "step-start"),
     }
 )
-"""Kinds of parts that are known; the second line has nothing that was said."""
+"""Known types of parts. Those in the second line have no conversation content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class StoredMessage:
 
 
 def build_session(session: SessionBuilder, row: Record, stored: list[StoredMessage]) -> Session:
-    """Return a session from its row in the database, or the same from a file, and its messages."""
+    """Return a session from its messages and its database row, or the same from a file."""
     session.id, session.title = text_at(row, "id"), text_at(row, "title")
     session.cwd = text_at(row, "directory")
     session.started = parse_time(row.get("time_created"))
@@ -97,7 +97,7 @@ def build_session(session: SessionBuilder, row: Record, stored: list[StoredMessa
 
 
 def _before_revert(stored: list[StoredMessage], revert: Record) -> list[StoredMessage]:
-    """Return the messages without what the user took back."""
+    """Return the messages without those that the user reverted."""
     ids = [message.id for message in stored]
     if (id := text_at(revert, "messageID")) not in ids:
         return stored
@@ -109,7 +109,7 @@ def _before_revert(stored: list[StoredMessage], revert: Record) -> list[StoredMe
 
 
 def _is_summary(message: StoredMessage) -> bool:
-    """Is it a summary that was finished?"""
+    """Return whether it is a finished summary."""
     return (
         message.data.get("summary") is True
         and bool(message.data.get("finish"))
@@ -120,7 +120,7 @@ def _is_summary(message: StoredMessage) -> bool:
 def _compaction(
     request: StoredMessage, summary: StoredMessage | None, session: SessionBuilder
 ) -> list[Compaction]:
-    """Return the summary for all before the tail that stays; none if it was never finished."""
+    """Return the summary of everything before the kept tail; none if it was not finished."""
     if summary is None:
         return []
     mark = next(part for part in request.parts if part.get("type") == "compaction")
@@ -136,13 +136,13 @@ def _compaction(
 
 
 # --- messages -------------------------------------------------------------------------------------
-# They become Anthropic blocks, whatever provider the session used. An answer is split where a new
-# step begins; results are in a user message right after the calls, as they were sent.
+# They become Anthropic blocks, whatever provider the session used. An answer is split at each new
+# step. Results are in a user message right after the calls, as they were sent.
 
 CLEARED_RESULT = "[Old tool result content cleared]"
-"""What it shows in place of a result that it pruned."""
+"""The client's placeholder for a pruned result."""
 ABORT_ERROR = "MessageAbortedError"
-"""How it names the error of an answer that the user broke off."""
+"""Name of the error if the user interrupted an assistant message."""
 KINDS = {"image": "image", "application": "document"}
 
 
@@ -156,7 +156,7 @@ def _add_message(session: SessionBuilder, message: StoredMessage) -> None:
 
 
 def _is_failed(message: StoredMessage) -> bool:
-    """Did an answer end in an error? It is sent again only if the user broke it off half-way."""
+    """Return whether an assistant message ended in an error that excludes it from requests."""
     if not message.data.get("error"):
         return False
     halfway = any(
@@ -187,7 +187,7 @@ def _steps(parts: Sequence[Record]) -> list[list[Record]]:
 
 
 def _add_results(session: SessionBuilder, tools: Sequence[Record]) -> None:
-    """Add the results of a step; calls that never ended have none and stay open."""
+    """Add the results of a step. Unfinished calls have none and stay open."""
     ended = [part for part in tools if text_at(part, "state", "status") in {"completed", "error"}]
     if not ended:
         return
@@ -204,7 +204,7 @@ def _add_results(session: SessionBuilder, tools: Sequence[Record]) -> None:
 
 
 def _blocks(parts: Iterable[Record]) -> Iterator[Entry]:
-    """Yield parts as blocks of their message."""
+    """Yield parts as message blocks."""
     for part in parts:
         match text_at(part, "type"):
             case "text" if text_at(part, "text") and part.get("ignored") is not True:
@@ -232,7 +232,7 @@ def _blocks(parts: Iterable[Record]) -> Iterator[Entry]:
 
 
 def _file(part: Record) -> Iterator[Entry]:
-    """Yield an attachment. Text files and directories are in text parts, too."""
+    """Yield an attachment. Text files and directories are skipped: text parts repeat them."""
     mime, url = text_at(part, "mime"), text_at(part, "url")
     kind = KINDS.get(mime.partition("/")[0])
     if kind is None or mime == "application/x-directory":
@@ -279,7 +279,7 @@ def database_mismatch(source: Source) -> str:
 
 
 def database_sessions(source: Source) -> Sequence[StoredSession]:
-    """Return every session of a database, the latest last. Raises `FormatError`."""
+    """Return every session of a database, latest last. Raises `FormatError`."""
     rows = query(source, "SELECT id FROM session ORDER BY time_updated, id")
     return [
         StoredSession(row["id"], partial(read_database, source, row["id"]))
@@ -289,7 +289,7 @@ def database_sessions(source: Source) -> Sequence[StoredSession]:
 
 
 def _connect(source: Source) -> sqlite3.Connection:
-    """Return a connection that cannot write. Raises `sqlite3.Error`."""
+    """Return a read-only connection. Raises `sqlite3.Error`."""
     if not source.path.is_file():
         return _in_memory(source)
     where = source.path.resolve().as_uri()
@@ -300,13 +300,13 @@ def _connect(source: Source) -> sqlite3.Connection:
         base.close()
         if not isinstance(error, sqlite3.OperationalError) or Path(f"{source.path}-wal").exists():
             raise
-        # A database in WAL mode in a directory that cannot be written to, and nothing in its log.
+        # The database is in WAL mode with an empty log, and its directory cannot be written to.
         return sqlite3.connect(f"{where}?immutable=1", uri=True)
     return base
 
 
 def _in_memory(source: Source) -> sqlite3.Connection:
-    """Open a database that came as bytes, without the log that its header may speak of."""
+    """Open a database from bytes, without the write-ahead log that its header may require."""
     with source.open() as stream:
         data = bytearray(stream.read())
     data[18:20] = b"\1\1"
@@ -353,7 +353,7 @@ def _messages(session: SessionBuilder, id: str) -> Iterator[StoredMessage]:
 
 
 def _parse_object(text: Any, name: str, session: SessionBuilder) -> Record:
-    """Return a JSON object; an empty one for anything else. Text that is no JSON is a problem."""
+    """Return a JSON object; an empty one for anything else. Invalid JSON becomes a problem."""
     try:
         return object_at(json.loads(text, strict=False))
     except (TypeError, ValueError, RecursionError) as error:
@@ -436,7 +436,7 @@ def _sort_parts(parts: Iterator[JsonObject]) -> list[JsonObject]:
 
 
 def _read_objects(folder: Path, session: SessionBuilder) -> Iterator[tuple[Path, JsonObject]]:
-    """Yield the JSON objects in the files of a folder; other files are problems."""
+    """Yield the JSON objects in the files of a folder. Other content becomes a problem."""
     for path in sorted(folder.glob("*.json")):
         try:
             value = json.loads(path.read_bytes().decode("utf-8", "replace"), strict=False)
@@ -453,7 +453,7 @@ def _read_objects(folder: Path, session: SessionBuilder) -> Iterator[tuple[Path,
 
 
 def find(home: Path, env: Mapping[str, str], on_error: OnError) -> Iterator[FoundSession]:
-    """Find the sessions in databases, and in files that were not moved into one."""
+    """Find the sessions in databases, and in files that were not migrated to one."""
     data = Path(env.get("XDG_DATA_HOME") or home / ".local/share")
     if named := env.get("OPENCODE_DB"):
         databases = [Path(named)]
@@ -468,7 +468,7 @@ def find(home: Path, env: Mapping[str, str], on_error: OnError) -> Iterator[Foun
             migrated.add(session.id)
             yield session
     for path in files_below(data / "opencode/storage/session", "*/ses*.json", on_error):
-        if path.stem not in migrated:  # OpenCode leaves these files when it makes a database
+        if path.stem not in migrated:  # OpenCode keeps these files after the migration
             yield from look_at(path, _session_in_file, on_error)
 
 
@@ -483,10 +483,10 @@ def _session_in_file(path: Path) -> Iterator[FoundSession]:
 def _sessions_in_database(path: Path) -> Iterator[FoundSession]:
     if not path.is_file():
         return
-    path.open("rb").close()  # says why not, if it may not be read
+    path.open("rb").close()  # raises OSError if it may not be read
     source = Source(path, lambda: path.open("rb"), database=True)
     rows = query(source, "SELECT id, directory, title, time_updated FROM session")
-    # Only SQLite 3.43 and later can tell sizes without reading everything.
+    # Only SQLite 3.43 and later can get sizes without reading everything.
     can_size = sqlite3.sqlite_version_info >= (3, 43)
     sizes = {row["id"]: row["size"] for row in query(source, SIZES)} if can_size else {}
     for row in rows:

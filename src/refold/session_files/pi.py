@@ -1,9 +1,9 @@
 """pi, and GitHub Copilot CLI.
 
-pi: `~/.pi/agent/sessions/--<directory>--/<time>_<id>.jsonl`. Entries form a tree (in the first
-version, which has no ids, a line). Messages are given as Anthropic blocks, whatever provider the
-session used. Answers without any content (aborted before the first word) are left out, as they
-cannot be sent; calls that were interrupted stay open.
+pi: `~/.pi/agent/sessions/--<directory>--/<time>_<id>.jsonl`. Entries form a tree (a list in the
+first version, which has no ids). Messages become Anthropic blocks, whatever provider the session
+used. Assistant messages without content (aborted before the first word) cannot be sent and are left
+out. Interrupted calls stay open.
 
 Copilot CLI: `~/.copilot/session-state/<session>/events.jsonl`. Events of subagents are left out.
 """
@@ -32,29 +32,29 @@ from refold.text.json_values import (
 CLIENT = "pi"
 FILES = ClientFiles(CLIENT, (".pi/agent",), ("sessions/*/*.jsonl",), cwd_under("cwd"))
 VERSION = 3
-"""The latest version of the format that is read."""
+"""Latest version of the format that can be read."""
 ENTRIES = frozenset(
     {"branch_summary", "compaction", "custom", "custom_message", "label", "message"}
     | {"model_change", "session_info", "thinking_level_change"}
 )
 ROLES = frozenset({"assistant", "bashExecution", "custom", "hookMessage", "toolResult", "user"})
 PARTS = frozenset({"image", "text", "thinking", "toolCall"})
-"""Kinds of entries, of messages, and of what messages consist of."""
+"""Types of entries, roles of messages and types of message parts."""
 SUMMARY_TEXT = (
     "The conversation history before this point was compacted into the following summary:"
     "\n\n<summary>\n{}\n</summary>"
 )
-"""How pi shows a summary to its model."""
+"""Text in which pi shows a summary to its model."""
 BRANCH_TEXT = (
     "The following is a summary of a branch that this conversation came back from:"
     "\n\n<summary>\n{}</summary>"
 )
-"""How it shows the summary of a branch that the user left."""
+"""Text in which it shows the summary of an abandoned branch."""
 
 
 def mismatch(source: Source) -> str:
     """Return why this is no pi session; empty if it is one. Raises `FormatError` for OpenClaw's
-    traces, which leave out what is long."""
+    traces, which shorten long content."""
     for record in source.objects():
         if text_at(record, "traceSchema") == "openclaw-trajectory":
             reason = f"{source.path.name} is a shortened trace by OpenClaw; the session can be read"
@@ -92,8 +92,8 @@ def read(session: SessionBuilder) -> None:
 
 
 def _active_records(session: SessionBuilder) -> tuple[Record, dict[str, Record]]:
-    """Return the header, and the entries of the active branch by id. The first version has no ids
-    and no branches."""
+    """Return the header, and the entries of the active branch by id. The first version has neither
+    ids nor branches."""
     header, tree = JsonObject(), Tree()
     for line, record in session.records():
         if record.get("type") == "session":
@@ -110,12 +110,13 @@ def _active_records(session: SessionBuilder) -> tuple[Record, dict[str, Record]]
 
 
 def _is_answer(record: Record) -> bool:
-    """Is it by a model? OpenClaw notes in its name, on branches, what it delivered to the user."""
+    """Return whether a model wrote it. OpenClaw records deliveries to the user, on branches, as
+    assistant messages."""
     return _has_usage(object_at(record, "message", "usage"))
 
 
 def _unknown_kinds(record: Record) -> Iterator[str]:
-    """Yield what in a record is of no kind that is read here."""
+    """Yield the type of each part of a record that is not read here."""
     if (kind := text_at(record, "type")) not in ENTRIES:
         yield kind
     elif kind == "message" and (role := text_at(record, "message", "role")) not in ROLES:
@@ -127,16 +128,16 @@ def _unknown_kinds(record: Record) -> Iterator[str]:
 
 
 def _has_usage(usage: Record) -> bool:
-    """Did the provider report anything? An aborted answer has zeros."""
+    """Return whether the provider reported usage. An aborted message has zeros."""
     return any(int_at(usage, key) > 0 for key in ("input", "cacheRead", "cacheWrite"))
 
 
 def _compaction(record: Record, session: SessionBuilder, keys: Sequence[str]) -> Compaction:
-    """Return the compaction: a summary instead of everything before the first entry that stays."""
+    """Return the compaction: a summary that replaces everything before the first kept entry."""
     first = text_at(record, "firstKeptEntryId")
     index = int_at(record, "firstKeptEntryIndex")
     if not first and 0 < index <= len(keys):
-        # Before entries had ids they were counted, the header being the first.
+        # Before entries had ids, they had numbers, and the header was the first.
         first = keys[index - 1]
     text = SUMMARY_TEXT.format(text_at(record, "summary"))
     summary = {"role": "user", "content": [text_block(text)]}
@@ -150,7 +151,7 @@ def _compaction(record: Record, session: SessionBuilder, keys: Sequence[str]) ->
 
 
 def _entry_of_record(entry: Record) -> Entry | None:
-    """Return an entry as a message; None for what the model is not shown."""
+    """Return an entry as a message; None if the model does not see it."""
     message = object_at(entry, "message")
     match text_at(entry, "type"), text_at(message, "role"):
         case "message", "user" | "custom" | "hookMessage":
@@ -211,7 +212,7 @@ def _result(message: Record) -> Entry:
 
 
 def _command_text(message: Record) -> str:
-    """Describe a command that the user ran, in pi's words."""
+    """Return pi's description of a command that the user ran."""
     output, code = text_at(message, "output"), dig(message, "exitCode")
     lines = f"Ran `{text_at(message, 'command')}`\n" + (
         f"```\n{output}\n```" if output else "(no output)"
@@ -241,7 +242,7 @@ COPILOT_FILES = ClientFiles(
     folder_name,
 )
 UNREAD = frozenset({"session.context_cleared", "session.truncation", "tool.user_requested"})
-"""Events that change what the model is shown, but do not say how."""
+"""Events that change the context without recording how."""
 
 
 def copilot_mismatch(source: Source) -> str:
@@ -251,7 +252,7 @@ def copilot_mismatch(source: Source) -> str:
 
 
 def read_copilot(session: SessionBuilder) -> None:
-    """Read events. A compaction hides what was said before it began."""
+    """Read events. A compaction hides the messages before its start."""
     cut, calls = 0, set[str]()
     for _, event in session.records():
         if "agentId" in event or text_at(event, "data", "parentToolCallId"):
@@ -264,7 +265,7 @@ def read_copilot(session: SessionBuilder) -> None:
         content, id, now = text_at(data, "content"), text_at(data, "toolCallId"), session.position
         head = int(now > 0 and session.messages[0]["role"] == "system")
         match kind:
-            case "system.message" if head:  # it is written again with each request of the user
+            case "system.message" if head:  # repeated with each request of the user
                 session.messages[0] = {"role": "system", "content": content}
             case "system.message":
                 session.say("system", content)
@@ -276,7 +277,7 @@ def read_copilot(session: SessionBuilder) -> None:
                     name, id = text_at(call, "name"), text_at(call, "toolCallId")
                     requests.append((id, name, call.get("arguments")))
                     calls.add(id)
-                if content or reasoning or requests:  # a part of an answer may be encrypted whole
+                if content or reasoning or requests:  # a fully encrypted part has none of them
                     session.call(content, requests, reasoning)
             case "tool.execution_complete" if id in calls:
                 output = text_at(data, "result", "content") or text_at(data, "error", "message")

@@ -1,15 +1,15 @@
-"""Conversations without a client: a list of messages, a request body, or a log of requests; those
-of Kimi CLI and Continue, which are hardly more; and the names of records.
+"""Conversations without a client: a list of messages, a request body, or a log of requests. Also
+the similar files of Kimi CLI and Continue, and the ids of records.
 
 JSON or JSONL, in any wire format. In a log each line is a request body, or an object with one under
-`body`, `request` or `payload`; the last one is the conversation, and each can be read by its line.
-A line with `kind` other than `main` is a side request and comes first.
+`body`, `request` or `payload`. The last request is the conversation, and each can be read by its
+line number. A line with a `kind` other than `main` is a side request and comes before the others.
 
-Kimi CLI: `~/.kimi/sessions/<directory>/<session>/context.jsonl`, what its model sees. Compacting,
-the client begins it anew. The events of `wire.jsonl` beside it are not read.
+Kimi CLI: `~/.kimi/sessions/<directory>/<session>/context.jsonl`, the model's context, which the
+client starts anew when it compacts. The events in `wire.jsonl` beside it are not read.
 
-Continue: `~/.continue/sessions/<session>.json`, a list of what is on the screen. An item holds a
-message, and beside an answer its calls with what they gave, which were sent as messages.
+Continue: `~/.continue/sessions/<session>.json`, a list of items on the screen. An item holds a
+message, and for an assistant message its calls with their output, which was sent as messages.
 """
 
 import hashlib
@@ -47,14 +47,14 @@ from refold.text.json_values import (
 
 CLIENT = "plain"
 BODY_KEYS = ("body", "request", "payload")
-"""Where a log keeps the request body."""
+"""Fields in which a log keeps the request body."""
 ANTHROPIC_BLOCKS = frozenset(
     {"tool_use", "server_tool_use", "tool_result", "thinking", "redacted_thinking"}
     | {"image", "document"}
 )
-"""Kinds of blocks that only Anthropic's format has."""
+"""Types of blocks that only Anthropic's format has."""
 RESPONSES_PARTS = frozenset({"input_text", "output_text", "input_image", "input_file"})
-"""Kinds of parts that only the Responses format has."""
+"""Types of parts that only the Responses format has."""
 
 
 def mismatch(source: Source) -> str:
@@ -72,7 +72,7 @@ def mismatch(source: Source) -> str:
 
 
 def sessions(source: Source) -> Sequence[StoredSession]:
-    """Return every conversation of the file; in a log the latest main request at the end."""
+    """Return every conversation of the file; in a log, the latest main request last."""
     problems, entries = list[Problem](), list[Entry]()
     requests, passed = list[tuple[bool, str, Record]](), 0
     if isinstance(source.document, list):
@@ -96,16 +96,16 @@ def sessions(source: Source) -> Sequence[StoredSession]:
 
 
 def _is_entry(value: Any) -> bool:
-    """Is this an entry of a conversation, in any format?"""
+    """Return whether this is an entry of a conversation, in any format."""
     entry = object_at(value)
     has_parts = isinstance(entry.get("parts"), list)
     return bool(text_at(entry, "role")) or has_parts or "call_id" in entry
 
 
 def _request(record: Record) -> Record | None:
-    """Return the request body in a line; None if there is no conversation in it."""
+    """Return the request body in a line; None if it has no conversation."""
     for body in (record, *(object_at(record, holder) for holder in BODY_KEYS)):
-        is_text = isinstance(body.get("input"), str) and "type" not in body  # no event of a call
+        is_text = isinstance(body.get("input"), str) and "type" not in body  # not a Responses item
         if is_text or any(isinstance(body.get(field), list) for field in FIELDS.values()):
             return body
     return None
@@ -126,8 +126,8 @@ def _read(source: Source, line: str, request: Record, problems: Sequence[Problem
 
 
 def guess_format(body: Record, items: Sequence[Entry], field: str = "") -> Format:
-    """Return the wire format of a conversation, by its shape. `refold.codecs.detect` looks closer,
-    and takes longer to load than `refold hook` may."""
+    """Return the wire format of a conversation, by its shape. `refold.codecs.detect` is more
+    precise, but takes too long to load for `refold hook`."""
     if field == "contents" or any(isinstance(item.get("parts"), list) for item in items):
         return "gemini"
     kinds = {text_at(part, "type") for item in items for part in objects_at(item, "content")}
@@ -161,11 +161,11 @@ READER = Reader(CLIENT, mismatch, sessions)
 
 KIMI = "kimi"
 _NOTES = frozenset({"_checkpoint", "_system_prompt", "_usage"})
-"""Roles of lines that are no messages; the system prompt is one of another role."""
+"""Roles of lines that are no messages. The system prompt is converted."""
 
 
 def _find_folder(path: Path) -> str:
-    """Find the working directory by its hash, which names the folder of its sessions."""
+    """Return the working directory whose hash is the folder name of its sessions."""
     with suppress(OSError):
         index = parse_or_none((path.parents[3] / "kimi.json").read_bytes())
         for folder in (text_at(place, "path") for place in objects_at(index, "work_dirs")):
@@ -191,7 +191,7 @@ def kimi_mismatch(source: Source) -> str:
 
 
 def read_kimi(session: SessionBuilder) -> None:
-    """Read a context. Thoughts go back to the model in a field of their own."""
+    """Read a context. Thoughts are sent back to the model in a separate field."""
     session.id = KIMI_FILES.find_id(session.source.path)
     for _, record in session.records():
         role, content = text_at(record, "role"), record.get("content")
@@ -218,7 +218,7 @@ CONTINUE = "continue"
 
 
 def _read_folder(path: Path) -> str:
-    """Read the working directory out of one document, which may be long."""
+    """Read the working directory from the start of a document, which may be long."""
     with path.open("rb") as stream:
         _, _, rest = (
             stream.read(8_192).decode("utf-8", "replace").partition('"workspaceDirectory":')
@@ -255,7 +255,7 @@ def read_continue(session: SessionBuilder) -> None:
 
 
 def _item_entries(item: Record, message: Record) -> Iterator[Entry]:
-    """Yield a message, then what its calls gave. A call that did not end stays open."""
+    """Yield a message, then the output of its calls. An unfinished call stays open."""
     role, content = text_at(message, "role"), message.get("content") or ""
     if role == "tool":
         id = text_at(message, "toolCallId")
@@ -280,14 +280,14 @@ CONTINUE_READER = file_reader(
 )
 
 
-# --- names of records ------------------------------------------------------------------------------
+# --- names of records -----------------------------------------------------------------------------
 
 IDS = ("session", "session_id", "trajectory_id", "instance_id", "id", "uuid")
-"""Fields in which a record names itself."""
+"""Fields that may hold the id of a record, in order of preference."""
 
 
 def record_id(record: Any) -> str:
-    """Return the name that a record gives itself; empty if it gives none."""
+    """Return the id of a record; empty if it has none."""
     values = (object_at(record).get(name) for name in IDS)
     named = (str(value) for value in values if isinstance(value, str | int) and value != "")
     return next(named, "")

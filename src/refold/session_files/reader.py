@@ -1,6 +1,6 @@
-"""Sessions as they are read, and what readers of session files are made of; `pi.py` is a short one.
+"""Recorded sessions, and the parts of readers of session files. `pi.py` is a short reader.
 
-A reader says if a file is its client's, lists the sessions in it, and finds the client's files.
+A reader recognises and reads its client's files, and finds them on this machine.
 """
 
 import json
@@ -50,50 +50,50 @@ FIELDS: Mapping[Format, str] = {
     "gemini": "contents",
     "bedrock": "messages",
 }
-"""The request field that holds the conversation, by format."""
+"""Request field that holds the conversation, by format."""
 SHOWN_KINDS = 4
-"""How many unknown kinds a message names."""
+"""Number of unknown kinds that an error message lists."""
 NEWER = "A newer version of its client may have written it. Nothing was changed."
 
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """The client showed its model *insert* instead of `messages[start:stop]`."""
+    """A compaction of the client: its model saw *insert* instead of `messages[start:stop]`."""
 
     start: int
     stop: int
     insert: tuple[Entry, ...]
     trigger: str = ""
-    """The trigger in the client's word: `auto`, `manual`, `microcompact`, `prune` ..."""
+    """The client's name for the trigger: `auto`, `manual`, `microcompact`, `prune` ..."""
     meta: Record | None = None
-    """What else the client recorded about it, unchanged."""
+    """Other data that the client recorded about it, unchanged."""
     at: int | None = None
-    """How many messages there were when the client made it; None if it does not say."""
+    """Number of messages when the client made it; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """One recorded conversation, in the wire format nearest to what its client sent."""
+    """One recorded conversation, in the wire format nearest to that of the client's requests."""
 
     path: Path
-    """Where it was read from; a bare name for bytes and standard input."""
+    """File that it was read from; a bare name for bytes and standard input."""
     client: str
     """`claude_code`, `codex`, `gemini_cli`, `qwen`, `pi`, `opencode`, `plain`, `tau` ..."""
     format: Format
     id: str = ""
     messages: list[Entry]
-    """The active branch in order, with no compaction applied."""
+    """The active branch in order, without any compaction applied."""
     body: Record
-    """The rest of the request as far as the file has it: model, system prompt, tools."""
+    """The rest of the request, if the file has it: model, system prompt, tools."""
     compactions: tuple[Compaction, ...] = ()
     """Recorded compactions, oldest first."""
     first_sight: tuple[Compaction, ...] = ()
-    """Messages that the model never saw as they were, since `refold hook` changed them."""
+    """Tool results that `refold hook` shortened before the model saw them."""
     usage: tuple[tuple[int, Record], ...] = ()
-    """(position, the provider's report) of prompt and answer, together `messages[:position]`."""
+    """(position, the provider's usage report) for each `messages[:position]`, prompt and answer."""
     problems: tuple[Problem, ...] = ()
     is_respelled: bool = False
-    """Has the file calls or results in a form that no API takes, and the session in its own?"""
+    """Whether calls or results had a form that no API accepts, and were rewritten."""
     title: str = ""
     cwd: str = ""
     started: datetime | None = None
@@ -101,13 +101,13 @@ class Session:
 
     @property
     def payload(self) -> JsonObject:
-        """A request body with the full transcript."""
+        """Request body with the full transcript."""
         return {**self.body, FIELDS[self.format]: self.messages}
 
     @property
     def effective(self) -> list[Entry]:
-        """The entries that the client's own model saw last: every compaction applied, of nested
-        ones the outer, of two on one span the later."""
+        """Entries that the client's model saw last, with every compaction applied. Of nested ones
+        the outer applies, of two on one span the later."""
         out, at = list[Entry](), 0
         compactions = (*self.first_sight, *self.compactions)
         by_span = {(shown.start, -shown.stop): shown for shown in compactions}
@@ -119,12 +119,12 @@ class Session:
 
     @property
     def effective_payload(self) -> JsonObject:
-        """A request body with the effective context."""
+        """Request body with the effective context."""
         return {**self.body, FIELDS[self.format]: self.effective}
 
 
 def join_content(content: Any) -> str:
-    """Return the text of a content, whatever its form."""
+    """Return the text of a message content: a string or a list of parts."""
     if isinstance(content, str):
         return content
     return "\n".join(text_at(block, "text") for block in objects_in(content))
@@ -135,33 +135,33 @@ def join_content(content: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StoredSession:
-    """A session inside a file, not yet read."""
+    """A session in a file, not loaded yet."""
 
     id: str
     load: Callable[[], Session]
 
 
 Find = Callable[[Path, Mapping[str, str], OnError], Iterable[FoundSession]]
-"""Finds a client's sessions; gets the user's home, the environment, and who is told of errors."""
+"""Finds a client's sessions, given the user's home, the environment and an error callback."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """The functions that read one client's sessions."""
+    """Functions that read one client's sessions."""
 
     client: str
     mismatch: Callable[[Source], str]
-    """Returns why a file is not this client's; empty if it is. Raises `FormatError` for what the
-    client writes beside its sessions, and names them."""
+    """Returns why a file is not this client's; empty if it is. Raises `FormatError`, which names
+    the session file, for other files that the client writes."""
     sessions: Callable[[Source], Sequence[StoredSession]]
-    """Returns what is in the file, the latest last. Raises `FormatError`."""
+    """Returns the sessions in the file, latest last. Raises `FormatError`."""
     find: Find | None = None
-    """None if the files are wherever their user puts them."""
+    """None if the files have no standard place."""
 
 
 @dataclass(slots=True)
 class SessionBuilder:
-    """A session while it is read."""
+    """A session under construction."""
 
     source: Source
     client: str
@@ -171,7 +171,7 @@ class SessionBuilder:
     cwd: str = ""
     model: str = ""
     body: JsonObject = field(default_factory=dict)
-    """The rest of the request, without the model."""
+    """Rest of the request, without the model."""
     messages: list[Entry] = field(default_factory=list)
     compactions: list[Compaction] = field(default_factory=list)
     first_sight: list[Compaction] = field(default_factory=list)
@@ -181,31 +181,31 @@ class SessionBuilder:
     started: datetime | None = None
     updated: datetime | None = None
     index: dict[str, int] = field(default_factory=dict)
-    """Position of the message that a record of the file is part of."""
+    """Position of the message that a record of the file belongs to, by record id."""
     unknown: Counter[str] = field(default_factory=Counter)
-    """Kinds that Refold does not know, and how much of each is left out."""
+    """Number of records left out, by kind that Refold does not know."""
     is_after_result: bool = False
     open: list[str] = field(default_factory=list)
-    """Calls of a chat that were not answered yet, oldest first."""
+    """Ids of chat calls without a result so far, oldest first."""
 
     def __post_init__(self) -> None:
         self.problems += self.source.notes
 
     def records(self) -> Iterator[tuple[int, JsonObject]]:
-        """Yield line number and record of every line; what is none becomes a problem."""
+        """Yield line number and record of every line. Other lines become problems."""
         return self.source.records(self.problems)
 
     @property
     def position(self) -> int:
-        """The position of the next message: how many there are."""
+        """Position of the next message: the number of messages."""
         return len(self.messages)
 
     def note(self, text: str, line: int = 0) -> None:
-        """Note a problem of a line, or of the file as a whole."""
+        """Add a problem of a line, or of the file as a whole."""
         self.problems.append(Problem(line, text))
 
     def add(self, entry: Entry, *, is_result: bool = False) -> None:
-        """Add an entry; results that follow one another become one entry, as they are sent."""
+        """Add an entry. Consecutive results are merged into one entry, as they are sent."""
         if is_result and self.is_after_result:
             parts, last = "parts" if self.format == "gemini" else "content", self.messages[-1]
             self.messages[-1] = {**last, parts: [*last[parts], *entry[parts]]}
@@ -220,22 +220,22 @@ class SessionBuilder:
     def call(
         self, content: Any, calls: Iterable[tuple[str, str, Any]], reasoning: str = ""
     ) -> None:
-        """Add an answer that makes *calls*: id (empty: one is made), name, arguments."""
+        """Add an assistant message with *calls*: id (generated if empty), name, arguments."""
         self.say("assistant", content or None, reasoning_content=reasoning)
         self.open = []
         for call in calls:
             self.add_call(*call)
 
     def add_call(self, id: str, name: str, arguments: Any) -> None:
-        """Add a call to the latest answer."""
+        """Add a call to the latest assistant message."""
         answer = next(entry for entry in reversed(self.messages) if entry["role"] == "assistant")
         calls = answer.setdefault("tool_calls", [])
         self.open.append(id or f"call_{self.position - 1}_{len(calls)}")
         calls.append(write_call(self.open[-1], name, arguments))
 
     def answer(self, content: Any, id: str = "") -> None:
-        """Add the result of a call, without an id of the oldest open one; what answers none is the
-        user's."""
+        """Add the result of a call: without an id, of the oldest open one. If none is open, it
+        becomes a user message."""
         if not id and not self.open:
             self.say("user", content)
             return
@@ -244,11 +244,11 @@ class SessionBuilder:
         self.add({"role": "tool", "tool_call_id": id, "content": content})
 
     def add_usage(self, usage: Record) -> None:
-        """Add what the provider reported for the messages so far."""
+        """Add the provider's usage report for the messages so far."""
         self.usage.append((self.position, usage))
 
     def note_time(self, value: Any) -> None:
-        """Extend the time of the session by a record's; anything that is no time is passed over."""
+        """Extend the session's time span to a record's time. Anything else is ignored."""
         if when := parse_time(value):
             self.started = min(when, self.started or when)
             self.updated = max(when, self.updated or when)
@@ -256,9 +256,9 @@ class SessionBuilder:
     def branch(
         self, tree: Tree, leaf: str = "", is_answer: Callable[[Record], bool] | None = None
     ) -> list[Node]:
-        """Return the branch that ends with *leaf* or what was said last.
+        """Return the branch that ends with *leaf*, or with the latest record.
 
-        A break is a problem, and so are answers of the model on other branches.
+        Broken links become problems, and so do assistant messages on other branches.
         """
         branch = tree.branch(leaf or tree.last)
         self.problems += tree.breaks(branch)
@@ -268,12 +268,12 @@ class SessionBuilder:
         return branch
 
     def note_other_branches(self, answers: int) -> None:
-        """Say how many answers of the model are in the file, but not on the active branch."""
+        """Report how many assistant messages of the file are not on the active branch."""
         if answers:
             self.note(f"left out, as it is on other branches: answers of the model ({answers:,})")
 
     def build(self) -> Session:
-        """Return the session. Raises `FormatError` if its client wrote all of it in new kinds."""
+        """Return the session. Raises `FormatError` if all its messages are of unknown kinds."""
         self.unknown.pop("", None)
         if self.unknown:
             shown = [f"{kind[:40]!r} ({n:,})" for kind, n in self.unknown.most_common(SHOWN_KINDS)]
@@ -307,7 +307,7 @@ class SessionBuilder:
 
 
 def write_call(id: str, name: str, arguments: Any) -> Entry:
-    """Return a call as a chat message holds it; arguments that are no text become JSON."""
+    """Return a tool call in Chat Completions format. Arguments that are no string become JSON."""
     if not isinstance(arguments, str):
         arguments = json.dumps({} if arguments is None else arguments, ensure_ascii=False)
     return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
@@ -320,7 +320,7 @@ def file_reader(
     read: Callable[[SessionBuilder], object],
     files: ClientFiles | None = None,
 ) -> Reader:
-    """Return the reader of *files* that hold one session each: *read* fills in what it is of."""
+    """Return a reader for *files* with one session each: *read* fills in the session."""
 
     def load(source: Source) -> Session:
         session = SessionBuilder(source, client, format)
@@ -335,29 +335,29 @@ def file_reader(
 
 # --- calls and results in a form that no API takes ------------------------------------------------
 # LangChain's calls have `name` and `args` where Chat Completions has a `function`, and some logs
-# hold calls and what they gave once more as parts of a content.
+# repeat calls and their output as content parts.
 #
-# Cline keeps its calls as blocks, and what they gave as text of the user, under a label: `[read_file
-# for 'a.py'] Result:`. A person may write so, too: it is a result only right behind a call without
-# one, which it names, or which is the only one. What a person answers to a call that ends a turn
-# stands in an element behind its label and stays theirs.
+# Cline keeps calls as blocks, but their output as user text under a label: `[read_file for 'a.py']
+# Result:`. A person may write such a text, too. So it counts as a result only right after a call
+# without one, if it names that call or the call is the only one. A person's answer to a call that
+# ends a turn is in an XML element after the label and remains user text.
 
 CALL, OUTPUT = "tool_call", "tool_output"
-"""Kinds of parts of a content that hold a call and what it gave."""
+"""Types of content parts that hold a call and its output."""
 _ARGUMENTS = ("args", "arguments", "input")
 _LABEL = re.compile(r"\s{0,9}(?:Tool )?\[(\w[\w.-]{0,80})")
 _LABEL_END = "] Result:"
 LONGEST_LABEL = 20_000
-"""Characters in which a label ends: it may hold a question or a command."""
+"""Maximum characters of a label, which may contain a question or a command."""
 _NOT_RUN = re.compile(r"Tool \[[\w.-]{1,80}\] was not executed\b")
-"""How a text begins that says of another call of the same answer that it was left out."""
+"""Beginning of a text that says that a call was skipped."""
 _ENDING = frozenset({"attempt_completion", "plan_mode_respond"})
 _WORDS = re.compile(r"(?m)^<(?:feedback|user_message)>")
-"""Where a person's words begin behind the label of such a call."""
+"""Beginning of the person's own text after the label of such a call."""
 
 
 def respell(session: SessionBuilder) -> None:
-    """Write the calls and results of a session as its wire format has them, and say so."""
+    """Rewrite the calls and results of a session in its wire format, and note how many changed."""
     entries = session.messages
     match session.format:
         case "openai_chat":
@@ -393,7 +393,7 @@ def _is_call(part: Any) -> bool:
 
 
 def _write_call(call: Any) -> Any:
-    """Write a call whose name and arguments stand in no object of their own."""
+    """Convert a call that has name and arguments at its top level."""
     name = text_at(call, "name")
     if not name or "function" in call or "custom" in call:
         return call
@@ -425,7 +425,7 @@ def _join_results(entries: Iterable[Entry]) -> Iterator[Entry]:
 
 
 def _split_results(blocks: Sequence[Any], calls: Sequence[Record]) -> tuple[list[Any], list[Any]]:
-    """Return what *blocks* of a message say of the *calls* before it, as results, and the rest."""
+    """Return the *blocks* that answer *calls*, as tool results, and the other blocks."""
     results, rest, unanswered = list[Any](), list[Any](), list(calls)
     labels = [_read_label(text_at(block, "text")) for block in blocks]
     is_named = any(name == text_at(call, "name") for name, _ in labels for call in calls)
@@ -448,8 +448,8 @@ def _split_results(blocks: Sequence[Any], calls: Sequence[Record]) -> tuple[list
 
 
 def _read_label(text: str) -> tuple[str, int]:
-    """Return what a label at the beginning of a text names, and where it ends: 0 if the text says
-    that what it names was left out; two times nothing if there is none."""
+    """Return the name in a text's label and the label's end, which is 0 if the text says that the
+    call was skipped. Without a label, return an empty name and 0."""
     label = _LABEL.match(text)
     if label is None:
         return "", 0
@@ -469,10 +469,10 @@ _CLOSING = "\n```"
 def with_calls(session: Session) -> Session:
     """Return *session* with text actions as tool calls, for strategies for tool results.
 
-    An assistant's message with exactly one block of shell commands makes a call of the tool `bash`,
-    and the user's message after it is the result. Positions stay. `read` gives the messages as they
-    were sent; this form was never sent. Sessions in another format than `openai_chat` come back as
-    they are, and so do those with any tool call: there a block is what the model shows.
+    An assistant message with exactly one block of shell commands becomes a call of the tool `bash`,
+    and the next user message its result. Positions stay. This form was never sent; `read` gives
+    what was. Sessions in another format than `openai_chat`, or with any tool call, come back
+    unchanged: there a block is only text.
     """
     has_calls = any(entry.get("tool_calls") for entry in session.messages)
     if session.format != "openai_chat" or has_calls:
@@ -497,8 +497,8 @@ def _convert_actions(messages: Sequence[Entry]) -> Iterator[Entry]:
 
 
 def _find_action(message: Entry) -> tuple[str, str] | None:
-    """Return an assistant's text without the one block of shell commands in it, and these; None if
-    there is none, or more than one. The next message of the user is their output."""
+    """Return an assistant message's text without its only block of shell commands, and these. None
+    if it has no such block or several."""
     if text_at(message, "role") != "assistant" or message.get("tool_calls"):
         return None
     before, command, after = _split_block(text_at(message, "content"))
@@ -508,7 +508,7 @@ def _find_action(message: Entry) -> tuple[str, str] | None:
 
 
 def _split_block(text: str) -> tuple[str, str | None, str]:
-    """Return what stands before the first block, its commands, and what stands behind it."""
+    """Return the text before the first block, its commands (None without one), and the rest."""
     if opening := _OPENING.search(text):
         command, closing, rest = text[opening.end() :].partition(_CLOSING)
         if closing:

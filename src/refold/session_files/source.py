@@ -1,5 +1,5 @@
-"""Files of sessions: opened for reading as lines of JSON, one JSON document, or a database. The
-files of clients are found without being read. The records of one may form a tree."""
+"""Session files, opened for reading as JSON lines, one JSON document or a database. Also finds the
+files of clients, and follows the branches of a session."""
 
 import gzip
 import importlib
@@ -22,24 +22,24 @@ from refold.errors import FormatError
 from refold.text.json_values import JsonObject, Record, first_text, parse_or_none
 
 SAMPLE = 64
-"""Lines that show which client a file is from."""
+"""Number of lines that are read to recognise the client of a file."""
 
 BOM = b"\xef\xbb\xbf"
 GZIP = b"\x1f\x8b"
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
-"""The marks of what Windows PowerShell writes for `>`."""
+"""Byte order marks. Windows PowerShell writes UTF-16 for `>`."""
 SQLITE = b"SQLite format 3\0"
 ZSTD = b"\x28\xb5\x2f\xfd"
 Line = tuple[int, Any]
-"""Line number and parsed value."""
+"""Line number and parsed JSON value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something in the file that cannot be read as it stands."""
+    """A part of a file that cannot be read."""
 
     line: int
-    """Counted from 1; 0 for the file as a whole."""
+    """Line number from 1; 0 for the file as a whole."""
     text: str
 
     def __str__(self) -> str:
@@ -48,21 +48,21 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file that a reader looks at. Each call reads its lines anew, one at a time."""
+    """A file as readers get it. Its lines are read again by each call, one at a time."""
 
     path: Path
     open: Callable[[], BinaryIO]
     sample: tuple[Line, ...] = ()
-    """The first lines that are JSON."""
+    """The first lines that are valid JSON."""
     document: Any = None
-    """The file as one JSON value, if it is one."""
+    """The file as one JSON value; None if it is not a single JSON value."""
     notes: tuple[Problem, ...] = ()
-    """Problems of the document."""
+    """Problems with reading *document*."""
     database: bool = False
-    """An SQLite file."""
+    """Whether the file is an SQLite database."""
 
     def records(self, problems: list[Problem]) -> Iterator[tuple[int, JsonObject]]:
-        """Yield every line that is a JSON object, with its number; other lines go to *problems*."""
+        """Yield each JSON object and its line number. Other lines are added to *problems*."""
         with self.open() as stream:
             lines = parse_lines(stream, problems) if self.document is None else self.sample
             for number, value in lines:
@@ -78,7 +78,7 @@ class Source:
 
 
 def open_path(path: Path) -> Source:
-    """Return a file as a source. Raises `FormatError`, `OSError` if it cannot be opened."""
+    """Open a file as a source. Raises `FormatError`, or `OSError` if it cannot be opened."""
     with path.open("rb") as stream:
         magic = stream.read(len(SQLITE))
     if magic.startswith((GZIP, ZSTD, *UTF16)):
@@ -89,7 +89,7 @@ def open_path(path: Path) -> Source:
 
 
 def open_bytes(data: bytes, name: str) -> Source:
-    """Return the content of a file as a source. Raises `FormatError`."""
+    """Open the bytes of a file as a source. Raises `FormatError`."""
     if data.startswith(GZIP):
         try:
             data = gzip.decompress(data)
@@ -130,14 +130,14 @@ def _open_text(path: Path, reopen: Callable[[], BinaryIO]) -> Source:
 
 
 _parse_json = json.JSONDecoder(strict=False).decode
-"""Takes control characters in a text."""
+"""Accepts control characters in strings."""
 
 
 def parse_lines(stream: BinaryIO, problems: list[Problem]) -> Iterator[Line]:
-    """Yield each line's JSON value with its number; blank lines are passed over.
+    """Yield the JSON value of each line with its line number, skipping blank lines.
 
-    A line that is no JSON is a problem, and so are bytes that are no UTF-8 (they are replaced) and
-    NUL bytes around a line.
+    Invalid JSON, invalid UTF-8 (which is replaced) and NUL bytes around a line are added to
+    *problems*.
     """
     for number, raw in enumerate(stream, 1):
         line = raw.removeprefix(BOM) if number == 1 else raw
@@ -168,13 +168,13 @@ def _decode(line: bytes, number: int, problems: list[Problem]) -> str:
 
 
 ZSTD_MODULES = ("compression.zstd", "zstandard")
-"""Modules that can open a `.zst` file: in Python 3.14 and later, and on any."""
+"""Modules that can open a `.zst` file. The first is in Python 3.14 and later."""
 _PIECE = 1 << 10
-"""Compressed bytes that are taken at once: what becomes of them has 32 MB at most."""
+"""Compressed bytes that are read at once. They decompress to at most 32 MB."""
 
 
 def decompress_zstd(data: bytes, name: str, modules: Sequence[str] = ZSTD_MODULES) -> bytes:
-    """Decompress *data*. Raises `FormatError` for damaged data, and if no module is installed."""
+    """Decompress *data*. Raises `FormatError` if it is damaged or no module is installed."""
     zstd = load_zstd(name, modules)
     try:
         return cast("bytes", _open_zstd(zstd, BytesIO(data)).read())
@@ -188,8 +188,7 @@ def open_zstd(stream: BinaryIO, name: str) -> BinaryIO:
 
 
 def load_zstd(name: str, modules: Sequence[str] = ZSTD_MODULES) -> Any:
-    """Return the first of *modules* that is installed. Raises `FormatError` for the file *name* if
-    none is."""
+    """Return the first installed module of *modules*. Raises `FormatError` for the file *name*."""
     for module in modules:
         with suppress(ImportError):
             return importlib.import_module(module)
@@ -200,13 +199,12 @@ def load_zstd(name: str, modules: Sequence[str] = ZSTD_MODULES) -> Any:
 
 
 def _open_zstd(zstd: Any, stream: BinaryIO) -> Any:
-    """Open a stream of the decompressed data, all frames. The two modules have different APIs."""
+    """Open a stream of the decompressed data of all frames. The two modules have different APIs."""
     return zstd.ZstdFile(stream) if hasattr(zstd, "ZstdFile") else _Frames(zstd, stream)
 
 
 class _Frames(RawIOBase):
-    """The decompressed data of all frames in a stream; unlike the reader of `zstandard` it raises
-    EOFError if the last of them is cut off."""
+    """Decompressed data of all frames. Raises EOFError if the last frame is cut off."""
 
     def __init__(self, zstd: Any, stream: BinaryIO) -> None:
         self._begin = zstd.ZstdDecompressor().decompressobj
@@ -236,9 +234,9 @@ class _Frames(RawIOBase):
 
 
 OnError = Callable[[OSError], object]
-"""Gets the error of each path that could not be looked at."""
+"""Callback for the error of each path that could not be read."""
 HEADS = 8_192, 262_144
-"""Bytes of a file looked at for its working directory (a Codex header holds all instructions)."""
+"""Bytes of a file that are searched for its working directory (a Codex header is long)."""
 NAMES = {
     "claude_code": "Claude Code",
     "codex": "Codex",
@@ -249,41 +247,41 @@ NAMES = {
     "continue": "Continue",
     "copilot": "Copilot CLI",
 }
-"""Clients whose names are not written as their keys."""
+"""Display names of clients that differ from their keys."""
 LEAST_ID = 4
-"""Characters that name a session of which they are the beginning."""
+"""Minimum number of characters for an id prefix that names a session."""
 _UUID = re.compile(r"([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True)
 class FoundSession:
-    """A session that can be read."""
+    """A session that was found, but not read."""
 
     client: str
     path: Path
     size_bytes: int
-    """Of the file, or of the session's messages in a database; -1 if that is not cheap to know."""
+    """Size of the file, or of the messages in a database; -1 if expensive to compute."""
     modified: datetime
     id: str = ""
-    """Which session of a database, or of many files."""
+    """Id of a session in a database or in a folder; empty if the file name has it."""
     cwd: str = ""
     title: str = ""
 
     @property
     def name(self) -> str:
-        """Its id, else its file's name without endings."""
+        """Id, or file name without suffixes."""
         return self.id or self.path.name.partition(".")[0]
 
 
 def full_id(session: FoundSession) -> str:
-    """Return what its client calls a session: its id, else the one that its file's name ends with,
-    else that name."""
+    """Return the client's id of a session: its own, else the UUID that ends the file name, else
+    that name."""
     name = session.name
     return name[-36:] if _UUID.fullmatch(name[-36:]) else name
 
 
 def short_id(session: FoundSession) -> str:
-    """Return what names a session on the command line: the beginning of its id."""
+    """Return the short id that names a session on the command line."""
     name = session.name
     if match := _UUID.fullmatch(name[-36:]):
         return match[1]
@@ -293,19 +291,19 @@ def short_id(session: FoundSession) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ClientFiles:
-    """Where a client keeps its sessions, one a file."""
+    """Where a client keeps its sessions, one per file."""
 
     client: str
     homes: tuple[str, ...]
-    """The client's homes below the user's."""
+    """The client's data directories, relative to the user's home."""
     patterns: tuple[str, ...]
-    """The session files below a home, as `files_below` takes them."""
+    """Patterns for session files below a data directory, as `files_below` takes them."""
     read_cwd: Callable[[Path], str]
-    """Reads the working directory of a session out of its file."""
+    """Reads the working directory of a session from its file."""
     variable: str = ""
-    """The environment variable that names the client's home instead."""
+    """Environment variable that overrides *homes*."""
     find_id: Callable[[Path], str] = lambda _: ""
-    """Finds a session's id, if it is not in the name of its file."""
+    """Returns a session's id if it is not in the file name."""
 
     def find(self, home: Path, env: Mapping[str, str], on_error: OnError) -> Iterator[FoundSession]:
         """Find the sessions of the user with this *home* and environment."""
@@ -315,7 +313,7 @@ class ClientFiles:
                     yield from look_at(path, self._describe, on_error)
 
     def list_roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
-        """Return the client's homes, whether or not they are there."""
+        """Return the client's data directories, whether or not they exist."""
         named = env.get(self.variable)
         return [Path(named)] if named else [home / name for name in self.homes]
 
@@ -327,9 +325,9 @@ class ClientFiles:
 
 
 def files_below(root: Path, pattern: str, on_error: OnError) -> Iterator[Path]:
-    """Yield the files below *root* that match *pattern*, in no order; none if there is no *root*.
+    """Yield the files below *root* that match *pattern*, in no order; nothing if *root* is missing.
 
-    `*` stands for any part of a name, `**/` for any directories (links are not followed).
+    `*` matches any part of a name, `**/` any number of directories (links are not followed).
     """
     deep = pattern.startswith("**/")
     first, _, rest = pattern.removeprefix("**/").partition("/")
@@ -358,7 +356,7 @@ def _entries(directory: Path, on_error: OnError) -> list[os.DirEntry[str]]:
 def look_at(
     path: Path, describe: Callable[[Path], Iterable[FoundSession]], on_error: OnError
 ) -> list[FoundSession]:
-    """Return the sessions that *describe* finds in a file; none if it is damaged."""
+    """Return the sessions that *describe* finds in a file; none if the file is damaged."""
     try:
         return list(describe(path))
     except OSError as error:
@@ -369,12 +367,12 @@ def look_at(
 
 
 def folder_name(path: Path) -> str:
-    """Return the name of the folder that a file is in."""
+    """Return the name of the folder that contains a file."""
     return path.absolute().parent.name
 
 
 def cwd_under(*keys: str) -> Callable[[Path], str]:
-    """Return a function that reads the first working directory under *keys* of a line."""
+    """Return a function that reads the first working directory found under *keys* in a line."""
 
     def find_cwd(path: Path) -> str:
         with path.open("rb") as stream:
@@ -399,23 +397,23 @@ class Node:
     line: int
     id: str
     parent: str
-    """The id of the record before it on its branch."""
+    """Id of the record before it on its branch."""
     previous: str
-    """The id of the record before it in the file that is part of the conversation."""
+    """Id of the previous record in the file that is part of the conversation."""
     record: Record
-    """Empty if it only joins others: it is not part of the conversation."""
+    """Empty if the record only links others and is not part of the conversation."""
 
 
 @dataclass(slots=True)
 class Tree:
-    """Records that name the one before them: a session with every branch that its user left."""
+    """Records that name their parent: a session with all its branches."""
 
     nodes: dict[str, Node] = field(default_factory=dict)
     last: str = ""
-    """The latest record of the conversation."""
+    """Id of the latest record of the conversation."""
 
     def add(self, line: int, id: str, parent: str, record: Record) -> None:
-        """Add a record; of several with one id the first counts."""
+        """Add a record. If the id exists already, the first record is kept."""
         if id in self.nodes:
             return
         self.nodes[id] = Node(line, id, parent, self.last, record)
@@ -425,7 +423,7 @@ class Tree:
     def branch(self, leaf: str) -> list[Node]:
         """Return the nodes from the root down to *leaf*.
 
-        Where parents go in a circle, the walk goes on with the record before in the file.
+        If the parents form a cycle, the walk continues with the previous record in the file.
         """
         path, skips = dict[str, Node](), dict[str, str]()
         while leaf in self.nodes:
@@ -441,7 +439,7 @@ class Tree:
         return list(path.values())[::-1]
 
     def breaks(self, branch: Sequence[Node]) -> Iterator[Problem]:
-        """Yield where a branch goes on with the record before in the file."""
+        """Yield a problem for each node that was linked to the previous record instead."""
         for above, node in zip(["", *(node.id for node in branch)], branch, strict=False):
             parent = self._parent(node)
             if parent != above:
@@ -451,5 +449,5 @@ class Tree:
                 yield Problem(node.line, text)
 
     def _parent(self, node: Node) -> str:
-        """Return the parent; of one on a broken line or in another file, the record before."""
+        """Return the parent's id; if it is not in the file, the id of the previous record."""
         return node.parent if node.parent in self.nodes or not node.parent else node.previous

@@ -1,11 +1,11 @@
-"""What agents in benchmarks leave, and data sets of agents: trajectories of mini-swe-agent
-(`*.traj.json`) and SWE-agent (`*.traj`), results of tau-bench (a list of runs) and tau2-bench (one
-file of simulations), ShareGPT, the Agent Data Protocol, ATIF and OpenHands.
+"""Trajectories of benchmarks and data sets of agents: mini-swe-agent (`*.traj.json`) and SWE-agent
+(`*.traj`), results of tau-bench (a list of runs) and tau2-bench (one file of simulations),
+ShareGPT, the Agent Data Protocol, ATIF and OpenHands.
 
-mini-swe-agent's models write their commands in the text; `with_calls` makes tool calls of them. In
-tau2-bench the simulated user may have tools of its own, which the agent never saw, and the agent's
-policy is kept apart; it becomes the system message. A record of a data set is one conversation: a
-file of its own, a line of JSONL or a row of a table.
+Models in mini-swe-agent write commands in their text; `with_calls` converts these to tool calls. In
+tau2-bench the simulated user may have tools, which the agent never saw. The agent's policy is a
+separate field and becomes the system message. A record of a data set is one conversation: a file, a
+line of JSONL or a row of a table.
 """
 
 from collections.abc import Iterator, Sequence
@@ -53,7 +53,7 @@ SENT_FIELDS = (
     "reasoning_content",
     "thinking_blocks",
 )
-"""The fields of a message that are sent; the rest is the agent's book-keeping."""
+"""Fields of a message that are sent. The others are the agent's bookkeeping."""
 
 
 def trajectory_mismatch(source: Source) -> str:
@@ -68,7 +68,7 @@ def trajectory_mismatch(source: Source) -> str:
 
 
 def read_trajectory(session: SessionBuilder) -> None:
-    """Read a trajectory, whose format only mini-swe-agent names."""
+    """Read a trajectory. Only mini-swe-agent names the format in the file."""
     document, field = session.source.document, "messages"
     session.id = text_at(document, "instance_id")
     if "history" in document and "trajectory_format" not in document:
@@ -90,7 +90,8 @@ def read_trajectory(session: SessionBuilder) -> None:
 
 
 def _strip_bookkeeping(message: Record) -> Entry:
-    """Return what is sent of a message. SWE-agent keeps a result's call id in a list of one."""
+    """Return the sent fields of a message. SWE-agent keeps the call id of a result in a list of
+    one."""
     wire = {
         key: message[key]
         for key in SENT_FIELDS
@@ -112,7 +113,7 @@ TAU = "tau"
 
 
 def tau_mismatch(source: Source) -> str:
-    """Return why this is no result file, and no run of one; empty if it is one."""
+    """Return why this is no result file or single run; empty if it is one."""
     if any(_tau_runs(source.document)):
         return ""
     if any("messages" in run for run in objects_at(source.document, "simulations")):
@@ -121,7 +122,7 @@ def tau_mismatch(source: Source) -> str:
 
 
 def tau_sessions(source: Source) -> Sequence[StoredSession]:
-    """Return a session for each run, in the order of the file; named by task and trial."""
+    """Return a session for each run, in file order, with task and trial as its id."""
     runs, read = list(_tau_runs(source.document)), _read_tau
     if not runs:
         runs, read = list(objects_at(source.document, "simulations")), _read_tau2
@@ -129,7 +130,7 @@ def tau_sessions(source: Source) -> Sequence[StoredSession]:
 
 
 def _tau_runs(document: Any) -> Iterator[Record]:
-    """Yield the runs of a list, or a run that stands alone."""
+    """Yield the runs in a list, or a single run."""
     runs = [document] if isinstance(document, dict) else document
     return (run for run in objects_in(runs) if isinstance(run.get("traj"), list))
 
@@ -163,7 +164,7 @@ def _read_tau2(source: Source, run: Record) -> Session:
 
 
 def _add_message(session: SessionBuilder, message: Record) -> None:
-    """Add a message as the agent's provider takes it; none of the user's own tools."""
+    """Add a message in the provider's format, unless it belongs to the user's tools."""
     content, role = message.get("content"), text_at(message, "role")
     if role == "tool" and message.get("requestor") != "user":
         id = text_at(message, "id")
@@ -182,7 +183,7 @@ TAU_READER = Reader(TAU, tau_mismatch, tau_sessions)
 
 
 # --- ShareGPT -------------------------------------------------------------------------------------
-# It names no calls; they get ids by position.
+# Its calls have no ids; ids are made from positions.
 
 SHAREGPT = "sharegpt"
 TURNS = ("conversations", "conversation", "trajectory")
@@ -198,7 +199,7 @@ _SPEAKER_ROLES = {name: role for role, names in _SPEAKERS.items() for name in na
 
 
 def _turns(document: Any) -> tuple[str, Sequence[Record]]:
-    """Return the field of the turns and the turns; none if they are of another kind."""
+    """Return the field of the turns and the turns; empty if they have another form."""
     for field in TURNS:
         turns = list(objects_at(document, field))
         if turns and all(
@@ -224,7 +225,7 @@ def sharegpt_mismatch(source: Source) -> str:
 
 
 def read_sharegpt(session: SessionBuilder) -> None:
-    """Read a conversation: calls and results stand in turns of their own."""
+    """Read a conversation. Calls and results are turns of their own."""
     document = session.source.document
     session.id = record_id(document)
     field, turns = _turns(document)
@@ -268,7 +269,7 @@ def adp_mismatch(source: Source) -> str:
 
 
 def read_adp(session: SessionBuilder) -> None:
-    """Read a trajectory. Actions that follow one another are one answer of the model."""
+    """Read a trajectory. Consecutive actions form one assistant message."""
     document = session.source.document
     session.id = record_id(document)
     before = ""
@@ -314,7 +315,7 @@ def atif_mismatch(source: Source) -> str:
 
 
 def list_atif(source: Source) -> list[StoredSession]:
-    """Return the trajectories of subagents that a trajectory holds, and then its own."""
+    """Return the trajectories of subagents in a trajectory, then its own."""
     subagents = objects_at(source.document, "subagent_trajectories")
     inner = [each for agent in subagents for each in list_atif(replace(source, document=agent))]
     id = text_at(source.document, "trajectory_id") or text_at(source.document, "session_id")
@@ -322,7 +323,7 @@ def list_atif(source: Source) -> list[StoredSession]:
 
 
 def _read_atif(source: Source, id: str) -> Session:
-    """Read a trajectory. What a step copies of an earlier one keeps its mark: it was context."""
+    """Read a trajectory. Steps that were copied as context keep their mark."""
     document, session = source.document, SessionBuilder(source, ATIF, "openai_chat", id)
     for step in objects_at(document, "steps"):
         text, speaker = _atif_text(step.get("message")), text_at(step, "source")
@@ -349,7 +350,7 @@ def _read_atif(source: Source, id: str) -> Session:
 
 
 def _atif_text(content: Any) -> str:
-    """Return the text of a message; of other media where they are."""
+    """Return the text of a message; for other media, their path."""
     if isinstance(content, str):
         return content
     parts = objects_in(content)
@@ -362,22 +363,21 @@ ATIF_READER = Reader(ATIF, atif_mismatch, list_atif)
 
 
 # --- OpenHands ------------------------------------------------------------------------------------
-# A list of events, or a record that holds one; older events, and those of its SDK. Where the
-# model's response is recorded, the answer is that; of older events the call is the action with its
-# fields.
+# A list of events, or a record that holds one, in the older form or that of the SDK. A recorded
+# model response is used as the answer. Otherwise, in the older form, the action is the call.
 
 
 OPENHANDS = "openhands"
 _ROOT = "__root__"
-"""What the SDK calls the parent of an event that begins a conversation anew."""
+"""The SDK's parent id of an event that starts a new conversation."""
 _UNSENT = frozenset({"agent_state_changed", "change_agent_state", "null", "recall", "condensation"})
-"""Actions and observations that no model was sent."""
+"""Actions and observations that were not sent to a model."""
 _BOOK_KEEPING = ("action", "source", "id", "timestamp", "message", "thought", "keep_prompt")
 _CONFIRMATION = ("is_confirmed", "confirmation_state", "security_risk", "action_risk", "hidden")
 
 
 def _events(document: Any) -> list[Record]:
-    """Return the events of a record or a list; older ones stand in pairs."""
+    """Return the events of a record or a list. Older files hold them in pairs."""
     for items in (
         document,
         *(list_at(document, key) for key in ("history", "events", "trajectory")),
@@ -393,12 +393,12 @@ def _events(document: Any) -> list[Record]:
 
 
 _RUNNING = -1
-"""The exit code of a command that has none yet."""
+"""Exit code of a command that is still running."""
 
 
 def _latest_branch(events: list[Record]) -> list[Record]:
-    """Return the events that led to the latest: after a step back, those that it undid do not. An
-    event of the SDK may name its parent; else, as in a part of a log, it is the one before it."""
+    """Return the events that led to the latest, without those that were undone. An SDK event may
+    name its parent; otherwise, as in part of a log, the parent is the previous event."""
     places = {text_at(event, "id"): at for at, event in enumerate(events)}
     branch, at = list[Record](), len(events) - 1
     while at >= 0:
@@ -409,7 +409,7 @@ def _latest_branch(events: list[Record]) -> list[Record]:
 
 
 def is_event(value: Any) -> bool:
-    """Does a JSON value look like an event?"""
+    """Return whether a JSON value looks like an event."""
     keys = ("action", "observation", "kind")
     return "role" not in object_at(value) and any(text_at(value, key) for key in keys)
 
@@ -422,7 +422,7 @@ def openhands_mismatch(source: Source) -> str:
 
 
 def read_openhands(session: SessionBuilder) -> None:
-    """Read a list of events, or a record that has one. Calls of one response are one answer."""
+    """Read a list of events, or a record that has one. Calls of one response form one message."""
     document = session.source.document
     session.id = record_id(document)
     for number, event in enumerate(_events(document)):
@@ -457,8 +457,8 @@ def _read_event(session: SessionBuilder, event: Record) -> None:
 
 
 def _read_observation(event: Record) -> str:
-    """Return what the model was told of a command: the output with what stands around it, where the
-    shell is, and the exit code."""
+    """Return a command's output as the model got it: with prefix and suffix, working directory,
+    Python interpreter and exit code."""
     content, metadata = text_at(event, "content"), object_at(event, "extras", "metadata")
     place, python = text_at(metadata, "working_dir"), text_at(metadata, "py_interpreter_path")
     code = metadata.get("exit_code", _RUNNING)
@@ -472,7 +472,7 @@ def _read_observation(event: Record) -> str:
 
 
 def _add_response(session: SessionBuilder, response: Record) -> None:
-    """Add an answer as the model gave it."""
+    """Add a recorded response of the model."""
     message = next((object_at(choice, "message") for choice in objects_at(response, "choices")), {})
     calls = [
         (text_at(call, "id"), text_at(call, "function", "name"), call["function"].get("arguments"))
@@ -514,7 +514,7 @@ def _read_sdk_event(session: SessionBuilder, event: Record) -> None:
 
 
 def _add_condensation(session: SessionBuilder, event: Record) -> None:
-    """Add a condensation: a summary instead of events, and of the summary right before them."""
+    """Add a condensation: a summary that replaces events, and the summary right before them."""
     ids = (id for id in list_at(event, "forgotten_event_ids") if isinstance(id, str))
     forgotten = {session.index[id] for id in ids if id in session.index}
     starts = sorted(at for at in forgotten if at - 1 not in forgotten)
@@ -532,8 +532,7 @@ def _add_condensation(session: SessionBuilder, event: Record) -> None:
 
 
 def _read_tool(tool: Record) -> Record:
-    """Return a tool as it was sent, as far as the event has it: newer ones leave its parameters
-    out."""
+    """Return a tool definition as it was sent. Newer events omit the parameters."""
     if "function" in tool:
         return tool
     function = {"name": text_at(tool, "title"), "description": text_at(tool, "description")}
