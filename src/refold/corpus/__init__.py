@@ -1,7 +1,7 @@
 """Corpora of recorded sessions: pure functions of one record, or of a batch of records.
 
-They keep nothing and ask no model, so that any engine may run them anywhere: the same record and
-settings give the same rows, to the byte.
+They keep no state and ask no model, so any engine can run them anywhere. The same record and
+settings give the same rows, byte for byte.
 """
 
 from refold.corpus.rows import (

@@ -1,8 +1,8 @@
 """The inputs of a corpus: records as conversations, and files as chunks of records. Files are
-streamed, so that the largest needs the memory of a chunk.
+streamed, so memory is needed for one chunk only.
 
-A chunk is what one worker takes at a time. Where it begins and ends depends on the input alone, so
-its hash names it in every run.
+A chunk is the unit of work of a process. Its limits depend on the input alone, so its hash is the
+same in every run.
 """
 
 import codecs
@@ -33,32 +33,32 @@ from refold.text.json_values import JsonObject, object_at, objects_at, parse_or_
 # --- records --------------------------------------------------------------------------------------
 
 _TEXTS = ("messages", "conversations", "body", "history", "trajectory", "content", "steps")
-"""Fields that a table may hold as JSON text."""
+"""Fields that may be JSON text in a table."""
 _LISTS = (*FIELDS.values(), *TURNS, "history", "events", "simulations", "traj", "steps")
-"""Fields whose lists make an object a record."""
+"""Fields that make an object a record if they hold a list."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """A conversation out of a record, in the wire format nearest to what was sent."""
+    """A conversation of a record, in the wire format nearest to that of its requests."""
 
     session: str
-    """The name that the record gives itself, else a hash of its content."""
+    """The record's id, or a hash of its content."""
     format: Format
     body: Mapping[str, Any]
-    """The rest of the request: model, system prompt, tools; and what else stands in the record."""
+    """The rest of the request (model, system prompt, tools) and the record's other fields."""
     messages: Sequence[Any]
     problems: Sequence[str] = ()
-    """What of a file that is one session could not be read."""
+    """Problems of a file that is one session."""
 
     @property
     def field(self) -> str:
-        """The field of the request that holds the messages."""
+        """Field of the request that holds the messages."""
         return FIELDS[self.format]
 
     @property
     def payload(self) -> JsonObject:
-        """The request with all of its messages."""
+        """The request with all its messages."""
         return {**self.body, self.field: list(self.messages)}
 
     def open(self) -> Payload:
@@ -72,7 +72,7 @@ class Conversation:
 
 
 def is_record(value: Any) -> bool:
-    """Does a JSON value look like a record, and not like a line of a session file?"""
+    """Return whether a JSON value looks like a record, and not like a line of a session file."""
     if isinstance(value, list):
         return all(text_at(entry, "role") for entry in value) and bool(value)
     holders = (object_at(value), *(object_at(value, key) for key in BODY_KEYS))
@@ -95,8 +95,8 @@ def read_record(record: Any, format: str = "") -> Conversation:
 
 def read_records(record: Any, format: str = "") -> Iterator[Conversation]:
     """Return the conversations in a record: an object, a list of messages, or the JSON text of
-    either. *format* names its form if its shape should not decide. Raises `FormatError`; so does
-    the iterator, which then goes on, at a conversation without messages."""
+    either. *format* names the record's format; if it is empty, its shape decides. Raises
+    `FormatError`. For a conversation without messages the iterator raises it too, and can go on."""
     value = _parse(record)
     if isinstance(value, dict):
         value |= {key: _parse(value[key]) for key in _TEXTS if _is_json(value.get(key))}
@@ -123,14 +123,14 @@ def _is_json(value: Any) -> bool:
 
 
 def _read_row(row: JsonObject) -> Conversation:
-    """Return the conversation of a row that a function of this room made."""
+    """Return the conversation of a row that a function of this package made."""
     session = text_at(row, "session") or _hash_json(row)
     return Conversation(session, row["format"], row.get("body") or {}, row["messages"])
 
 
 def convert(session: Session, record: Any = None) -> Conversation:
-    """Return the conversation of a session, which *record* may name. Raises `FormatError` if it has
-    no messages."""
+    """Return the conversation of a session, whose id may be in *record*. Raises `FormatError` if it
+    has no messages."""
     if not session.messages:
         raise FormatError("the conversation has no messages")
     named = session.id or record_id(record or session.body)
@@ -150,7 +150,7 @@ def _describe(value: Any, error: FormatError, format: str) -> str:
 
 
 def _hash_json(value: Any) -> str:
-    """Return 16 hex digits that name a JSON value by its content."""
+    """Return a hash of a JSON value as 16 hex digits."""
     text = json.dumps(value, sort_keys=True, default=str)
     return blake2b(text.encode(), digest_size=8).hexdigest()
 
@@ -158,36 +158,35 @@ def _hash_json(value: Any) -> str:
 # --- files ----------------------------------------------------------------------------------------
 
 BLOCK = 1 << 20
-"""Bytes that are read at once."""
 SUFFIXES = (".jsonl", ".json", ".traj", ".parquet", ".db")
 PACKED = ("", ".gz", ".zst")
 PARQUET = b"PAR1"
 EVENT = re.compile(r"(?:event-)?(\d+)(?:-[\da-fA-F-]+)?\.json")
-"""A file of a directory `events` that OpenHands keeps: each event in one of its own."""
+"""Matches the name of a file in OpenHands' directory `events`, which has one file per event."""
 BOOKS = frozenset({"base_state.json", "metadata.json"})
-"""What OpenHands has beside it."""
+"""Other files of OpenHands beside that directory."""
 
 Row = tuple[int, bytes]
-"""Line of a record (or its position in a list or table, from 1), and its JSON text."""
+"""Line number of a record (or its position in a list or table, from 1), and its JSON text."""
 
 
 class Chunk(NamedTuple):
-    """Records of one file, or a file that is one session or document: it has no rows."""
+    """Records of one file, or a file that is one session or document and has no rows."""
 
     path: str
     rows: tuple[Row, ...]
     hash: str
     done: float
-    """Bytes of the file that were read when this was complete."""
+    """Bytes of the file that were read after this chunk."""
     error: str = ""
-    """Why the file cannot be read, or not further."""
+    """Why the file, or the rest of it, cannot be read."""
 
 
 def list_inputs(paths: Iterable[str]) -> list[Path]:
-    """Return the files that *paths* (files, directories, patterns) name, those of one sorted. A
-    directory of OpenHands' events stands for them.
+    """Return the files that *paths* (files, directories, patterns) name, sorted within each path. A
+    directory of OpenHands' events counts as one file.
 
-    Raises `FormatError` for a path that names nothing.
+    Raises `FormatError` for a path that matches nothing.
     """
     files = list[Path]()
     for path in paths:
@@ -210,7 +209,8 @@ def _files_in(place: Path) -> list[Path]:
 
 
 def _list_events(place: Path) -> list[Path]:
-    """Return the files of a directory of OpenHands' events, in order; none if it is another."""
+    """Return the files of a directory of OpenHands' events, in order; none for another
+    directory."""
     if place.name != "events":
         return []
     named = [(EVENT.fullmatch(file.name), file) for file in place.iterdir()]
@@ -254,7 +254,7 @@ def _open_stream(file: BufferedReader, magic: bytes, path: Path) -> BinaryIO:
 
 
 def _damages(magic: bytes, path: Path) -> tuple[type[Exception], ...]:
-    """Return the errors that damaged data makes."""
+    """Return the exceptions that damaged data raises."""
     damages = (EOFError, gzip.BadGzipFile, zlib.error)
     return (*damages, load_zstd(str(path)).ZstdError) if magic == ZSTD else damages
 
@@ -270,14 +270,14 @@ def _hash_file(file: BinaryIO) -> str:
 # --- rows -----------------------------------------------------------------------------------------
 
 LOOKED_AT = 8
-"""Lines that show whether a file holds records or is one session."""
+"""Number of lines that are read to tell records from a single session."""
 LARGEST = 1 << 30
-"""Bytes that one record of a list may have, so that a broken list is not read to its end."""
+"""Maximum bytes of a record in a list, so that a broken list is not read to its end."""
 _SPACE = re.compile(r"[\s,]*+")
 
 
 def _read_rows(stream: BinaryIO, path: Path) -> Iterator[Row] | None:
-    """Return the records of lines or of a list; None if the file is one session or document."""
+    """Return the records in lines or a list; None if the file is one session or document."""
     first = stream.readline(LARGEST).removeprefix(BOM)
     if not first:
         raise FormatError("the file is empty")
@@ -307,13 +307,12 @@ def _read_list_rows(blocks: Iterable[bytes]) -> Iterator[Row] | None:
 
 
 def read_list(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the JSON text of each element of a list, as *blocks* of it come. Raises
-    `FormatError`."""
+    """Yield the JSON text of each element of a list from its *blocks*. Raises `FormatError`."""
     decode, scan = codecs.getincrementaldecoder("utf-8")("replace").decode, json.JSONDecoder()
     text, at, wanted = "", 1, 0
     for block in chain(blocks, [b""]):
         text += decode(block)
-        if block and len(text) < wanted:  # each failed attempt waits for twice as much
+        if block and len(text) < wanted:  # after a failed attempt, wait for twice the text
             continue
         while True:
             start = _SPACE.match(text, at).end()  # type: ignore[union-attr]
@@ -323,7 +322,7 @@ def read_list(blocks: Iterable[bytes]) -> Iterator[bytes]:
                 _, end = scan.raw_decode(text, start)
             except (ValueError, RecursionError):
                 break
-            if end == len(text):  # a number may go on
+            if end == len(text):  # a number may continue in the next block
                 break
             yield text[start:end].encode("utf-8", "surrogatepass")
             at = end
@@ -338,7 +337,7 @@ def read_list(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def load_arrow(name: str) -> Any:
-    """Return a module of pyarrow. Raises `RefoldError` if it is not installed."""
+    """Import a module of pyarrow. Raises `RefoldError` if it is not installed."""
     try:
         return import_module(name)
     except ImportError as error:
@@ -346,8 +345,8 @@ def load_arrow(name: str) -> Any:
 
 
 def as_values(value: Any) -> Any:
-    """Return lists for arrays, and objects without the empty fields that a table's type adds; what
-    a message says may be empty."""
+    """Return *value* with arrays as lists, and without the null fields that a table's type adds. A
+    null `content` of a message stays."""
     if isinstance(value, Mapping):
         present = (pair for pair in value.items() if pair[1] is not None or pair[0] == "content")
         return {key: as_values(item) for key, item in present}
@@ -359,20 +358,20 @@ def as_values(value: Any) -> Any:
 def _read_parquet(path: Path) -> Iterator[Row]:
     parquet = load_arrow("pyarrow.parquet")
     try:
-        # else it reads a row group as a whole, which may be the whole file
+        # otherwise it reads a whole row group, which may be the file
         with parquet.ParquetFile(path, pre_buffer=False, buffer_size=BLOCK) as file:
             batches = file.iter_batches(batch_size=16)
             rows = (row for batch in batches for row in batch.to_pylist())
             for at, row in enumerate(rows, 1):
                 yield at, dump(as_values(row)).encode()
-    except (ValueError, OSError) as error:  # ArrowInvalid is the first
+    except (ValueError, OSError) as error:  # ArrowInvalid is a ValueError
         raise FormatError(f"no Parquet that can be read: {str(error).splitlines()[0]}") from error
 
 
 # --- chunks ---------------------------------------------------------------------------------------
 
 CHUNK = 1_000_000
-"""Bytes of records in a chunk; a record that is larger is one of its own."""
+"""Maximum bytes of records in a chunk. A larger record is a chunk of its own."""
 MOST_ROWS = 64
 
 
@@ -385,7 +384,7 @@ def _pack(path: Path, rows: Iterable[Row], tell: Callable[[], float]) -> Iterato
                 held, size = [], 0
             held.append(row)
             size += len(row[1])
-    except Exception:  # what came before the damage is whole
+    except Exception:  # rows before the damage are intact
         if held:
             yield _chunk(path, held, tell())
         raise
@@ -398,7 +397,7 @@ def _chunk(path: Path, rows: list[Row], done: float) -> Chunk:
 
 
 def hash_rows(rows: Iterable[Row]) -> str:
-    """Name rows by their content and places."""
+    """Return a hash of the contents and positions of rows."""
     digest = blake2b(digest_size=16)
     for at, text in rows:
         digest.update(b"%d:%d:%b" % (at, len(text), text))

@@ -1,11 +1,11 @@
-"""A file that is written chunk by chunk, goes on after a kill, and has its name once it is whole.
+"""A file that is written chunk by chunk, resumed after a kill, and renamed when complete.
 
-While it is written it is `NAME.part`, with the rows that could not be read in `NAME.bad.part` and a
-journal in `NAME.journal`: a line for each chunk with the hash of its input and the lengths of both
-files then. Another run with the same settings passes over the chunks that the journal has, in
-order, as long as the hashes are those of its input; from the first other one on it writes anew.
-`NAME.rows` has what was made of later chunks, and of a part of one: no memory holds the rows of a
-chunk. `NAME.lock` keeps a second run out.
+Until then rows go to `NAME.part`, unreadable records to `NAME.bad.part`, and the journal
+`NAME.journal` has a line for each chunk: the hash of its input, and the lengths of both files after
+it. A later run with the same settings skips the chunks in the journal, in order, as long as the
+hashes match, and writes everything after the first mismatch anew. `NAME.rows` holds the rows of
+later and incomplete chunks, so that no chunk needs to fit in memory. `NAME.lock` keeps a second run
+out.
 """
 
 import gzip
@@ -29,7 +29,7 @@ from refold.session_files.source import load_zstd
 from refold.text.json_values import JsonObject, parse_or_none
 
 VERSION = 1
-"""Of the journal."""
+"""Version of the journal."""
 
 
 Buffer = bytes | bytearray
@@ -37,23 +37,23 @@ Packer = Callable[[Buffer], Buffer]
 
 
 class ChunkOutput(NamedTuple):
-    """What was made of a chunk."""
+    """The output of one chunk."""
 
     parts: tuple[Path, ...]
-    """Files that hold the rows, one behind another, as they are to stand in the file."""
+    """Files that hold the rows, in output order."""
     bad: bytes
-    """Rows of the side file."""
+    """Lines about unreadable records."""
     tally: Counter[str]
 
 
 def rows_folder(path: Path) -> Path:
-    """Return where the rows of chunks wait until those before them are written to *path*."""
+    """Return the folder for rows of chunks that wait for earlier chunks to be written to *path*."""
     return path.with_name(f"{path.name}.rows")
 
 
 @contextmanager
 def explain_write_error(path: Path) -> Iterator[None]:
-    """Say of what cannot be written that the rest is safe."""
+    """Turn write errors into one that says that earlier output is safe."""
     try:
         yield
     except OSError as error:
@@ -65,10 +65,10 @@ def explain_write_error(path: Path) -> Iterator[None]:
 
 @contextmanager
 def lock(path: Path) -> Iterator[None]:
-    """Let no other process write *path* during the block. Raises `RefoldError` if one does,
+    """Lock *path* against other processes during the block. Raises `RefoldError` if it is locked,
     OSError.
 
-    SQLite's lock is one that every system has, and that ends with the process.
+    SQLite's lock works on every system and ends with the process.
     """
     place = path.with_name(f"{path.name}.lock")
     place.touch()
@@ -81,15 +81,16 @@ def lock(path: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            with suppress(OSError):  # Windows keeps what is open
+            with suppress(OSError):  # Windows cannot delete an open file
                 place.unlink()
 
 
 class Output:
-    """A file under work. Raises `RefoldError` if *path* is there already, OSError."""
+    """An output file in progress. Raises `RefoldError` if *path* exists already, OSError."""
 
     def __init__(self, path: Path, settings: str, *, overwrite: bool = False) -> None:
-        """*settings* name how the rows are made: what another way made is begun anew."""
+        """*settings* identify how rows are made: output of a run with other settings is
+        discarded."""
         if path.exists() and (not overwrite or path.is_dir()):
             raise RefoldError(f"{path} is there already: name another, or give --overwrite")
         self.path, self.bad_path = path, path.with_name(f"{path.name}.bad.jsonl")
@@ -100,12 +101,12 @@ class Output:
         self._entries = self._read_journal()
         self._files: tuple[BinaryIO, BinaryIO, BinaryIO] | None = None
         self.tally = Counter[str]()
-        """What all chunks so far were made into."""
+        """Counts of all chunks so far."""
         self.passed = 0
-        """Chunks that an earlier run wrote."""
+        """Number of chunks that an earlier run wrote."""
 
     def _read_journal(self) -> list[JsonObject]:
-        """Return the chunks that are safe in the parts."""
+        """Return the journal's entries of chunks that are complete in the part files."""
         with suppress(OSError):
             lines = self._journal_path.read_bytes().splitlines(keepends=True)
             head, *entries = [parse_or_none(line) for line in lines if line.endswith(b"\n")] or [0]
@@ -119,7 +120,8 @@ class Output:
         return []
 
     def pass_over(self, hash: str) -> bool:
-        """Is the next chunk, whose input has this hash, written already?"""
+        """Skip the next chunk, whose input has this hash, if it is written already. Return whether
+        it is."""
         if self._files is None and self.passed < len(self._entries):
             entry = self._entries[self.passed]
             if entry["hash"] == hash:
@@ -129,7 +131,7 @@ class Output:
         return False
 
     def add(self, hash: str, output: ChunkOutput) -> None:
-        """Write what was made of a chunk, and then that it is safe."""
+        """Write the output of a chunk, then its entry in the journal."""
         part, bad, journal = self._files or self._open()
         with explain_write_error(self.path):
             for place in output.parts:
@@ -145,7 +147,7 @@ class Output:
         self.tally.update(output.tally)
 
     def _open(self) -> tuple[BinaryIO, BinaryIO, BinaryIO]:
-        """Open the parts behind what is kept of them."""
+        """Open the part files, truncated to the chunks that are kept."""
         entries = self._entries[: self.passed]
         sizes = (entries[-1]["size"], entries[-1]["bad"]) if entries else (0, 0)
         files = list[BinaryIO]()
@@ -161,8 +163,8 @@ class Output:
         return self._files
 
     def finish(self, empty: Buffer, convert: Callable[[Path, Path], object] | None) -> None:
-        """Give the files their names: now they are whole. *empty* is what a file without rows
-        holds; *convert* writes the file out of the part."""
+        """Rename the complete files. *empty* is the content of a file without rows. *convert* makes
+        the final file from the part file."""
         part, bad, _ = self._files or self._open()
         has_bad = bad.tell() > 0
         with explain_write_error(self.path):
@@ -187,15 +189,15 @@ class Output:
         self._journal_path.unlink()
 
     def close(self) -> None:
-        """Close what is open; the parts stay, rows of chunks that are not in them do not."""
+        """Close all files. The part files stay; rows of chunks that are not in them are deleted."""
         rmtree(rows_folder(self.path), ignore_errors=True)
         files, self._files = self._files, None
         for file in files or ():
-            with suppress(OSError):  # what could not be written is not in the journal
+            with suppress(OSError):  # output that was not flushed is not in the journal
                 file.close()
 
     def __enter__(self) -> Self:
-        rmtree(rows_folder(self.path), ignore_errors=True)  # of a run that was killed
+        rmtree(rows_folder(self.path), ignore_errors=True)  # left by a killed run
         rows_folder(self.path).mkdir()
         return self
 
@@ -212,13 +214,13 @@ class Output:
 
 
 ENDINGS = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet")
-"""Of names, which say what is written."""
+"""File name suffixes, which select the output format."""
 
 
 def packer(path: Path) -> Packer | None:
-    """Return what makes a piece of a file of its bytes, if they do not stand as they are: pieces of
-    `.gz` and `.zst` stand one after another. Raises ValueError for a name with none of `ENDINGS`,
-    `FormatError` if no module writes zstd."""
+    """Return a function that compresses a piece of a `.gz` or `.zst` file, or None for other
+    formats. Compressed pieces can be concatenated. Raises ValueError for a name with none of
+    `ENDINGS`, `FormatError` if no module writes zstd."""
     if not path.name.endswith(ENDINGS):
         endings = f"{', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}"
         raise ValueError(f"{path}: its name does not say what to write: end it in {endings}")
@@ -231,11 +233,11 @@ def packer(path: Path) -> Packer | None:
 
 
 PIECE = 16_000_000
-"""Bytes of rows in a piece, at most."""
+"""Maximum bytes of rows in a compressed piece."""
 
 
 def pack_file(rows: Path, pack: Packer) -> Path:
-    """Pack a file piece by piece; return the file that stands in its place."""
+    """Compress a file piece by piece. Return the file that replaces it."""
     packed = rows.with_name(f"{rows.name}.packed")
     with rows.open("rb") as plain, packed.open("wb") as file:
         file.writelines(map(pack, iter(partial(plain.read, PIECE), b"")))
@@ -251,12 +253,12 @@ def _zstd(data: Buffer) -> Buffer:
 
 
 GROUP = 64_000_000
-"""Bytes of JSON in a row group."""
+"""Bytes of JSON in a Parquet row group."""
 
 
 def write_parquet(part: Path, whole: Path) -> None:
-    """Write the rows of *part*, lines of JSON, into a table at *whole*, a group of rows at a time.
-    Raises `RefoldError` if pyarrow is not installed."""
+    """Write the rows of *part*, which are lines of JSON, to a Parquet table at *whole*, one row
+    group at a time. Raises `RefoldError` if pyarrow is not installed."""
     arrow, parquet = load_arrow("pyarrow"), load_arrow("pyarrow.parquet")
     types = {"text": arrow.string(), "json": arrow.string(), "int": arrow.int64()}
     columns = SCHEMAS["unroll"]

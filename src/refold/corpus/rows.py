@@ -1,4 +1,4 @@
-"""Functions of one record, and of a batch of records as columns, for engines that map over
+"""Functions of one record, and of a batch of records in columns, for engines that process
 tables."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,7 +17,7 @@ from refold.session_files.plain import record_id
 from refold.text.json_values import JsonObject
 
 PARTS = ("system", "tools", "text", "thinking", "call", "result")
-"""Kinds of parts whose tokens `stats` tells."""
+"""Kinds of parts for which `stats` counts tokens."""
 
 
 def compact(
@@ -29,10 +29,9 @@ def compact(
     model: str = "",
     vocabulary: str = "",
 ) -> JsonObject:
-    """Return a record's conversation in at most *to* tokens, if the strategies can make it so
-    small.
+    """Return a record's conversation, compacted to at most *to* tokens if the strategies can do so.
 
-    Settings and errors as for `unroll`. The row has `session`, `format`, `body`, `messages`,
+    Settings and errors are those of `unroll`. The row has `session`, `format`, `body`, `messages`,
     `edits`, `tokens` and `tokens_before`.
     """
     require_int(1, to=to)
@@ -48,11 +47,10 @@ def compact(
 
 
 def stats(record: Any, *, format: str = "", model: str = "", vocabulary: str = "") -> JsonObject:
-    """Return how large a record's conversation is: `messages`, `answers` (messages of the model),
-    `calls` of tools, `tokens`, those of the parts that make them up (`tokens_system`,
-    `tokens_tools` for definitions, `tokens_text`, `tokens_thinking`, `tokens_call`,
-    `tokens_result`, `tokens_rest`) and of the largest message (`tokens_largest`). Raises as
-    `compact`."""
+    """Return the size of a record's conversation: `messages`, `answers` (assistant messages), tool
+    `calls`, `tokens`, tokens by kind of part (`tokens_system`, `tokens_tools` for definitions,
+    `tokens_text`, `tokens_thinking`, `tokens_call`, `tokens_result`, `tokens_rest`) and of the
+    largest message (`tokens_largest`). Raises the errors of `compact`."""
     conversation = read_record(record, format)
     compactor = build_compactor(conversation, (), Budget(1, 1), model, vocabulary)
     view = compactor.show(conversation.payload)
@@ -72,8 +70,8 @@ def stats(record: Any, *, format: str = "", model: str = "", vocabulary: str = "
 
 
 def check(record: Any, *, format: str = "") -> JsonObject:
-    """Return what a provider would refuse of a record's conversation: `violations`, each with
-    `rule`, `at` and `text`, and whether it is `valid`. Raises as `compact`."""
+    """Return the `violations` of provider rules in a record's conversation, each with `rule`, `at`
+    and `text`, and whether it is `valid`. Raises the errors of `compact`."""
     conversation = read_record(record, format)
     violations = find_violations(conversation.payload, conversation.format)
     head = {"session": conversation.session, "format": conversation.format}
@@ -81,8 +79,8 @@ def check(record: Any, *, format: str = "") -> JsonObject:
 
 
 def repair(record: Any, *, format: str = "") -> JsonObject:
-    """Return a record's conversation with what a provider would refuse mended, without inventing
-    content: `messages`, the `repairs`, and what is `remaining`. Raises as `compact`."""
+    """Return a record's conversation with rule violations repaired, without inventing content:
+    `messages`, the `repairs`, and the `remaining` violations. Raises the errors of `compact`."""
     conversation = read_record(record, format)
     mended = repair_payload(conversation.payload, conversation.format)
     notes = {"repairs": _rule_rows(mended.repairs), "remaining": _rule_rows(mended.remaining)}
@@ -97,7 +95,7 @@ def _rule_rows(faults: Iterable[Any]) -> list[JsonObject]:
 
 Batch = dict[str, list[Any]]
 Column = str
-"""`text`, `int`, `bool`, or `json`: a list or an object, in a table its JSON text."""
+"""Type of a column: `text`, `int`, `bool`, or `json` (a list or object; JSON text in a table)."""
 _HEAD: Mapping[str, Column] = {"session": "text", "format": "text"}
 _REQUEST: Mapping[str, Column] = {**_HEAD, "body": "json", "messages": "json"}
 _COUNTS = ("messages", "answers", "calls", "tokens")
@@ -119,38 +117,38 @@ SCHEMAS: Mapping[str, Mapping[str, Column]] = {
     "check": {**_HEAD, "valid": "bool", "violations": "json"},
     "repair": {**_REQUEST, "repairs": "json", "remaining": "json"},
 }
-"""The columns of what each function returns, in order. A batch has one more, `error`."""
+"""Columns of each function's rows, in order. A batch has one more, `error`."""
 _EMPTY: Mapping[Column, Any] = {"text": "", "int": 0, "bool": False, "json": []}
 
 
 def unroll_batch(batch: Mapping[str, Any], *, as_json: bool = True, **settings: Any) -> Batch:
-    """Return the segments of a batch's records, in order, as `unroll` with *settings*.
+    """Return the segments of a batch's records, in order, as `unroll` does with *settings*.
 
     *batch* has a column of values for each field of the records: lists, arrays of NumPy, Arrow or
-    pandas, or a data frame. So has what is returned, in the columns of `SCHEMAS["unroll"]` and
-    `error`: a record that cannot be read makes one row that says why, and is empty else. Fields
-    that nest are JSON text, which every engine can hold; with *as_json* False they are values.
+    pandas, or a data frame. The result has the columns of `SCHEMAS["unroll"]` and `error`. An
+    unreadable record makes one row that is empty except for its id and the reason. Nested fields
+    are JSON text, which every engine can hold, or values if *as_json* is False.
     """
     return _map_batch(unroll, batch, as_json, settings)
 
 
 def compact_batch(batch: Mapping[str, Any], *, as_json: bool = True, **settings: Any) -> Batch:
-    """Return a row for each record, as `compact` with *settings*; see `unroll_batch`."""
+    """Return a row for each record, as `compact` does with *settings*; see `unroll_batch`."""
     return _map_batch(compact, batch, as_json, settings)
 
 
 def stats_batch(batch: Mapping[str, Any], *, as_json: bool = True, **settings: Any) -> Batch:
-    """Return a row for each record, as `stats` with *settings*; see `unroll_batch`."""
+    """Return a row for each record, as `stats` does with *settings*; see `unroll_batch`."""
     return _map_batch(stats, batch, as_json, settings)
 
 
 def check_batch(batch: Mapping[str, Any], *, as_json: bool = True, **settings: Any) -> Batch:
-    """Return a row for each record, as `check` with *settings*; see `unroll_batch`."""
+    """Return a row for each record, as `check` does with *settings*; see `unroll_batch`."""
     return _map_batch(check, batch, as_json, settings)
 
 
 def repair_batch(batch: Mapping[str, Any], *, as_json: bool = True, **settings: Any) -> Batch:
-    """Return a row for each record, as `repair` with *settings*; see `unroll_batch`."""
+    """Return a row for each record, as `repair` does with *settings*; see `unroll_batch`."""
     return _map_batch(repair, batch, as_json, settings)
 
 

@@ -1,5 +1,4 @@
-"""Unroll a whole corpus: files in, one file out, by processes any of which may die. A report says
-what it came to."""
+"""Unroll a whole corpus into one file, with worker processes that may die, and a report."""
 
 import gc
 import multiprocessing
@@ -43,11 +42,11 @@ from refold.text.json_values import JsonObject, Record
 
 
 class Progress(NamedTuple):
-    """Where a run is."""
+    """The progress of a run."""
 
     path: str
     done: float
-    """Bytes of this file that were read."""
+    """Bytes read of the current file."""
     tally: Counter[str]
 
 
@@ -61,13 +60,13 @@ def unroll_files(
     watch: Callable[[Progress], object] = lambda _: None,
     note: Callable[[str], object] = lambda _: None,
 ) -> Output:
-    """Write the segments of every record in *files* to *path*; return the output with its tally.
+    """Write the segments of every record in *files* to *path*. Return the output with its counts.
 
-    Its name ends in `.jsonl`, `.jsonl.gz`, `.jsonl.zst` or `.parquet`, a table. The bytes are the
-    same whatever *jobs*, the number of processes. A run that was killed is resumed. What
-    cannot be read goes to a file beside *path*. *watch* is called with each chunk, *note* with a
-    line about what went wrong. Raises `RefoldError`, also if *path* is there, ValueError for
-    settings and another name, OSError.
+    The suffix of *path* is `.jsonl`, `.jsonl.gz`, `.jsonl.zst` or `.parquet`. The output is
+    byte-for-byte the same for any number of processes (*jobs*). A run that was killed is resumed.
+    Unreadable records go to a file beside *path*. *watch* is called after each chunk, *note* with a
+    line about each failure. Raises `RefoldError`, also if *path* exists, ValueError for invalid
+    settings or another suffix, OSError.
     """
     settings.check()
     pack = packer(path)
@@ -87,7 +86,6 @@ def unroll_files(
 def _unwritten(
     files: Iterable[Path], output: Output, watch: Callable[[Progress], object]
 ) -> Iterator[Chunk]:
-    """Yield the chunks that no earlier run wrote."""
     chunks = chain.from_iterable(map(_read, files))
     for chunk in chunks:
         if not output.pass_over(chunk.hash):
@@ -98,7 +96,7 @@ def _unwritten(
 
 
 def _read(file: Path) -> Iterator[Chunk]:
-    """Yield the chunks of a file, and one that says what is wrong with it."""
+    """Yield the chunks of a file, and one with the error if it cannot be read."""
     try:
         yield from read_chunks(file)
     except (FormatError, OSError) as error:
@@ -114,9 +112,9 @@ Load = Callable[[], Iterable[Conversation]]
 def _unroll_chunk(
     chunk: Chunk, settings: UnrollSettings, pack: Packer | None, path: Path
 ) -> ChunkOutput:
-    """Write the rows of a chunk into a file beside *path*, each as soon as it is made; return where
-    they are, and those of it that cannot be read. Raises `RefoldError` if the disk is full,
-    ValueError for settings."""
+    """Write the rows of a chunk to a file beside *path*, each as soon as it is made. Return the
+    file and the records that cannot be read. Raises `RefoldError` if the disk is full, ValueError
+    for invalid settings."""
     if chunk.error:
         return _fail(chunk, [(0, chunk.error)])
     bad, tally, count = list[tuple[int, str]](), Counter[str](), SegmentCount()
@@ -145,8 +143,8 @@ def _unroll_chunk(
 def _unroll_records(
     chunk: Chunk, settings: UnrollSettings
 ) -> Iterator[tuple[int, Segment | str | None]]:
-    """Yield the line of each record with each of its segments, and at the end of each conversation
-    with None, or with why nothing of it counts."""
+    """Yield (line of a record, segment). Each conversation ends with None instead of a segment, or
+    with the error if all its segments are void."""
     form, loads = settings.format, list[tuple[int, Load]]()
     loads += ((line, partial(read_records, text, form)) for line, text in chunk.rows)
     for line, load in loads or [(0, lambda: map(convert, read_all(chunk.path, form)))]:
@@ -154,8 +152,8 @@ def _unroll_records(
 
 
 def _unroll_each(load: Load, settings: UnrollSettings) -> Iterator[Segment | str | None]:
-    """Yield the segments of each conversation of a record, then None and what of it could not be
-    read, or why nothing of it counts: the others go on."""
+    """Yield the segments of each conversation of a record, then None and its problems, or the error
+    that makes its segments void. Other conversations are not affected."""
     conversations: Iterator[Conversation] | None = None
     while True:
         try:
@@ -197,18 +195,18 @@ def _join(parts: list[ChunkOutput]) -> ChunkOutput:
 
 R = TypeVar("R")
 AHEAD = 3
-"""Chunks a process that are read before the first of them is done."""
+"""Chunks per process that are read ahead."""
 TRIES = 2
-"""How often a chunk may take its process down before its rows are tried one by one."""
+"""Number of times that a chunk may kill its process before its rows are tried one by one."""
 
 
 @dataclass
 class Workers(Generic[R]):
     """Processes that do *work*.
 
-    When one dies, what was under way is done again. A chunk that takes its process down each time
-    is done row by row (*join* puts the results together), and a row that does so has the result
-    that *give_up* returns.
+    When one dies, unfinished chunks are done again. A chunk that kills its process each time is
+    done row by row, and *join* combines the results. A row that does so gets the result of
+    *give_up*.
     """
 
     work: Callable[[Chunk], R]
@@ -216,11 +214,12 @@ class Workers(Generic[R]):
     join: Callable[[list[R]], R]
     give_up: Callable[[Chunk], R]
     note: Callable[[str], object]
-    """Gets a line about each death."""
+    """Callback for a line about each death."""
     waiting: deque[tuple[Chunk, Future[R]]] = field(default_factory=deque)
 
     def map(self, chunks: Iterable[Chunk]) -> Iterator[tuple[Chunk, R]]:
-        """Yield each chunk with the result of it, in order; with one job in this process."""
+        """Yield each chunk and its result, in order. With one job the work is done in this
+        process."""
         if self.jobs == 1:
             yield from ((chunk, self.work(chunk)) for chunk in chunks)
             return
@@ -233,12 +232,12 @@ class Workers(Generic[R]):
                     yield self._take()
             while self.waiting:
                 yield self._take()
-        except BaseException:  # who stops does not wait for what is under way
+        except BaseException:  # do not wait for running work
             self._pool.shutdown(wait=False, cancel_futures=True)
             own = [each for each in multiprocessing.active_children() if each not in bystanders]
             for child in own:
                 child.kill()
-            for child in own:  # none writes any more
+            for child in own:  # then none writes any more
                 child.join()
             raise
         self._pool.shutdown()
@@ -271,7 +270,7 @@ class Workers(Generic[R]):
         self._start()
 
     def _submit_again(self) -> None:
-        """Begin anew what is waiting, but for what was done already."""
+        """Submit the waiting chunks again, except finished ones."""
         waiting, self.waiting = self.waiting, deque()
         for chunk, future in waiting:
             if future.done() and future.exception() is None:
@@ -280,7 +279,7 @@ class Workers(Generic[R]):
                 self._submit(chunk)
 
     def _do_alone(self, chunk: Chunk) -> R:
-        """Return the result of a chunk that nothing else is done beside."""
+        """Return the result of a chunk, with no other chunk running."""
         for _ in range(TRIES):
             try:
                 return self._pool.submit(self.work, chunk).result()
@@ -293,9 +292,9 @@ class Workers(Generic[R]):
 
 
 def _begin() -> None:
-    """Prepare a worker: Ctrl-C is for who started it, it does not live on alone, and it does not
-    look for cycles all the time, of which a large session makes none. Nor does it ask for a model:
-    what is trained on is sent to no provider."""
+    """Prepare a worker. It ignores Ctrl-C, ends with its parent, and runs the garbage collector
+    less often, since a large session has few cycles. It does not warn about missing model names:
+    training data is sent to no provider."""
     simplefilter("ignore", ModelNotNamed)
     gc.set_threshold(50_000, 20, 20)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -311,9 +310,9 @@ def _end_with_parent() -> None:
 # --- the report -----------------------------------------------------------------------------------
 
 BAR, HEIGHT = 34, 150
-"""Pixels of a bar's place and of a plot."""
+"""Pixels of a bar's width with its gap, and of a plot's height."""
 MOST = 24
-"""Bars of a plot; what is beyond counts in the last."""
+"""Maximum number of bars in a plot. The last one includes all beyond."""
 _STYLE = """\
 .refold td:not(:first-child),.refold th:not(:first-child){text-align:right}
 .refold td,.refold th{padding:2px 14px 2px 0;font-variant-numeric:tabular-nums;text-align:left}
@@ -324,11 +323,10 @@ _STYLE = """\
 
 @dataclass
 class SegmentCount:
-    """What is counted of one conversation while its segments come."""
+    """Counts of one conversation while its segments arrive."""
 
     recorded: int = 0
     after: list[int] = field(default_factory=list)
-    """Tokens of each segment."""
     edits: dict[str, JsonObject] = field(default_factory=dict)
 
     def add(self, segment: Segment) -> None:
@@ -338,7 +336,7 @@ class SegmentCount:
         self.edits.update((edit["id"], edit) for edit in segment.row["edits"])
 
     def tally(self) -> Counter[str]:
-        """Return the counts, of the table and the report at the end."""
+        """Return the counts for the table and the report."""
         after, before = self.after, self.recorded
         tally = Counter(sessions=1, segments=len(after), before=before, after=sum(after))
         tally[f"length before/{_bucket_of(before)}"] += 1
@@ -354,12 +352,12 @@ class SegmentCount:
 
 
 def _bucket_of(tokens: int) -> int:
-    """Return the bucket of a length: two to a doubling."""
+    """Return the bucket of a length: two per doubling."""
     return int(2 * log2(max(1, tokens)))
 
 
 def summarize(tally: Counter[str]) -> dict[str, int]:
-    """Return the figures of a run: `sessions`, `segments`, `bad` (rows that could not be read),
+    """Return the figures of a run: `sessions`, `segments`, `bad` (unreadable records),
     `tokens_before` (of the sessions as recorded) and `tokens_after` (of all segments)."""
     return {
         **{name: tally[name] for name in ("sessions", "segments", "bad")},
@@ -369,7 +367,7 @@ def summarize(tally: Counter[str]) -> dict[str, int]:
 
 
 def list_cuts(tally: Counter[str]) -> list[Record]:
-    """Return what each strategy cut: `strategy`, `edits`, `messages` and `tokens`, most first."""
+    """Return totals by strategy: `strategy`, `edits`, `messages` and `tokens`, largest first."""
     names = [key.partition("/")[2] for key in tally if key.startswith("edits/")]
     cuts = [
         {
@@ -384,7 +382,7 @@ def list_cuts(tally: Counter[str]) -> list[Record]:
 
 
 def report_page(tally: Counter[str], title: str) -> str:
-    """Return a whole page about a run, which loads nothing."""
+    """Return a self-contained HTML report of a run."""
     lengths = [
         (f"Tokens of a {noun}", _bars(tally, f"length {when}", _length_label))
         for noun, when in (("session as recorded", "before"), ("segment", "after"))
@@ -412,7 +410,7 @@ def report_page(tally: Counter[str], title: str) -> str:
 
 
 def _bars(tally: Counter[str], name: str, label: Callable[[int], str]) -> list[tuple[str, int]]:
-    """Return the bars of a plot, with those between that are empty."""
+    """Return the bars of a plot, including empty ones."""
     counts = Counter[int]()
     for key, count in tally.items():
         head, _, number = key.partition("/")
@@ -428,7 +426,7 @@ def _bars(tally: Counter[str], name: str, label: Callable[[int], str]) -> list[t
 
 
 def _length_label(bucket: int) -> str:
-    """Return the tokens from which a bucket counts."""
+    """Return the lower limit of a bucket in tokens."""
     tokens = 2 ** (bucket / 2)
     return f"{tokens / 1_000:.3g}k" if tokens >= 1_000 else f"{tokens:.0f}"
 

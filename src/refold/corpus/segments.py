@@ -1,9 +1,9 @@
-"""A trajectory cut where an agent with a context compactor would have cut it.
+"""A trajectory, cut where an agent with a context compactor would have cut it.
 
-The agent is replayed call by call: before each answer of the model the history so far is compacted
-if that is due. As long as a request only continues the one before it, both are one prefix chain; a
-compaction begins another. A segment is such a chain with its last answer: one physical trace, which
-a trainer takes as one sequence.
+The agent is replayed call by call: before each assistant message the history so far is compacted if
+it is over budget. Requests that only extend the one before form one prefix chain. A compaction
+starts a new chain. A segment is such a chain with its last answer: one physical trace, which a
+trainer takes as one sequence.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,17 +25,17 @@ from refold.tokens.count import Counter, count_message, counter, exact
 
 
 class RecordedCall(NamedTuple):
-    """One request, and the answer that the model gave to it."""
+    """One request and the model's answer."""
 
     view: View
     start: int
-    """Where the answer starts in the record's messages."""
+    """Position in the record's messages at which the answer starts."""
     stop: int
 
 
 @dataclass(frozen=True, slots=True)
 class UnrollSettings:
-    """The settings of `unroll`. Raises ValueError for some that contradict one another."""
+    """Settings of `unroll`. Raises ValueError for contradictory settings."""
 
     to: int = 32_000
     target: int | None = None
@@ -47,13 +47,13 @@ class UnrollSettings:
 
     @property
     def goal(self) -> int:
-        """Tokens that a request is compacted to."""
+        """Tokens to which a request is compacted."""
         require_int(1, to=self.to)
         return self.to // 2 if self.target is None else self.target
 
     @property
     def budget(self) -> Budget:
-        """When a request is compacted, and how far."""
+        """Budget of a request."""
         require_int(1, target=self.goal)
         reserve = self.to // 8 if self.reserve is None else self.reserve
         require_int(0, reserve=reserve)
@@ -83,23 +83,24 @@ def unroll(
     model: str = "",
     vocabulary: str = "",
 ) -> list[JsonObject]:
-    """Return the segments of a record, one row a physical trace.
+    """Return the segments of a record, one row per physical trace.
 
-    *record* is one conversation in any of the forms of docs/corpus.md, or its JSON text. The
-    agent's window has *to* tokens, of which *reserve* are kept for an answer (an eighth); a request
-    that leaves less is compacted to *target* tokens (half of *to*) by the *strategies* (values, or
-    their names as text; the default ones), none of which asks a model. *format* names the record's
-    form, *model* its model, if the record does not. Tokens are estimated, or counted with the
-    tokenizer called *vocabulary* (`refold.tokens.count.exact`), alike for every model.
+    *record* is one conversation in any of the formats of docs/corpus.md, or its JSON text. The
+    agent's window has *to* tokens, of which *reserve* are kept for an answer (default: an eighth).
+    A request over the remainder is compacted to *target* tokens (default: half of *to*) by the
+    *strategies* (values or names; default: the default ones), none of which asks a model. *format*
+    names the record's format; if it is empty, its shape decides. *model* is its model if the record
+    names none. Tokens are estimated, or counted with the tokenizer *vocabulary*
+    (`refold.tokens.count.exact`), the same for every model.
 
-    Each row has `session`, `segment` (from 0), `parent` (the segment before it; -1), `format`,
+    Each row has `session`, `segment` (from 0), `parent` (the segment before it, or -1), `format`,
     `body` (the request without its messages), `messages`, `train_from` (the first message that no
-    earlier segment trains on; every assistant's message from there on is to be trained), `edits`
-    (`id`, `start`, `stop`, `by`, `saved`: what stands for which of the record's messages, and the
-    tokens that spares) and `tokens`.
+    earlier segment trains on; train on every assistant message from there on), `edits` (`id`,
+    `start`, `stop`, `by`, `saved`: the replaced span of the record's messages, and the tokens
+    saved) and `tokens`.
 
-    Raises `FormatError` for what holds no conversation or no answer of a model, ValueError for
-    settings that contradict one another.
+    Raises `FormatError` for a record without a conversation or without an assistant message,
+    ValueError for contradictory settings.
     """
     settings = UnrollSettings(to, target, reserve, strategies, format, model, vocabulary)
     conversations = read_records(record, format)
@@ -111,11 +112,12 @@ class Segment(NamedTuple):
 
     row: JsonObject
     recorded: int
-    """Tokens of the conversation up to its end, as they were recorded."""
+    """Tokens of the recorded conversation up to the segment's end."""
 
 
 def iter_segments(conversation: Conversation, settings: UnrollSettings) -> Iterator[Segment]:
-    """Yield the segments of a conversation, each as soon as it ends. Raises as `unroll`."""
+    """Yield the segments of a conversation, each as soon as it ends. Raises the errors of
+    `unroll`."""
     strategies = read_strategies(settings.strategies, settings.goal)
     named = settings.model, settings.vocabulary
     compactor = build_compactor(conversation, strategies, settings.budget, *named)
@@ -127,7 +129,6 @@ def iter_segments(conversation: Conversation, settings: UnrollSettings) -> Itera
 
 
 def _count(call: RecordedCall, entries: Sequence[Any], codec: Codec) -> int:
-    """Return the tokens of an answer."""
     prior, count = call.view.transcript.messages, call.view.profile.count
     return sum(count(codec.decode(entry, prior)) for entry in entries[call.start : call.stop])
 
@@ -135,10 +136,10 @@ def _count(call: RecordedCall, entries: Sequence[Any], codec: Codec) -> int:
 def read_strategies(
     strategies: Iterable[Strategy | str] | None, target: int
 ) -> tuple[Strategy, ...]:
-    """Return strategies given as values or by name; by default those that come down to *target*."""
+    """Return strategies given as values or names; None means the default ones for *target*."""
     if strategies is None:
         return default_strategies(target)
-    if isinstance(strategies, str):  # else each character is a name
+    if isinstance(strategies, str):  # otherwise each character would be a name
         strategies = [strategies]
     return tuple(parse_strategy(each) if isinstance(each, str) else each for each in strategies)
 
@@ -150,7 +151,7 @@ def build_compactor(
     model: str,
     vocabulary: str,
 ) -> Compactor:
-    """Return a compactor that knows nothing but its settings: not even the time."""
+    """Return a compactor that depends only on its settings, not even on the time."""
     return Compactor(
         strategies,
         budget,
@@ -164,15 +165,15 @@ def build_compactor(
 
 @cache
 def _load_counter(vocabulary: str) -> Counter:
-    """Return what counts a message with a tokenizer: to load one takes longer than a record."""
+    """Return the token counter of a tokenizer, cached because loading is slow."""
     return counter(exact(vocabulary))
 
 
 def replay(
     conversation: Conversation, compactor: Compactor, codec: Codec
 ) -> Iterator[RecordedCall]:
-    """Yield each request that an agent with *compactor* would have sent, in order. Neighbouring
-    entries of the model are one answer. Raises `FormatError` if there is none."""
+    """Yield each request that an agent with *compactor* would have sent, in order. Consecutive
+    assistant entries form one answer. Raises `FormatError` if there is none."""
     entries = conversation.messages
     answers = list(_answers(codec, entries))
     if not answers:
@@ -187,7 +188,7 @@ def replay(
 
 
 def _answers(codec: Codec, entries: Sequence[Any]) -> Iterator[tuple[int, int]]:
-    """Yield where each run of the model's entries starts and stops."""
+    """Yield start and stop of each run of assistant entries."""
     start = None
     for at, entry in enumerate(entries):
         if _is_answer(codec, entry):
@@ -200,20 +201,20 @@ def _answers(codec: Codec, entries: Sequence[Any]) -> Iterator[tuple[int, int]]:
 
 
 def _is_answer(codec: Codec, entry: Any) -> bool:
-    if role := text_at(entry, "role"):  # spares most entries to be decoded twice
+    if role := text_at(entry, "role"):  # avoids decoding most entries twice
         return role in {"assistant", "model"} and not entry.get("is_copied_context")
     return codec.decode(entry, ()).role == "assistant"
 
 
 class CallChain(NamedTuple):
-    """Calls each of which continues the one before it: those between are not held."""
+    """The first and last call of a prefix chain, in which each call continues the one before it."""
 
     first: RecordedCall
     last: RecordedCall
 
 
 def _split_calls(calls: Iterator[RecordedCall]) -> Iterator[CallChain]:
-    """Yield the chains of *calls*, of which there is one at least."""
+    """Yield the chains of *calls*, which must not be empty."""
     first = last = next(calls)
     for call in calls:
         if not _continues(last.view, call.view):
@@ -224,7 +225,8 @@ def _split_calls(calls: Iterator[RecordedCall]) -> Iterator[CallChain]:
 
 
 def _continues(before: View, after: View) -> bool:
-    """Does *after* show what *before* showed, then the answer as it was given, then what is new?"""
+    """Return whether *after* shows what *before* showed, then its answer unchanged, then new
+    messages."""
     old, new = before.visible_edits, after.visible_edits
     if new[: len(old)] != old:
         return False
@@ -252,8 +254,8 @@ def _row(conversation: Conversation, number: int, chain: CallChain, answer: int)
 
 
 def edit_rows(view: View, head: int) -> list[JsonObject]:
-    """Return the edits that *view* shows; positions count the record's messages, of which *head*
-    are the system prompt."""
+    """Return the edits that *view* shows. Positions are those of the record's messages, the first
+    *head* of which are the system prompt."""
     return [
         {
             "id": edit.id,
