@@ -7,21 +7,21 @@ from importlib import import_module
 from refold.errors import install_hint
 
 INTERRUPTED = 130
-"""The exit code after Ctrl-C."""
+"""Exit code after Ctrl-C."""
 QUICK = {"run": "refold.cli.run", "hook": "refold.cli.hook"}
-"""Modules of commands that somebody waits for: they load nothing else of this package."""
+"""Modules of commands whose start must be fast. They load nothing else of this package."""
 
 
 def main() -> None:
-    """Run the command line, and say how to install what it needs where that is missing."""
+    """Run the command line. If click or rich is missing, say how to install it."""
     first, *rest = sys.argv[1:] or [""]
     name, arguments = (
         (QUICK[first], rest) if first in QUICK else ("refold.cli.commands", sys.argv[1:])
     )
-    gc.disable()  # what is imported stays: to look for garbage in it took a tenth of a short command
+    gc.disable()  # imports leave no garbage, and collecting it took a tenth of a short command
     try:
         module = import_module(name)
-    except KeyboardInterrupt:  # most of a short run is this import
+    except KeyboardInterrupt:  # this import takes most of a short run
         sys.exit(INTERRUPTED)
     except ImportError as missing:
         if missing.name is None or missing.name.partition(".")[0] not in {"click", "rich"}:
@@ -32,7 +32,7 @@ def main() -> None:
     gc.enable()
     try:
         sys.exit(module.main(arguments))
-    except KeyboardInterrupt:  # before the command began, or after it had ended
+    except KeyboardInterrupt:  # before the command started or after it ended
         sys.exit(INTERRUPTED)
 
 

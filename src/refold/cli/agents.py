@@ -1,7 +1,7 @@
 """Coding agents, and how each is pointed at a gateway for one session.
 
-What an agent is given is in its environment, its arguments, or a file of the session's own; its
-user's files are read and never written. Nothing here is imported that takes time: an agent waits.
+An agent gets its settings in the environment, in arguments, or in a file of the session. Files of
+the user are read and never written. Nothing slow is imported here, because an agent waits.
 """
 
 import json
@@ -19,11 +19,11 @@ from refold.text.json_values import JsonObject, dig, first_text, object_at, obje
 
 _WELL_KNOWN = Path(__file__).parents[1] / "gateway/providers.toml"
 _PROVIDERS = tomllib.loads(_WELL_KNOWN.read_text(encoding="utf-8"))
-"""The gateway's well-known providers, read here because its modules take longer to load."""
+"""Well-known providers of the gateway, read here because its modules are slow to load."""
 
 
 def _address(provider: str, path: str = "") -> str:
-    """Return the base URL that clients have of a provider: its address and a *path* of theirs."""
+    """Return the base URL that clients use for a provider: its address and a *path*."""
     return f"{_PROVIDERS[provider]['url']}{path}"
 
 
@@ -37,7 +37,7 @@ VARIABLES: Sequence[tuple[tuple[str, ...], str]] = (
     (("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"), ANTHROPIC),
     (("GOOGLE_GEMINI_BASE_URL",), GEMINI),
 )
-"""Environment variables that SDKs read their base URL from, and where they send requests else."""
+"""Environment variables from which SDKs read their base URL, and the default URL."""
 PROVIDERS: Mapping[str, str] = {
     "anthropic": ANTHROPIC,
     "openai": OPENAI,
@@ -50,7 +50,7 @@ PROVIDERS: Mapping[str, str] = {
     "xai": _address("xai", "/v1"),
     "zai": _address("zai", "/coding/paas/v4"),
 }
-"""Base URLs of providers that agents know by themselves, as pi and OpenCode call them."""
+"""Base URLs of providers that agents have built in, by their names in pi and OpenCode."""
 
 
 # --- the start of an agent ------------------------------------------------------------------------
@@ -58,17 +58,17 @@ PROVIDERS: Mapping[str, str] = {
 
 @dataclass(slots=True)
 class Routes:
-    """The addresses of a gateway that lead to the base URLs of an agent's providers."""
+    """Maps base URLs of an agent's providers to addresses of a gateway."""
 
     gateway: str
     is_shared: bool = False
-    """Does the gateway run already, with upstreams of its own?"""
+    """Whether the gateway was running already, with its own upstreams."""
     urls: dict[str, str] = field(default_factory=dict)
-    """Base URLs by the name of their upstream, which is the first part of the gateway's path."""
+    """Base URLs by upstream name, which is the first segment of the gateway's path."""
 
     def through(self, address: object) -> str:
-        """Return the base URL that leads to an address through the gateway. Raises ValueError for
-        what is no address of a server, or holds a user or a query."""
+        """Return the gateway's base URL for an address. Raises ValueError if that is no HTTP URL,
+        or has a user, a query or a fragment."""
         url = str(address).rstrip("/")
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
@@ -86,37 +86,37 @@ class Routes:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where an agent is started."""
+    """The environment in which an agent is started."""
 
     environment: Mapping[str, str]
     home: Path
     directory: Path
     folder: Path
-    """For files of this session; it is gone at its end."""
+    """Temporary folder for files of this session."""
     routes: Routes
 
     def first_variable(self, names: Iterable[str], default: str) -> str:
-        """Return the first of these environment variables that is set, else *default*."""
+        """Return the first of these environment variables that is set, or *default*."""
         return next(filter(None, map(self.environment.get, names)), default)
 
     def place(self, variable: str, *parts: str) -> Path:
-        """Return the directory that an environment variable names, else one in the user's home."""
+        """Return the directory named by an environment variable, or one in the user's home."""
         return Path(self.environment.get(variable) or self.home.joinpath(*parts))
 
 
 @dataclass(frozen=True, slots=True)
 class Overlay:
-    """What an agent is given for one session."""
+    """Settings of an agent for one session."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
     arguments: tuple[str, ...] = ()
-    """Before the user's own."""
+    """Arguments before those of the user."""
     files: Mapping[str, str] = field(default_factory=dict)
-    """Contents by name, in the session's folder."""
+    """Contents of files in the session's folder, by name."""
     mirrored: Path | None = None
-    """A directory of the agent's that the folder stands for: what else is in it is linked there."""
+    """A directory of the agent that the folder replaces. Its other entries are linked there."""
     left_running: str = ""
-    """The file in the folder in which the agent notes a process that it leaves running."""
+    """Name of the file in which the agent records a background process; empty for none."""
 
 
 # --- files of agents ------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ _COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*"?)|//[^\n]*')
 
 
 def objects(value: Any) -> Iterable[tuple[str, JsonObject]]:
-    """Return the members of a JSON object that are objects."""
+    """Return the members of a JSON object that are objects, with their names."""
     members = value.items() if isinstance(value, dict) else ()
     return [(name, member) for name, member in members if isinstance(member, dict)]
 
@@ -137,7 +137,7 @@ def read_json(path: Path) -> JsonObject:
 
 
 def parse_json(text: str, name: str) -> JsonObject:
-    """Return the JSON object in a text, which *name* calls in errors. Raises ValueError."""
+    """Return the JSON object in a text. Errors call it *name*. Raises ValueError."""
     try:
         value = json.loads(_COMMENT.sub(lambda found: found[1] or "", text))
     except ValueError as error:
@@ -146,7 +146,7 @@ def parse_json(text: str, name: str) -> JsonObject:
 
 
 def read_toml(path: Path) -> JsonObject:
-    """Return what is in a TOML file; empty if there is none. Raises ValueError."""
+    """Return the content of a TOML file; empty if there is none. Raises ValueError."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     except ValueError as error:
@@ -163,19 +163,19 @@ class Agent:
     name: str
     program: str
     install: str
-    """The command that installs it."""
+    """Command that installs it."""
     prepare: Callable[[Start], Overlay]
-    """Raises ValueError if there is no way through a gateway."""
+    """Returns the settings. Raises ValueError if its requests cannot pass a gateway."""
 
 
 def find_agent(command: str) -> Agent | None:
-    """Return the agent whose program a command is, by name or path; None for any other program."""
+    """Return the agent that a command starts, by name or path; None for any other program."""
     name = Path(command).name.lower().removesuffix(".exe").removesuffix(".cmd")
     return next((agent for agent in AGENTS if name in {agent.name, agent.program}), None)
 
 
 def prepare_by_variables(start: Start) -> Overlay:
-    """Whatever reads its base URLs from the environment: SDKs and what is built on them."""
+    """Return settings for programs that read base URLs from the environment, such as SDKs."""
     environment = dict[str, str]()
     for names, default in VARIABLES:
         url = start.routes.through(start.first_variable(names, default))
@@ -187,8 +187,8 @@ def prepare_by_variables(start: Start) -> Overlay:
 
 
 def _prepare_claude(start: Start) -> Overlay:
-    """Claude Code. An address in its settings wins over the environment, and one in `--settings`
-    over both."""
+    """Claude Code: `--settings` overrides its settings files, and these override the
+    environment."""
     name = "ANTHROPIC_BASE_URL"
     for cloud in ("BEDROCK", "VERTEX"):
         if start.environment.get(f"CLAUDE_CODE_USE_{cloud}"):
@@ -205,8 +205,8 @@ def _prepare_claude(start: Start) -> Overlay:
 
 
 def _prepare_codex(start: Start) -> Overlay:
-    """Codex: its own provider has one address for keys and another for who is logged in to ChatGPT;
-    others have theirs in config.toml."""
+    """Codex: the `openai` provider has one address for API keys and another for ChatGPT logins.
+    Other providers have theirs in config.toml."""
     place = start.place("CODEX_HOME", ".codex")
     config = read_toml(place / "config.toml")
     name = text_at(config, "model_provider") or "openai"
@@ -228,7 +228,7 @@ def _prepare_gemini(start: Start) -> Overlay:
 
 
 def _prepare_qwen(start: Start) -> Overlay:
-    """Qwen Code: its option wins over settings and environment."""
+    """Qwen Code: its option overrides settings and environment."""
     settings = read_json(start.home / ".qwen/settings.json")
     own = text_at(settings, "security", "auth", "baseUrl")
     url = start.first_variable(["OPENAI_BASE_URL"], own or OPENAI)
@@ -236,7 +236,7 @@ def _prepare_qwen(start: Start) -> Overlay:
 
 
 def _prepare_opencode(start: Start) -> Overlay:
-    """OpenCode merges a configuration in the environment over its files."""
+    """OpenCode: a configuration in the environment is merged over its files."""
     content = parse_json(
         start.environment.get("OPENCODE_CONFIG_CONTENT") or "{}", "the environment"
     )
@@ -260,7 +260,7 @@ def _prepare_opencode(start: Start) -> Overlay:
 
 
 def _opencode_files(start: Start) -> Iterator[Path]:
-    """Yield where OpenCode looks for its configuration; of two the later wins."""
+    """Yield OpenCode's configuration files. Later ones override earlier ones."""
     config = start.place("XDG_CONFIG_HOME", ".config") / "opencode"
     for name in ("config.json", "opencode.json", "opencode.jsonc"):
         yield config / name
@@ -272,7 +272,7 @@ def _opencode_files(start: Start) -> Iterator[Path]:
 
 
 def _url_with_version(provider: str) -> str:
-    """Return a provider's base URL as OpenCode and Continue have it: with its version always."""
+    """Return a provider's base URL with its version, as OpenCode and Continue expect it."""
     url = PROVIDERS[provider]
     return f"{url}/v1" if provider in {"anthropic", "mistral"} else url
 
@@ -285,7 +285,7 @@ export default function (pi) {
 
 
 def _prepare_pi(start: Start) -> Overlay:
-    """Pi: an extension gives providers another address and leaves all else of them."""
+    """Pi: an extension overrides the address of providers, and nothing else."""
     models = read_json(start.place("PI_CODING_AGENT_DIR", ".pi", "agent") / "models.json")
     own = {
         name: provider["baseUrl"]
@@ -304,7 +304,7 @@ _BASE_URL = re.compile(r'^([ \t]*base_url[ \t]*=[ \t]*)"([^"\n]*)"', re.MULTILIN
 
 
 def _prepare_kimi(start: Start) -> Overlay:
-    """Kimi Code has its addresses in one file of its directory alone."""
+    """Kimi Code: addresses can only be set in a file in its directory."""
     place = start.place("KIMI_CODE_HOME", ".kimi-code")
     path = place / "config.toml"
     read_toml(path)
@@ -325,11 +325,11 @@ VIBE = {
     "api_key_env_var": "MISTRAL_API_KEY",
     "backend": "mistral",
 }
-"""The provider that Mistral Vibe knows by itself."""
+"""Built-in provider of Mistral Vibe."""
 
 
 def _prepare_vibe(start: Start) -> Overlay:
-    """Mistral Vibe: providers in the environment win over those of the same names in its files."""
+    """Mistral Vibe: providers in the environment override those of the same name in its files."""
     name = "VIBE_PROVIDERS"
     own = parse_json(f'{{"providers": {start.environment.get(name) or "[]"}}}', name)
     home = start.place("VIBE_HOME", ".vibe")
@@ -347,11 +347,11 @@ def _prepare_vibe(start: Start) -> Overlay:
 
 
 CLINE: Mapping[str, str] = {"openai-native": OPENAI, "gemini": GEMINI}
-"""Base URLs of providers as Cline calls them, where that differs."""
+"""Base URLs of providers that have other names in Cline."""
 
 
 def _prepare_cline(start: Start) -> Overlay:
-    """Cline has its providers in one file, which the environment names."""
+    """Cline: its providers are in one file, which an environment variable names."""
     variable, name = "CLINE_PROVIDER_SETTINGS_PATH", "providers.json"
     data = start.place("CLINE_DATA_DIR", ".cline", "data")
     path = start.place(variable, str(data), "settings", name)
@@ -363,7 +363,7 @@ def _prepare_cline(start: Start) -> Overlay:
             settings["baseUrl"], has_url = start.routes.through(url), True
     if not has_url:
         raise ValueError(f"{path} has no provider with a base URL: cline auth adds one")
-    hub = start.folder / "hub.json"  # a hub of the session's own: one that runs has other settings
+    hub = start.folder / "hub.json"  # a separate hub: a running one has other settings
     environment = {variable: str(start.folder / name), "CLINE_HUB_DISCOVERY_PATH": str(hub)}
     return Overlay(environment, files={name: json.dumps(document)}, left_running=hub.name)
 
@@ -378,7 +378,7 @@ _ITEM = re.compile(r"^[ \t]*-[ \t]", re.MULTILINE)
 
 
 def _prepare_continue(start: Start) -> Overlay:
-    """Continue takes another configuration by an option; models without an address get one."""
+    """Continue: an option names another configuration. Models without an address get one."""
     path = start.place("CONTINUE_GLOBAL_DIR", ".continue") / "config.yaml"
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     pieces, at = list[str](), 0

@@ -1,4 +1,4 @@
-"""The command `refold`: all its commands, and the exit code of a run."""
+"""The command group `refold`, and the exit code of a run."""
 
 import os
 import re
@@ -36,7 +36,7 @@ from refold.text.json_values import JsonObject
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a command; return 0 for done, 1 for a failed check, 2 for misuse or unreadable input.
+    """Run a command. Return 0 for success, 1 for a failed check, 2 for misuse or unreadable input.
 
     Errors are one line on standard error.
     """
@@ -50,10 +50,10 @@ def run(arguments: Sequence[str]) -> int:
         terminal.warn(error.format_message())
     except (click.Abort, KeyboardInterrupt):
         return 130
-    except (BrokenPipeError, SystemExit):  # rich makes the second of the first
+    except (BrokenPipeError, SystemExit):  # rich turns the first into the second
         terminal.discard_output()
         return 141
-    except (RefoldError, OSError, ImportError) as error:  # the last says which extra is missing
+    except (RefoldError, OSError, ImportError) as error:  # ImportError says which extra is missing
         terminal.warn(reason(error))
     except (RecursionError, MemoryError) as error:
         terminal.warn(f"the input is too deep or too large to work on ({type(error).__name__})")
@@ -61,7 +61,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 class _Commands(click.Group):
-    """The commands; of a file in the place of one it is said what takes it."""
+    """The command group. A file in place of a command gets a hint."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -101,11 +101,10 @@ class _Commands(click.Group):
 def refold(
     context: click.Context, every: bool, since: float, sort: str, by: str | None, as_json: bool
 ) -> None:
-    """Compact agents' sessions, see what a model would see, and take it back.
+    """Compact agent sessions, see what a model would see, and undo it.
 
-    Without a command: the newest sessions of Claude Code, Codex, Gemini CLI, Qwen Code, pi,
-    OpenCode, Kimi CLI and Continue on this machine, with what they cost by the provider's own
-    figures.
+    Without a command, list the newest sessions of Claude Code, Codex, Gemini CLI, Qwen Code, pi,
+    OpenCode, Kimi CLI and Continue on this machine, with their cost by the provider's own figures.
     """
     if context.invoked_subcommand is not None:
         return
@@ -137,7 +136,7 @@ def _documents(rows: Sequence[sessions.Listed], by: str | None) -> JsonObject:
 
 @click.command()
 def pick() -> int:
-    """Choose a session with the arrow keys, and look at it."""
+    """Choose a session with the arrow keys and inspect it."""
     if not (sys.stdin and sys.stdin.isatty() and terminal.err().is_terminal):
         raise click.UsageError("refold pick needs a terminal; refold lists the sessions")
     files, _ = _discover()
@@ -162,7 +161,7 @@ KEYS = {
     "h": ("history",),
     "p": ("compact", "--preview"),
 }
-"""What is run with the session, by key."""
+"""Command and options to run with the session, by key."""
 MOVES = {
     **dict.fromkeys(("\x1b[B", "\x1bOB", "j"), 1),
     **dict.fromkeys(("\x1b[A", "\x1bOA", "k"), -1),
@@ -171,18 +170,18 @@ MOVES = {
     **dict.fromkeys(("\x1b[F", "\x1bOF", "\x1b[4~", "G"), 10**6),
     **dict.fromkeys(("\x1b[H", "\x1bOH", "\x1b[1~", "g"), -(10**6)),
 }
-"""Arrows, pages, the beginning and the end, as terminals send them."""
+"""Moves by key: arrows, page keys, Home and End, as terminals send them."""
 _KEY = re.compile(r"\x1b\[[0-9;]*.|\x1bO.|.", re.DOTALL)
 HELP = "↑ ↓ move · Enter stats · v view · d diff · h history · p preview · q leave"
 
 
 def _pick_session(rows: Sequence[sessions.Listed]) -> tuple[tuple[str, ...], FoundSession] | None:
-    """Let the user choose one of the sessions, and what to do with it; None if they leave."""
+    """Let the user choose a session and a command for it. Return None if they quit."""
     console, at = terminal.err(), 0
     with Live(console=console, auto_refresh=False, transient=True) as live:
         while True:
             live.update(_picture(rows, at, console.width, console.height), refresh=True)
-            keys = _KEY.findall(click.getchar())  # one that is held comes several times at once
+            keys = _KEY.findall(click.getchar())  # a held key arrives several times at once
             for key in keys:
                 if key in KEYS:
                     return KEYS[key], rows[at].file
@@ -211,16 +210,16 @@ def _picture(rows: Sequence[sessions.Listed], at: int, width: int, height: int) 
 def hook_command(event: str) -> int:
     """Answer a hook of Claude Code, whose JSON is on standard input.
 
-    post-tool-use cuts a long result and names one that was shown before; what it leaves out stays
-    for `refold recall` and `refold unfold`. pre-compact keeps a copy of the session. The exit code
-    is 0: whatever is not as expected, nothing is changed.
+    post-tool-use shortens a long result, and replaces a repeated one by a reference to it. `refold
+    recall` and `refold unfold` find what it leaves out. pre-compact keeps a copy of the session.
+    The exit code is 0. If anything is unexpected, nothing is changed.
     """
     return hook.main([event])
 
 
 def _discover(since: float = 0.0) -> tuple[list[FoundSession], dict[str, str]]:
-    """Return the sessions on this machine that were changed *since* a time, those that a gateway
-    recorded if no client has any, and why places could not be looked at."""
+    """Return the sessions on this machine changed *since* a time (or, if no client has any, those
+    that a gateway recorded), and the reasons why places could not be read."""
     refused = dict[str, str]()
 
     def note(error: OSError) -> None:
@@ -264,11 +263,11 @@ for command in (
 
 
 COMPLETE = "_REFOLD_COMPLETE"
-"""The environment variable in which a shell says that it wants to complete a line."""
+"""Environment variable with which a shell asks for completion."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a command, or say how a line goes on if a shell asks for that."""
+    """Run a command, or complete a command line if a shell asks for it."""
     if instruction := os.environ.get(COMPLETE):
         return shell_complete(refold, {}, "refold", COMPLETE, instruction)
     return run(arguments)

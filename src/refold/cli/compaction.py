@@ -1,9 +1,9 @@
-"""What `compact` and `accept` do with one session, what each strategy saved in it, and drafts:
-compactions of sessions that are made now and kept later, without asking a model again.
+"""Compaction of one session by `compact` and `accept`, the savings of each strategy, and drafts:
+compactions that are made now and kept later, without asking a model again.
 
-Drafts are in a file beside the edits (`session.jsonl.refold-draft`), a line for each session, so
-that they outlive the process and no store loads them as edits. A draft is found by the
-conversation's content, as edits are.
+Drafts are in a file beside the edits (`session.jsonl.refold-draft`), one line per session, so that
+they outlive the process and no store loads them as edits. Like edits, a draft is found by the
+content of the conversation.
 """
 
 import os
@@ -44,17 +44,17 @@ from refold.strategies import Summarize, SummarizeTo
 from refold.tokens.model_table import find_window
 
 WINDOW_SHARE = 0.5
-"""The share of the model's window that a session may have if nobody says how large it may be."""
+"""Default target as a share of the model's window."""
 DETAIL = {"brief": 0.4, "normal": 1.0, "full": 2.0}
-"""How long summaries are, beside what the strategies give them."""
+"""Factors for the length of summaries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactOptions:
-    """The options of `refold compact`. Raises `click.UsageError` if some exclude one another."""
+    """Options of `refold compact`. Raises `click.UsageError` if some exclude one another."""
 
     to: int | None
-    """Tokens; None for a share of the model's window (`WINDOW_SHARE`)."""
+    """Target in tokens; None for a share of the model's window (`WINDOW_SHARE`)."""
     strategies: tuple[Strategy, ...] = ()
     dry_run: bool = False
     preview: bool = False
@@ -64,12 +64,12 @@ class CompactOptions:
     detail: str = "normal"
     """A key of `DETAIL`."""
     pins: tuple[str, ...] = ()
-    """Words that stay in sight."""
+    """Texts whose messages must not be hidden."""
     verbose: bool = False
     output: str | None = None
-    """Where the request is written too; `-` is standard output."""
+    """File to which the request is also written; `-` is standard output."""
     resume: bool = False
-    """Is a new file written that the client goes on with?"""
+    """Whether the session is also exported to a new file that its client resumes."""
 
     def __post_init__(self) -> None:
         if self.dry_run and self.preview:
@@ -89,7 +89,7 @@ class CompactOptions:
             )
 
     def target(self, edited: EditedSession) -> int:
-        """Return the tokens that a session may have. Raises `click.UsageError` if nothing says."""
+        """Return the target in tokens. Raises `click.UsageError` if it is unknown."""
         if self.to is not None:
             return self.to
         model = edited.view.profile.model
@@ -100,7 +100,7 @@ class CompactOptions:
         return int(WINDOW_SHARE * window.room)
 
     def check_pins(self, views: Sequence[View]) -> None:
-        """Raise `click.UsageError` for a pin that no message says, in any of *views*."""
+        """Raise `click.UsageError` for a pin that no message of *views* contains."""
         messages = [message for view in views for message in view.transcript.messages]
         for text in self.pins:
             if not any(map(Says((text,)), messages)):
@@ -109,8 +109,8 @@ class CompactOptions:
                 )
 
     def adapt(self, strategies: Iterable[Strategy], view: View) -> tuple[Strategy, ...]:
-        """Return strategies that write as much as `detail` says and spare what is pinned, now or
-        by an earlier compaction."""
+        """Return *strategies* with summaries of the length `detail`, sparing messages that are
+        pinned, now or by an earlier compaction."""
         factor = DETAIL[self.detail]
         adapted = (_with_room(strategy, factor) for strategy in strategies)
         pins = tuple(dict.fromkeys((*_earlier_pins(view), *self.pins)))
@@ -127,7 +127,7 @@ def _with_room(strategy: Strategy, factor: float) -> Strategy:
 
 
 def _earlier_pins(view: View) -> Iterator[str]:
-    """Yield what earlier compactions pinned: their edits say it."""
+    """Yield the pins of earlier compactions, which are in their edits' `by`."""
     for edit in view.edits:
         if "Says(" in edit.by:
             with suppress(ValueError):
@@ -137,32 +137,32 @@ def _earlier_pins(view: View) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class CompactedSession:
-    """A session, and the outcome of compacting it."""
+    """A session and the outcome of compacting it."""
 
     edited: EditedSession
-    """As it was before."""
+    """The session before."""
     options: CompactOptions
     to: int
-    """Tokens that it may have."""
+    """Target in tokens."""
     preview: Preview
     savings: Sequence[Saving]
     file: str = ""
-    """The file that the edits went into; empty if nothing was kept."""
+    """File of the kept edits; empty if none were kept."""
     draft: str | None = None
-    """The file of the draft, empty if there is nothing to keep; None without --preview."""
+    """File of the draft; empty if there is nothing to keep, None without --preview."""
     aborted: bool = False
-    """Was the summary left empty?"""
+    """Whether the user left the summary empty."""
     exported: Exported | None = None
-    """The file that its client goes on with, if one was written."""
+    """The exported session, if there is one."""
 
     @property
     def fits(self) -> bool:
-        """Is the target met?"""
+        """Whether the target is met."""
         return self.preview.view.tokens <= self.to
 
     @property
     def prices(self) -> dict[str, float] | None:
-        """US dollars for the input of one request, before and after."""
+        """Input cost of one request in US dollars, before and after."""
         if self.options.price is None:
             return None
         views = {"before": self.edited.view, "after": self.preview.view}
@@ -171,19 +171,19 @@ class CompactedSession:
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """A session, and the draft of it that was accepted."""
+    """A session and its accepted draft."""
 
     before: EditedSession
     after: EditedSession
     edits: tuple[Edit, ...]
     grown: int
-    """Messages that were said since the preview."""
+    """Number of messages added since the preview."""
 
 
 def compact_session(
     edited: EditedSession, options: CompactOptions, model: ModelOptions, ask: Asker | None
 ) -> CompactedSession:
-    """Compact one session, or try to, as *options* says."""
+    """Compact one session as *options* says."""
     to = options.target(edited)
     strategies = options.adapt(model.strategies(options.strategies, to), edited.view)
     action: Action = "preview" if options.preview else "compact"
@@ -203,7 +203,7 @@ def compact_session(
 
 
 def _keep_draft(compaction: CompactedSession) -> CompactedSession:
-    """Write the draft, first as it was made, since that may have cost something, then as edited."""
+    """Write the draft before and after editing, since it may have cost a model call."""
     edited, preview, options = compaction.edited, compaction.preview, compaction.options
     if not preview.edits:
         delete_draft(edited)
@@ -220,7 +220,7 @@ def _keep_draft(compaction: CompactedSession) -> CompactedSession:
 def accept_draft(
     before: EditedSession, preview: Preview, grown: int, *, edit: bool, actor: str
 ) -> Acceptance | None:
-    """Keep a draft's edits and delete the draft; None if its summary was left empty."""
+    """Keep a draft's edits and delete the draft. Return None if its summary was left empty."""
     amended = edit_summaries(before, preview, actor) if edit else preview
     if amended is None:
         return None
@@ -230,9 +230,9 @@ def accept_draft(
 
 
 def find_savings(before: View, after: View, strategies: Iterable[Strategy]) -> list[Saving]:
-    """Return what each strategy saved between two views, in the order in which they ran: together
-    what lies between the views. What a local edit saved counts for the edit that
-    stands in its place."""
+    """Return what each strategy saved between two views, in the order in which they ran. The
+    savings sum to the difference of the views. Those of a replaced local edit count for its
+    successor."""
     new = {edit.id for edit in subtract_edits(after, before)}
     local = [strategy for strategy in strategies if new and is_local(strategy)]
     rows = [_local_saving(before, strategy, new) for strategy in local]
@@ -254,7 +254,7 @@ def find_savings(before: View, after: View, strategies: Iterable[Strategy]) -> l
 
 
 def _local_saving(before: View, strategy: Strategy, new: set[str]) -> Saving:
-    """Return what a local strategy saves in the end: later edits may replace its own."""
+    """Return what a local strategy saves in the end. Later edits may replace its edits."""
     edits = make_local_edits(before, [strategy])
     savings = [tokens_saved(before, edit) for edit in edits if edit.id in new]
     reason = "" if savings else "later strategies took over" if edits else "nothing to do"
@@ -263,7 +263,7 @@ def _local_saving(before: View, strategy: Strategy, new: set[str]) -> Saving:
     )
 
 
-# --- drafts -----------------------------------------------------------------------------------------
+# --- drafts ---------------------------------------------------------------------------------------
 
 SUFFIX = ".refold-draft"
 """Not `.jsonl`: agents take every `*.jsonl` in their folders for a session."""
@@ -274,26 +274,26 @@ class Draft:
     """A compaction of one session that is not accepted yet."""
 
     tip: str
-    """The transcript's tip when it was made."""
+    """Tip of the transcript when it was made."""
     session: tuple[str, str]
     """Absolute path and id of the session."""
     base: tuple[str, ...]
-    """Ids of the session's edits at that time."""
+    """Ids of the session's edits when it was made."""
     edits: tuple[Edit, ...]
     """The new edits, in order."""
     attempts: tuple[Attempt, ...] = ()
-    """How each strategy's run ended."""
 
 
 def draft_path(edited: EditedSession) -> Path | None:
-    """Return the file of drafts, `FILE.refold-draft` beside the edits, if those have a file."""
+    """Return the file of drafts, `FILE.refold-draft` beside the edits; None if those have no
+    file."""
     return edited.place and edited.place.with_name(
         edited.place.name.removesuffix(".refold") + SUFFIX
     )
 
 
 def protect_edits(output: str | None, sessions: Iterable[EditedSession]) -> None:
-    """Refuse to write a request over edits or drafts. Raises `click.UsageError`."""
+    """Raise `click.UsageError` if *output* is a file of edits or drafts."""
     if not output or output == "-":
         return
     target = Path(output).resolve()
@@ -303,10 +303,10 @@ def protect_edits(output: str | None, sessions: Iterable[EditedSession]) -> None
 
 
 def find_draft(edited: EditedSession) -> tuple[Preview, int] | None:
-    """Return the draft of a session as a preview of it as it is now, and how many messages were
-    said since; they stay as they are.
+    """Return the draft of a session as a preview of it now, and the number of messages added since,
+    which it leaves as they are.
 
-    Of a moved or copied file it is the latest draft that it continues. Raises `EditError` for a
+    For a moved or copied file, it is the latest draft that it continues. Raises `EditError` for a
     draft of this session whose history or edits have changed since, `StoreError`.
     """
     draft, transcript = _find_match(edited, read_drafts(draft_path(edited))), edited.view.transcript
@@ -326,9 +326,9 @@ def find_draft(edited: EditedSession) -> tuple[Preview, int] | None:
 
 
 def find_drafts(sessions: Sequence[EditedSession]) -> list[tuple[EditedSession, Preview, int]]:
-    """Return the sessions that have a draft, with it, and how many messages were said since.
+    """Return the sessions that have a draft, with it and the number of messages added since.
 
-    Raises `EditError` if there is none, or one that does not fit any more.
+    Raises `EditError` if there is none, or one that no longer fits.
     """
     ready = [(edited, *draft) for edited in sessions if (draft := find_draft(edited))]
     if not ready:
@@ -338,7 +338,7 @@ def find_drafts(sessions: Sequence[EditedSession]) -> list[tuple[EditedSession, 
 
 
 def write_draft(edited: EditedSession, preview: Preview) -> Path:
-    """Write a preview as the session's draft, in place of an earlier one. Raises `StoreError`."""
+    """Write a preview as the session's draft, replacing an earlier one. Raises `StoreError`."""
     path = draft_path(edited)
     if path is None:
         raise StoreError(f"{edited.name}: there is no place for a draft; name a store")
@@ -354,7 +354,7 @@ def write_draft(edited: EditedSession, preview: Preview) -> Path:
 
 
 def delete_draft(edited: EditedSession) -> bool:
-    """Delete the draft of a session, even an outdated one; return if it existed.
+    """Delete the draft of a session, even an outdated one. Return whether it existed.
 
     Raises `StoreError`.
     """
@@ -374,7 +374,7 @@ def _find_match(edited: EditedSession, drafts: Sequence[Draft]) -> Draft | None:
 
 
 def _session_key(edited: EditedSession) -> tuple[str, str]:
-    """Return what identifies a session; one from standard input is known by its content alone."""
+    """Return the key of a session. One from standard input is identified by its content alone."""
     if edited.session.path == Path("-"):
         return "-", edited.view.transcript.tips[-1]
     return str(edited.session.path.resolve()), edited.session.id
@@ -384,7 +384,7 @@ def _session_key(edited: EditedSession) -> tuple[str, str]:
 
 
 def read_drafts(path: Path | None) -> list[Draft]:
-    """Return the drafts in a file, if there is one, the latest last. Raises `StoreError`."""
+    """Return the drafts in a file, if there is one, latest last. Raises `StoreError`."""
     try:
         lines = path.read_bytes().splitlines() if path else []
     except FileNotFoundError:
@@ -419,7 +419,7 @@ def _dump_draft(draft: Draft) -> bytes:
 
 
 def _write_drafts(path: Path, drafts: Sequence[Draft]) -> None:
-    """Replace the file by these drafts, whole or not at all; without drafts, delete it."""
+    """Replace the file atomically by these drafts, or delete it if there are none."""
     beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         if not drafts:
@@ -433,7 +433,7 @@ def _write_drafts(path: Path, drafts: Sequence[Draft]) -> None:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Write a file that nobody else may read, since sessions are private. Raises `OSError`."""
+    """Write a file that only its owner can read, since sessions are private. Raises `OSError`."""
     with open(path, "wb", opener=open_private) as file:
         file.write(data)
         file.flush()
@@ -444,16 +444,16 @@ def write_private(path: Path, data: bytes) -> None:
 
 
 def summaries(preview: Preview) -> dict[str, str]:
-    """Return the summaries of a preview that show, by the ids of their edits."""
+    """Return the visible summaries of a preview, by edit id."""
     shown = {placed.edit.id for placed in preview.view.visible_edits}
     return {id: text for id, text in preview.summaries().items() if id in shown}
 
 
 def edit_summaries(edited: EditedSession, preview: Preview, actor: str) -> Preview | None:
-    """Open the summaries in the user's editor, one after another; None once one is left empty.
+    """Open the summaries in the user's editor, one by one. Return None once one is left empty.
 
-    An unchanged one stays as it is. Raises `EditError` for a text that is no summary (it stays in
-    its file then) and if there is none to edit, `click.ClickException` if the editor fails.
+    Unchanged summaries stay. Raises `EditError` if there is none, or for an invalid summary (the
+    text then stays in its file), `click.ClickException` if the editor fails.
     """
     texts = summaries(preview)
     if not texts:
@@ -474,7 +474,7 @@ def edit_summaries(edited: EditedSession, preview: Preview, actor: str) -> Previ
 
 
 def amend_summary(preview: Preview, id: str, text: str, actor: str) -> Preview:
-    """Return *preview* with another text in a summary, noted in its attempt. Raises `EditError`."""
+    """Return *preview* with an amended summary, as its attempt notes. Raises `EditError`."""
     amended, edit = preview.amend(id, text), preview.view.find(id)
     attempts = list(preview.attempts)
     for at, attempt in enumerate(attempts):
@@ -491,7 +491,7 @@ def _open_editor(path: Path, text: bytes) -> bytes:
 
 
 def _editor_file(edited: EditedSession) -> Path:
-    """Return the file for the editor. Raises `click.UsageError` if no editor could be used."""
+    """Return the file for the editor. Raises `click.UsageError` if no editor can be used."""
     path = draft_path(edited)
     if path is None:
         raise click.UsageError(

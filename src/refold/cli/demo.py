@@ -1,4 +1,4 @@
-"""`refold demo`: what a long session costs with Refold and without, and that nothing is lost."""
+"""`refold demo`: compare a long session with and without Refold, and prove that nothing is lost."""
 
 import json
 import tempfile
@@ -37,7 +37,7 @@ from refold.text.summary_wrapper import summary_in
 
 TRIGGER, TARGET = 80_000, 30_000
 MODEL = "claude-opus-5-5"
-"""The model of the session: its signed thinking is bound to what it was thought over (AN-7)."""
+"""Model of the session. It binds signed thinking to the messages before it (AN-7)."""
 CONSTRAINTS = (
     "Never touch anything under migrations/",
     "必须保持 API 返回的字段名和时间格式不变",
@@ -47,9 +47,9 @@ CONSTRAINTS = (
     "harbor/parcels is frozen",
     "务必",
 )
-"""Words from what the user of the session wants respected to its end."""
+"""Excerpts of the user's standing instructions in the session."""
 CHART_BARS = 12
-"""Requests whose size is drawn."""
+"""Number of requests in the chart."""
 NEXT = """\
 refold                                  the agent sessions on this machine
 refold stats SESSION                    where its tokens and its money are
@@ -64,7 +64,7 @@ refold revert SESSION                   and back"""
 def demo(as_json: bool, turns: int | None) -> int:
     """Compact a long session, and prove that nothing is lost.
 
-    Needs no key, no network and no model. Exit code 1 if a proof fails.
+    Needs no API key, no network and no model. Exit code 1 if a proof fails.
     """
     result = replay(turns)
     if as_json:
@@ -84,15 +84,15 @@ class Request:
     unedited: int
     """Tokens of the whole conversation so far."""
     sent: int
-    """Tokens of what is sent instead."""
+    """Tokens that are sent instead."""
     breaks_cache: bool
-    """Does it change something that the request before has sent already?"""
+    """Whether it changes anything that the previous request sent."""
     violations: int
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """Something that must be true, and whether it is."""
+    """A claim and whether it holds."""
 
     claim: str
     holds: bool
@@ -101,30 +101,30 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What replaying the session shows."""
+    """The result of replaying the session."""
 
     history: list[Any]
     requests: Sequence[Request]
     view: View
-    """The last request."""
+    """View of the last request."""
     proofs: Sequence[Proof]
 
     @property
     def sums(self) -> tuple[int, ...]:
-        """The tokens unedited, the tokens sent and the cache breaks of all requests."""
+        """Totals over all requests: tokens unedited, tokens sent, cache breaks."""
         rows = ((request.unedited, request.sent, request.breaks_cache) for request in self.requests)
         return tuple(map(sum, zip(*rows, strict=True)))
 
     @property
     def stub(self) -> Edit | None:
-        """The edit that shortens a single message, of several the one with the longest message."""
+        """The edit that shortens the longest single message."""
         stubs = [edit for edit in self._top_edits if len(edit.insert) == edit.stop - edit.start]
         size = self.view.base.tokens
         return max(stubs, key=lambda edit: size(edit.start, edit.stop), default=None)
 
     @property
     def summary(self) -> Edit | None:
-        """The edit that shows a summary, if there is one."""
+        """The edit with a summary, if there is one."""
         return next((edit for edit in self._top_edits if any(map(summary_in, edit.insert))), None)
 
     @property
@@ -133,7 +133,7 @@ class Replay:
 
 
 def replay(turns: int | None = None) -> Replay:
-    """Replay the demo's session (its first *turns* answers) with a store on disk."""
+    """Replay the demo session (its first *turns* assistant messages) with a store on disk."""
     history = demo_session(turns)
     before = json.dumps(history)
     with tempfile.TemporaryDirectory() as folder, SQLiteStore(Path(folder) / "refold.db") as store:
@@ -149,7 +149,7 @@ def _compactor(store: SQLiteStore) -> Compactor:
 
 
 def _replay(compactor: Compactor, entries: Iterable[Any]) -> Iterator[tuple[View, Request]]:
-    """Yield each request as its view, with its figures."""
+    """Yield the view and the figures of each request."""
     live, sent, new = compactor.session(), list[Any](), list[Any]()
     for entry in entries:
         new.append(entry)
@@ -165,7 +165,7 @@ def _replay(compactor: Compactor, entries: Iterable[Any]) -> Iterator[tuple[View
 def prove(
     history: list[Any], before: str, view: View, restarted: View, requests: Sequence[Request]
 ) -> list[Proof]:
-    """Return every claim of the demo. *before* is the history as JSON before the replay."""
+    """Return the proofs of the demo. *before* is the history as JSON before the replay."""
     largest = max(request.sent for request in requests)
     exact = all(view.unfold(edit.id) == history[edit.start : edit.stop] for edit in view.edits)
     sent = "\n".join(message.text for message in view.messages)
@@ -247,7 +247,7 @@ def _chart(requests: Sequence[Request]) -> Iterator[RenderableType]:
 
 
 def _edit(view: View, edit: Edit, most: int) -> Iterator[RenderableType]:
-    """Show at most *most* lines of what an edit shows that the hidden messages do not have."""
+    """Show at most *most* lines of an edit's content that is not in the hidden messages."""
     saved, hidden = tokens_saved(view, edit), view.base.tokens(edit.start, edit.stop)
     yield Line()
     place = span_text(edit.start, edit.stop)

@@ -1,5 +1,5 @@
-"""The commands of the gateway: `refold serve` runs it, `refold prune` clears its store, and
-`refold report` says what its calls cost."""
+"""Commands of the gateway: `refold serve` runs it, `refold prune` cleans its store, and `refold
+report` shows the cost of its calls."""
 
 import os
 import time
@@ -99,10 +99,10 @@ SHARE = click.FloatRange(0, 1, min_open=True)
 @option("--log", "LEVEL", "debug, info, warning or error.")
 @flag("--check", "Only say what would be served.")
 def serve(path: str | None, check: bool, **options: Any) -> int:
-    """Run the gateway, which agents have as their base URL.
+    """Run the gateway; agents use its address as their base URL.
 
-    Their long sessions go on; bytes pass unchanged where nothing is due. Stops at Ctrl-C, streams
-    are finished first.
+    Long sessions are compacted when due. Otherwise bytes pass unchanged. Ctrl-C stops it after open
+    streams have finished.
     """
     try:
         config, serve_gateway = _load_config(path, options).check_servable(), gateway.run
@@ -128,7 +128,7 @@ def serve(path: str | None, check: bool, **options: Any) -> int:
 
 @contextmanager
 def _folder_of(store: str) -> Iterator[None]:
-    """Have the folder of a store, for its owner alone; one that was made and stays empty goes."""
+    """Create the user's data directory if the store is in it; remove a new one that stays empty."""
     file = file_path(store)
     if file is None:
         yield
@@ -145,18 +145,18 @@ def _folder_of(store: str) -> Iterator[None]:
 
 
 def _address(config: "Config") -> str:
-    """Return the host and port that the gateway listens at."""
+    """Return the host and port that the gateway listens on."""
     host = config.host.strip("[]")
     return f"[{host}]:{config.port}" if ":" in host else f"{host}:{config.port}"
 
 
 def _base(config: "Config") -> str:
-    """Return the address that the gateway answers at."""
+    """Return the URL of the gateway."""
     return f"http://{_address(config)}"
 
 
 EVERY_INTERFACE = ("0.0.0.0", "::")  # noqa: S104 - told apart, not bound to
-"""Hosts that nobody can call: clients are told the name of the machine."""
+"""Wildcard addresses, which clients cannot use. They get the machine's name instead."""
 CLIENTS = (
     ("anthropic", "Claude Code", "ANTHROPIC_BASE_URL={} claude"),
     ("anthropic", "Anthropic SDKs", "export ANTHROPIC_BASE_URL={}"),
@@ -164,11 +164,11 @@ CLIENTS = (
     ("openai_chat", "OpenAI SDKs", "export OPENAI_BASE_URL={}/v1"),
     ("gemini", "Gemini CLI", "GOOGLE_GEMINI_BASE_URL={} gemini"),
 )
-"""What each kind of client is told, by the API that it speaks."""
+"""(API, client, setting) for each kind of client."""
 
 
 def banner(config: "Config") -> Lines:
-    """Yield what somebody who started the gateway does next."""
+    """Yield how to use the gateway that was just started."""
     base, store = _base(config), config.store
     yield Line(f"Refold listens on {base}. Ctrl-C stops it; streams are finished first.", "bold")
     if config.host.strip("[]") in EVERY_INTERFACE:
@@ -196,14 +196,14 @@ def banner(config: "Config") -> Lines:
 
 
 def _place_of(store: str) -> str:
-    """Return where a store is that is no file, without its password."""
+    """Return the location of a store that is no file, without its password."""
     return (
         urlsplit(store).hostname or "a database" if is_server(store) else "memory: gone at its end"
     )
 
 
 def _load_config(path: str | None, options: Record) -> "Config":
-    """Return the file's settings, with the flags over them. Raises ValueError, ImportError."""
+    """Return the file's settings, overridden by the flags. Raises ValueError, ImportError."""
     changes = {name: value for name, value in options.items() if value not in (None, ())}
     names = ("soft", "hard", "target", "shadow")
     shares = {name: changes.pop(name) for name in names if name in changes}
@@ -212,7 +212,7 @@ def _load_config(path: str | None, options: Record) -> "Config":
     if "upstreams" in changes:
         changes["upstreams"] = tuple(map(gateway.parse_upstream, changes["upstreams"]))
     config = replace(config, settings=replace(config.settings, **shares), **changes)
-    if config.files is None:  # who serves others shows them no files of this user
+    if config.files is None:  # other users must not see this user's files
         is_shared = bool(config.allowed_hosts) or config.tenant.startswith(HEADER)
         config = replace(config, files=is_loopback(config.host) and not is_shared)
     return config
@@ -228,9 +228,8 @@ def _load_config(path: str | None, options: Record) -> "Config":
 def prune(store: str, older: str, as_json: bool) -> int:
     """Delete what no session has used for a time.
 
-    That is edits, attempts, and the net ledger's lines about ended sessions. Works while gateways
-    write. What a session that goes on needs stays, however old it is; sums of tokens and money stay
-    too.
+    Deletes edits, attempts, and the net ledger's lines about ended sessions. Works while gateways
+    write. What an active session needs stays, however old it is, and so do token and money totals.
     """
     require_file(store)
     with closing(open_ledger(store)) if has_ledger(store) else nullcontext() as ledger:
@@ -269,11 +268,11 @@ def prune(store: str, older: str, as_json: bool) -> int:
 def report(context: click.Context, store: str, since: float, by: Grouping, as_json: bool) -> int:
     """Show what the gateway's calls cost and what it saved.
 
-    Works while gateways write. Money saved is negative where compaction cost more than it saved.
+    Works while gateways write. Savings are negative if compaction cost more than it saved.
     """
     first = hour_of(since)
     is_option = context.get_parameter_source("store") is not ParameterSource.DEFAULT
-    is_named = is_option or bool(os.environ.get(STORE))  # a name may be misspelt
+    is_named = is_option or bool(os.environ.get(STORE))  # it may be misspelt
     is_used = is_named or has_ledger(store)
     with closing(open_ledger(store, create=False)) if is_used else nullcontext() as ledger:
         result = build_report(ledger.entries(first) if ledger else (), by, first)
@@ -311,7 +310,7 @@ def _report_lines(report: Report) -> Lines:
 
 
 def _shadow_lines(report: Report) -> Lines:
-    """Yield what calls in shadow were, and what they would have been."""
+    """Yield figures of calls in shadow mode, as they were and as they would have been."""
     lines = [line for line in report.lines if line.shadow.calls]
     if lines:
         yield Line("in shadow: nothing was changed", "dim")
@@ -352,7 +351,7 @@ def _row(line: ReportLine) -> Row:
 
 
 def _is_priced(sums: Sums) -> bool:
-    """Is the price known of anything?"""
+    """Return whether any price is known."""
     return sums.unpriced < sums.calls or bool(sums.summary_cost)
 
 
@@ -372,7 +371,7 @@ def _dollars(figure: int) -> str:
 
 
 def _notes(total: ReportLine) -> Iterator[str]:
-    """Yield what the figures leave out, and what they are made of."""
+    """Yield notes on what the figures omit and how they are computed."""
     sums, missing, priced = total.sums, total.unreported, _is_priced(total.sums)
     if sums.avoided:
         saved = f"; {_dollars(sums.avoided_saved)} of what was saved is of these"

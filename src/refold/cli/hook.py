@@ -1,7 +1,7 @@
-"""`refold hook`: what Claude Code calls when a tool has run, and before it compacts.
+"""`refold hook`: called by Claude Code after each tool run and before it compacts.
 
-An agent waits for this file: it imports next to nothing, and more only where a result is cut or was
-seen before. Whatever is not as expected, the client goes on as without it.
+The agent waits for this file, so it imports very little, and more only if a result is cut or was
+seen before. If anything is unexpected, the client goes on as without the hook.
 """
 
 import json
@@ -28,24 +28,24 @@ from refold.text.left_out import (
 )
 
 LIMIT = "REFOLD_HOOK_LIMIT"
-"""The environment variable that says how many characters of a result are shown."""
+"""Environment variable with the number of characters of a result that are shown."""
 DEFAULT_LIMIT = 16_000
 READ_LIMIT = 50_000
-"""Characters of a file that are shown at least: the model asked for it, and edits it."""
+"""Minimum number of characters shown of a file, since the model asked for it and edits it."""
 REPEATED = 200
-"""Characters of a result that is looked for among earlier ones, as `DropDuplicates` does."""
+"""Minimum characters of a result to be deduplicated, as in `DropDuplicates`."""
 TAIL = 4_000_000
-"""Bytes of the transcript in which an earlier result is looked for."""
+"""Bytes at the end of the transcript in which an earlier result is searched."""
 KEPT_SECONDS = 90 * 86_400
-"""How long a session is kept that its client compacted."""
+"""Seconds for which a copy of a session is kept."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Answer an event on standard input. Returns 0, whatever happens."""
+    """Answer an event on standard input. Return 0 for every event, even if it fails."""
     answer = EVENTS.get(arguments[0]) if len(arguments) == 1 else None
-    if answer is None:  # help, and misuse
+    if answer is None:  # help or misuse
         command: Callable[[Sequence[str]], int] = import_module("refold.cli.commands").main
-        return min(command(["hook", *arguments]), 1)  # 2 would keep the client's tool from running
+        return min(command(["hook", *arguments]), 1)  # exit code 2 would block the client's tool
     try:
         answer(json.load(sys.stdin.buffer))
     except Exception as error:  # noqa: BLE001 - the client's work goes on
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def answer_tool_use(event: Mapping[str, Any]) -> None:
-    """Print the result of a tool as the model is to see it, if that is another."""
+    """Print the result of a tool as the model shall see it, if that differs."""
     call, tool, result = event["tool_use_id"], event["tool_name"], event["tool_response"]
     slots = list(_find_slots(tool, result))
     length = sum(len(place[key]) for place, key, _ in slots)
@@ -79,7 +79,7 @@ def answer_tool_use(event: Mapping[str, Any]) -> None:
     if not rows:
         append(transcript, [seen])
         return
-    append(transcript, rows)  # first, so that nothing is left out that is not kept
+    append(transcript, rows)  # first, so that everything left out is kept
     if tool == "Read":
         result["file"]["numLines"] = result["file"]["content"].count("\n") + 1
     shown = {"hookEventName": "PostToolUse", "updatedToolOutput": result}
@@ -87,14 +87,14 @@ def answer_tool_use(event: Mapping[str, Any]) -> None:
 
 
 def _find_slots(tool: str, result: Any) -> Iterator[tuple[Any, Any, float]]:
-    """Yield object and key of each text of a result, and the share of it that is kept from its
-    start; none of a result whose shape is not the tool's."""
+    """Yield container, key and head share of each text of a result: the share of a cut text that is
+    kept from its start. Yield nothing if the result does not have the tool's shape."""
     match tool, result:
         case "Bash", {"stdout": str(), "stderr": str()}:
             if not (result.get("isImage") or result.get("persistedOutputPath")):
                 yield from ((result, name, 0.5) for name in ("stdout", "stderr"))
         case "Read", {"type": "text", "file": {"content": str(), "startLine": int()}}:
-            yield result["file"], "content", 1.0  # the lines are numbered by the client
+            yield result["file"], "content", 1.0  # the client numbers the lines
         case "Grep", {"content": str()}:
             yield result, "content", 0.5
         case "WebFetch", {"result": str()}:
@@ -107,7 +107,7 @@ def _find_slots(tool: str, result: Any) -> Iterator[tuple[Any, Any, float]]:
 
 
 def _find_transcript(event: Mapping[str, Any]) -> str:
-    """Return the file of the conversation that the result is part of: a subagent has its own."""
+    """Return the transcript file that the result belongs to. A subagent has its own."""
     transcript: str = event["transcript_path"]
     if agent := event.get("agent_id"):
         folder = transcript.removesuffix(".jsonl")
@@ -118,15 +118,15 @@ def _find_transcript(event: Mapping[str, Any]) -> str:
 
 
 def _hash(tool: str, arguments: Mapping[str, Any], result: Any) -> str:
-    """Name a result of a call: the same command or file, and the same output."""
+    """Return a key that is equal for results with the same command or file and the same output."""
     subject = arguments.get("command") or arguments.get("file_path") or arguments
     text = json.dumps((tool, subject, result), sort_keys=True)
     return blake2b(text.encode(), digest_size=12).hexdigest()
 
 
 def _cut(slots: Sequence[Any], limit: int, call: str, earlier: str) -> Iterator[LeftOut]:
-    """Cut the texts of a result that are too long, or all of one that was shown before; yield what
-    they were."""
+    """Cut long texts of a result, or replace all its texts if it was shown before. Yield what was
+    left out."""
     for place, key, head in slots:
         text = place[key]
         if earlier:
@@ -143,8 +143,8 @@ def _cut(slots: Sequence[Any], limit: int, call: str, earlier: str) -> Iterator[
 
 
 def _find_shown(transcript: str, key: str, texts: Sequence[str]) -> str:
-    """Return the call of an equal result that the model still sees in full; empty if there is none,
-    and for a failure: that something fails again is news."""
+    """Return the call of an equal result that the model still sees in full. Return an empty string
+    if there is none, or for a failure, since a repeated failure is news."""
     calls = find_seen(transcript, key)
     if not calls or any(map(import_module("refold.text.failures").is_failure, texts)):
         return ""
@@ -169,8 +169,8 @@ def _find_shown(transcript: str, key: str, texts: Sequence[str]) -> str:
 
 
 def keep_session(event: Mapping[str, Any]) -> None:
-    """Copy the session's file, and what was left out of it, to the user's own data: clients delete
-    theirs after some weeks. Copies that did not change for `KEPT_SECONDS` go."""
+    """Copy the session's file, and the results left out of it, to the user's data directory, since
+    clients delete theirs after some weeks. Copies unchanged for `KEPT_SECONDS` are deleted."""
     source, places = Path(event["transcript_path"]), import_module("refold.cli.places")
     folder = places.data_directory(Path.home()) / places.SESSIONS
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -189,7 +189,8 @@ def keep_session(event: Mapping[str, Any]) -> None:
 
 
 def _find_origins(transcript: Path) -> Iterator[str]:
-    """Yield the sessions that this was forked from: their results are not copied with its lines."""
+    """Yield the sessions that this one was forked from, since a fork does not copy their left-out
+    results."""
     with suppress(FileNotFoundError):
         for line in transcript.read_bytes().split(b"\n"):
             if b'"requestSessionId"' in line or b'"forkedFrom"' in line:
@@ -202,4 +203,4 @@ EVENTS: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
     "post-tool-use": answer_tool_use,
     "pre-compact": keep_session,
 }
-"""What is done at each event of the client."""
+"""Handler of each event of the client."""

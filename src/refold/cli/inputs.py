@@ -25,17 +25,17 @@ from refold.text.json_values import JsonObject
 from refold.tokens.count import Counter, count_message, counter, exact
 
 ENCODING = "o200k_base"
-"""What `--exact` counts with."""
+"""Tokenizer of `--exact`."""
 SUFFIXES = (".jsonl", ".json", ".jsonl.zst", ".db")
-"""The endings of session files; other files in a directory are left out."""
+"""Suffixes of session files. Other files in a directory are ignored."""
 NO_SESSION = "no session is named: give a file or an id, or --last or --project"
 Use = Literal["read", "try", "change", "create"]
-"""How a command uses the store: `try` reads it if it exists, `change` wants one that exists."""
+"""How a command uses the store. `try` reads it if it exists, `change` requires it to exist."""
 
 
 @dataclass
 class Inputs:
-    """What the command line says about its sessions."""
+    """The sessions that the command line selects, and how to open them."""
 
     paths: tuple[str, ...]
     store: str | None = None
@@ -47,12 +47,12 @@ class Inputs:
     exact: bool = False
     as_json: bool = False
     why: bool = False
-    """Say of a file that is no session what was tried."""
+    """Whether errors list the formats that were tried."""
     request: int | None = None
-    """Show sessions as they were sent in the request of this number."""
+    """Number of the request as which sessions are shown, as it was sent."""
     use: Use = "read"
     skipped: list[dict[str, str]] = field(default_factory=list)
-    """Path of each file or directory that could not be read, and the reason."""
+    """Path and reason for each file or directory that could not be read."""
 
     def __post_init__(self) -> None:
         is_chosen = self.last or self.project is not None
@@ -63,19 +63,19 @@ class Inputs:
                 else NO_SESSION
             )
             raise click.UsageError(problem)
-        if "" in self.paths:  # else it would be this directory, with all that is below it
+        if "" in self.paths:  # otherwise it would be the current directory with all below it
             raise click.UsageError("an empty name is no session: give a file or an id")
         self.protect(self.store, [path for path in self.paths if path != "-"])
 
     @cached_property
     def count(self) -> Counter:
-        """How tokens are counted."""
+        """Token counter."""
         return counter(exact(ENCODING)) if self.exact else count_message
 
     def sessions(self) -> Iterator[EditedSession]:
-        """Yield every session. One of several that cannot be read is skipped.
+        """Yield every session. Of several, unreadable ones are skipped.
 
-        Raises `RefoldError` and `OSError` if there is nothing to work on.
+        Raises `RefoldError` and `OSError` if no session can be read.
         """
         store, empty = self._open_store(), True
         if store is not None:
@@ -99,14 +99,14 @@ class Inputs:
             raise FormatError(f"no session in {', '.join(self.paths) or 'what was chosen'}")
 
     def _open(self, target: "Target", store: Store | None) -> Iterator[EditedSession]:
-        """Yield the sessions of a target with their edits: out of *store* if there is one, else
-        beside each."""
+        """Yield the sessions of a target with their edits from *store*, or from beside each
+        session."""
         if target.client == GATEWAY:
             edited = open_recorded(
                 *(self.gateway_store, target.id, self.count),
                 read_only=self.use in ("read", "try"),
                 request=self.request,
-                as_sent=self.use == "read",  # what is changed are the edits in the store
+                as_sent=self.use == "read",  # commands that write change only stored edits
             )
             yield replace(edited, typed_store=self.store or "")
             return
@@ -139,7 +139,8 @@ class Inputs:
         return sessions[0]
 
     def protect(self, target: str | None, files: Sequence[str | Path]) -> None:
-        """Refuse to write over a session, which is only ever read. Raises `click.UsageError`."""
+        """Raise `click.UsageError` if *target* is one of the session *files*, which are never
+        written."""
         if target is not None and any(_is_same_file(target, file) for file in files):
             raise click.UsageError(
                 f"{target} is the session itself, and sessions are never written"
@@ -153,8 +154,8 @@ class Inputs:
         *,
         paged: bool = False,
     ) -> None:
-        """Print a command's answer: one JSON document with an entry a session, or *lines*; *paged*:
-        through a pager if they fill a terminal and no *console* is given."""
+        """Print a command's answer: one JSON document with an entry per session, or *lines*. If
+        *paged* and no *console* is given, lines that fill a terminal go through a pager."""
         if self.as_json:
             terminal.print_json({"sessions": list(documents), "skipped": self.skipped})
         elif paged and console is None:
@@ -164,12 +165,12 @@ class Inputs:
 
     @property
     def gateway_store(self) -> str:
-        """The store of the gateway whose sessions may be meant."""
+        """Store of the gateway whose sessions may be meant."""
         return self.store or find_store()
 
     @cached_property
     def targets(self) -> Sequence["Target"]:
-        """The sessions that are meant. Raises `FormatError`."""
+        """The selected sessions. Raises `FormatError`."""
         if not self.paths:
             chosen = choose_on_machine(self.project, self.gateway_store, last=self.last)
             return list(map(_target_of, chosen))
@@ -195,14 +196,14 @@ class Inputs:
         terminal.warn(f"{path}: {why}; skipped")
 
     def _explain(self, error: Exception, client: str = "") -> str:
-        """Return why a file cannot be read; what was tried only if that is asked for."""
+        """Return why a file cannot be read, with the formats tried only if *why* is set."""
         text, tried, _ = reason(error).partition(" Tried: ")
         if tried and client:
             text += f" A newer version of {NAMES.get(client, client)} may have written it."
         return f"{text} (--why says what was tried)" if tried and not self.why else reason(error)
 
     def _read(self, path: str | Path, id: str) -> Iterator[tuple[Session, bytes | None]]:
-        """Yield a file's sessions, each with the file's content if that may be a request itself."""
+        """Yield a file's sessions, each with the file's content if that may itself be a request."""
         if path == "-":
             data = terminal.stdin().read()
             session = session_files.read_bytes(data, "-", id)
@@ -225,15 +226,15 @@ class Inputs:
 
 
 class Target(NamedTuple):
-    """A session that a command is to work on."""
+    """A session file selected on the command line."""
 
     path: str | Path
     id: str = ""
-    """Which session of a file with several."""
+    """Id of the session in a file with several."""
     client: str = ""
-    """If it is known."""
+    """Client, if known."""
     typed: str = ""
-    """What names it on the command line; empty if its file does."""
+    """Name typed on the command line; empty if it is the file."""
 
 
 def _target_of(session: FoundSession) -> Target:
@@ -241,7 +242,7 @@ def _target_of(session: FoundSession) -> Target:
 
 
 def _may_be_id(path: str) -> bool:
-    """Is it a word and no path? What names no file may name a session on this machine."""
+    """Return whether an argument is a word and no file, so it may be a session id."""
     return not Path(path).exists() and re.fullmatch(r"[\w-]{2,}", path, re.ASCII) is not None
 
 
@@ -250,27 +251,27 @@ def _is_same_file(path: str, file: str | Path) -> bool:
 
 
 def _is_request(session: Session) -> bool:
-    """Is the whole file one request, whose spelling is to be kept?"""
+    """Return whether the whole file is one request, whose bytes must be preserved."""
     return session.client == "plain" and not session.id and not session.is_respelled
 
 
 def warn_of_problems(store: Store, place: str | Path | None) -> None:
-    """Print what of the store at *place* could not be read. Raises `StoreError`."""
+    """Warn of the unreadable parts of the store at *place*. Raises `StoreError`."""
     name = terminal.short_path(place or "")
     terminal.warn_all(f"{name}: {problem}" for problem in list_problems(store))
 
 
 def reason(error: BaseException) -> str:
-    """Return why something failed, without what Python adds."""
+    """Return the message of an error, without its number."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error) or type(error).__name__
 
 
 def list_session_files(directory: Path, on_error: OnError) -> list[Path]:
-    """Return the files below *directory* that may be session files, sorted by name.
+    """Return the possible session files below *directory*, sorted by name.
 
-    *on_error* gets the errors of directories that may not be read.
+    *on_error* is called with the errors of unreadable directories.
     """
     paths = files_below(directory, "**/*", on_error)
     return sorted(path for path in paths if path.name.endswith(SUFFIXES))

@@ -1,4 +1,4 @@
-"""What `--json` prints. The keys are part of the interface (docs/cli.md)."""
+"""The output of `--json`. The keys are part of the interface (docs/cli.md)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -22,7 +22,7 @@ from refold.text.json_values import JsonObject, Record
 
 
 def session(edited: EditedSession) -> JsonObject:
-    """Return which session it is."""
+    """Return the fields that identify a session."""
     session = edited.session
     return {
         "path": edited.name,
@@ -37,7 +37,7 @@ def session(edited: EditedSession) -> JsonObject:
 
 
 def _edit(view: View, edit: Edit) -> JsonObject:
-    """Return an edit, without what it shows."""
+    """Return an edit without its inserted messages."""
     saved = tokens_saved(view, edit)
     return {"id": edit.id, "start": edit.start, "stop": edit.stop, "by": edit.by, "saved": saved}
 
@@ -99,7 +99,7 @@ def compaction(result: CompactedSession) -> JsonObject:
 
 
 def _preview(result: CompactedSession) -> JsonObject:
-    """Return what `--preview` adds."""
+    """Return the fields that `--preview` adds."""
     preview = result.preview
     return {
         "draft": result.draft,
@@ -111,7 +111,7 @@ def _preview(result: CompactedSession) -> JsonObject:
 
 
 def export(exported: Exported) -> JsonObject:
-    """Return what is said of a session that was written to a new file."""
+    """Return the fields of a session that was exported to a new file."""
     return {
         "export": {
             "file": str(exported.path),
@@ -141,7 +141,7 @@ def discard(edited: EditedSession, existed: bool) -> JsonObject:
 
 
 def history(edited: EditedSession, rows: Iterable[LedgerRow]) -> JsonObject:
-    """Return the answer of `refold history` for one session: the ledger's rows, all fields."""
+    """Return the answer of `refold history` for one session: all fields of its ledger rows."""
     return {**session(edited), "rows": [asdict(row) for row in rows]}
 
 
@@ -203,7 +203,7 @@ def _violation(violation: Violation) -> JsonObject:
 
 
 def session_on_disk(listed: Listed) -> JsonObject:
-    """Return a session on this machine."""
+    """Return an entry of the list of sessions."""
     file = listed.file
     return {
         "client": file.client,
@@ -219,6 +219,6 @@ def session_on_disk(listed: Listed) -> JsonObject:
 
 
 def project(cwd: str, rows: Sequence[Listed]) -> JsonObject:
-    """Return what the sessions of a project have together."""
+    """Return the totals of a project's sessions."""
     count, cost = sum_listed(rows)
     return {"project": cwd, "sessions": len(rows), "tokens": count, "cost": cost}

@@ -1,4 +1,4 @@
-"""`refold mcp`: sessions on this machine as tools of the Model Context Protocol. Needs the extra
+"""`refold mcp`: serve sessions on this machine over the Model Context Protocol. Needs the extra
 `mcp`."""
 
 from collections.abc import Callable, Iterable
@@ -26,10 +26,10 @@ from refold.session_files.edited import (
 
 @click.command(epilog="Example: claude mcp add refold -- refold mcp")
 def mcp() -> None:
-    """Serve sessions to agents by the Model Context Protocol.
+    """Serve sessions to agents over the Model Context Protocol (MCP).
 
-    Its tools are recall, unfold, stats and preview, on standard input and output. Each takes a
-    session, by file or id; without one, the latest of the working directory. Nothing is written.
+    The tools are recall, unfold, stats and preview, on standard input and output. Each takes the
+    file or id of a session; the default is the latest of the working directory. Nothing is written.
     """
     try:
         make_server = import_module("mcp.server").MCPServer
@@ -45,7 +45,7 @@ def mcp() -> None:
 
 
 def _with_reasons(tool: Callable[..., str], failure: type[Exception]) -> Callable[..., str]:
-    """Return *tool*, whose errors are one line of the agent's."""
+    """Return *tool* with its errors converted to tool errors of one line."""
 
     @wraps(tool)
     def call(*args: Any, **kwargs: Any) -> str:
@@ -58,20 +58,20 @@ def _with_reasons(tool: Callable[..., str], failure: type[Exception]) -> Callabl
 
 
 def recall(query: str, session: str = "", limit: int = 10) -> str:
-    """Search what compaction hides of a session; each hit has the edit that hides it."""
+    """Search what compaction hides in a session. Each hit names the edit that hides it."""
     most = max(1, limit)
     return dump(json_output.hits(*find_hits(_open(session), query, most + 1), most))
 
 
 def unfold(edit: str, session: str = "") -> str:
-    """Return word for word what an edit hides. *edit* is the beginning of its id, or the id of a
-    call whose result is hidden."""
+    """Return word for word what an edit hides. *edit* is a prefix of its id, or the id of a call
+    whose result is hidden."""
     edited = with_client_compactions(_open(session))
     return dump(json_output.unfold(edited, *find_edits(edited.view, [edit])))
 
 
 def stats(session: str = "") -> str:
-    """Say how many tokens a session has: unedited, and as its edits show it."""
+    """Return the tokens of a session, unedited and as its edits show it."""
     edited = _open(session)
     view = edited.view
     counts = {"unedited": view.tokens_unedited, "sent": view.tokens, "edits": len(view.edits)}
@@ -79,7 +79,7 @@ def stats(session: str = "") -> str:
 
 
 def preview(to: int, session: str = "") -> str:
-    """Say what compacting a session to so many tokens would do. Nothing is kept."""
+    """Show what compacting a session to *to* tokens would do. Nothing is kept."""
     options = CompactOptions(to=token_count(str(to)), dry_run=True)
     return dump(
         json_output.compaction(compact_session(_open(session), options, ModelOptions(), None))

@@ -1,5 +1,5 @@
-"""Options that several commands take. They say which sessions a command works on, where its output
-goes, and which model summarises."""
+"""Options that several commands share. They select sessions, outputs, and the model that writes
+summaries."""
 
 import getpass
 import math
@@ -44,7 +44,7 @@ _NUMBER = re.compile(r"(\d[\d_,]{0,30}(?:\.\d{1,30})?)\s*([kKmM]?)", re.ASCII)
 
 
 def token_count(value: str) -> int:
-    """Return a number of tokens: 60000, 60_000, 60k, 1.5M. Raises `click.BadParameter`."""
+    """Parse a number of tokens: 60000, 60_000, 60k, 1.5M. Raises `click.BadParameter`."""
     match = _NUMBER.fullmatch(value.strip())
     if not match:
         raise click.BadParameter(f"{value[:40]!r} is no number of tokens; write 60000, 60k or 1.5M")
@@ -56,7 +56,7 @@ def token_count(value: str) -> int:
 
 
 def dollars_per_million(value: str) -> float:
-    """Return a price in US dollars: finite and not negative. Raises `click.BadParameter`."""
+    """Parse a price in US dollars, finite and not negative. Raises `click.BadParameter`."""
     try:
         price = float(value)
     except ValueError:
@@ -69,7 +69,7 @@ def dollars_per_million(value: str) -> float:
 
 
 def model_price(value: str) -> Price:
-    """Return prices in US dollars: `0.25,2.00`. Raises `click.BadParameter`."""
+    """Parse prices in US dollars: `0.25,2.00`. Raises `click.BadParameter`."""
     try:
         prices = tuple(dollars_per_million(price) for price in value.split(","))
     except click.BadParameter:
@@ -82,7 +82,7 @@ def model_price(value: str) -> Price:
 
 
 def strategy_named(value: str) -> Strategy:
-    """Return the strategy of a name: ClearToolResults(keep=3). Raises `click.BadParameter`."""
+    """Parse a strategy: ClearToolResults(keep=3). Raises `click.BadParameter`."""
     try:
         return parse_strategy(value)
     except ValueError as error:
@@ -90,8 +90,8 @@ def strategy_named(value: str) -> Strategy:
 
 
 def start_of(_: click.Context, option: click.Parameter, value: str) -> float:
-    """Return when the last 7d, 12h ... began, in seconds since 1970; 0 for no time. A callback of
-    options. Raises `click.UsageError`."""
+    """Return the start of the last 7d, 12h ... in seconds since 1970; 0 for an empty value. An
+    option callback. Raises `click.UsageError`."""
     try:
         return time.time() - parse_duration(value) if value else 0.0
     except ValueError as error:
@@ -99,10 +99,10 @@ def start_of(_: click.Context, option: click.Parameter, value: str) -> float:
 
 
 def user() -> str:
-    """Return who runs this, as the system knows them."""
+    """Return the login name of the user."""
     try:
         return getpass.getuser()
-    except (OSError, KeyError, ImportError):  # a user id without a name; Windows without any
+    except (OSError, KeyError, ImportError):  # a user id without a name, or Windows
         return "manual"
 
 
@@ -110,8 +110,8 @@ def user() -> str:
 
 
 def check_output(output: str | None, inputs: Inputs, option: str = "--output") -> None:
-    """Refuse a file that cannot be written, before work is paid for, or that is a session; and two
-    answers on one standard output. Raises `click.UsageError`."""
+    """Check an output option before costly work. Raises `click.UsageError` for a file that cannot
+    be written or is a session, and for two outputs on standard output."""
     if not output:
         return
     if output == "-":
@@ -129,19 +129,19 @@ def check_output(output: str | None, inputs: Inputs, option: str = "--output") -
 
 
 def write_request(output: str, payload: Any) -> None:
-    """Write a request as JSON, in its own spelling if it came as text; `-` is standard output."""
+    """Write a request as JSON, or its bytes if it came as bytes. `-` is standard output."""
     write_output(output, payload if isinstance(payload, bytes) else dump(payload).encode())
 
 
 def write_output(output: str, data: bytes) -> None:
-    """Write bytes to standard output, which is `-`, or to a file: whole, or what was there stays.
-    Raises `OSError` that names it."""
+    """Write bytes to standard output (`-`), or atomically to a file. Raises `OSError` that names
+    it."""
     if output == "-":
         terminal.write(data)
         return
     path = draft = Path(output)
     if (path.is_file() or not path.exists()) and os.access(path.resolve().parent, os.W_OK):
-        path = path.resolve()  # a pipe is written as it is
+        path = path.resolve()  # a pipe is written directly
         draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         draft.write_bytes(data)
@@ -149,7 +149,7 @@ def write_output(output: str, data: bytes) -> None:
             if path.exists():
                 shutil.copymode(path, draft)
             draft.replace(path)
-    except OSError as error:  # a full disk names no file
+    except OSError as error:  # the error of a full disk names no file
         if draft != path:
             draft.unlink(missing_ok=True)
         raise OSError(error.errno, error.strerror, output) from error
@@ -168,7 +168,7 @@ JSON = flag("--json as_json", "Print one JSON document.")
 
 
 def complete_session(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
-    """Complete a file, or the id of a session on this machine."""
+    """Return completions: files, or ids of sessions on this machine."""
     ids = ids_on_machine(typed) if len(typed) >= LEAST_ID else []
     return [CompletionItem(typed, type="file"), *map(CompletionItem, ids)]
 
@@ -183,10 +183,10 @@ SESSION = click.argument(
 
 
 class OfOneSession(click.Command):
-    """A command whose first argument is a session, unless an option chooses it."""
+    """A command whose first argument is a session, unless an option selects one."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Leave the first argument empty if --last or --project is among *args*."""
+        """Insert an empty first argument if --last or --project is among *args*."""
         options = args[: args.index("--")] if "--" in args else args
         if any(option.partition("=")[0] in {"--last", "--project"} for option in options):
             args = ["", *args]
@@ -229,7 +229,7 @@ _SESSION_OPTIONS = (
 def group_options(
     name: str, record: type[Any], options: Iterable[Option], **settings: Any
 ) -> Option:
-    """Give a command *options* as one value under *name*: a *record* of them and *settings*."""
+    """Pass *options* to a command as one argument *name*: a *record* of them and *settings*."""
     names = {field.name for field in fields(record)}
 
     def decorate(command: Command) -> Command:
@@ -249,8 +249,8 @@ def group_options(
 def sessions_command(
     use: Use, example: str, *, is_of_one: bool = False
 ) -> Callable[[Command], click.Command]:
-    """Make a command of a function: it works on sessions, or on one, and has the options that say
-    which, as `inputs`."""
+    """Return a decorator that makes a function a command on sessions, or on one session. It gets
+    the options that select sessions as `inputs`."""
     argument, kind = (SESSION, OfOneSession) if is_of_one else (SESSIONS, click.Command)
     options = group_options("inputs", Inputs, _SESSION_OPTIONS, use=use)
 
@@ -264,12 +264,12 @@ def sessions_command(
 # --- the model that summarises --------------------------------------------------------------------
 
 SDKS = ("openai", "anthropic", "litellm")
-"""Prefixes of a model's name."""
+"""Prefixes of model names that select an SDK."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
-    """The model that summarises. Raises `click.UsageError` for options that do not fit together."""
+    """The model that writes summaries. Raises `click.UsageError` for inconsistent options."""
 
     name: str = ""
     url: str = ""
@@ -295,19 +295,19 @@ class ModelOptions:
 
     @property
     def sdk(self) -> str | None:
-        """The SDK that asks; None for plain HTTP."""
+        """SDK to use; None for plain HTTP."""
         prefix, colon, name = self.name.partition(":")
         return prefix if colon and name and prefix in SDKS else None
 
     @property
     def key(self) -> str:
-        """The key in the named variable."""
+        """API key from the environment variable *key_env*."""
         return os.environ.get(self.key_env, "").strip()
 
     def asker(self) -> Asker | None:
-        """Return the model, with retries for failures that may pass; None if no model is named.
+        """Return the model, with retries of transient failures; None if no model is named.
 
-        Raises `click.UsageError` for an invalid address, or without the SDK.
+        Raises `click.UsageError` for an invalid URL, or if the SDK is missing.
         """
         if not self.name:
             return None
@@ -321,7 +321,7 @@ class ModelOptions:
         if self.sdk is None:
             return models.HTTPModel(self.url, model=self.name, key=self.key, price=self.prices)
         name = self.name.partition(":")[2]
-        # An SDK takes what is not set from environment variables.
+        # An SDK takes unset values from environment variables.
         settings = without_empty({"api_key": self.key, "base_url": self.url})
         if self.sdk == "litellm":
             return models.LiteLLMModel(model=name, options=settings, price=self.prices)
@@ -330,7 +330,7 @@ class ModelOptions:
         return kind(client, model=name, price=self.prices)
 
     def strategies(self, named: Sequence[Strategy], to: int) -> tuple[Strategy, ...]:
-        """Return the named strategies, else the default ones; the model writes their summaries."""
+        """Return the named strategies, or the default ones, with the model as their summarizer."""
         strategies = tuple(named) or default_strategies(to)
         if not self.name:
             return strategies
@@ -341,7 +341,7 @@ class ModelOptions:
 
 
 def with_summarizer(strategy: Strategy, summary: ModelSummary) -> Strategy:
-    """Return the strategy with *summary* in place of summaries by rules."""
+    """Return the strategy with *summary* in place of rule-based summaries."""
     changes: JsonObject = {}
     if isinstance(getattr(strategy, "summarizer", None), RuleSummary):
         changes["summarizer"] = summary
@@ -352,7 +352,7 @@ def with_summarizer(strategy: Strategy, summary: ModelSummary) -> Strategy:
 
 
 def _with_status(model: models.Model, name: str) -> Asker:
-    """Return *model* with a sign of life on a terminal while it answers."""
+    """Return *model* with a status line on a terminal while it answers."""
 
     def ask(question: Ask) -> Answer | None:
         console = terminal.err()
@@ -402,4 +402,4 @@ _MODEL_OPTIONS = (
 )
 
 model_options = group_options("model", ModelOptions, _MODEL_OPTIONS)
-"""Gives a command the options of a model, as `model`."""
+"""Decorator that passes the model options to a command as `model`."""

@@ -1,5 +1,5 @@
-"""Where the user's own data of Refold is, and how options are declared. Nothing is imported here
-that takes time."""
+"""The user's data directory, and helpers to declare options. Nothing imported here is slow to
+load."""
 
 import os
 import sys
@@ -10,17 +10,17 @@ from typing import Any
 import click
 
 PLACE = click.Path(readable=False)
-"""What an option or argument names: a file, which shells complete, or another place."""
+"""Type of options and arguments that name a file, which shells complete, or another place."""
 STORE = "REFOLD_STORE"
-"""The environment variable that names another store."""
+"""Environment variable that names the store."""
 SESSIONS = "sessions"
-"""The folder in the user's data directory where `refold hook pre-compact` keeps sessions."""
+"""Folder in the user's data directory where `refold hook pre-compact` keeps sessions."""
 
 
 def data_directory(
     home: Path, environment: Mapping[str, str] = os.environ, platform: str = sys.platform
 ) -> Path:
-    """Return where the user's data of Refold is kept, by the rules of the *platform*
+    """Return the directory for the user's data of Refold, by the conventions of the *platform*
     (`sys.platform`)."""
     if platform == "win32":
         return Path(environment.get("LOCALAPPDATA") or home / "AppData/Local") / "refold"
@@ -30,14 +30,14 @@ def data_directory(
 
 
 def user_store(environment: Mapping[str, str] = os.environ) -> str:
-    """Return the store that sessions of this user are kept in: what REFOLD_STORE names, else a file
-    in the user's data directory."""
+    """Return the user's store: the one named by REFOLD_STORE, or a file in the user's data
+    directory."""
     return environment.get(STORE) or str(data_directory(Path.home(), environment) / "refold.db")
 
 
 def find_store(environment: Mapping[str, str] = os.environ) -> str:
-    """Return the store of a gateway that is given none: that of a gateway which was started in this
-    directory before, else that of this user."""
+    """Return the default store of a gateway: that of a gateway started earlier in this directory,
+    or the user's store."""
     here = "refold.db"
     is_used = not environment.get(STORE) and Path(f"{here}.ledger").exists()
     return here if is_used else user_store(environment)
@@ -50,8 +50,8 @@ Option = Callable[[Command], Command]
 
 
 def option(names: str, metavar: str, help: str, **settings: Any) -> Option:
-    """Return an option: its *names* and perhaps that of its parameter, what its value is called,
-    and what it does."""
+    """Return an option. *names* may end with the parameter's name; *metavar* stands for its value
+    in the help."""
     return click.option(*names.split(), metavar=metavar, help=help, **settings)
 
 

@@ -1,4 +1,4 @@
-"""The commands that only read: stats, view, unfold, recall, history, check."""
+"""The read-only commands: stats, view, diff, unfold, recall, history, check."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -45,10 +45,10 @@ from refold.stores import MemoryStore
     show_default=True,
 )
 def stats(inputs: Inputs, largest: int) -> None:
-    """Show where the tokens are, and what they cost.
+    """Show where the tokens of a session are, and what they cost.
 
-    By role, by tool and by kind of part, with the largest messages. Several files make a table with
-    a total.
+    By role, tool and kind of part, with the largest messages. Several files make a table with a
+    total.
     """
     rows = list[read_output.Stats]()
     for edited in inputs.sessions():
@@ -104,7 +104,7 @@ def view(  # noqa: PLR0917 - click gives them by name
 @REQUEST
 @HTML
 def diff(inputs: Inputs, only: int | None, html: str | None) -> None:
-    """Compare what the model would see with what was said."""
+    """Compare what the model would see with the transcript."""
     _show(inputs, html, _as_edited, None, only, diff=True)
 
 
@@ -117,7 +117,7 @@ def _show(
     *,
     diff: bool,
 ) -> None:
-    """Show the sessions as *change* leaves them, or write the page of one to *html*."""
+    """Show the sessions after *change*, or write one as a page to *html*."""
     if not html:
         sessions: Iterable[EditedSession] = map(change, inputs.sessions())
         if only is not None:
@@ -138,7 +138,7 @@ def _show(
 
 
 def _check_message(at: int, sessions: Sequence[EditedSession]) -> None:
-    """Raise `click.UsageError` unless any of *sessions* has a message at this position."""
+    """Raise `click.UsageError` if none of *sessions* has a message at this position."""
     length = max(len(edited.view.transcript) for edited in sessions)
     if at >= length:
         raise click.UsageError(f"there is no message #{at}: there are {length:,}, from #0 on")
@@ -147,10 +147,10 @@ def _check_message(at: int, sessions: Sequence[EditedSession]) -> None:
 @sessions_command("read", "unfold session.jsonl a81c", is_of_one=True)
 @click.argument("edit", metavar="EDIT")
 def unfold(inputs: Inputs, edit: str) -> None:
-    """Show exactly what an edit hides. EDIT is its id, or as much of it as is unambiguous, or the
-    id of a call whose result is hidden.
+    """Show exactly what an edit hides.
 
-    With --json the entries are as they stand in the session.
+    EDIT is the id of the edit, a unique prefix of it, or the id of a tool call whose result is
+    hidden. With --json the entries are printed as in the session.
     """
     edited = find_owner(map(with_client_compactions, inputs.sessions()), edit)
     (hidden,) = find_edits(edited.view, [edit])
@@ -172,8 +172,8 @@ def unfold(inputs: Inputs, edit: str) -> None:
 def recall(inputs: Inputs, query: tuple[str, ...], limit: int) -> int:
     """Search what edits and the client's own compactions hide.
 
-    What says QUERY word for word comes first; what has little of it is left out. Shows the
-    message's position and role, the edit that hides it, and the piece that holds most of QUERY.
+    Messages that contain QUERY word for word come first; weak matches are left out. Each hit shows
+    position and role of the message, the edit that hides it, and the passage with most of QUERY.
     Exit code 1 if nothing is found.
     """
     words = " ".join(query)
@@ -184,8 +184,8 @@ def recall(inputs: Inputs, query: tuple[str, ...], limit: int) -> int:
 
 
 def find_hits(edited: EditedSession, query: str, limit: int) -> tuple[EditedSession, list[Hit]]:
-    """Return the session with its client's compactions, and what of *query* is hidden: by Refold's
-    edit if there is one, which can be taken back, else by one of those."""
+    """Return the session with its client's compactions, and hits for *query* in hidden messages. A
+    hit names Refold's edit if there is one, since it can be reverted, or else the client's."""
     whole = with_client_compactions(edited)
     own = find_hidden(edited.view)
     hits = relevant_hits(search(whole.view, query, limit))
@@ -194,9 +194,10 @@ def find_hits(edited: EditedSession, query: str, limit: int) -> tuple[EditedSess
 
 @sessions_command("read", "history session.jsonl")
 def history(inputs: Inputs) -> None:
-    """List every attempt at a session: outcome, tokens, cost, who.
+    """List every compaction attempt: outcome, tokens, cost, actor.
 
-    Oldest first, with the reason, model and prompt, the edits, and what they cost in content.
+    Oldest first, with the reason, the model and prompt, the edits, and whether their content can be
+    recovered.
     """
     rows = [(edited, ledger_rows(edited)) for edited in inputs.sessions()]
     inputs.print_answer(starmap(json_output.history, rows), read_output.show_histories(rows))
@@ -215,9 +216,8 @@ def history(inputs: Inputs) -> None:
 def check(inputs: Inputs, sent: bool, before: str | None, repair: bool, output: str | None) -> int:
     """List what the provider's API would refuse.
 
-    Each with its rule and position. Exit code 1 if there is any.
-
-    With --repair the exit code says whether anything is left.
+    Each problem comes with its rule and position. Exit code 1 if there is any, or, with --repair,
+    if any is left.
     """
     check_output(output, inputs)
     if repair != bool(output):
@@ -249,14 +249,14 @@ def check(inputs: Inputs, sent: bool, before: str | None, repair: bool, output: 
 
 
 def _check(edited: EditedSession, sent: bool, repair: bool, before: Any) -> read_output.Check:
-    """Return what is wrong with a session, and its repair if that is wanted."""
+    """Return the violations in a session, and its repair if *repair*."""
     payload = edited.view.payload if sent else edited.view.revert().payload
     violations = find_violations(payload, edited.format, before=before)
     return edited, violations, repair_payload(payload, edited.format) if repair else None
 
 
 def _as_client(edited: EditedSession) -> EditedSession:
-    """Return the session as the client's own recorded compactions left it."""
+    """Return the session as its client's recorded compactions left it."""
     session = replace(edited.session, messages=edited.session.effective, compactions=())
     return open_edited(session, None, MemoryStore(), count=edited.count)
 

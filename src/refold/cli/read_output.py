@@ -1,5 +1,5 @@
-"""What the commands that only read print for people: `view`, `diff`, `unfold`, `recall`, `check`,
-`history`, `stats` and the list of sessions."""
+"""Text output of the read-only commands: `view`, `diff`, `unfold`, `recall`, `check`, `history`,
+`stats` and the list of sessions."""
 
 from collections import Counter as Tally
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -57,24 +57,23 @@ from refold.tokens.count import part_counter
 
 
 def name_of(edited: EditedSession) -> str:
-    """Return what a session is called: its title, else the words that it begins with, else its
-    file."""
+    """Return a session's name: its title, or its opening words, or its file."""
     session = edited.session
     return short(session.title or opening_words(session), 60) or short_path(edited.name)
 
 
 def argument_of(edited: EditedSession) -> str:
-    """Return what one types to name a session: its id if the user did so, else its file."""
+    """Return the argument that names a session: its id if the user typed that, or its file."""
     return terminal.argument(edited.typed or edited.name)
 
 
 def arguments_of(edited: EditedSession) -> str:
-    """Return what one types after a command for it to find a session with its edits."""
+    """Return the arguments with which a command finds a session and its edits."""
     return argument_of(edited) + store_of(edited)
 
 
 def store_of(edited: EditedSession) -> str:
-    """Return the option that names the store of a session's edits, if the user gave it."""
+    """Return the --store option for a session's edits, if the user gave it."""
     return f" --store {terminal.argument(edited.typed_store)}" if edited.typed_store else ""
 
 
@@ -101,8 +100,8 @@ def show_views(
     only: int | None,
     request: int | None,
 ) -> Lines:
-    """Show what a model would see; with *diff*, what is different in it; with *only*, of that
-    message alone. *request*: as which of its requests the session is shown."""
+    """Show what a model would see or, with *diff*, its differences from the transcript: of all
+    messages, or of *only* one. *request* is the number of the request that is shown."""
     width = terminal.width()
     room = {"width": width} if width else {}
     for edited in sessions:
@@ -135,7 +134,7 @@ def show_hidden(view: View, edit: Edit) -> Lines:
 
 
 def show_hits(rows: Sequence[tuple[EditedSession, Sequence[Hit]]], limit: int, query: str) -> Lines:
-    """Show *limit* hits of each session, the words of *query* marked."""
+    """Show *limit* hits of each session, with the words of *query* highlighted."""
     pattern = word_pattern(query)
     for edited, hits in rows:
         if len(rows) > 1 and hits:
@@ -160,11 +159,11 @@ def show_hits(rows: Sequence[tuple[EditedSession, Sequence[Hit]]], limit: int, q
 
 
 Check = tuple[EditedSession, Sequence[Violation], RepairResult | None]
-"""A session, what a provider would refuse of it, and its repair if that is wanted."""
+"""A session, its violations of provider rules, and its repair if that is wanted."""
 
 
 def show_violations(rows: Iterable[Check]) -> Lines:
-    """Show what a provider would refuse, and what was repaired."""
+    """Show violations of provider rules and repairs."""
     for edited, violations, repaired in rows:
         name = argument_of(edited)
         for violation in violations:
@@ -195,7 +194,7 @@ STYLES = {
 def show_histories(rows: Iterable[tuple[EditedSession, Sequence[LedgerRow]]]) -> Lines:
     """Show every attempt at each session, oldest first.
 
-    Rows that differ in nothing but the edit are one attempt.
+    Rows that differ only in the edit form one attempt.
     """
     for edited, ledger in rows:
         yield Line(title(edited), "bold")
@@ -211,8 +210,8 @@ def show_histories(rows: Iterable[tuple[EditedSession, Sequence[LedgerRow]]]) ->
 
 
 def _already_less(view: View, row: LedgerRow) -> Lines:
-    """Say by how much the history was less than said when the first attempt of a run began."""
-    with suppress(ValueError):  # this session no longer has that history
+    """Show what earlier edits had saved when a run began."""
+    with suppress(ValueError):  # the session no longer has that history
         size = view.profile.fixed_tokens + view.base.tokens(0, view.transcript.tips.index(row.tip))
         if row.run and row.before < size:
             text = (
@@ -237,9 +236,9 @@ def _attempt(rows: Sequence[LedgerRow]) -> Lines:
 
 
 def _sizes(rows: Sequence[LedgerRow]) -> str:
-    """Return the tokens before and after, if each row begins where the one before it ends.
+    """Return the tokens before and after, if each row starts where the previous one ended.
 
-    Accepted and reverted edits are each compared with the whole: then what the rows have in common.
+    Accepted and reverted edits are each compared with the whole: then only the common figure.
     """
     first, last = rows[0], rows[-1]
     if any(row.after != following.before for row, following in pairwise(rows)):
@@ -250,7 +249,7 @@ def _sizes(rows: Sequence[LedgerRow]) -> str:
 
 
 def _details(rows: Sequence[LedgerRow]) -> Iterator[str]:
-    """Yield who did it and why; model, prompt, calls and cost; the edits."""
+    """Yield strategy and reason; model, prompt, calls and cost; trigger; edits."""
     row = rows[0]
     calls, cost = sum(row.calls for row in rows), sum(row.cost for row in rows)
     ids = [row.edit[:8] for row in rows if row.edit]
@@ -283,7 +282,7 @@ VOICES = {
 
 
 def token_shares(view: View, largest: int) -> JsonObject:
-    """Return a view's tokens by role, tool and kind of part, and its *largest* messages."""
+    """Return a view's tokens by role, speaker, tool and part, and its *largest* messages."""
 
     def rows(counts: Mapping[str, int]) -> list[JsonObject]:
         return [{"name": name, "tokens": tokens} for name, tokens in counts.items()]
@@ -305,8 +304,8 @@ def token_shares(view: View, largest: int) -> JsonObject:
 
 
 def _count_speakers(view: View, shares: Breakdown) -> dict[str, int]:
-    """Return tokens by who speaks, the words of people apart from results of tools that clients
-    send in the same role; the sum is that of the roles."""
+    """Return tokens by speaker. Text of people is separated from tool results that clients send in
+    the same role. The total is that of the roles."""
     counts, count = Tally[str](), part_counter(view.profile.count)
     for message, spoken in zip(view.messages, segment_messages(view.messages), strict=True):
         if message.role not in ("assistant", "system"):
@@ -315,7 +314,7 @@ def _count_speakers(view: View, shares: Breakdown) -> dict[str, int]:
     fixed = (("system prompt", "system"), ("definitions of tools", "tools"), ("agent", "assistant"))
     for name, role in fixed:
         counts[name] = shares.roles.get(role, 0)
-    rest = "tools" if counts["tools"] else "people"  # what is no text, and what frames messages
+    rest = "tools" if counts["tools"] else "people"  # media and message overhead
     counts[rest] += max(0, shares.total - counts.total())
     return {name: count for name, count in counts.most_common() if count}
 
@@ -325,7 +324,7 @@ Stats = tuple[EditedSession, Record, int | None]
 
 
 def show_stats(rows: Sequence[Stats]) -> Lines:
-    """Show where the tokens of one session are; several as one line each, and their total."""
+    """Show where the tokens of one session are. Several sessions get one line each and a total."""
     if len(rows) == 1:
         return _session_stats(*rows[0])
     sessions = [edited for edited, _, _ in rows]
@@ -363,7 +362,6 @@ def _session_stats(edited: EditedSession, shares: Record, effective: int | None)
 
 
 def _about(session: Session, view: View) -> str:
-    """Return model, folder and time of a session."""
     began, ended = session.started, session.updated
     when = began.astimezone().strftime("%Y-%m-%d %H:%M") if began else ""
     if began and ended and ended > began:
@@ -389,7 +387,7 @@ def _size_rows(edited: EditedSession, effective: int | None) -> Iterator[Row]:
 
 
 def _bill_lines(edited: EditedSession) -> Lines:
-    """Show what the provider billed, by the file."""
+    """Show what the provider billed, according to the file."""
     bill, model = read_bill(edited.session), str(edited.session.body.get("model", ""))
     if not bill.calls:
         why = "the file does not say what the provider counted"
@@ -432,7 +430,7 @@ def _stats_row(edited: EditedSession) -> Row:
 
 
 def _sums(views: Sequence[View]) -> Row:
-    """Return the messages, tokens unedited, tokens sent and edits of all views."""
+    """Return totals over *views*: messages, tokens unedited, tokens sent, edits."""
     return (
         f"{sum(len(view.transcript) for view in views):,}",
         tokens(sum(view.tokens_unedited for view in views)),
@@ -445,7 +443,7 @@ def _sums(views: Sequence[View]) -> Row:
 
 
 def show_listed(rows: Sequence[Listed], count: int, width: int | None) -> Iterator[RenderableType]:
-    """Show sessions, *count* of them in all, in lines of at most *width* cells."""
+    """Show the list of sessions, *count* in all, in lines of at most *width* cells."""
     if not count:
         yield "No sessions of a client that Refold knows (Claude Code, Codex ...) were found."
         yield "Name a file (refold stats FILE), or see what Refold does: refold demo"
@@ -462,7 +460,7 @@ def show_listed(rows: Sequence[Listed], count: int, width: int | None) -> Iterat
 
 
 def session_table(rows: Sequence[Listed], width: int | None) -> Lines:
-    """Return the lines of sessions under their headings."""
+    """Return a table of sessions."""
     names = ("id", "agent", "project", "age>", "tokens>", "cost>", "title")
     return table(names, map(_row, rows), width=width)
 
@@ -488,7 +486,7 @@ def _age(moment: datetime) -> str:
 
 
 def show_projects(rows: Sequence[Listed], width: int | None) -> Lines:
-    """Show what the sessions of each project cost, the most expensive first."""
+    """Show the cost of each project's sessions, the most expensive first."""
     lines = [_project_row(cwd, group) for cwd, group in group_projects(rows)]
     names = ("sessions>", "tokens>", "cost>", "project")
     yield from table(names, lines, _project_row("all", rows), width=width)

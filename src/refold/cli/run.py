@@ -1,8 +1,7 @@
-"""`refold run` runs a command with a gateway of its own. The gateway starts beside the command,
-whose first request waits in the queue of the socket, and ends with it.
+"""`refold run`: run a command with its own gateway. The gateway starts in parallel with the
+command, whose first request waits in the socket's queue, and ends with it.
 
-An agent's start waits for this file: it imports nothing that takes time before the gateway is in a
-process of its own.
+An agent waits for this file. It imports nothing slow before the gateway has its own process.
 """
 
 import json
@@ -42,32 +41,32 @@ from refold.errors import StoreError, install_hint
 # --- the gateway of a command ---------------------------------------------------------------------
 
 RECORD = "30d"
-"""How long transcripts are kept, so that the page can show them."""
+"""How long transcripts are kept, for the web page."""
 RESTARTS = 3
-"""How often a gateway that ends by itself is started again."""
+"""Number of times that a crashed gateway is restarted."""
 END_SECONDS = 5.0
-"""Seconds that it has to write what it has not written yet, before it is killed."""
+"""Seconds that the gateway has to write pending data before it is killed."""
 LOG_BYTES = 1_000_000
 NOTHING_KEPT = "refold: nothing is kept: "
-"""How the line of the gateway's log begins that says why its store cannot be used."""
+"""Prefix of the gateway's log line that says why its store cannot be used."""
 IS_POSIX = os.name == "posix"
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What the process of the gateway is told."""
+    """Settings for the gateway's process."""
 
     urls: Mapping[str, str]
-    """Base URLs by the first part of the path that leads to them."""
+    """Base URLs by the first segment of the path that leads to them."""
     store: str
     config: str = ""
-    """A refold.toml; empty for none."""
+    """Path of a refold.toml; empty for none."""
     shadow: bool = False
 
 
 class SessionGateway:
-    """A gateway of this process. Its socket stays open here, so that one that ends by itself is
-    started again at the same address."""
+    """A gateway started by this process. The socket stays open here, so that a crashed gateway is
+    restarted at the same address."""
 
     def __init__(self, data: Path, port: int) -> None:
         """Listen on *port*, 0 for any. Raises OSError if it is taken."""
@@ -80,24 +79,24 @@ class SessionGateway:
         self._log_begins = 0
 
     def start(self, order: Order) -> None:
-        """Start it, and say so when it ends by itself. Raises OSError."""
+        """Start the gateway and watch it for crashes. Raises OSError."""
         self._log_begins = self.log.stat().st_size if self.log.exists() else 0
         self._process = process = self._spawn(order)
         threading.Thread(target=self._watch, args=(process, order), daemon=True).start()
 
     @property
     def trouble(self) -> str:
-        """Why nothing is kept, as far as the log has it by now."""
+        """Reason from the log why nothing is kept; empty if there is none so far."""
         with suppress(OSError):
             log = self.log.read_bytes()
-            begin = self._log_begins if self._log_begins <= len(log) else 0  # else it is a new one
+            begin = self._log_begins if self._log_begins <= len(log) else 0  # else it is new
             for line in log[begin:].decode("utf-8", "replace").splitlines():
                 if line.startswith(NOTHING_KEPT):
                     return line.removeprefix(NOTHING_KEPT)
         return ""
 
     def close(self) -> None:
-        """End it, once it has written what it has to."""
+        """Stop the gateway after it has written pending data."""
         self._is_ending.set()
         if (process := self._process) is not None:
             with suppress(OSError):
@@ -110,8 +109,8 @@ class SessionGateway:
         self._listening.close()
 
     def _spawn(self, order: Order) -> subprocess.Popen[bytes]:
-        """Start the process in a session of its own: the terminal's signals are the command's."""
-        if not IS_POSIX:  # no socket is handed over there: the process binds the port itself
+        """Start the process in a new session, so that it gets no signals of the terminal."""
+        if not IS_POSIX:  # sockets cannot be inherited there: the process
             self._listening.close()
         is_long = self.log.exists() and self.log.stat().st_size > LOG_BYTES
         paths = (str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", ""))
@@ -128,7 +127,7 @@ class SessionGateway:
             )
         place = {"socket": self._listening.fileno() if IS_POSIX else -1, "port": self.port}
         pipe = cast("IO[bytes]", process.stdin)
-        with suppress(OSError):  # it has ended already: who watches it will see
+        with suppress(OSError):  # it has ended already, which the watching thread sees
             pipe.write(json.dumps({**place, **asdict(order)}).encode() + b"\n")
             pipe.flush()
         if not IS_POSIX:
@@ -163,8 +162,8 @@ def _await_port(port: int, process: subprocess.Popen[bytes]) -> None:
 
 
 def serve_session() -> None:
-    """Serve until standard input ends, which it does with the process that wrote the order there.
-    A store that cannot be used is no reason not to serve."""
+    """Serve until standard input ends, with the process that wrote the order to it. If the store
+    cannot be used, serve without it."""
     order = json.loads(sys.stdin.buffer.readline())
     number, port = order.pop("socket"), order.pop("port")
     if number >= 0:
@@ -175,7 +174,7 @@ def serve_session() -> None:
     threading.Thread(target=_stop_at_end, daemon=True).start()
     try:
         gateway.run(config, listening)
-    except (StoreError, OSError, ImportError) as error:  # the last: no client of its database
+    except (StoreError, OSError, ImportError) as error:  # ImportError: no client of its database
         sys.stderr.write(f"{NOTHING_KEPT}{error}\n")
         gateway.run(replace(config, store=":memory:", record=""), listening)
 
@@ -186,7 +185,7 @@ def _stop_at_end() -> None:
 
 
 def _make_config(order: Order, port: int) -> "gateway.Config":
-    """Return the settings: the user's, for one user on this machine."""
+    """Return the user's settings, adapted for one user on this machine."""
     config = gateway.load_config(order.config) if order.config else gateway.Config(log="warning")
     config = gateway.with_environment(config)
     upstreams = [
@@ -210,9 +209,9 @@ def _make_config(order: Order, port: int) -> "gateway.Config":
 # --- the command ----------------------------------------------------------------------------------
 
 NOT_INSTALLED = 127
-"""The exit code if there is no such program, as shells have it."""
+"""Exit code if there is no such program, as in shells."""
 NOT_STARTED = 126
-"""The exit code if the program cannot be started."""
+"""Exit code if the program cannot be started."""
 _FORWARDED = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 _LEFT_TO_CLIENT = [getattr(signal, name) for name in ("SIGINT", "SIGQUIT") if hasattr(signal, name)]
 
@@ -242,11 +241,11 @@ def run(command: str, arguments: tuple[str, ...], **options: Any) -> int:
     """Run a coding agent with its model calls through a gateway.
 
     CLIENT is claude, codex, gemini, opencode, pi, qwen, kimi, vibe, cline, continue, aider,
-    mini-swe-agent or any other command, which then has the base URLs of OpenAI's, Anthropic's and
-    Google's SDKs in its environment. Nothing of your files is changed; the gateway ends with the
+    mini-swe-agent or any other command. The latter gets the base URLs of OpenAI's, Anthropic's and
+    Google's SDKs in its environment. None of your files is changed. The gateway ends with the
     command, and the exit code is the command's.
     """
-    if command.startswith("-"):  # only what follows CLIENT may be an option of somebody else
+    if command.startswith("-"):  # only arguments after CLIENT may be unknown options
         raise click.NoSuchOption(command.partition("=")[0], possibilities=_OPTIONS)
     agent = find_agent(command) or Agent(command, command, "", prepare_by_variables)
     name = agent.program if command == agent.name else command
@@ -261,7 +260,7 @@ def run(command: str, arguments: tuple[str, ...], **options: Any) -> int:
     chosen = Options(**options)
     chosen.check()
     agent = replace(agent, name=Path(name).name, program=program)
-    # what an agent leaves running may still write there
+    # a process that an agent leaves running may still write there
     with tempfile.TemporaryDirectory(prefix="refold-run-", ignore_cleanup_errors=True) as folder:
         return _run(agent, arguments, chosen, Path(folder))
 
@@ -305,8 +304,7 @@ class Options:
     config: str | None
 
     def check(self) -> None:
-        """Raise `click.UsageError` for options that exclude one another, and for what is not
-        there."""
+        """Raise `click.UsageError` for conflicting options and for missing files or packages."""
         if self.url and (self.shadow or self.store or self.config):
             raise click.UsageError(
                 "--shadow, --store and --config are for a gateway that is started: not with --gateway"
@@ -319,7 +317,7 @@ class Options:
             raise click.UsageError(f"the gateway needs {missing[0]}: {install_hint('gateway')}")
 
     def order(self, urls: Mapping[str, str]) -> Order:
-        """Return what a gateway that is started is told."""
+        """Return the settings for a gateway to start."""
         store = self.store or user_store()
         config = str(Path(self.config).absolute()) if self.config else ""
         is_file = "://" not in store and store != ":memory:"
@@ -328,10 +326,10 @@ class Options:
 
 
 def _check_config(path: str) -> None:
-    """Raise `click.UsageError` for settings that a gateway would not start with."""
+    """Raise `click.UsageError` if a gateway could not start with this file."""
     if not Path(path).is_file():
         raise click.UsageError(f"--config {path}: there is no such file")
-    with suppress(ImportError):  # what the gateway needs is looked for later
+    with suppress(ImportError):  # missing packages are reported later
         try:
             gateway.load_config(path)
         except ValueError as error:
@@ -354,7 +352,7 @@ def _check_gateway(url: str) -> None:
 
 
 def _run(agent: Agent, arguments: Sequence[str], options: Options, folder: Path) -> int:
-    """Run the command with a gateway beside it, or one that runs; return its exit code."""
+    """Run the command with a new or a running gateway. Return its exit code."""
     data = data_directory(Path.home())
     data = data if options.url or options.only_print else _make_place(data, folder)
     own = None if options.url else _listen(data, options.port)
@@ -385,7 +383,7 @@ def _run(agent: Agent, arguments: Sequence[str], options: Options, folder: Path)
 
 
 def _make_place(data: Path, folder: Path) -> Path:
-    """Return the user's directory, made if it is not there; *folder* if that cannot be."""
+    """Return the user's data directory, created if missing; *folder* if that fails."""
     try:
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -405,7 +403,7 @@ def _listen(data: Path, port: int) -> SessionGateway:
 
 
 def _prepare(agent: Agent, routes: Routes, folder: Path) -> Overlay:
-    """Return what the command is given, and write its files. Raises ValueError, OSError."""
+    """Return the command's settings and write its files. Raises ValueError, OSError."""
     overlay = agent.prepare(Start(os.environ, Path.home(), Path.cwd(), folder, routes))
     for name, content in overlay.files.items():
         (folder / name).write_text(content, encoding="utf-8")
@@ -417,7 +415,7 @@ def _prepare(agent: Agent, routes: Routes, folder: Path) -> Overlay:
 
 
 def _run_client(words: Sequence[str], overlay: Overlay) -> int:
-    """Run it to its end. Signals of the terminal reach it anyway, others are passed on."""
+    """Run the command to its end. The terminal sends its signals to it directly; forward others."""
     try:
         client = subprocess.Popen(  # noqa: S603 - the user asks for it
             words, env={**os.environ, **overlay.environment}
@@ -434,8 +432,8 @@ def _run_client(words: Sequence[str], overlay: Overlay) -> int:
 
 
 def end_process(path: Path, since: str) -> None:
-    """End the process that the JSON in *path* names (`pid`), if it began at or after *since*
-    (`startedAt`, in UTC): one that the agent found is its user's."""
+    """End the process named by the JSON in *path* (`pid`) if it started at or after *since*
+    (`startedAt`, in UTC). An older one belongs to the user."""
     with suppress(OSError, ValueError):
         document = read_json(path)
         pid, began = document.get("pid"), document.get("startedAt")
@@ -444,7 +442,7 @@ def end_process(path: Path, since: str) -> None:
 
 
 def _move_back(folder: Path, home: Path, ours: Mapping[str, str]) -> None:
-    """Move what the client made in *folder*, which stood for *home*, to where it belongs."""
+    """Move new files of the client from *folder*, which replaced *home*, to *home*."""
     for entry in folder.iterdir():
         target = home / entry.name
         if not (entry.is_symlink() or entry.name in ours or target.is_dir()):

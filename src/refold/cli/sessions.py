@@ -1,5 +1,5 @@
-"""The sessions on this machine, in files of clients or recorded by a gateway: which one is meant,
-and what each holds and cost."""
+"""Sessions on this machine, in files of clients or recorded by a gateway: finding one, and listing
+their sizes and costs."""
 
 import os
 import time
@@ -44,20 +44,20 @@ from refold.text.plain import split_path
 from refold.tokens.count import Counter, count_message
 
 GATEWAY = "gateway"
-"""The client of a session that a gateway recorded."""
+"""Client name of a session that a gateway recorded."""
 MOST = 10_000
-"""Recorded sessions that are looked through, the latest first."""
+"""Maximum number of recorded sessions that are searched, the latest first."""
 NEWEST = 20
-"""Sessions that `refold` shows."""
+"""Number of sessions that `refold` shows."""
 READ_SECONDS = 3.0
-"""For which the files of these are read."""
+"""Seconds for which the files of these are read."""
 COPIES = ClientFiles("claude_code", (SESSIONS,), ("*.jsonl",), cwd_under("cwd"))
-"""Where `refold hook pre-compact` keeps sessions, in the user's data directory."""
+"""Copies of sessions by `refold hook pre-compact`, in the user's data directory."""
 
 
 def find_on_machine(name: str, store: str) -> FoundSession:
-    """Return the only session whose id begins with *name*, in the clients' files, else among those
-    that a gateway with this *store* recorded. Raises `FormatError`."""
+    """Return the only session whose id begins with *name*, among the clients' files, or else among
+    the sessions recorded by a gateway with this *store*. Raises `FormatError`."""
     for files in (list_files(), list_recorded(store)):
         matches = [
             session
@@ -78,14 +78,14 @@ def find_on_machine(name: str, store: str) -> FoundSession:
 
 
 def ids_on_machine(begin: str) -> list[str]:
-    """Return what names the sessions on this machine whose ids begin with *begin*."""
+    """Return the short ids of sessions on this machine that begin with *begin*."""
     ids = map(short_id, session_files.discover(Path.home(), os.environ))
     return sorted({id for id in ids if id.startswith(begin)})
 
 
 def choose_on_machine(project: str | None, store: str, *, last: bool) -> list[FoundSession]:
-    """Return the sessions of the directory *project* and below, or of any; with *last* the latest
-    of them. Those that only a gateway knows count if no client's file does, and their messages are
+    """Return the sessions of the directory *project* and below, or all if it is None. With *last*
+    return only the latest. If no client's file matches, use a gateway's sessions whose messages are
     kept. Raises `FormatError`, `StoreError`."""
     folder = Path(project).resolve() if project is not None else None
     files = [
@@ -101,8 +101,8 @@ def choose_on_machine(project: str | None, store: str, *, last: bool) -> list[Fo
 
 
 def list_files(on_error: OnError = str) -> list[FoundSession]:
-    """Return the clients' sessions, the latest first, then copies of those that are gone.
-    *on_error* as for `discover`."""
+    """Return the clients' sessions, latest first, then copies of deleted ones. *on_error* is that
+    of `discover`."""
     files = session_files.discover(Path.home(), os.environ, on_error)
     names = {file.path.name for file in files}
     copies = COPIES.find(data_directory(Path.home()), {}, on_error)
@@ -110,7 +110,7 @@ def list_files(on_error: OnError = str) -> list[FoundSession]:
 
 
 def _begins_with(session: FoundSession, name: str) -> bool:
-    # A file's name may have a time before the id.
+    # A file name may have a time before the id.
     ids = short_id(session), session.name.rpartition("_")[2], session.name[-36:]
     return any(id.startswith(name) for id in ids)
 
@@ -119,8 +119,8 @@ def _begins_with(session: FoundSession, name: str) -> bool:
 
 
 def list_recorded(store: str) -> list[FoundSession]:
-    """Return the sessions that a gateway with this store recorded, the latest first; none if there
-    is no such store. Raises `StoreError`."""
+    """Return the sessions that a gateway with this store recorded, latest first; none if there is
+    no such store. Raises `StoreError`."""
     if not has_ledger(store):
         return []
     with closing(open_ledger_database(store)) as database:
@@ -139,7 +139,7 @@ def list_recorded(store: str) -> list[FoundSession]:
 
 
 def list_readable(store: str) -> list[FoundSession]:
-    """Return those of them whose messages are kept, as `list_recorded` does."""
+    """Return the recorded sessions whose messages are kept (see `list_recorded`)."""
     files = list_recorded(store)
     with closing(open_transcripts(store, None, time.time)) as transcripts:
         recorded = transcripts.titles(file.id for file in files)
@@ -155,9 +155,9 @@ def open_recorded(
     request: int | None = None,
     as_sent: bool = False,
 ) -> EditedSession:
-    """Return a session of a gateway with the edits that its store has; *as_sent*, also with those
-    that the gateway makes anew for each call; or as it was sent in the *request* of this number,
-    from 1 on. Raises `FormatError` if that was not recorded, `StoreError`."""
+    """Return a gateway's session with its stored edits. With *as_sent*, add the local edits that
+    the gateway makes again for each call. With *request*, return the session as sent in the request
+    of this number, from 1. Raises `FormatError` if it was not recorded, `StoreError`."""
     with closing(open_ledger_database(store)) as database:
         calls = CallLog(database)
         listed, times = calls.find(name), [call.at for call in calls.calls_of(name)]
@@ -203,7 +203,7 @@ def open_recorded(
 
 
 def _show_sent(past: PastCall, view: View, edits: Store) -> View:
-    """Return *view* as a call was sent it; say of how many edits only our own words are left."""
+    """Return *view* as it was sent in a call. Warn of edits that are no longer stored."""
     stored = {edit.id: edit for edit in edits.load(view.transcript.tips)}
     stored |= {edit.id: edit for edit in remake_local_edits(past, view)}
     if gone := sum(shown.id not in stored for shown in past.edits):
@@ -212,7 +212,7 @@ def _show_sent(past: PastCall, view: View, edits: Store) -> View:
 
 
 def _show_local(past: PastCall, view: View) -> View:
-    """Return *view* with the edits that a gateway made for the latest call, and would again."""
+    """Return *view* with the local edits that a gateway made for the latest call."""
     hidden = [range(placed.edit.start, placed.edit.stop) for placed in view.visible_edits]
     return view.apply_valid(
         edit
@@ -226,27 +226,27 @@ def _show_local(past: PastCall, view: View) -> View:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A session with what its file says."""
+    """A session in the list."""
 
     file: FoundSession
     tokens: int | None = None
-    """As the provider counted last, else by our estimate; None if the file was not read."""
+    """Provider's latest count, or our estimate; None if the file was not read."""
     dollars: float | None = None
     title: str = ""
     is_read: bool = True
-    """Was the file looked into, in vain perhaps?"""
+    """Whether reading the file was tried."""
 
     @property
     def project(self) -> str:
-        """The name of the folder that it worked in."""
+        """Name of its working directory, or its title."""
         return split_path(self.file.cwd.rstrip("/\\"))[1] or self.file.title
 
 
 def read_listed(
     sessions: Iterable[FoundSession], seconds: float | None, store: str
 ) -> Iterator[Listed]:
-    """Yield sessions with what their files, or a gateway's *store*, say, as many as can be read in
-    so many *seconds*."""
+    """Yield sessions with data from their files or a gateway's *store*. After *seconds* the
+    remaining ones are not read."""
     start = time.monotonic()
     for file in sessions:
         if seconds is not None and time.monotonic() - start > seconds:
@@ -274,7 +274,7 @@ def _read_recorded(file: FoundSession, store: str) -> Listed:
 
 
 def group_projects(rows: Iterable[Listed]) -> list[tuple[str, list[Listed]]]:
-    """Return the sessions of each folder, the most expensive first."""
+    """Return the sessions of each folder, the most expensive folder first."""
     groups: dict[str, list[Listed]] = {}
     for row in sorted(rows, key=lambda row: row.file.cwd):
         groups.setdefault(row.file.cwd, []).append(row)
@@ -282,7 +282,7 @@ def group_projects(rows: Iterable[Listed]) -> list[tuple[str, list[Listed]]]:
 
 
 def sum_listed(rows: Iterable[Listed]) -> tuple[int, float | None]:
-    """Return the tokens of all, and what they cost; None if that is known of none."""
+    """Return total tokens and cost. The cost is None if no session has one."""
     listed = list(rows)
     priced = [row.dollars for row in listed if row.dollars is not None]
     return sum(row.tokens or 0 for row in listed), sum(priced) if priced else None
@@ -293,4 +293,4 @@ ORDERS: dict[str, Callable[[Listed], float]] = {
     "tokens": lambda listed: -(listed.tokens or 0),
     "cost": lambda listed: -(listed.dollars or 0),
 }
-"""What sessions can be sorted by, the largest first."""
+"""Sort keys of the list, the largest first."""

@@ -1,4 +1,4 @@
-"""Output on the terminal: colours where they are wanted, and no control characters."""
+"""Output on the terminal, with colours if wanted and without control characters."""
 
 import io
 import json
@@ -23,10 +23,10 @@ from refold.errors import FormatError
 
 T = TypeVar("T")
 Line = Text
-"""A line of output, with its styles."""
+"""A line of output with its styles."""
 Lines = Iterator[Line]
 Row = tuple[str, ...]
-"""The cells of a line of a table."""
+"""The cells of a table row."""
 
 STYLES: Mapping[LineKind, str] = {
     "user": "bold green",
@@ -45,19 +45,19 @@ STYLES: Mapping[LineKind, str] = {
     "added": "green",
 }
 PIPE_WIDTH = 100
-"""Columns of a paragraph that is not read on a terminal."""
+"""Width of paragraphs if the output is not a terminal."""
 _CONTROL = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"}
 _CONTROL |= dict.fromkeys(
     (127, *range(128, 160), *range(8234, 8239), *range(8294, 8298), *range(55296, 57344)), 65533
 )
 _ESCAPED = {code: f"\\u{code:04x}" for code in _CONTROL if code > 126}
-"""The same in JSON, which has the first 32 escaped."""
+"""The same for JSON, which escapes the first 32 itself."""
 
 # --- text ------------------------------------------------------------------------------------
 
 
 def clean(text: str) -> str:
-    """Return *text* with control characters made visible: a session holds what tools printed."""
+    """Return *text* with its control characters made visible: tools may print any."""
     return text.replace("\r\n", "\n").translate(_CONTROL)
 
 
@@ -70,15 +70,15 @@ def short(text: str, width: int) -> str:
 
 
 def argument(path: str | Path) -> str:
-    """Return a path as one would type it: with `~`, or quoted if it has to be."""
+    """Return a path as typed in a shell: with `~`, or quoted if necessary."""
     typed = short_path(path, 10_000)
     if typed.startswith("~") and re.fullmatch(r"[\w@%+=:,./-]*", typed[1:]):
         return typed
-    return shlex.quote(clean(str(path)))  # a shell finds no home behind a quote
+    return shlex.quote(clean(str(path)))  # a shell expands no ~ inside quotes
 
 
 def short_path(path: str | Path, width: int = 60) -> str:
-    """Return a path with `~` for home, at most *width* cells wide: of a longer one the end."""
+    """Return a path with `~` for home, cut at its beginning to at most *width* cells."""
     text, home = clean(str(path)), str(Path.home()).rstrip("/\\")
     if text == home or text.startswith((f"{home}/", f"{home}\\")):
         text = "~" + text[len(home) :]
@@ -88,12 +88,12 @@ def short_path(path: str | Path, width: int = 60) -> str:
 
 
 def style_lines(lines: Iterable[ViewLine]) -> Lines:
-    """Return lines of a view as they are printed."""
+    """Return the lines of a view with their styles."""
     return (Line(clean(line.text), STYLES.get(line.kind, "")) for line in lines)
 
 
 def tokens(count: float) -> str:
-    """Return a number of tokens as people say it: 950, 12.3k, 1.25M."""
+    """Return a number of tokens in short form: 950, 12.3k, 1.25M."""
     if count < 1_000:
         return f"{count:.0f}"
     if count < 999_950:
@@ -109,12 +109,12 @@ def dollars(amount: float) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """Return a number of things: `1 edit`, `1,200 edits`."""
+    """Return a number with its noun: `1 edit`, `1,200 edits`."""
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def bar(part: float, whole: float, width: int) -> str:
-    """Return a bar as long as *part*'s share; anything over nothing is at least a sliver."""
+    """Return a bar as long as *part*'s share. A positive part is at least a sliver."""
     eighths = round(8 * width * part / whole) if whole > 0 else 0
     full, rest = divmod(max(eighths, int(part > 0)), 8)
     return "█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
@@ -124,7 +124,7 @@ def bar(part: float, whole: float, width: int) -> str:
 
 
 def console(stream: TextIO) -> Console:
-    """Return a console: colours only on a terminal that has them, none if NO_COLOR is set."""
+    """Return a console. It has colours on a terminal that supports them, unless NO_COLOR is set."""
     terminal = stream.isatty() and os.environ.get("TERM", "") not in {"dumb", "unknown"}
     plain = not terminal or bool(os.environ.get("NO_COLOR"))
     return Console(
@@ -144,13 +144,13 @@ def out() -> Console:
 
 
 def width() -> int | None:
-    """Return how many cells a line of standard output has; None if that is no terminal."""
+    """Return the width of standard output in cells; None if it is no terminal."""
     console = out()
     return console.width if console.is_terminal else None
 
 
 def err() -> Console:
-    """Return standard error, for everything that is not the answer."""
+    """Return standard error, for everything except the answer."""
     return console(sys.stderr)
 
 
@@ -162,7 +162,7 @@ def stdin() -> BinaryIO:
 
 
 def prepare_streams() -> None:
-    """Let output never fail: unknown characters become question marks, closed streams a sink."""
+    """Prevent output errors: replace unencodable characters by `?`, closed streams by a sink."""
     sys.stdout, sys.stderr = sys.stdout or _open_sink(), sys.stderr or _open_sink()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -170,12 +170,12 @@ def prepare_streams() -> None:
 
 
 def _open_sink() -> TextIO:
-    """Open the null device for as long as the process lives."""
+    """Open the null device for the life of the process."""
     return os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8", closefd=False)
 
 
 def discard_output() -> None:
-    """Send what Python still flushes at its exit to the null device: nobody reads it any more."""
+    """Redirect what Python flushes at exit to the null device, since nobody reads it."""
     sink = os.open(os.devnull, os.O_WRONLY)
     os.dup2(sink, sys.stdout.fileno())
     os.close(sink)
@@ -185,13 +185,13 @@ def discard_output() -> None:
 
 
 def warn(text: str) -> None:
-    """Print one line on standard error, if that takes any: a disk may be full."""
+    """Print one line on standard error. Failures are ignored: the disk may be full."""
     with suppress(OSError):
         sys.stderr.write(f"refold: {short(text, 1_000)}\n")
 
 
 def warn_all(texts: Iterable[str]) -> None:
-    """Print the first five lines on standard error, and how many more there are."""
+    """Print the first five lines on standard error, and the number of further ones."""
     lines = list(texts)
     for line in lines[:5]:
         warn(line)
@@ -200,7 +200,7 @@ def warn_all(texts: Iterable[str]) -> None:
 
 
 def print_json(document: Any) -> None:
-    """Print one JSON document on standard output, which may be a terminal."""
+    """Print one JSON document on standard output, safe for a terminal."""
     text = json.dumps(document, ensure_ascii=False, indent=2).translate(_ESCAPED)
     write(f"{text}\n".encode())
 
@@ -215,8 +215,8 @@ def write(data: bytes) -> None:
 def print_lines(lines: Iterable[RenderableType], console: Console | None = None) -> None:
     """Print lines on standard output, or on *console*.
 
-    Only a terminal breaks a `Line` that is wider than it, so what is copied from it is whole; a
-    plain text is a paragraph, which is wrapped.
+    A `Line` is not wrapped here, only by a terminal that is too narrow, so copied text is whole. A
+    plain string is a paragraph, which is wrapped.
     """
     console = console or out()
     for is_line, group in groupby(lines, lambda line: isinstance(line, Line)):
@@ -225,13 +225,13 @@ def print_lines(lines: Iterable[RenderableType], console: Console | None = None)
 
 
 def _join_lines(lines: Iterator[Any]) -> Lines:
-    """Join many lines to a few, as each that is printed costs a time of its own."""
+    """Join lines into batches, since each print has a fixed cost."""
     while batch := list(islice(lines, 200)):
         yield Line("\n").join(batch)
 
 
 def page(lines: Iterable[RenderableType]) -> None:
-    """Print lines through $PAGER, as git does: on a terminal, and only if they fill it."""
+    """Print lines through $PAGER, like git: only on a terminal, and only if they fill it."""
     console, command = out(), shlex.split(os.environ.get("PAGER", "less"))
     if not console.is_terminal or command in ([], ["cat"]):
         print_lines(lines, console)
@@ -244,14 +244,14 @@ def page(lines: Iterable[RenderableType]) -> None:
         print_lines(lines, console)
         return
     console.file = pager.stdin or sys.stdout
-    with suppress(BrokenPipeError, SystemExit):  # who has seen enough leaves
+    with suppress(BrokenPipeError, SystemExit):  # the user may quit the pager
         print_lines(lines, console)
     with suppress(BrokenPipeError):
         pager.communicate()
 
 
 LEAST = 8
-"""Cells that a column of text keeps."""
+"""Minimum width of a text column in cells."""
 
 
 def table(
@@ -261,10 +261,11 @@ def table(
     style: str = "",
     width: int | None = None,
 ) -> Lines:
-    """Yield *rows* under *names*, without lines; a column whose name ends in `>` is flush right.
+    """Yield *rows* under *names*, without borders. Columns whose name ends in `>` are
+    right-aligned.
 
-    *style* is that of the last column. If there is a *width*, columns that are flush left are cut
-    to fit it, the widest first; numbers never are.
+    *style* is that of the last column. If there is a *width*, left-aligned columns are cut to fit
+    it, the widest first. Numbers are never cut.
     """
     cells = [tuple(name.rstrip(">") for name in names), *rows]
     if len(cells) == 1:

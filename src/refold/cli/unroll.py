@@ -1,4 +1,4 @@
-"""`refold unroll`: a corpus of sessions as physical traces, for training."""
+"""`refold unroll`: cut a corpus of sessions into physical traces for training."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ from refold.errors import ModelNotNamed
 from refold.session_files import FIELDS, READERS
 
 LIGHT = 4_000_000
-"""Bytes of input for each process that is worth its start."""
+"""Bytes of input that justify another process."""
 FORMATS = tuple(dict.fromkeys((*FIELDS, *(reader.client for reader in READERS))))
 
 
@@ -69,18 +69,18 @@ def unroll(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Cut sessions into rows, for training, as an agent compacts them.
+    """Cut sessions into training rows, as a compacting agent would.
 
-    One row a physical trace. IN is files (JSONL, JSON, Parquet, session files, also .gz and .zst),
-    directories of them, patterns, or - for standard input. Records that cannot be read go to
-    PATH.bad.jsonl. The same command goes on with a run that was stopped.
+    One row per physical trace. IN is files (JSONL, JSON, Parquet, session files, also .gz and
+    .zst), directories, patterns, or - for standard input. Records that cannot be read go to
+    PATH.bad.jsonl. To resume a stopped run, repeat the command.
     """
     settings = UnrollSettings(**{**options, "strategies": options["strategies"] or None})
     for name, path in (("--output", output), ("--report", page)):
         if path and not path.parent.is_dir():
             raise click.UsageError(f"{name} {path}: there is no directory {path.parent}")
     with _with_standard_input(paths, output) as names, catch_warnings():
-        simplefilter("ignore", ModelNotNamed)  # what is trained on is sent to no provider
+        simplefilter("ignore", ModelNotNamed)  # training data is sent to no provider
         files = list_inputs(names)
         if any(output.exists() and output.samefile(file) for file in files):
             raise click.UsageError(f"{output} is one of the inputs")
@@ -135,7 +135,7 @@ def _lines(done: Output) -> Lines:
 
 @contextmanager
 def _with_standard_input(paths: Sequence[str], output: Path) -> Iterator[list[str]]:
-    """Give the paths of files; standard input becomes one beside the output for a while."""
+    """Yield *paths* with `-` replaced by a temporary copy of standard input beside the output."""
     if "-" not in paths:
         yield list(paths)
         return
@@ -152,13 +152,13 @@ def _keep_standard_input(copy: Path) -> None:
     try:
         with copy.open("wb") as file:
             shutil.copyfileobj(terminal.stdin(), file)
-    except OSError as error:  # a full disk names no file
+    except OSError as error:  # the error of a full disk names no file
         raise OSError(error.errno, error.strerror, str(copy)) from error
 
 
 @contextmanager
 def _show_progress(files: Sequence[Path]) -> Iterator[Callable[[Progress], object]]:
-    """Show on a terminal how far it is, how fast, how long it takes still, and the counts."""
+    """Show on a terminal the progress, speed, remaining time and counts."""
     starts, total = dict[str, int](), 0
     for file in files:
         starts.setdefault(str(file), total)

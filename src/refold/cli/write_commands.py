@@ -1,5 +1,5 @@
-"""The commands that change which edits are kept, `refold export`, and what they print. The session
-itself is only ever read."""
+"""The commands that change stored edits, `refold export`, and their output. The session itself is
+only read."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -117,12 +117,12 @@ ABORTED = "the summary was left empty: nothing was kept; the draft is as it was"
 def compact(inputs: Inputs, model: ModelOptions, **flags: Any) -> int:
     """Make sessions fit a number of tokens.
 
-    By default half of their model's window. The edits are written beside each session (FILE.refold)
-    or into --store; the session itself is left alone. With --preview only a draft is
-    (FILE.refold-draft), which `refold accept` keeps as it is and `refold discard` drops. A session
-    from standard input goes to standard output unless --output, --store or --json says otherwise.
-    Exit code 1 if a session does not fit for all that could be done, or the summary was left empty
-    in --edit.
+    The default is half of their model's window. The edits are written beside each session
+    (FILE.refold) or into --store. The session itself is not changed. With --preview only a draft is
+    written (FILE.refold-draft): `refold accept` keeps exactly that, `refold discard` drops it. A
+    session from standard input goes to standard output unless --output, --store or --json says
+    otherwise. Exit code 1 if a session still does not fit, or if its summary was left empty in
+    --edit.
     """
     options = CompactOptions(**flags)
     writes = options.output or inputs.store or inputs.as_json or options.dry_run or options.preview
@@ -159,9 +159,9 @@ def compact(inputs: Inputs, model: ModelOptions, **flags: Any) -> int:
 def _read_sessions(
     inputs: Inputs, options: CompactOptions, ask: Asker | None
 ) -> Iterable[EditedSession]:
-    """Return the sessions as they are read; all read already if a model is asked or an editor
-    opens, for by then the progress bar must be gone, or if something may be wrong with a later
-    one."""
+    """Return the sessions, read lazily if possible. They are all read first if a model is asked or
+    an editor opens, because the progress bar must be gone by then, or if a later one may have to be
+    refused."""
     if not (
         ask
         or options.edit
@@ -175,7 +175,7 @@ def _read_sessions(
     protect_edits(options.output, sessions)
     options.check_pins([edited.view for edited in sessions])
     for edited in sessions:
-        options.target(edited)  # what cannot be is said before anything is written
+        options.target(edited)  # raises before anything is written
         if options.resume:
             find_form(edited.session)
     return sessions
@@ -190,9 +190,9 @@ def _read_sessions(
 def accept(inputs: Inputs, edit: bool, actor: str) -> int:
     """Keep exactly what `refold compact --preview` showed. No model is asked.
 
-    With --edit the summary is opened first: unchanged it is kept as it is; left empty, nothing is
-    kept and the exit code is 1. A draft is refused if the session's history or its edits are others
-    now; that the session has grown does not matter.
+    With --edit the summary is opened first. An unchanged summary is kept as it is. If it is left
+    empty, nothing is kept and the exit code is 1. A draft is refused if the session's history or
+    its edits have changed since; new messages at the end do not matter.
     """
     ready = find_drafts(list(inputs.sessions()))
     results = [accept_draft(*draft, edit=edit, actor=actor) for draft in ready]
@@ -223,9 +223,10 @@ def discard(inputs: Inputs) -> None:
 @flag("--newest", "Take back what the newest compaction made.")
 @ACTOR
 def revert(inputs: Inputs, edits: tuple[str, ...], before: str, newest: bool, actor: str) -> None:
-    """Take edits back: those named, or all of them. The session shows what was said again.
+    """Take edits back: those named, or all of them.
 
-    `refold history` lists the edits, those too that were taken back, and says by whom.
+    The session then shows the original messages again. `refold history` still lists these edits,
+    and who took them back.
     """
     if bool(edits) + bool(before) + newest > 1:
         raise click.UsageError("name edits, one to go back to before, or --newest: not several")
@@ -242,8 +243,8 @@ def revert(inputs: Inputs, edits: tuple[str, ...], before: str, newest: bool, ac
 def take_back(
     edited: EditedSession, ids: Sequence[str], *, before: str, actor: str
 ) -> EditedSession:
-    """Take edits back (`undo_edits`); in a gateway's store also what was decided with them. Raises
-    as that does."""
+    """Revert edits (see `undo_edits`). In a gateway's store, also remove the result edits that were
+    decided with them. Raises the errors of `undo_edits`."""
     after = undo_edits(edited, ids, before=before, actor=actor)
     if edited.tenant is not None:
         gone = subtract_edits(edited.view, after.view)
@@ -252,8 +253,8 @@ def take_back(
 
 
 def first_of_last(edited: EditedSession) -> str:
-    """Return the id of the first edit that the last compaction made, by the ledger; without one,
-    that of the last edit; empty if there is no edit."""
+    """Return the id of the first edit of the last compaction in the ledger. Without ledger rows,
+    return that of the last edit; without edits, an empty string."""
     ids = [edit.id for edit in edited.view.edits]
     rows = [row for row in ledger_rows(edited) if row.edit in ids and row.action != "preview"]
     newest = {row.edit for row in rows if (row.when, row.run) == (rows[-1].when, rows[-1].run)}
@@ -267,8 +268,8 @@ def first_of_last(edited: EditedSession) -> str:
 def export(inputs: Inputs) -> None:
     """Write a compacted session to a new file that its client resumes.
 
-    As its edits show it. For sessions of Claude Code, Codex, pi and OpenCode. The file is written
-    beside the session's, under an id of its own; the original stays as it is.
+    It contains the session as its edits show it. For sessions of Claude Code, Codex, pi and
+    OpenCode. The file is written beside the session's, under a new id. The original is not changed.
     """
     edited = inputs.single_session()
     exported = write_exported(edited)
@@ -279,10 +280,10 @@ def export(inputs: Inputs) -> None:
 
 
 def write_exported(edited: EditedSession) -> Exported:
-    """Write what is shown of a session. Raises `FormatError` if its client's form is not written,
-    OSError."""
+    """Write a session as its edits show it. Raises `FormatError` if its client's format cannot be
+    written, OSError."""
     session, payload = edited.session, edited.view.payload
-    if not isinstance(payload, dict):  # a request as it was, of no client
+    if not isinstance(payload, dict):  # the bytes of a request, of no client
         raise FormatError(f"{edited.name}: a request is no session of a client")
     entries, now = payload[FIELDS[session.format]], datetime.now(UTC)
     return export_session(session, entries, now, Path.home())
@@ -291,7 +292,7 @@ def write_exported(edited: EditedSession) -> Exported:
 # --- output of compact and export -----------------------------------------------------------------
 
 MOST = 10
-"""Things of a kind that are listed one by one."""
+"""Maximum number of items of a kind that are listed."""
 
 
 def show_compactions(compactions: Sequence[CompactedSession]) -> Lines:
@@ -336,7 +337,7 @@ def _compaction(compaction: CompactedSession) -> Lines:
 
 
 def show_export(exported: Exported) -> Lines:
-    """Show where a session was written, and how to go on with it."""
+    """Show where a session was written and how to continue it."""
     yield Line(f"written to {terminal.argument(exported.path)}")
     if exported.move_to is None:
         yield Line(f"go on with: {exported.command}")
@@ -347,7 +348,7 @@ def show_export(exported: Exported) -> Lines:
 
 
 def _next_steps(compaction: CompactedSession) -> Iterator[str]:
-    """Yield where the result is, and what one can do with it."""
+    """Yield where the result is, and the next commands."""
     edited, output = compaction.edited, compaction.options.output
     name = arguments_of(edited)
     if output and output != "-":
@@ -393,7 +394,7 @@ def _outcome(compaction: CompactedSession) -> str:
 
 
 def strategy_table(savings: Sequence[Saving], *, verbose: bool = False) -> Lines:
-    """Show in words what each strategy did; if *verbose* all of them, with their settings."""
+    """Describe what each strategy did. If *verbose*, include idle ones and all settings."""
     rows = [
         _saving_row(saving, verbose=verbose)
         for saving in savings
@@ -415,7 +416,6 @@ def _saving_row(saving: Saving, *, verbose: bool) -> Row:
 
 
 def _preview(preview: Preview) -> Lines:
-    """Show each edit, each summary in full, and the losses."""
     shown = [placed.edit for placed in preview.view.visible_edits if placed.edit in preview.edits]
     if shown:
         yield Line()
@@ -443,7 +443,7 @@ def _edit_line(view: View, edit: Edit) -> str:
 
 
 def loss_lines(losses: Losses) -> Lines:
-    """Show what no longer appears, by kind, with message and line."""
+    """Show the losses by kind, with message and line."""
     for kind, items in groupby(losses.items, lambda loss: loss.kind):
         texts = list(items)
         yield Line()
@@ -459,7 +459,7 @@ def loss_lines(losses: Losses) -> Lines:
 
 
 def show_acceptances(acceptances: Iterable[Acceptance], actor: str) -> Lines:
-    """Show which edits are kept, and who accepted them."""
+    """Show the accepted edits, and who accepted them."""
     for acceptance in acceptances:
         step = _step(acceptance.before, acceptance.after)
         edits = f"{plural(len(acceptance.edits), 'edit')} accepted by {clean(actor)}"
@@ -472,7 +472,7 @@ def show_acceptances(acceptances: Iterable[Acceptance], actor: str) -> Lines:
 
 
 def show_discards(rows: Iterable[tuple[EditedSession, bool]]) -> Lines:
-    """Show whose drafts are gone."""
+    """Show the discarded drafts."""
     for edited, existed in rows:
         result = "the draft is discarded" if existed else "no draft to discard"
         yield Line(f"{argument_of(edited)}: {result}")
@@ -481,7 +481,7 @@ def show_discards(rows: Iterable[tuple[EditedSession, bool]]) -> Lines:
 def show_reverts(
     rows: Iterable[tuple[EditedSession, Sequence[Edit], EditedSession]],
 ) -> Lines:
-    """Show which edits were taken back."""
+    """Show the reverted edits."""
     for before, edits, after in rows:
         for edit in edits[:MOST]:
             beginning = clean(first_words(before.view.transcript.messages[edit.start], 60))
