@@ -131,7 +131,7 @@ def objects(value: Any) -> Iterable[tuple[str, JsonObject]]:
 
 
 def read_json(path: Path) -> JsonObject:
-    """Return the JSON object in a file, which may have `//` comments; empty if there is no file.
+    """Return the JSON object in a file, without its `//` comments; empty if there is no file.
     Raises ValueError."""
     return parse_json(path.read_text(encoding="utf-8"), str(path)) if path.is_file() else {}
 
@@ -187,8 +187,7 @@ def prepare_by_variables(start: Start) -> Overlay:
 
 
 def _prepare_claude(start: Start) -> Overlay:
-    """Claude Code: `--settings` overrides its settings files, and these override the
-    environment."""
+    """Claude Code: `--settings` overrides its settings files, and these the environment."""
     name = "ANTHROPIC_BASE_URL"
     for cloud in ("BEDROCK", "VERTEX"):
         if start.environment.get(f"CLAUDE_CODE_USE_{cloud}"):

@@ -230,9 +230,8 @@ def accept_draft(
 
 
 def find_savings(before: View, after: View, strategies: Iterable[Strategy]) -> list[Saving]:
-    """Return what each strategy saved between two views, in the order in which they ran. The
-    savings sum to the difference of the views. Those of a replaced local edit count for its
-    successor."""
+    """Return what each strategy saved between two views, in order of running. The savings sum to
+    the difference of the views. Those of a replaced local edit count for its successor."""
     new = {edit.id for edit in subtract_edits(after, before)}
     local = [strategy for strategy in strategies if new and is_local(strategy)]
     rows = [_local_saving(before, strategy, new) for strategy in local]
@@ -285,8 +284,7 @@ class Draft:
 
 
 def draft_path(edited: EditedSession) -> Path | None:
-    """Return the file of drafts, `FILE.refold-draft` beside the edits; None if those have no
-    file."""
+    """Return the file of drafts, `FILE.refold-draft` beside the edits, if those have a file."""
     return edited.place and edited.place.with_name(
         edited.place.name.removesuffix(".refold") + SUFFIX
     )

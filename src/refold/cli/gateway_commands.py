@@ -155,7 +155,7 @@ def _base(config: "Config") -> str:
     return f"http://{_address(config)}"
 
 
-EVERY_INTERFACE = ("0.0.0.0", "::")  # noqa: S104 - told apart, not bound to
+EVERY_INTERFACE = ("0.0.0.0", "::")  # noqa: S104 - compared, never bound
 """Wildcard addresses, which clients cannot use. They get the machine's name instead."""
 CLIENTS = (
     ("anthropic", "Claude Code", "ANTHROPIC_BASE_URL={} claude"),

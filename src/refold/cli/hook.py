@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
         return min(command(["hook", *arguments]), 1)  # exit code 2 would block the client's tool
     try:
         answer(json.load(sys.stdin.buffer))
-    except Exception as error:  # noqa: BLE001 - the client's work goes on
+    except Exception as error:  # noqa: BLE001 - must not stop the client
         reason = " ".join(str(error).split())[:200]
         if not isinstance(error, OSError | ValueError):
             reason = f"the event is not as expected: {type(error).__name__}: {reason}"
@@ -125,8 +125,7 @@ def _hash(tool: str, arguments: Mapping[str, Any], result: Any) -> str:
 
 
 def _cut(slots: Sequence[Any], limit: int, call: str, earlier: str) -> Iterator[LeftOut]:
-    """Cut long texts of a result, or replace all its texts if it was shown before. Yield what was
-    left out."""
+    """Cut long texts of a result, or replace them all if it is repeated. Yield what is left out."""
     for place, key, head in slots:
         text = place[key]
         if earlier:
@@ -152,7 +151,7 @@ def _find_shown(transcript: str, key: str, texts: Sequence[str]) -> str:
         file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
         data = BytesIO(file.read())
     if data.getbuffer().nbytes == TAIL:
-        data.readline()  # the rest of a line
+        data.readline()  # skip the incomplete first line
     session = import_module("refold.session_files").read_bytes(data.read(), transcript)
     sizes = {
         block.get("tool_use_id"): len(json.dumps(block.get("content")))
@@ -189,8 +188,7 @@ def keep_session(event: Mapping[str, Any]) -> None:
 
 
 def _find_origins(transcript: Path) -> Iterator[str]:
-    """Yield the sessions that this one was forked from, since a fork does not copy their left-out
-    results."""
+    """Yield the sessions that this one was forked from. A fork does not copy left-out results."""
     with suppress(FileNotFoundError):
         for line in transcript.read_bytes().split(b"\n"):
             if b'"requestSessionId"' in line or b'"forkedFrom"' in line:

@@ -99,8 +99,7 @@ class Inputs:
             raise FormatError(f"no session in {', '.join(self.paths) or 'what was chosen'}")
 
     def _open(self, target: "Target", store: Store | None) -> Iterator[EditedSession]:
-        """Yield the sessions of a target with their edits from *store*, or from beside each
-        session."""
+        """Yield the sessions of a target with their edits from *store* or from beside each."""
         if target.client == GATEWAY:
             edited = open_recorded(
                 *(self.gateway_store, target.id, self.count),
@@ -139,8 +138,7 @@ class Inputs:
         return sessions[0]
 
     def protect(self, target: str | None, files: Sequence[str | Path]) -> None:
-        """Raise `click.UsageError` if *target* is one of the session *files*, which are never
-        written."""
+        """Raise `click.UsageError` if *target* is one of *files*: sessions are never written."""
         if target is not None and any(_is_same_file(target, file) for file in files):
             raise click.UsageError(
                 f"{target} is the session itself, and sessions are never written"

@@ -1,5 +1,4 @@
-"""`refold mcp`: serve sessions on this machine over the Model Context Protocol. Needs the extra
-`mcp`."""
+"""`refold mcp`: serve sessions over the Model Context Protocol. Needs the extra `mcp`."""
 
 from collections.abc import Callable, Iterable
 from functools import wraps

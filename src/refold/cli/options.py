@@ -1,5 +1,4 @@
-"""Options that several commands share. They select sessions, outputs, and the model that writes
-summaries."""
+"""Shared options of commands: for sessions, outputs, and the model that writes summaries."""
 
 import getpass
 import math
@@ -134,8 +133,7 @@ def write_request(output: str, payload: Any) -> None:
 
 
 def write_output(output: str, data: bytes) -> None:
-    """Write bytes to standard output (`-`), or atomically to a file. Raises `OSError` that names
-    it."""
+    """Write bytes to standard output (`-`) or atomically to a file. Raises OSError with its name."""
     if output == "-":
         terminal.write(data)
         return

@@ -1,5 +1,4 @@
-"""The user's data directory, and helpers to declare options. Nothing imported here is slow to
-load."""
+"""The user's data directory, and helpers to declare options. It imports nothing slow."""
 
 import os
 import sys
@@ -20,8 +19,7 @@ SESSIONS = "sessions"
 def data_directory(
     home: Path, environment: Mapping[str, str] = os.environ, platform: str = sys.platform
 ) -> Path:
-    """Return the directory for the user's data of Refold, by the conventions of the *platform*
-    (`sys.platform`)."""
+    """Return the user's data directory, by the conventions of *platform* (`sys.platform`)."""
     if platform == "win32":
         return Path(environment.get("LOCALAPPDATA") or home / "AppData/Local") / "refold"
     if platform == "darwin" and not environment.get("XDG_DATA_HOME"):
@@ -30,14 +28,13 @@ def data_directory(
 
 
 def user_store(environment: Mapping[str, str] = os.environ) -> str:
-    """Return the user's store: the one named by REFOLD_STORE, or a file in the user's data
-    directory."""
+    """Return the user's store: that in REFOLD_STORE, or a file in the user's data directory."""
     return environment.get(STORE) or str(data_directory(Path.home(), environment) / "refold.db")
 
 
 def find_store(environment: Mapping[str, str] = os.environ) -> str:
-    """Return the default store of a gateway: that of a gateway started earlier in this directory,
-    or the user's store."""
+    """Return a gateway's default store: that of an earlier gateway in this directory, or the
+    user's."""
     here = "refold.db"
     is_used = not environment.get(STORE) and Path(f"{here}.ledger").exists()
     return here if is_used else user_store(environment)
@@ -50,8 +47,7 @@ Option = Callable[[Command], Command]
 
 
 def option(names: str, metavar: str, help: str, **settings: Any) -> Option:
-    """Return an option. *names* may end with the parameter's name; *metavar* stands for its value
-    in the help."""
+    """Return an option. *names* may end with the parameter's name."""
     return click.option(*names.split(), metavar=metavar, help=help, **settings)
 
 

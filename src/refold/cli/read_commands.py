@@ -74,7 +74,7 @@ HTML = option(
 @MESSAGE
 @REQUEST
 @HTML
-def view(  # noqa: PLR0917 - click gives them by name
+def view(  # noqa: PLR0917 - click passes them by name
     inputs: Inputs,
     original: bool,
     payload: bool,

@@ -1,5 +1,4 @@
-"""Sessions on this machine, in files of clients or recorded by a gateway: finding one, and listing
-their sizes and costs."""
+"""Sessions on this machine, in files of clients or recorded by a gateway: search and list."""
 
 import os
 import time
@@ -101,8 +100,7 @@ def choose_on_machine(project: str | None, store: str, *, last: bool) -> list[Fo
 
 
 def list_files(on_error: OnError = str) -> list[FoundSession]:
-    """Return the clients' sessions, latest first, then copies of deleted ones. *on_error* is that
-    of `discover`."""
+    """Return the clients' sessions, latest first, then copies of deleted ones."""
     files = session_files.discover(Path.home(), os.environ, on_error)
     names = {file.path.name for file in files}
     copies = COPIES.find(data_directory(Path.home()), {}, on_error)
@@ -180,7 +178,7 @@ def open_recorded(
     session = Session(
         path=Path(name),
         client=GATEWAY,
-        format=listed.api,  # type: ignore[arg-type]  # of the same names
+        format=listed.api,  # type: ignore[arg-type]  # the same names
         id=name,
         messages=entries,
         body=without_empty({"model": listed.model}),

@@ -237,7 +237,7 @@ def page(lines: Iterable[RenderableType]) -> None:
         print_lines(lines, console)
         return
     try:
-        pager = subprocess.Popen(  # noqa: S603 - who runs this names their pager
+        pager = subprocess.Popen(  # noqa: S603 - the user chooses the pager
             command, stdin=subprocess.PIPE, encoding="utf-8", env={"LESS": "FRX", **os.environ}
         )
     except OSError:

@@ -1,5 +1,4 @@
-"""The commands that change stored edits, `refold export`, and their output. The session itself is
-only read."""
+"""Commands that change stored edits, `refold export`, and their output."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -159,8 +158,8 @@ def compact(inputs: Inputs, model: ModelOptions, **flags: Any) -> int:
 def _read_sessions(
     inputs: Inputs, options: CompactOptions, ask: Asker | None
 ) -> Iterable[EditedSession]:
-    """Return the sessions, read lazily if possible. They are all read first if a model is asked or
-    an editor opens, because the progress bar must be gone by then, or if a later one may have to be
+    """Return the sessions, read lazily if possible. All are read first if a model is asked or an
+    editor opens, because the progress bar must be gone by then, or if a later one may be
     refused."""
     if not (
         ask

@@ -1,5 +1,5 @@
 """The inputs of a corpus: records as conversations, and files as chunks of records. Files are
-streamed, so memory is needed for one chunk only.
+streamed: only one chunk is in memory.
 
 A chunk is the unit of work of a process. Its limits depend on the input alone, so its hash is the
 same in every run.
@@ -129,7 +129,7 @@ def _read_row(row: JsonObject) -> Conversation:
 
 
 def convert(session: Session, record: Any = None) -> Conversation:
-    """Return the conversation of a session, whose id may be in *record*. Raises `FormatError` if it
+    """Return the conversation of a session. *record* may have its id. Raises `FormatError` if it
     has no messages."""
     if not session.messages:
         raise FormatError("the conversation has no messages")
@@ -190,7 +190,7 @@ def list_inputs(paths: Iterable[str]) -> list[Path]:
     """
     files = list[Path]()
     for path in paths:
-        places = [path] if Path(path).exists() else sorted(glob(path, recursive=True))  # noqa: PTH207 - an absolute pattern, too
+        places = [path] if Path(path).exists() else sorted(glob(path, recursive=True))  # noqa: PTH207 - may be absolute
         below = [file for place in places for file in _files_in(Path(place))]
         if not below:
             raise FormatError(f"{path}: no such file, and no data below or like it")
@@ -209,8 +209,7 @@ def _files_in(place: Path) -> list[Path]:
 
 
 def _list_events(place: Path) -> list[Path]:
-    """Return the files of a directory of OpenHands' events, in order; none for another
-    directory."""
+    """Return the files of a directory of OpenHands' events, in order; none for any other."""
     if place.name != "events":
         return []
     named = [(EVENT.fullmatch(file.name), file) for file in place.iterdir()]

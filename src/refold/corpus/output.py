@@ -89,8 +89,7 @@ class Output:
     """An output file in progress. Raises `RefoldError` if *path* exists already, OSError."""
 
     def __init__(self, path: Path, settings: str, *, overwrite: bool = False) -> None:
-        """*settings* identify how rows are made: output of a run with other settings is
-        discarded."""
+        """*settings* identify how rows are made. Output made with other settings is discarded."""
         if path.exists() and (not overwrite or path.is_dir()):
             raise RefoldError(f"{path} is there already: name another, or give --overwrite")
         self.path, self.bad_path = path, path.with_name(f"{path.name}.bad.jsonl")
@@ -120,8 +119,7 @@ class Output:
         return []
 
     def pass_over(self, hash: str) -> bool:
-        """Skip the next chunk, whose input has this hash, if it is written already. Return whether
-        it is."""
+        """Skip the next chunk if it, with this hash, is written already. Return whether it is."""
         if self._files is None and self.passed < len(self._entries):
             entry = self._entries[self.passed]
             if entry["hash"] == hash:

@@ -1,5 +1,4 @@
-"""Functions of one record, and of a batch of records in columns, for engines that process
-tables."""
+"""Functions of one record, and of a batch of records in columns, for table engines."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any

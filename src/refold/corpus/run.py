@@ -113,8 +113,8 @@ def _unroll_chunk(
     chunk: Chunk, settings: UnrollSettings, pack: Packer | None, path: Path
 ) -> ChunkOutput:
     """Write the rows of a chunk to a file beside *path*, each as soon as it is made. Return the
-    file and the records that cannot be read. Raises `RefoldError` if the disk is full, ValueError
-    for invalid settings."""
+    file and the records that cannot be read. Raises `RefoldError` if the disk is full,
+    ValueError."""
     if chunk.error:
         return _fail(chunk, [(0, chunk.error)])
     bad, tally, count = list[tuple[int, str]](), Counter[str](), SegmentCount()
@@ -166,7 +166,7 @@ def _unroll_each(load: Load, settings: UnrollSettings) -> Iterator[Segment | str
             return
         except (FormatError, OSError) as error:
             yield str(error).partition(" Tried: ")[0]
-        except Exception as error:  # noqa: BLE001 - whatever a row is
+        except Exception as error:  # noqa: BLE001 - a bad row must not stop the run
             yield f"{type(error).__name__}: {str(error)[:200]}"
         if conversations is None:
             return
@@ -218,8 +218,7 @@ class Workers(Generic[R]):
     waiting: deque[tuple[Chunk, Future[R]]] = field(default_factory=deque)
 
     def map(self, chunks: Iterable[Chunk]) -> Iterator[tuple[Chunk, R]]:
-        """Yield each chunk and its result, in order. With one job the work is done in this
-        process."""
+        """Yield each chunk and its result, in order. One job runs in this process."""
         if self.jobs == 1:
             yield from ((chunk, self.work(chunk)) for chunk in chunks)
             return

@@ -116,8 +116,7 @@ class Segment(NamedTuple):
 
 
 def iter_segments(conversation: Conversation, settings: UnrollSettings) -> Iterator[Segment]:
-    """Yield the segments of a conversation, each as soon as it ends. Raises the errors of
-    `unroll`."""
+    """Yield the segments of a conversation, each as it ends. Raises the errors of `unroll`."""
     strategies = read_strategies(settings.strategies, settings.goal)
     named = settings.model, settings.vocabulary
     compactor = build_compactor(conversation, strategies, settings.budget, *named)
@@ -225,8 +224,7 @@ def _split_calls(calls: Iterator[RecordedCall]) -> Iterator[CallChain]:
 
 
 def _continues(before: View, after: View) -> bool:
-    """Return whether *after* shows what *before* showed, then its answer unchanged, then new
-    messages."""
+    """Return whether *after* shows what *before* showed, then its answer, then new messages."""
     old, new = before.visible_edits, after.visible_edits
     if new[: len(old)] != old:
         return False

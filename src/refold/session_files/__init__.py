@@ -126,8 +126,7 @@ def _load(source: Source, format: str) -> Iterator[Session]:
 
 
 def has_session(path: Path, sample: Sequence[tuple[int, Any]]) -> bool:
-    """Return whether a file is one session, judging by its first lines (line numbers and
-    values)."""
+    """Return whether a file is one session, by its first lines (numbers and values)."""
     source = Source(path, BytesIO, tuple(sample), sample[0][1] if len(sample) == 1 else None)
     return any(not reader.mismatch(source) for reader in READERS)
 

@@ -138,7 +138,7 @@ def read(session: SessionBuilder, lines: Sequence[_Line]) -> None:
             elif kind not in RECORDS:
                 notes.append(kind)
     add_messages(session, tuple(log.tree.nodes.values()), _active_nodes(log, session))
-    if not session.messages:  # the client often has new kinds of notes beside what was said
+    if not session.messages:  # the client often adds new kinds of notes
         session.unknown.update(notes)
     session.compactions += microcompactions(log.microcompactions, session.messages)
     put_back(session, read_left_out(str(session.source.path), log.origins))

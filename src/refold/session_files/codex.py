@@ -137,8 +137,7 @@ class _Log:
     meta: Record = field(default_factory=dict)
     turn: Record = field(default_factory=dict)
     counts: Record = field(default_factory=dict)
-    """Latest token counts, of the last request and the total. The client may repeat them without a
-    new request."""
+    """Latest token counts. The client may repeat them without a new request."""
 
 
 def _is_document(value: Any) -> bool:
@@ -200,8 +199,7 @@ def _add_record(log: _Log, line: int, record: Record, session: SessionBuilder) -
 
 
 def _replacement(log: _Log, payload: Record) -> tuple[Entry, ...]:
-    """Return the replacement of all before: the recorded history, or user messages and the
-    summary."""
+    """Return what replaces all before: the recorded history, or user messages and the summary."""
     if isinstance(payload.get("replacement_history"), list):
         return tuple(objects_at(payload, "replacement_history"))
     newest, room = list[Entry](), KEPT_CHARACTERS

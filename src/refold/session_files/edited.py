@@ -1,7 +1,6 @@
 """Session files with their edits, which are in a file beside them or in a store.
 
-A session file is only ever read. Its edits are found by the content of the history, not by the
-file's name.
+A session file is only read. Its edits are found by the content of the history, not by its name.
 """
 
 import sys
@@ -283,8 +282,7 @@ def with_client_compactions(edited: EditedSession) -> EditedSession:
 
 
 def find_owner(sessions: Iterable[EditedSession], id: str) -> EditedSession:
-    """Return the session that has the edit *id* (see `find_edits`). Raises `EditError` unless
-    exactly one has it."""
+    """Return the only session with the edit *id* (see `find_edits`). Raises `EditError`."""
     owners = [
         edited
         for edited in sessions

@@ -366,8 +366,8 @@ def opencode_lines(
 def _opencode_facts(
     session: Session, infos: Sequence[Record], folder: str
 ) -> tuple[JsonObject, JsonObject]:
-    """Return the latest agent, model and path of the session, in the fields of a user message and
-    of an assistant message."""
+    """Return agent, model and path of the session's latest messages, by the user and by the
+    model."""
     facts: dict[str, JsonObject] = {
         "user": {"agent": "build", "model": {"providerID": "", "modelID": ""}},
         "assistant": {

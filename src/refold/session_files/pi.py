@@ -92,8 +92,8 @@ def read(session: SessionBuilder) -> None:
 
 
 def _active_records(session: SessionBuilder) -> tuple[Record, dict[str, Record]]:
-    """Return the header, and the entries of the active branch by id. The first version has neither
-    ids nor branches."""
+    """Return the header, and the active branch's entries by id. The first version has no
+    branches."""
     header, tree = JsonObject(), Tree()
     for line, record in session.records():
         if record.get("type") == "session":
@@ -110,8 +110,8 @@ def _active_records(session: SessionBuilder) -> tuple[Record, dict[str, Record]]
 
 
 def _is_answer(record: Record) -> bool:
-    """Return whether a model wrote it. OpenClaw records deliveries to the user, on branches, as
-    assistant messages."""
+    """Return whether a model wrote it. OpenClaw logs deliveries to the user as assistant
+    messages."""
     return _has_usage(object_at(record, "message", "usage"))
 
 
@@ -177,7 +177,7 @@ def _entry(role: str, content: Any) -> Entry | None:
 def _blocks(parts: Iterable[Record]) -> Iterator[Entry]:
     for part in parts:
         match text_at(part, "type"):
-            case "text" if text_at(part, "text").strip():  # pi sends no blank ones
+            case "text" if text_at(part, "text").strip():  # pi sends no blank text
                 yield text_block(text_at(part, "text"))
             case "thinking" if part.get("redacted") is True:
                 yield {"type": "redacted_thinking", "data": text_at(part, "thinkingSignature")}

@@ -234,8 +234,8 @@ class SessionBuilder:
         calls.append(write_call(self.open[-1], name, arguments))
 
     def answer(self, content: Any, id: str = "") -> None:
-        """Add the result of a call: without an id, of the oldest open one. If none is open, it
-        becomes a user message."""
+        """Add the result of a call, by default the oldest open one; without any, add a user
+        message."""
         if not id and not self.open:
             self.say("user", content)
             return

@@ -134,10 +134,9 @@ _parse_json = json.JSONDecoder(strict=False).decode
 
 
 def parse_lines(stream: BinaryIO, problems: list[Problem]) -> Iterator[Line]:
-    """Yield the JSON value of each line with its line number, skipping blank lines.
+    """Yield each line's number and JSON value, skipping blank lines.
 
-    Invalid JSON, invalid UTF-8 (which is replaced) and NUL bytes around a line are added to
-    *problems*.
+    Invalid JSON, invalid UTF-8 (which is replaced) and NUL bytes become *problems*.
     """
     for number, raw in enumerate(stream, 1):
         line = raw.removeprefix(BOM) if number == 1 else raw
@@ -274,8 +273,8 @@ class FoundSession:
 
 
 def full_id(session: FoundSession) -> str:
-    """Return the client's id of a session: its own, else the UUID that ends the file name, else
-    that name."""
+    """Return the client's id of a session: its id, or the UUID that ends the file name, or that
+    name."""
     name = session.name
     return name[-36:] if _UUID.fullmatch(name[-36:]) else name
 

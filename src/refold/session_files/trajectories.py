@@ -90,8 +90,7 @@ def read_trajectory(session: SessionBuilder) -> None:
 
 
 def _strip_bookkeeping(message: Record) -> Entry:
-    """Return the sent fields of a message. SWE-agent keeps the call id of a result in a list of
-    one."""
+    """Return the sent fields of a message. SWE-agent has a result's call id in a list of one."""
     wire = {
         key: message[key]
         for key in SENT_FIELDS
