@@ -9,7 +9,7 @@ from refold.errors import install_hint
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
 QUICK = {"run": "refold.cli.run", "hook": "refold.cli.hook"}
-"""Modules of commands whose start must be fast. They load nothing else of this package."""
+"""Modules of commands whose start must be fast. They load no other command."""
 
 
 def main() -> None:

@@ -58,7 +58,7 @@ PROVIDERS: Mapping[str, str] = {
 
 @dataclass(slots=True)
 class Routes:
-    """Maps base URLs of an agent's providers to addresses of a gateway."""
+    """Map from base URLs of an agent's providers to addresses of a gateway."""
 
     gateway: str
     is_shared: bool = False
