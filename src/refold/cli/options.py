@@ -133,7 +133,7 @@ def write_request(output: str, payload: Any) -> None:
 
 
 def write_output(output: str, data: bytes) -> None:
-    """Write bytes to standard output (`-`) or atomically to a file. Raises OSError with its name."""
+    """Write bytes to standard output (`-`) or atomically to a file. Raises `OSError` naming it."""
     if output == "-":
         terminal.write(data)
         return
