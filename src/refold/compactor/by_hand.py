@@ -1,5 +1,5 @@
-"""What a user does by hand. A preview shows a compaction before it is kept, and what it takes out
-of sight; it can be changed and accepted. Edits can be taken back."""
+"""Operations that a user starts. A preview shows a compaction and what it hides. It can be changed
+and accepted. Stored edits can be reverted."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -36,63 +36,62 @@ from refold.text.summary_wrapper import summary_in, without_summary, wrap_summar
 
 @dataclass(frozen=True)
 class Preview:
-    """What a compaction would make of a conversation. Immutable; nothing of it is
-    kept until `Compactor.accept` keeps exactly its edits."""
+    """A compaction that is computed but not saved. Immutable. `Compactor.accept` saves exactly its
+    edits."""
 
     before: View
-    """The view as it is now."""
+    """The current view."""
     view: View
-    """The view as it would be. Its `payload` can be sent without accepting: a compaction for one
-    call only."""
+    """The view after the compaction. Without accepting, its `payload` can be sent once."""
     edits: tuple[Edit, ...]
-    """What accepting keeps."""
+    """The edits that `Compactor.accept` saves."""
 
     @property
     def attempts(self) -> tuple[Attempt, ...]:
-        """How each strategy's run ended."""
+        """How the run of each strategy ended."""
         return self.view.attempts
 
     @property
     def payload(self) -> Any:
-        """What would be sent."""
+        """The request after the compaction."""
         return self.view.payload
 
     @property
     def tokens_saved(self) -> int:
-        """Tokens that each further request is smaller by."""
+        """Number of tokens that each later request would be smaller by."""
         return self.before.tokens - self.view.tokens
 
     @property
     def calls(self) -> int:
-        """Model calls that the preview took. Accepting takes none."""
+        """Number of model calls that the preview made. Accepting repeats none."""
         return sum(attempt.calls for attempt in self.attempts)
 
     @property
     def cost(self) -> float:
-        """What those calls cost, in US dollars, if prices are known."""
+        """Cost of those calls in US dollars, as far as prices are known."""
         return sum(attempt.cost for attempt in self.attempts)
 
     def cost_saved(self, price: float) -> float:
-        """Return the US dollars that each further request costs less, at *price* dollars for a
-        million input tokens."""
+        """Return the US dollars saved on each later request at *price* dollars per million input
+        tokens."""
         return self.tokens_saved * price / 1_000_000
 
     @cached_property
     def losses(self) -> Losses:
-        """What stands in what is sent now, and would stand in it no more."""
+        """Text that the current request contains and the compacted one would not."""
         return find_losses(self.before, self.view)
 
     def summaries(self) -> dict[str, str]:
-        """Return the text of each summary among the edits, by the edit's id."""
+        """Return the text of each summary among the edits, keyed by edit id."""
         texts = ((edit.id, _summary_of(edit)) for edit in self.edits)
         return {id: text for id, text in texts if text is not None}
 
     def amend(self, id: str | Edit, text: str) -> "Preview":
-        """Return this preview with another *text* in the summary that the edit *id* (or a unique
-        beginning of it) shows. The text is wrapped as any summary; the edit keeps its id.
+        """Return this preview with *text* in place of the summary that the edit *id* (or a unique
+        prefix of it) shows. The edit keeps its id.
 
-        Raises `EditError` if no new edit has this id, if it shows no summary, if the text is empty,
-        and if it is not smaller than what it stands for.
+        Raises `EditError` if no new edit has this id, if the edit shows no summary, if the text is
+        empty, or if the result is not smaller than the messages it replaces.
         """
         edit = self.view.find(id)
         if edit not in self.edits:
@@ -121,7 +120,7 @@ def _summary_of(edit: Edit) -> str | None:
 
 
 def _replace_summary(message: Message, text: str) -> Message:
-    """Return the message with another summary; what else stands in it stays."""
+    """Return the message with another summary. Its other parts stay."""
     if summary_in(message) is None:
         return message
     return replace(message, parts=(*wrap_summary(text).parts, *without_summary(message).parts))
@@ -130,13 +129,13 @@ def _replace_summary(message: Message, text: str) -> Message:
 # --- operations -----------------------------------------------------------------------------------
 
 ORIGINAL = "as said"
-"""What makes the edits that show a message as it was said, against a local strategy."""
+"""Prefix of `by` in edits that show an original message against a local strategy."""
 
 
 def preview(
     settings: Settings, cache: ConversationCache, history: Any, to: int | None, actor: str
 ) -> TurnSteps[Preview]:
-    """Compact *history* and keep nothing of it, as `Compactor.preview`."""
+    """Compact *history* without saving any edit, see `Compactor.preview`."""
     options = force_turn(to, actor=actor, keep=False)
     payload, cached = cache.open(history)
     before = yield from load(settings, cached, payload)
@@ -146,7 +145,7 @@ def preview(
 
 
 def list_rows(settings: Settings, cache: ConversationCache, history: Any) -> tuple[LedgerRow, ...]:
-    """Return the ledger's rows about *history*, as `Compactor.ledger_rows`."""
+    """Return the ledger rows about *history*, see `Compactor.ledger_rows`."""
     if settings.ledger is None:
         return ()
     payload, cached = cache.open(history)
@@ -161,7 +160,7 @@ def list_rows(settings: Settings, cache: ConversationCache, history: Any) -> tup
 def accept(
     settings: Settings, cache: ConversationCache, preview: Preview, actor: str, ask: Asker | None
 ) -> View:
-    """Keep the edits of *preview*, as `Compactor.accept`."""
+    """Save the edits of *preview*, see `Compactor.accept`."""
     if not isinstance(preview, Preview) or (payload := preview.view.source) is None:
         raise ValueError(f"accept takes what `preview` has made, not a {type(preview).__name__}")
     cached = cache.match(payload)
@@ -190,7 +189,7 @@ def revert(
     ids: Sequence[str | Edit],
     actor: str,
 ) -> View:
-    """Take stored edits of *history* back, as `Compactor.revert`."""
+    """Remove stored edits of *history*, see `Compactor.revert`."""
     store, (payload, cached) = settings.store, cache.open(history)
     view = _load(settings, cached, payload).view
     if ids:
@@ -208,7 +207,7 @@ def revert(
     cache.clear()
     stripping = edits_after_revert(_load(settings, None, payload).view, view)
     store.save(stripping)
-    staying = {edit.id for edit in stripping}  # also of those that were to go
+    staying = {edit.id for edit in stripping}  # a removed edit may be made anew
     gone = [edit for edit in edits if edit.id not in staying]
     when = settings.clock()
     if gone:
@@ -224,7 +223,7 @@ def _finish(
     payload: Payload,
     when: float,
 ) -> View:
-    """Load what the store has now, and have automatic compaction wait."""
+    """Return the view with the edits now stored. Automatic compaction waits for growth."""
     state = Schedule.of(settings).mark_attempt(_load(settings, cached, payload), when)
     cache.remember(state, cached)
     return state.view
@@ -242,9 +241,9 @@ Value = TypeVar("Value")
 
 
 def find_losses(before: View, after: View) -> Losses:
-    """Return what *before* shows and *after*, a view of the same conversation, shows nowhere:
-    neither in its messages nor in system prompt or tools. It is found by the rules of
-    `refold.summarizers.heuristic.RuleSummary`."""
+    """Return the text that *before* shows and *after*, a view of the same conversation, does not,
+    in messages, system prompt or tools. `refold.summarizers.heuristic.RuleSummary` has the
+    rules."""
     hidden = _read_hidden(before, after)
     sent = _plain("\n".join(_texts_to_send(after)))
     in_summaries = set(read_given(filter(None, map(summary_in, after.messages))).state.files)
@@ -254,7 +253,7 @@ def find_losses(before: View, after: View) -> Losses:
 
     state = hidden.state
     names = [name for name in list_missing(hidden.names) if name not in in_summaries]
-    text = "\n".join(map(readable_text, before.transcript.messages))  # a path may be put together
+    text = "\n".join(map(readable_text, before.transcript.messages))  # rules may join paths
     paths = [
         path for path in list_missing(state.files) if path not in in_summaries and path in text
     ]
@@ -274,18 +273,18 @@ def find_losses(before: View, after: View) -> Losses:
 
 
 class _Hidden(NamedTuple):
-    """What the messages that are gone say."""
+    """The content of the messages that are no longer shown."""
 
     state: State
     names: Sequence[str]
-    """Identifiers, the newest first."""
+    """Identifiers, newest first."""
     places: Mapping[str, int]
-    """Position of the message that says each of these last."""
+    """Position of the last message that contains each text."""
 
 
 def _read_hidden(before: View, after: View) -> _Hidden:
-    """Return what the messages that are gone say; of earlier summaries, what they say. Words of
-    ours, such as a stub with its edit's id, were never said and are not in it."""
+    """Return the content of messages and earlier summaries that are no longer shown. Text that
+    Refold inserted, such as a stub with an edit id, is left out."""
     remaining, messages = set(after.messages), before.transcript.messages
     earlier, shown, originals = list[str](), list[Message](), list[int]()
     for item in before.iter_items():
@@ -307,7 +306,7 @@ def _read_hidden(before: View, after: View) -> _Hidden:
 
 
 def _join(old: State, new: State) -> State:
-    """Return what both say that may be lost; of what is open the later."""
+    """Merge two states. Of todos, failure and next step the newer wins."""
     return replace(
         new,
         requests=old.requests | new.requests,
@@ -321,7 +320,7 @@ def _join(old: State, new: State) -> State:
 
 
 def _genuine_names(originals: _Hidden, view: View) -> set[str]:
-    """Return the names in messages, without the ids of the view's edits."""
+    """Return the paths and identifiers of the messages, without the ids of the view's edits."""
     ids = {edit.id[:size] for edit in view.edits for size in (8, None)}
     return {*originals.state.files, *originals.names}.difference(ids)
 
@@ -338,7 +337,7 @@ def _read_messages(messages: Sequence[Message], positions: Sequence[int] = ()) -
 
 
 def _texts_of(step: Step) -> Iterator[str]:
-    """Yield what a step says that may be lost, but names."""
+    """Yield every text of a step that can be lost, except identifiers."""
     state = read_state([step])
     yield from (*state.constraints, *state.requests, *state.decisions, *state.files)
     yield from _list_open(state)
@@ -350,7 +349,7 @@ def _list_open(state: State) -> list[str]:
 
 
 def _restrict_to(shown: _Hidden, originals: _Hidden, view: View) -> _Hidden:
-    """Return what both have, without the ids of the view's edits."""
+    """Return the content that both have, without the ids of the view's edits."""
     names = _genuine_names(originals, view)
     state, original = shown.state, originals.state
     return _Hidden(
@@ -374,7 +373,7 @@ def _common(values: Mapping[str, Value], names: Collection[str]) -> dict[str, Va
 
 
 def _find_lines(losses: Sequence[Loss], messages: Sequence[Message]) -> Iterator[Loss]:
-    """Yield each loss with the line of its message in which it begins, if that can be found."""
+    """Yield each loss with the line where it begins in its message, if it can be found."""
     bodies = {loss.at: readable_text(messages[loss.at]) for loss in losses if loss.at is not None}
     for loss in losses:
         body = "" if loss.at is None else bodies[loss.at]

@@ -1,10 +1,10 @@
-"""From estimated to expected tokens: hold on to the last figure that the provider reported, and
-learn how many tokens each model's provider counts for an estimated one.
+"""Calibration of estimated tokens: by the last figure that the provider reported, and by each
+model's learned ratio of provider tokens to estimated ones.
 
-Before the first report its model's family tells (`refold.tokens.model_table.prior_of`). A caller
-that gives its messages alone sends a system prompt and tools that we never see. One report cannot
-tell those from another tokenizer; two of one conversation can, since what is not seen stays as it
-is while the conversation grows.
+Before the first report the model's family decides (`refold.tokens.model_table.prior_of`). If a
+caller gives only its messages, Refold never sees the system prompt and tools. One report cannot
+tell those from another tokenizer. Two reports of one conversation can, since the unseen part stays
+constant while the conversation grows.
 """
 
 from bisect import bisect_left
@@ -26,32 +26,31 @@ from refold.tokens.usage import Usage, read_usage
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """A reported figure to count from: `Profile(calibrate=anchor)`.
+    """A calibration from a reported figure: `Profile(calibrate=anchor)`.
 
-    Only what came or went since the report is estimated, so the error is that of the difference,
-    not of the whole. Build it with `choose_calibration`, which refuses what does not fit the view.
+    Only the difference since the report is estimated, so only that has an error. Use
+    `choose_calibration`, which rejects a report that does not fit the view.
     """
 
     reported: int
-    """Input tokens the provider reported for a request."""
+    """Input tokens that the provider reported for a request."""
     estimated: int
-    """What that same request was estimated at, system prompt and tools included."""
+    """Estimated tokens of the same request, system prompt and tools included."""
     ratio: float = 1.0
-    """Provider's tokens for each estimated one, for this model (`Ratios.of`)."""
+    """Provider tokens per estimated token, for this model (`Ratios.of`)."""
 
     def __call__(self, estimate: int) -> int:
-        """Return the expected tokens of a request that is now estimated at *estimate*; at least
-        0."""
+        """Return the expected tokens of a request now estimated at *estimate*, at least 0."""
         return max(0, round(self.reported + self.ratio * (estimate - self.estimated)))
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Without a report, a line: an estimated token counts as *ratio* ones, beside a *constant*."""
+    """A linear calibration without a report: *ratio* times the estimate, plus a *constant*."""
 
     ratio: float = 1.0
     constant: int = 0
-    """Tokens of a system prompt and tools that are sent and not given."""
+    """Tokens of a system prompt and tools that are sent but not known here."""
 
     def __call__(self, estimate: int) -> int:
         """Return the expected tokens of a request estimated at *estimate*."""
@@ -60,38 +59,37 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A usage and the request it was reported for (`make_report`)."""
+    """Usage, and the request it was reported for (`make_report`)."""
 
     usage: Usage
     length: int
-    """Messages of the transcript then."""
+    """Number of messages in the transcript."""
     tip: str
-    """The transcript's tip then: names exactly that history."""
+    """Tip of the transcript, which identifies exactly that history."""
     edits: tuple[Edit, ...]
-    """The edits that showed then."""
+    """The visible edits of the request."""
     estimated: int
     """Estimated tokens of the request, system prompt and tools included."""
 
 
 def make_report(view: View, usage: Usage) -> Report:
-    """Bind *usage* to the view that was sent: the one whose payload the call answered."""
+    """Return a report of *usage* for the view that was sent."""
     length, edits = len(view.transcript), tuple(edit for edit, _ in view.visible_edits)
     return Report(usage, length, view.transcript.tips[-1], edits, view.tokens_uncalibrated)
 
 
 def is_current(view: View, last: Report) -> bool:
-    """Is *last* about this view's beginning, as it shows now?
+    """Return whether *last* is about a prefix of this view as it shows now.
 
-    True if the transcript still begins with the history that the usage was reported for, and
-    exactly the edits that showed then show there now. After a compaction, a revert, a rewind or a
-    fork the figure is stale and says nothing of the next request. Messages
-    appended since make no difference, nor do edits of those alone.
+    True if the transcript still begins with the history of the report and shows exactly the same
+    edits there. After a compaction, a revert, a rewind or a fork the report is stale. Messages
+    appended since, and edits of those alone, make no difference.
     """
     tips = view.transcript.tips
     if not 0 < last.length < len(tips) or tips[last.length] != last.tip:
         return False
-    # By what they show, not by their ids: an amended summary keeps its edit's id. One that reaches
-    # across the end of that history is one more.
+    # Edits are compared by content, not id: an amended summary keeps its edit's id. An edit that
+    # reaches across the end of that history counts as another.
     return last.edits == tuple(e for e, _ in view.visible_edits if e.start < last.length)
 
 
@@ -102,11 +100,10 @@ def choose_calibration(
     window: int | None = None,
     constant: int = 0,
 ) -> Anchor | Scale:
-    """Return what to calibrate *view*'s profile with.
+    """Return the calibration for *view*'s profile.
 
-    That is an `Anchor` if *last* is current and plausible for one request (a sum over several
-    calls is not), else the `Scale` of *ratio* and *constant*. *window*, in tokens, is
-    the model's.
+    That is an `Anchor` if *last* is current and plausible for a single request (a sum over several
+    calls is not), else the `Scale` of *ratio* and *constant*. *window* is the model's, in tokens.
     """
     scale = Scale(ratio, constant)
     if (
@@ -122,40 +119,40 @@ def choose_calibration(
 
 
 BOUNDS = 0.5, 3.0
-"""What a provider may count for each estimated token: a ratio beyond is a fault of measurement, or
-a sum over several calls."""
+"""Plausible ratios of provider tokens to estimated ones. Others are measuring errors or sums over
+several calls."""
 LEAST = 200
-"""Estimated tokens that must have come between two reports for these to tell anything."""
+"""Minimum of estimated tokens between two reports that are compared."""
 ENOUGH = 1_000
-"""Estimated tokens that must have come, all together, before a line is drawn."""
+"""Minimum of estimated tokens in all increments before a line is fitted."""
 ALIKE = 1.6
-"""How far a step's ratio may be from the middle one to count: beyond is a wrong report, or a prompt
-that was changed."""
+"""Maximum factor between an increment's ratio and the median. Others come from wrong reports or
+changed prompts."""
 MOST = 200
-"""Steps that are held of one line, the newest."""
+"""Number of increments kept of one line, the newest."""
 MAX_WEIGHT = 200_000
-"""Estimated tokens after which a new observation weighs as much as all before it."""
+"""Maximum weight of earlier observations, in estimated tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ratios:
-    """How many tokens each model's provider counts for an estimated one, learned as you go.
+    """Provider tokens per estimated token of each model, learned from reports.
 
-    Immutable: `learn` returns another. Claude, for example, counts 1.1 to 1.5 times o200k.
+    Immutable: `learn` returns a new object. Claude, for example, counts 1.1 to 1.5 times o200k.
     """
 
     by_model: Mapping[str, tuple[float, int]] = field(default_factory=lambda: MappingProxyType({}))
     """By model: the ratio, and the estimated tokens it was learned from (at most MAX_WEIGHT)."""
 
     def of(self, model: str, prior: float = 1.0) -> float:
-        """Return the ratio of *model*; *prior* if nothing was learned."""
+        """Return the ratio of *model*, or *prior* if none was learned."""
         return self.by_model.get(model, (prior, 0))[0]
 
     def learn(self, model: str, estimated: int, reported: int) -> "Ratios":
-        """Return these ratios after one more request of *model*.
+        """Return these ratios updated with one more request of *model*.
 
-        They are running means weighted by tokens, so that short requests with their hidden prompts
-        count little; figures outside BOUNDS, and empty ones, teach nothing.
+        They are means weighted by tokens, so that short requests with hidden prompts count little.
+        Ratios outside BOUNDS and empty requests are ignored.
         """
         if estimated <= 0 or not BOUNDS[0] <= reported / estimated <= BOUNDS[1]:
             return self
@@ -167,37 +164,37 @@ class Ratios:
 
 
 Key = tuple[str, int]
-"""A model, and the estimated tokens of the system prompt and tools that are given."""
+"""A model, and the estimated tokens of the known system prompt and tools."""
 
 
 class Increment(NamedTuple):
-    """From one report of a conversation to a later one."""
+    """The step from one report of a conversation to a later one."""
 
     estimated: int
-    """Of the later one."""
+    """Estimated tokens of the later report."""
     reported: int
     came: int
-    """Estimated tokens that came between them."""
+    """Estimated tokens added between them."""
     ratio: float
-    """Reported tokens for each of those."""
+    """Reported tokens per added token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """The lines of all models. Immutable: `learn` returns another."""
+    """The lines of all models. Immutable: `learn` returns a new object."""
 
     by_key: Mapping[Key, tuple[tuple[Increment, ...], Scale | None]] = field(
         default_factory=lambda: MappingProxyType({})
     )
-    """The increments of each line, and the line, if they tell enough."""
+    """Increments by key, and the line fitted to them, if there are enough."""
 
     def of(self, key: Key) -> Scale | None:
-        """Return the line of *key*; None if too little is known."""
+        """Return the line of *key*, or None if too little is known."""
         return self.by_key[key][1] if key in self.by_key else None
 
     def learn(self, key: Key, before: tuple[int, int], now: tuple[int, int]) -> "Lines":
-        """Return these lines after two reports of one conversation, each as estimated and as
-        reported tokens."""
+        """Return these lines updated with two reports of one conversation, each a pair of estimated
+        and reported tokens."""
         came, grown = now[0] - before[0], now[1] - before[1]
         if came < LEAST or not BOUNDS[0] <= grown / came <= BOUNDS[1]:
             return self
@@ -207,7 +204,7 @@ class Lines:
 
 
 def _fit(increments: tuple[Increment, ...]) -> Scale | None:
-    """Draw the line of *increments*, if they are enough. One wrong report among several moves it
+    """Return the line fitted to *increments*, if there are enough. One wrong report moves it
     little."""
     if sum(increment.came for increment in increments) < ENOUGH:
         return None
@@ -219,7 +216,7 @@ def _fit(increments: tuple[Increment, ...]) -> Scale | None:
     beside = median(increment.reported - ratio * increment.estimated for increment in increments)
     if beside >= 0:
         return Scale(ratio, round(beside))
-    # nothing is hidden, so the line begins at nothing
+    # no hidden prompt: the line goes through the origin
     through = median(increment.reported / max(1, increment.estimated) for increment in increments)
     return Scale(min(max(through, BOUNDS[0]), BOUNDS[1]))
 
@@ -235,24 +232,24 @@ def _middle(weighed: Iterable[tuple[float, int]]) -> float:
 
 
 MAX_REPORTS = 8
-"""How many reports are held, the newest."""
+"""Number of reports kept, the newest."""
 
 
 class Reports:
-    """The newest reports of usage, and each model's ratio. Calls may come from several threads.
+    """The newest usage reports, and each model's ratio. Thread-safe.
 
-    *prior* says what a model's provider counts for an estimated token until it reported something.
+    *prior* returns the ratio of a model before its first report.
     """
 
     def __init__(self, prior: Callable[[str], float] = prior_of) -> None:
         self._prior = prior
         self._ratios, self._lines = Ratios(), Lines()
         self.newest: tuple[Report, ...] = ()
-        """The reports that are held, the latest first; empty until there is one."""
+        """The reports kept, latest first."""
         self._lock = Lock()
 
     def add(self, view: View, usage: Any) -> None:
-        """Take the usage object of the request that *view* made; an empty one is passed over."""
+        """Add the usage object of the request that *view* produced. An empty one is ignored."""
         if (usage_read := read_usage(usage)) is None:
             return
         report = make_report(view, usage_read)
@@ -262,7 +259,7 @@ class Reports:
                 for earlier in reversed(self.newest)
                 if earlier.length < report.length and is_current(view, earlier)
             )
-            # the oldest: over a long way what small increments hide is seen
+            # the oldest: a long distance shows what small increments do not
             before = next(older, None)
             if before is not None and usage_read.calls == before.usage.calls == 1:
                 pair = (before.estimated, before.usage.input), (report.estimated, usage_read.input)
@@ -275,8 +272,9 @@ class Reports:
             self.newest = (report, *self.newest)[:MAX_REPORTS]
 
     def calibrate(self, view: View) -> Callable[[int], int]:
-        """Return what makes expected tokens of *view* out of estimated ones: the last report that
-        is about it, else its model's line (`Lines`) or ratio, else the prior."""
+        """Return the function from estimated to expected tokens of *view*. It is based on the last
+        report that is current for the view, else on its model's line (`Lines`) or ratio, else on
+        the prior."""
         model, fixed_tokens = view.profile.model, view.profile.fixed_tokens
         line = self._lines.of((model, fixed_tokens))
         scale = line or Scale(self._ratios.of(model, self._prior(model)))
@@ -287,12 +285,10 @@ class Reports:
 
 
 def reports_for(count: Counter) -> Reports:
-    """Return no reports yet, with the priors if *count* is the estimator: an exact counter has
-    none."""
+    """Return empty reports. Priors are used if *count* is the estimator, not if it is exact."""
     return Reports(prior_of if is_estimator(count) else no_prior)
 
 
 def no_prior(model: str) -> float:  # noqa: ARG001 - as `prior_of`
-    """Return 1.0: a token that is counted by the model's own tokenizer, or only compared, is one
-    token."""
+    """Return 1.0: a token counted by the model's own tokenizer, or only compared, is one token."""
     return 1.0

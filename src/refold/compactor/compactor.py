@@ -25,30 +25,30 @@ from refold.models.driver import Asker, Effect, adrive, drive, require_asker
 from refold.stores.store import LedgerRow, LedgerStore, MemoryStore, Store, as_ledger_store
 from refold.tokens.count import Counter, count_message
 
-if TYPE_CHECKING:  # a memory is seldom given, and takes long to import
+if TYPE_CHECKING:  # slow to import and seldom needed
     from refold.memory import MemoryFlush
 
 
 class Compactor:
-    """Compacts histories: call it with one, send what its view's `payload` says.
+    """Compacts histories. Call it with one and send the `payload` of the returned view.
 
-    Local strategies edit each message at first sight; the others run, gentlest first, when the
-    budget's trigger is reached. What is not given is the default: `default_strategies`, and a
-    budget that acts when that makes the session cheaper (`refold.budget.budget`), by the prices of
-    the *model*, and when its window is nearly full. Their edits go into the *store*: the next call,
-    with the history grown, shows the same and the prompt cache holds. The history is left alone.
+    Local strategies edit each message when it first appears. The others run, gentlest first, when
+    the budget's trigger is reached. The defaults are `default_strategies` and a budget that acts
+    when this makes the session cheaper (`refold.budget.budget`), by the prices of the *model*, or
+    when its window is nearly full. Edits go into the *store*. The next call with the grown history
+    shows them again, so the prompt cache holds. The history is not changed.
 
-    *ask* answers strategies that need a model; without it they do without. By default it writes the
-    summary (`ModelSummary`). *format* names the wire format (`anthropic`, `openai_chat`,
-    `openai_responses`, `gemini`, `bedrock`) if its shape should not decide, or is a codec
-    (`refold.adapters.langchain`). *model* is that of histories which name none. *count* counts one
-    message's tokens. *reports* are shared by compactors that learn from one another. *salt* keeps
-    the stored edits of different tenants apart. *ledger* takes a row for every attempt (else the
-    store, if it keeps one). *before* may veto or instruct a compaction, *after* and *on_event*
-    watch (`refold.compactor.hooks`). *memory* keeps what is worth knowing before messages are
-    hidden (`refold.memory.MemoryFlush`). *clock* tells seconds since 1970.
-    Calls may come from several threads. Raises ValueError for a strategy, budget or store that is
-    none, FormatError for a *format* that is none, TypeError for an *ask* that is no function.
+    *ask* is the model for strategies that need one. If given, it writes the first summary of the
+    default strategies (`ModelSummary`). *format* names the wire format (`anthropic`, `openai_chat`,
+    `openai_responses`, `gemini`, `bedrock`) or is a codec (`refold.adapters.langchain`). By default
+    it is detected. *model* is for histories that name none. *count* counts the tokens of one
+    message. *reports* are shared by compactors that learn from one another. *salt* keeps the stored
+    edits of different tenants apart. *ledger* records every attempt (default: the store, if it has
+    a ledger). *before* may veto or instruct a compaction. *after* and *on_event* observe it
+    (`refold.compactor.hooks`). *memory* extracts memories before messages are hidden
+    (`refold.memory.MemoryFlush`). *clock* returns seconds since 1970. Thread-safe. Raises
+    ValueError for an invalid strategy, budget or store, FormatError for an invalid *format*,
+    TypeError if *ask* is not callable.
     """
 
     def __init__(  # noqa: PLR0913 - the front door: everything optional is by keyword
@@ -99,8 +99,8 @@ class Compactor:
         return f"Compactor({list(self.settings.strategies)}, {self.settings.budget})"
 
     def with_settings(self, **changes: Any) -> "Compactor":
-        """Return a compactor with these of its `settings` in place of its own. It shares reports,
-        and what is known of conversations unless the store or the local strategies differ."""
+        """Return a compactor with some of its `settings` replaced. It shares the usage reports, and
+        the conversation cache unless the store or the local strategies differ."""
         twin, settings = copy(self), self.settings
         twin.settings = replace(
             settings,
@@ -113,17 +113,16 @@ class Compactor:
         return twin
 
     def __call__(self, history: Any, *, budget: Budget | None = None, pending: Any = None) -> View:
-        """Compact *history*: the same as `compact`."""
+        """Compact *history*, see `compact`."""
         return self.compact(history, budget=budget, pending=pending)
 
     def compact(self, history: Any, *, budget: Budget | None = None, pending: Any = None) -> View:
-        """Return the view of *history* that fits the budget, as far as the strategies can make it.
+        """Return the view of *history*, compacted to fit the budget as far as the strategies can.
 
-        *history* is a list of messages, a request body or its JSON text; the view's `payload` is
-        of the same kind. *budget* takes the place of the compactor's in this call. *pending*,
-        counted with the history, is what you will add before you send it: a number of tokens, a
-        user's text, or messages in wire form. Raises `FormatError` for anything
-        else and `StoreError` when the store fails.
+        *history* is a list of messages, a request body or its JSON text. The view's `payload` has
+        the same type. *budget* replaces the compactor's in this call. *pending* is what you add
+        before sending, counted with the history: a number of tokens, a user's text, or messages in
+        wire form. Raises `FormatError` for anything else and `StoreError` if the store fails.
         """
         return drive(self._run_turn(history, TurnOptions(budget=budget, pending=pending)), self.ask)
 
@@ -135,19 +134,19 @@ class Compactor:
         budget: Budget | None = None,
         pending: Any = None,
     ) -> View:
-        """As `compact`, for async code; *ask* is asked in place of the compactor's. Store access
-        runs in a thread."""
+        """As `compact`, for async code. *ask* replaces the compactor's. The store is used in a
+        thread."""
         run = self._run_turn(history, TurnOptions(budget=budget, pending=pending))
         return await adrive(run, ask or self.ask)
 
     def show(self, history: Any) -> View:
-        """Return the view of *history* with the edits that are known of it and those of local
-        strategies. Nothing is compacted and no model is asked. Raises as `compact`."""
+        """Return the view of *history* with its stored edits and those of local strategies. Nothing
+        is compacted and no model is asked. Raises as `compact`."""
         return drive(self._show(history)).view
 
     def session(self, history: Sequence[Any] | Mapping[str, Any] = ()) -> Session:
-        """Return a conversation that is given only what is new, beginning with *history*: messages,
-        or a request body, whose other fields stay. Each step costs what was added."""
+        """Return a session that is given only new messages after *history*, which is a list of
+        messages or a request body whose other fields stay. Each step costs what was added."""
         opened = split_payload(history, fields_of(self.settings.format))
 
         def step(state: ConversationState | None, wires: Sequence[Any]) -> ConversationState:
@@ -158,8 +157,8 @@ class Compactor:
         return Session(step, self.report, entries)
 
     def check(self, history: Any, *, budget: Budget | None = None, pending: Any = None) -> Check:
-        """Return what would be due for *history* (*budget* and *pending* as for `compact`): `none`,
-        `soft` or `hard`, the figure crossed and the reason. Nothing runs and nothing is asked."""
+        """Return whether a compaction of *history* is due (`none`, `soft` or `hard`), the threshold
+        and the reason. *budget* and *pending* are as for `compact`. No strategy runs."""
         if budget is not None:
             require_budget(budget)
         state = drive(self._show(history))
@@ -168,22 +167,22 @@ class Compactor:
         return Schedule.of(settings, budget, count).check(state)
 
     def matching_prefix_length(self, payload: Payload) -> int:
-        """Return how many entries the longest known history has that *payload*, an opened one
-        (`refold.codecs.detect`), continues; 0 if none is known. The store is not asked."""
+        """Return the number of entries in the longest cached history that is a prefix of *payload*,
+        an opened one (`refold.codecs.detect`), or 0. The store is not asked."""
         cached = self._cache.match(payload)
         return len(cached.entries) if cached else 0
 
     @property
     def cached_bytes(self) -> int:
-        """Bytes of the JSON texts of the conversations that are remembered, which take about twice
-        as many in memory."""
+        """Bytes of the JSON texts of the cached conversations. They take about twice that in
+        memory."""
         return self._cache.size
 
     def report(self, view: View, usage: Any) -> None:
-        """Learn from what the provider reported for the request that *view* made: its usage object
-        as parsed, of any provider. From then on tokens of this conversation count from that figure,
-        and of other requests to this model by the ratio learned. Usage that is missing, or cannot
-        be that of one request, is passed over; see `refold.compactor.calibration`."""
+        """Learn from the parsed usage object that any provider returned for the request of *view*.
+        Later token counts of this conversation start from its figure. Other requests to this model
+        use the learned ratio. Missing or implausible usage is ignored, see
+        `refold.compactor.calibration`."""
         self.settings.reports.add(view, usage)
 
     # --- by hand ------------------------------------------------------------------------------
@@ -191,9 +190,9 @@ class Compactor:
     def compact_now(
         self, history: Any, *, to: int | None = None, pending: Any = None, actor: str = "manual"
     ) -> View:
-        """Compact whatever the trigger says and whatever failed before: down to *to* tokens, else
-        to the budget's target, else by the budget's `progress` at least. *actor* is who wants it,
-        for the ledger. A `Fallback` is asked although its breaker is open."""
+        """Compact regardless of the trigger and of earlier failures: down to *to* tokens, else to
+        the budget's target, else by at least the budget's `progress`. *actor* is recorded in the
+        ledger. A `Fallback` is asked even if its circuit breaker is open."""
         options = force_turn(to, actor=actor, pending=pending)
         return drive(self._run_turn(history, options), _manual_asker(self.ask))
 
@@ -211,8 +210,8 @@ class Compactor:
         return await adrive(run, _manual_asker(ask or self.ask))
 
     def preview(self, history: Any, *, to: int | None = None, actor: str = "manual") -> Preview:
-        """Return what `compact_now` would make of *history*. Models are asked as for that; nothing
-        is kept but the ledger's rows. Give the preview to `accept`, or send its `payload` once."""
+        """Return what `compact_now` would do to *history*. Models are asked, but only ledger rows
+        are saved. Pass the preview to `accept`, or send its `payload` once."""
         run = by_hand.preview(self.settings, self._cache, history, to, actor)
         return drive(run, _manual_asker(self.ask))
 
@@ -229,29 +228,29 @@ class Compactor:
         return await adrive(run, _manual_asker(ask or self.ask))
 
     def accept(self, preview: Preview, *, actor: str = "manual") -> View:
-        """Keep exactly the edits of *preview*. No model is asked.
+        """Save exactly the edits of *preview*. No strategy runs. Only *memory* may ask a model.
 
-        From now on every call with this history, or one that continues it, shows them. Signed
-        thinking goes that came in a known continuation since the preview (AN-7). Raises ValueError
-        for what is no preview, `EditError` when edits that were kept since stand in the way,
-        `StoreError` when the store fails; then nothing is kept.
+        Later calls with this history, or one that continues it, show them. Signed thinking that a
+        known continuation gained since is removed (AN-7). Raises ValueError for anything but a
+        preview, `EditError` if edits saved since conflict, `StoreError` if the store fails. Then
+        nothing is saved.
         """
         return by_hand.accept(self.settings, self._cache, preview, actor, self.ask)
 
     def revert(self, history: Any, *ids: str | Edit, actor: str = "manual") -> View:
-        """Take stored edits back for good (all, without *ids*; an edit stands for its own id).
+        """Remove stored edits permanently: those with these *ids* (or edits), or all.
 
-        An edit of a local strategy comes back by itself, so the message itself is stored as what to
-        show. If thinking is bound to what stood before it (AN-7), signed thinking from the first
-        edit taken back on goes (`edits_after_revert`). Automatic compaction of this history waits
-        until it has grown. Raises `EditError`.
+        A local strategy would repeat its edit, so the original message is stored as an edit in its
+        place. If thinking is bound to its prefix (AN-7), signed thinking is removed from the first
+        reverted edit on (`edits_after_revert`). Automatic compaction of this history waits until it
+        has grown. Raises `EditError`.
         """
         return by_hand.revert(self.settings, self._cache, history, ids, actor)
 
     def ledger_rows(self, history: Any) -> tuple[LedgerRow, ...]:
-        """Return the ledger's rows about *history*, oldest first: every attempt, failed and vetoed
-        ones too, previews, accepted and reverted edits, with tokens as `View.tokens` counts them
-        now; the ledger itself has estimates. None without one. Raises `StoreError`."""
+        """Return the ledger rows about *history*, oldest first: every attempt, including failed and
+        vetoed ones, previews, accepted and reverted edits. Tokens are calibrated as `View.tokens`
+        is now, while the ledger stores estimates. Empty without a ledger. Raises `StoreError`."""
         return by_hand.list_rows(self.settings, self._cache, history)
 
     # --- one turn -----------------------------------------------------------------------------
@@ -274,7 +273,7 @@ class Compactor:
     def _grow(
         self, cached: ConversationState | None, payload: Payload, options: TurnOptions
     ) -> TurnSteps[ConversationState]:
-        """Return the state of a history after its turn: loaded, and compacted if that is due."""
+        """Return the state of a history after its turn: loaded, and compacted if due."""
         settings = self.settings
         if options.budget is not None:
             require_budget(options.budget)
@@ -303,7 +302,7 @@ class Compactor:
 
 
 def _manual_asker(ask: Any) -> Any:
-    """Return who answers what a user started: a `Fallback` has a `manual` side for it."""
+    """Return the model for an operation started by a user: of a `Fallback` its `manual` side."""
     return getattr(ask, "manual", ask)
 
 
@@ -315,19 +314,19 @@ def compact(
     store: Store | None = None,
     format: str | Codec | None = None,
 ) -> View:
-    """Return a view of *history* of at most *to* tokens, if the default strategies can make it so
+    """Return a view of *history* of at most *to* tokens, if the default strategies can make it that
     small.
 
     *history* is a list of messages, a request body or its JSON text, in any of the five formats
-    (docs/formats.md); *format* names it if its shape should not decide. It is left alone: send the
-    view's `payload`. *model* names the model that it goes to, if the history does not: by it tokens
-    are counted, and signed thinking stays or goes. No model is asked. With a *store* the edits made
-    now are used again next time. `view.tokens` says whether it fits; `view.attempts` what was done.
+    (docs/formats.md). *format* names it if detection should not decide. The history is not changed:
+    send the view's `payload`. *model* names the model if the history does not. Token counts and the
+    removal of signed thinking depend on it. No model is asked. With a *store*, these edits are used
+    again next time. `view.tokens` tells whether it fits, `view.attempts` what was done.
 
-    Not for loops: called anew for a history that grows, it decides anew and breaks the prompt cache
-    nearly every time. Keep one `Compactor(model=...)` there, which compacts when that pays.
+    Not for loops: each call decides anew, so calling it for a growing history breaks the prompt
+    cache nearly every time. Keep one `Compactor(model=...)` there, which compacts when that pays.
 
-    Raises ValueError if *to* is no number of tokens, `FormatError` if *history* holds no
+    Raises ValueError if *to* is not a number of tokens, `FormatError` if *history* is not a
     conversation, `StoreError` if the store fails.
     """
     require_int(0, to=to)

@@ -1,4 +1,4 @@
-"""The conversations that a compactor knows, and which of them a history continues."""
+"""The cache of conversations that a compactor knows, and sessions."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -20,19 +20,19 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 MAX_CONVERSATIONS = 8
-"""How many conversations are known again, so that a resent history costs only what is new."""
+"""Number of cached conversations. Sent again, each costs only its new messages."""
 MAX_RESPELLINGS = 12
-"""How many known entries may be spelled otherwise than before: clients move `cache_control` every
-turn."""
+"""Number of known entries that may be serialised differently than before. Clients move
+`cache_control` every turn."""
 ENTRY_BYTES = 500
-"""Bytes of memory that an entry of a history takes at least, however short it is."""
+"""Assumed minimum size of a history entry in memory, in bytes."""
 UNREAD = -1
-"""A version that no store is at."""
+"""A version that no store has."""
 _MUTABLE = frozenset({dict, list, Span})
 
 
 class RequestHeader(NamedTuple):
-    """Copies of what surrounds a conversation: system prompt, tools and the rest of the body."""
+    """Copies of a request's fields outside the conversation: system prompt, tools and so on."""
 
     field: str
     body: Any
@@ -45,10 +45,10 @@ class RequestHeader(NamedTuple):
         return cls(payload.field, copy_json(payload.body), copy_json(list(head)))
 
     def matches(self, payload: Payload, head: int) -> bool:
-        """Does *payload*, whose first *head* entries are the system prompt's, have this header?
+        """Return whether *payload* has this header. Its first *head* entries are the system prompt.
 
-        An old head that is only the beginning of the new one is another: what came to it would be
-        neither counted nor kept.
+        A header with fewer system entries does not match: the new ones would be neither counted nor
+        kept.
         """
         return (
             self.field == payload.field
@@ -59,46 +59,46 @@ class RequestHeader(NamedTuple):
 
 
 class ConversationState(NamedTuple):
-    """One conversation as far as it was decoded, and how it was shown last."""
+    """A decoded conversation and its latest view."""
 
     codec: Codec
     stored: View
-    """The view with the stored edits alone."""
+    """The view with stored edits only."""
     view: View
-    """The view with those of local strategies too: what was answered last."""
+    """The view with stored and local edits, as last returned."""
     entries: AppendLog[Any]
-    """Copies of the entries that were decoded, or their fingerprints: a list that its owner changed
-    in place no longer begins with them."""
+    """Copies of the decoded entries, or their fingerprints. They detect a list that its owner
+    changed in place."""
     header: RequestHeader
     is_format_certain: bool
-    """Do its first entries tell the format, so that it is not recognised anew when it has grown?"""
+    """Whether its first entries determine the format, so that it need not be detected again."""
     version: int = UNREAD
-    """The store's version when its edits were loaded."""
+    """The store's version when the edits were loaded."""
     loaded_at: float = 0.0
-    """When all of them were loaded, in seconds since 1970."""
+    """Time of the last full load of its edits, in seconds since 1970."""
     replacements: int | None = None
-    """As `refold.stores.store.replacement_count` at that time; None if none were loaded yet."""
+    """`refold.stores.store.replacement_count` at that time. None before the first load."""
     mark: LastAttempt = LastAttempt()
-    """When it was compacted last, or seen first."""
+    """When it was last compacted, or first seen."""
     used_at: float | None = None
-    """When it was compacted or shown last, in seconds since 1970; None if never here."""
+    """Time of its last turn, in seconds since 1970. None before the first."""
     cap: int | None = None
-    """Tokens that its model lets a request have, if it had a wider window before."""
+    """Maximum tokens of a request to its model, if an earlier model had a wider window."""
     widest: int = 0
     """Tokens of the widest window it had, if its model was ever changed."""
     waiting: tuple[Edit, ...] = ()
-    """Stored edits that do not show, since they would hide what the model has not answered
+    """Stored edits that are not shown yet because they would hide what the model has not answered
     (`refold.compactor.late_edits`)."""
     settled: tuple[Edit, ...] = ()
-    """Stored edits that were there when it was seen first, or when a model that binds thinking was
-    changed for another: they leave none behind that such a model refuses."""
+    """Stored edits that existed when it was first seen, or when its model stopped being one that
+    binds thinking. They leave no thinking behind that such a model refuses."""
     size: int = 0
-    """Bytes or characters of the JSON text that it came in last; 0 if it came parsed."""
+    """Bytes or characters of its latest JSON text. 0 if it came parsed."""
 
     def is_continued_by(self, payload: Payload) -> bool:
-        """Does *payload* hold this conversation, grown or not, in the same header?
+        """Return whether *payload* holds this conversation, grown or not, with the same header.
 
-        One that has no entry yet tells nothing: every other begins with it.
+        A conversation without entries never matches, since it is a prefix of every other.
         """
         head = len(self.header.head)
         return (
@@ -109,13 +109,14 @@ class ConversationState(NamedTuple):
         )
 
     def has_format_of(self, payload: Payload) -> bool:
-        """Is *payload*, which continues this, surely of its format? Only what is new is read."""
+        """Return whether *payload*, which continues this, has its format. Reads only new
+        entries."""
         start = len(self.header.head) + len(self.entries)
         return self.is_format_certain or still_fits(self.codec, payload, start)
 
     def respell(self, payload: Payload, entries: Sequence[Any]) -> "ConversationState | None":
-        """Return this with its entries as *payload*, whose fingerprints are *entries*, spells them;
-        None if it says anything else."""
+        """Return this state with its entries as *payload* serialises them. *entries* are its
+        fingerprints. None if the content differs."""
         pairs = enumerate(zip(self.entries, entries, strict=False))
         differing = (at for at, (old, new) in pairs if old != new)
         changed = list(islice(differing, MAX_RESPELLINGS + 1))
@@ -130,15 +131,15 @@ class ConversationState(NamedTuple):
         return self._replace(entries=AppendLog(respelled))
 
     def with_profile(self, profile: Profile) -> "ConversationState":
-        """Return the same conversation, counted and cut by another profile."""
+        """Return the same conversation with another profile."""
         base, stored, view = self.stored.base.with_profile(profile), self.stored, self.view
         stored, view = stored.rebase(base, stored.source), view.rebase(base, view.source)
         return self._replace(stored=stored, view=view)
 
 
 class ConversationCache:
-    """The latest conversations of one compactor, in payloads of *format* (None: of any). Calls may
-    come from several threads."""
+    """The latest conversations of one compactor, in payloads of *format* (None: any).
+    Thread-safe."""
 
     def __init__(self, format: str | Codec | None) -> None:
         self._format, self._fields = format, fields_of(format)
@@ -147,8 +148,8 @@ class ConversationCache:
         self._lock = Lock()
 
     def open(self, history: Any) -> tuple[Payload, ConversationState | None]:
-        """Open *history* and return what it continues, as `match`. A list is copied, since its
-        owner goes on with it. Raises `FormatError`."""
+        """Open *history* and return it with the conversation that it continues, as `match`. A list
+        is copied because its owner may change it. Raises `FormatError`."""
         source = list(history) if type(history) is list else history
         payload = split_payload(source, self._fields, self._prefixes.lookup)
         for state in self._longest_first():
@@ -158,8 +159,8 @@ class ConversationCache:
         return payload, self.match(payload)
 
     def match(self, payload: Payload) -> ConversationState | None:
-        """Return the longest known conversation that *payload* begins with, whatever surrounds it:
-        spelled alike, else otherwise."""
+        """Return the longest known conversation that is a prefix of *payload*, whatever its header:
+        first by identical entries, then by equal content."""
         states = [
             state
             for state in self._longest_first()
@@ -176,8 +177,8 @@ class ConversationCache:
         return None
 
     def remember(self, state: ConversationState, cached: ConversationState | None) -> None:
-        """Keep *state*, as the latest, in place of *cached*, which it continues. Its payload, which
-        may be large, is not kept."""
+        """Store *state* as the latest conversation in place of *cached*, which it continues. Its
+        payload, which may be large, is dropped."""
         stored, view = state.stored.rebase(state.stored.base), state.view.rebase(state.view.base)
         state = state._replace(stored=stored, view=view)
         with self._lock:
@@ -186,16 +187,16 @@ class ConversationCache:
 
     @property
     def size(self) -> int:
-        """Bytes of the JSON texts that these conversations came in last, or what their entries take
-        if that is more."""
+        """Bytes of the latest JSON texts of these conversations, or of their entries if that is
+        more."""
         return sum([max(state.size, ENTRY_BYTES * len(state.entries)) for state in self._states])
 
     def continuations_of(self, edits: Sequence[Edit]) -> list[ConversationState]:
-        """Return the conversations that hold the histories which *edits* were made for."""
+        """Return the conversations that contain the histories of all *edits*."""
         return [state for state in self._states if all(map(state.stored.transcript.matches, edits))]
 
     def clear(self) -> None:
-        """Forget all conversations: what was shown of them no longer holds."""
+        """Forget all conversations, since what was shown of them no longer holds."""
         self._states = ()
 
     def _replace(self, state: ConversationState, new: ConversationState) -> None:
@@ -207,16 +208,15 @@ class ConversationCache:
 
 
 def fingerprints(entries: Sequence[Any], start: int) -> Sequence[Any]:
-    """Return the entries from the position *start* on, those of a JSON text as their
+    """Return the entries from position *start* on. Entries of a JSON text are their
     fingerprints."""
     return entries.fingerprints(start) if isinstance(entries, JsonList) else entries[start:]
 
 
 def copy_json(value: Any) -> Any:
-    """Copy JSON-like data, strings shared; a span as its fingerprint, so as not to keep its text.
+    """Copy JSON-like data, sharing strings. A span is copied as its fingerprint to free its text.
 
-    Raises `FormatError` for data that holds itself, or is nested as deeply as Python can call
-    functions.
+    Raises `FormatError` for data that contains itself or is nested too deeply for recursion.
     """
     try:
         return _copy(value)
@@ -235,7 +235,7 @@ def _copy(value: Any) -> Any:
 
 
 def put_latest(table: OrderedDict[K, V], key: K, value: V, most: float) -> None:
-    """Put a value into *table* as its latest; of more than *most* the oldest go."""
+    """Put a value into *table* as its latest and drop the oldest beyond *most*."""
     table[key] = value
     table.move_to_end(key)
     while len(table) > most:
@@ -246,11 +246,11 @@ def put_latest(table: OrderedDict[K, V], key: K, value: V, most: float) -> None:
 
 
 class Session:
-    """One growing conversation: each step costs what was added. `Compactor.session` makes it.
+    """A growing conversation. Each step costs only what was added. Made by `Compactor.session`.
 
-    Append what belongs to one step in one call (the model's message with its calls, and their
-    results), so that nothing is compacted between them. Entries are kept as they are given and must
-    not be changed afterwards.
+    Append all messages of a step in one call (the assistant message with its tool calls, and their
+    results), so that nothing is compacted between them. Entries are kept by reference and must not
+    be changed afterwards.
     """
 
     def __init__(
@@ -259,8 +259,7 @@ class Session:
         report: Callable[[View, Any], None],
         history: Sequence[Any] = (),
     ) -> None:
-        """*step* takes the state of a conversation and all of its entries and returns the next
-        state."""
+        """*step* takes a state and all entries of the conversation and returns the next state."""
         if isinstance(history, str | bytes):
             raise FormatError(
                 "a session starts from a list of messages or a body; "
@@ -271,14 +270,14 @@ class Session:
 
     @property
     def view(self) -> View:
-        """The view of all of it."""
+        """The view of the whole conversation."""
         return self._state.view
 
     def append(self, *entries: Any) -> View:
-        """Add entries (messages in wire form), compact if that is due, and return the view of all
-        of it.
+        """Add entries (messages in wire form), compact if due, and return the view of the whole
+        conversation.
 
-        Raises as calling the compactor does; then nothing was added.
+        Raises as a call of the compactor does. Then nothing was added.
         """
         before = len(self._wires)
         self._wires += entries
@@ -290,5 +289,5 @@ class Session:
         return self.view
 
     def report(self, usage: Any) -> None:
-        """Learn from what the provider reported for the request that the latest view made."""
+        """Learn from the usage that the provider reported for the latest view."""
         self._report(self.view, usage)

@@ -1,5 +1,4 @@
-"""Events of a compactor, what hooks may answer, and the rows of the ledger for what happened: plain
-frozen values."""
+"""Events of a compactor, replies of hooks, and rows of the ledger. All are frozen values."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,29 +18,29 @@ _log = logging.getLogger("refold")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionStarted:
-    """A compaction is about to run. Nothing was asked or changed yet."""
+    """A compaction is about to run. No model was asked and nothing was changed yet."""
 
     run: str
-    """Names this compaction, in events and ledger."""
+    """Id of this compaction in events and ledger."""
     when: float
     """Seconds since 1970-01-01 UTC."""
     action: Action
-    """`compact`, or `preview` for one whose edits are not kept."""
+    """`compact`, or `preview` if the edits are not saved."""
     actor: str
-    """Who wanted it: `auto` for a trigger, `manual`, or the name that was given."""
+    """Who started it: `auto` for a trigger, `manual`, or a given name."""
     trigger: str
-    """What the trigger read, in words."""
+    """The trigger's reason, in words."""
     tokens: int
     """Tokens of the request, system prompt and tools included."""
     goal: int
-    """Tokens to come down to."""
+    """Number of tokens to reach."""
     model: str
-    """The model that the request names, if it names one."""
+    """The model of the request. Empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrategyTried:
-    """One strategy has run."""
+    """A strategy has run."""
 
     run: str
     attempt: Attempt
@@ -49,7 +48,7 @@ class StrategyTried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionEnded:
-    """A compaction has ended: its edits are kept (or previewed), or there are none."""
+    """A compaction has ended. Its edits, if any, are saved (or previewed)."""
 
     run: str
     started_at: float
@@ -58,28 +57,28 @@ class CompactionEnded:
     action: Action
     actor: str
     before: int
-    """Tokens of the request before, and `after`."""
+    """Tokens of the request before the compaction. `after` has those after it."""
     after: int
     edits: tuple[str, ...]
-    """Ids of the edits that were made."""
+    """Ids of the new edits."""
     attempts: tuple[Attempt, ...]
     veto: str = ""
-    """Why the hook refused it; empty if it did not."""
+    """The hook's reason for a veto. Empty without one."""
 
     @property
     def calls(self) -> int:
-        """Model calls made."""
+        """Number of model calls made."""
         return sum(attempt.calls for attempt in self.attempts)
 
     @property
     def cost(self) -> float:
-        """What they cost, in US dollars, if prices are known."""
+        """Cost of those calls in US dollars, as far as prices are known."""
         return sum(attempt.cost for attempt in self.attempts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviewAccepted:
-    """A preview's edits were kept."""
+    """The edits of a preview were saved."""
 
     when: float
     actor: str
@@ -88,7 +87,7 @@ class PreviewAccepted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EditsReverted:
-    """Edits were taken back for good."""
+    """Edits were permanently reverted."""
 
     when: float
     actor: str
@@ -96,30 +95,30 @@ class EditsReverted:
 
 
 Event = CompactionStarted | StrategyTried | CompactionEnded | PreviewAccepted | EditsReverted
-"""What a compactor tells its listeners."""
+"""An event passed to `on_event`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Veto:
-    """What a `before` hook returns to have this compaction left out."""
+    """Reply of a `before` hook that skips this compaction."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """What a `before` hook returns to have *text* added to every prompt of this compaction."""
+    """Reply of a `before` hook that adds *text* to every prompt of this compaction."""
 
     text: str
 
 
 Before = Callable[[View, CompactionStarted], Veto | Instructions | None]
-"""Called with the view as it is, before anything is asked. What it raises is raised, as is a
-TypeError for any other reply."""
+"""Hook called with the current view before any model is asked. Its exceptions propagate, and other
+replies raise TypeError."""
 After = Callable[[View, CompactionEnded], None]
-"""Called with the view that results, when its edits are kept."""
+"""Hook called with the resulting view after each compaction, even if vetoed or a preview."""
 OnEvent = Callable[[Event], None]
-"""What is called with each event, as `Compactor(on_event=...)`."""
+"""Listener called with each event, see `Compactor(on_event=...)`."""
 
 
 # --- rows of the ledger -------------------------------------------------------------------------
@@ -128,8 +127,8 @@ OnEvent = Callable[[Event], None]
 def build_rows(
     started: CompactionStarted, view: View, fresh: Sequence[Edit], attempts: Iterable[Attempt]
 ) -> list[LedgerRow]:
-    """Return a row for each edit of *fresh*, made of *view* in this order, and for each attempt
-    without one."""
+    """Return a row for each edit of *fresh*, applied to *view* in this order, and for each attempt
+    without an edit."""
     head = LedgerRow(
         when=started.when,
         outcome="applied",
@@ -155,9 +154,9 @@ def build_rows(
 def grade_edit(edit: Edit, messages: Sequence[Message]) -> Grade:
     """Return what an edit of *messages* costs in content.
 
-    `exact`: it shows its messages as they were said, as after a revert. `recoverable`: what it
-    shows names the edit, so that the model can ask for what is hidden. `lossy`: other words or
-    nothing stand in its place; only the transcript has it.
+    `exact`: it shows the original messages, as after a revert. `recoverable`: it shows its own id,
+    so the model can ask for the hidden messages. `lossy`: other words or nothing are shown, and
+    only the transcript has the originals.
     """
     if edit.insert == tuple(messages[edit.start : edit.stop]):
         return "exact"
@@ -175,9 +174,8 @@ def build_manual_rows(
 ) -> list[LedgerRow]:
     """Return rows for edits of *view* that were accepted or reverted.
 
-    They come in the order in which they were put on, or taken off from the last to the first, each
-    with the tokens before and after it. *attempts* say with which model and prompt they were made.
-    What that cost is booked already.
+    Rows are in the order of application, or for a revert in reverse, each with the tokens before
+    and after the edit. *attempts* supply model and prompt. Their cost is already in the ledger.
     """
     edits, makers = list(edits), {attempt.by: attempt for attempt in attempts}
     bare = view.revert(*(edit.id for edit in edits)) if edits else view
@@ -196,10 +194,10 @@ def build_manual_rows(
 def _edits_with_tokens(
     attempt: Attempt, by_id: Mapping[str, Edit]
 ) -> Iterator[tuple[Edit, int, int]]:
-    """Yield each edit of an attempt that was kept, with the tokens before and after it.
+    """Yield each saved edit of an attempt with the tokens before and after it.
 
-    What those saved that a later one has hidden counts with the next, or the last: each begins
-    where the one before it ends, and together they lead from the attempt's start to its end.
+    Savings of edits that a later edit has hidden are added to the next saved edit, or to the last.
+    So each edit starts where the one before ends, from the attempt's start to its end.
     """
     before, tokens = attempt.tokens_before, dict(attempt.edit_tokens)
     stays = [id for id in tokens if id in by_id]
@@ -227,8 +225,8 @@ def _row(
     before: int | None = None,
     after: int | None = None,
 ) -> LedgerRow:
-    """Return *head*, which says when, by whom and in which run, with what an attempt, or one edit
-    of it, came to."""
+    """Return *head*, which has time, actor and run, completed with an attempt or one of its
+    edits."""
     return replace(
         head,
         outcome=attempt.outcome,
@@ -247,7 +245,7 @@ def _row(
 
 
 def _without_cost(attempt: Attempt) -> Attempt:
-    """Return the same attempt for its further edits: what it cost stands with the first."""
+    """Return the attempt without cost, for its further edits. The first row has the cost."""
     return replace(attempt, calls=0, cost=0.0)
 
 

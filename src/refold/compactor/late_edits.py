@@ -1,11 +1,10 @@
-"""What an edit must not do when it is made, or shown, later than what it stands for was said.
+"""Rules for edits that are made or shown later than the messages they replace.
 
-No edit may hide what the model has not answered yet. A history may end earlier than the one
-that an edit was made for: after regenerate, retry or time travel it ends where the edit does. What
-was answered long before the edit was made is then what the model is to answer now.
+No edit may hide what the model has not answered yet. A history may end earlier than the one that an
+edit was made for: after a regenerate, a retry or time travel it may end at the edit. What was
+answered long before the edit was made is then what the model is to answer now.
 
-And signed thinking is bound to what stood before it: a late edit changes that, and so does a
-revert.
+Signed thinking is bound to its prefix, which a late edit or a revert changes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,12 +29,12 @@ def is_premature(
     end: int | None = None,
     find_request: "Callable[[], OpenRequest] | None" = None,
 ) -> bool:
-    """Would *edit* hide, of `messages[:end]`, a result that the model has not read or the request
-    that it is working on?
+    """Return whether *edit* would hide, of `messages[:end]`, a tool result that the model has not
+    read or the request that it is working on.
 
-    What the edit shows word for word is not hidden. Once false, it is false for whatever the
-    history grows to, unless the model goes on where it had ended its turn (`goes_on`).
-    *find_request* returns what `find_open_request` does, once for several edits.
+    What the edit shows word for word is not hidden. Once false, this stays false as the history
+    grows, unless the model continues after it had ended its turn (`goes_on`). *find_request* is a
+    cached `find_open_request` for several edits.
     """
     end = len(messages) if end is None else end
     unread = range(max(edit.start, first_unseen(messages, end)), min(edit.stop, end))
@@ -57,15 +56,15 @@ def is_premature(
 
 
 def goes_on(view: View, since: int) -> bool:
-    """Does the model speak on at position *since*, behind words of its own? What had seemed to be
-    its answer may then be none."""
+    """Return whether the message at position *since* and the one before it are both the
+    assistant's. The earlier one may then not have been its answer."""
     pair = view.transcript.messages[max(0, since - 1) : since + 1]
     return len(pair) == 2 and all(message.role == "assistant" for message in pair)
 
 
 def make_premature_test(view: View) -> Callable[[Edit], bool]:
-    """Return what tells of an edit whether it would hide what the model has not answered at the end
-    of *view* (`is_premature`); who says what is looked at once for all edits."""
+    """Return a predicate of edits: `is_premature` at the end of *view*. The speakers are determined
+    once for all edits."""
     messages = view.transcript.messages
     find_request = cache(lambda: find_open_request(messages, view_segments(view)))
     return lambda edit: is_premature(edit, messages, find_request=find_request)
@@ -77,16 +76,16 @@ OpenRequest = tuple[int, tuple[Segment, ...]]
 def find_open_request(
     messages: Sequence[Message], spoken: Sequence[tuple[Segment, ...]]
 ) -> OpenRequest:
-    """Return where in *messages*, whose segments are *spoken*, the person's latest words are, and
-    which, while the model is still working on them; -1 once it has ended its turn without a call,
-    or if nobody asked."""
+    """Return the position of the user's latest request in *messages*, whose segments are *spoken*,
+    and its segments, while the model is still working on it. The position is -1 once the model has
+    ended its turn without a tool call, or if there is no request."""
     words = current_request(messages, spoken)
     at = max(words, default=-1)
     return (at, words[at]) if at >= 0 and not _is_answered(messages, at) else (-1, ())
 
 
 def _is_answered(messages: Sequence[Message], request_at: int) -> bool:
-    """Has the model ended a turn since, in words and without a call?"""
+    """Return whether the model has ended a turn since, with text and without a tool call."""
     calls = speaks = False
     for at in range(request_at + 1, len(messages)):
         if messages[at].role == "assistant":
@@ -100,22 +99,22 @@ def _is_answered(messages: Sequence[Message], request_at: int) -> bool:
 
 
 def _is_answer(messages: Sequence[Message], at: int) -> bool:
-    """Does the model say something here, in its own words?"""
+    """Return whether the message has content besides thinking and is not part of a summary."""
     return any(
         not isinstance(part, Thinking) for part in messages[at].parts
     ) and not belongs_to_summary(messages, at)
 
 
 def _is_shown(message: Message, edit: Edit) -> bool:
-    """Does *edit* show all that *message* says, word for word?"""
+    """Return whether *edit* shows all content of *message* word for word."""
     shown = {part for inserted in edit.insert for part in inserted.parts}
     wanted = without_summary(message).parts
     return all(part in shown for part in wanted if not isinstance(part, Thinking))
 
 
 def _is_segment_shown(segment: Segment, message: Message, edit: Edit) -> bool:
-    """Does *edit* show a person's words outside of a summary, or the medium that stands for
-    them?"""
+    """Return whether *edit* shows a person's words outside of a summary, or the media sent without
+    words."""
     shown = [part for inserted in edit.insert for part in without_summary(inserted).parts]
     if not (words := split_place(own_words(segment))[1].strip()):
         return all(part in shown for part in message.parts if not isinstance(part, Thinking | Text))
@@ -126,17 +125,17 @@ def _is_segment_shown(segment: Segment, message: Message, edit: Edit) -> bool:
 
 
 BY = "settle"
-"""What made the edits that take signed thinking out."""
+"""`by` of the edits that remove signed thinking."""
 
 
 def drop_invalidated_thinking(after: View, before: View) -> View:
-    """Return *after* without the signed thinking that the edits made since *before* invalidate
-    (AN-7, AN-11).
+    """Return *after* without the signed thinking that edits made since *before* invalidate (AN-7,
+    AN-11).
 
-    A provider that binds thinking to its prefix refuses a kept block if anything before it was
-    changed later. So all signed thinking behind the earliest new edit goes. An edit made on time,
-    before the model thought, invalidates nothing; nor does taking away the oldest thinking, and
-    only that may go alone (AN-10).
+    A provider that binds thinking to its prefix refuses a block if anything before it was changed
+    later. So all signed thinking after the earliest new edit is removed. An edit made before the
+    model thought invalidates nothing. Nor does removing the oldest thinking, and only that may go
+    alone (AN-10).
     """
     fresh = after.edits[len(before.edits) :]
     if not after.profile.rules.binds or not fresh:
@@ -150,21 +149,22 @@ def drop_invalidated_thinking(after: View, before: View) -> View:
 
 
 def edits_dropping_thinking(before: View, edits: Iterable[Edit]) -> tuple[Edit, ...]:
-    """Return the edits that take signed thinking out of *before* which *edits* invalidate, that
-    were made ahead: what was thought since was thought without them (AN-7)."""
+    """Return the edits that remove from *before* the signed thinking which *edits* invalidate. The
+    model thought without *edits*, although they had been made before (AN-7)."""
     present = {edit.id for edit in before.edits}
     after = before.apply_valid(edit for edit in edits if edit.id not in present)
     return drop_invalidated_thinking(after, before).edits[len(after.edits) :]
 
 
 def edits_after_revert(after: View, before: View) -> list[Edit]:
-    """Return the edits that take out of *after* the signed thinking that a revert has invalidated
+    """Return the edits that remove from *after* the signed thinking that a revert has invalidated
     (AN-7, AN-11).
 
-    What was thought while an edit showed is bound to a prefix with that edit in it; what the edit
-    hid may be bound to a prefix that an edit further up has changed since. So all signed thinking
-    goes from the first position on where what shows differs from *before*. `View.revert` does not
-    do this: it shows what was said. `Compactor.revert`, after which the conversation goes on, does.
+    Thinking produced while an edit was shown is bound to a prefix with that edit. Thinking that the
+    edit hid may be bound to a prefix that an edit further up has changed since. So all signed
+    thinking is removed from the first position at which *after* differs from *before*.
+    `Compactor.revert` does this, since the conversation goes on. `View.revert` does not: it shows
+    the originals.
     """
     if not after.profile.rules.binds:
         return []
@@ -175,9 +175,9 @@ def edits_after_revert(after: View, before: View) -> list[Edit]:
 
 
 def edits_dropping_late_thinking(view: View, edits: Sequence[Edit]) -> list[Edit]:
-    """Return the edits that take out of *view* the signed thinking that came while one of *edits*,
-    which show, was held back: it was thought without that one (AN-7). What the store has tells all
-    of this, so every process does the same."""
+    """Return the edits that remove from *view* the signed thinking produced while one of *edits*,
+    which are now shown, was held back (AN-7). This depends only on stored data, so every process
+    does the same."""
     if not view.profile.rules.binds or not edits:
         return []
     if not (signed := list(_iter_signed(view, 0, _removable_until(view)))):
@@ -190,9 +190,9 @@ def edits_dropping_late_thinking(view: View, edits: Sequence[Edit]) -> list[Edit
 
 
 def may_drop_more_thinking(view: View, since: int) -> bool:
-    """May `edits_dropping_late_thinking` take out of *view* more than before the messages from
-    *since* on came? It may where a turn with signed thinking has ended, whose thinking had to stay
-    (AN-6), and where the model goes on behind words of its own."""
+    """Return whether `edits_dropping_late_thinking` may remove more from *view* since the messages
+    from *since* on arrived: if a turn has ended whose signed thinking had to stay (AN-6), or if the
+    model continues after a message of its own."""
     rules, messages, size = view.profile.rules, view.transcript.messages, len(view.transcript)
     if not rules.binds or since >= size:
         return False
@@ -204,8 +204,8 @@ def may_drop_more_thinking(view: View, since: int) -> bool:
 
 
 def edits_dropping_answer(view: View, at: int) -> list[Edit]:
-    """Return the edits that take signed thinking out of the model's answer at position *at*, which
-    was thought before edits of what stands before it were made or taken back (AN-7)."""
+    """Return the edits that remove signed thinking from the model's answer at position *at*,
+    produced before edits of its prefix were made or reverted (AN-7)."""
     if not view.profile.rules.binds:
         return []
     roles = [message.role for message in view.transcript.messages[at:]]
@@ -214,29 +214,29 @@ def edits_dropping_answer(view: View, at: int) -> list[Edit]:
 
 
 def list_settled(view: View) -> list[Edit]:
-    """Return the edits of *view* that take out signed thinking which would be refused: a revert
-    cannot take them back."""
+    """Return the edits of *view* that remove signed thinking which the provider would refuse. They
+    cannot be reverted."""
     return [edit for edit in view.edits if edit.by == BY]
 
 
 def find_thinking_copies(view: View, gone: Sequence[Edit]) -> list[Edit]:
-    """Return the edits besides *gone* that show what edits of it show, without its thinking: if
-    those are reverted, these must be too."""
+    """Return the edits besides *gone* that show the same spans without thinking. They must be
+    reverted together with *gone*."""
     spans, ids = {(edit.start, edit.stop) for edit in gone}, {edit.id for edit in gone}
     late = (edit for edit in view.edits if edit.by == BY and edit.id not in ids)
     return [edit for edit in late if (edit.start, edit.stop) in spans]
 
 
 def strip_signed_thinking(view: View, first: int, stop: int | None = None) -> Iterator[Edit]:
-    """Yield the edits that take signed thinking out of what *view* shows from position *first*
-    on, up to *stop* or to the end."""
+    """Yield the edits that remove the signed thinking that *view* shows from position *first* up to
+    *stop* (default: the end)."""
     stop = len(view.transcript) if stop is None else stop
     return (_strip(view, item) for item in _iter_signed(view, first, stop))
 
 
 def is_unsure(view: View) -> bool:
-    """Is signed thinking left behind an edit, and nobody can tell whether it is bound to what that
-    hides (AN-7) or wanted back (AN-6)? Then the request should name its model."""
+    """Return whether signed thinking stays behind an edit although it may be bound to what that
+    hides (AN-7), because it may also be required (AN-6). Then the request should name its model."""
     if view.profile.rules.thinking != "unsure":
         return False
     size = len(view.transcript)
@@ -245,7 +245,7 @@ def is_unsure(view: View) -> bool:
 
 
 def _positions_of_late_thinking(edit: Edit, messages: Sequence[Message]) -> Iterator[int]:
-    """Yield where the model speaks behind *edit* while that would hide what it was to answer."""
+    """Yield the positions of assistant messages that came after *edit* while it was premature."""
     began = edit.stop
     for at in range(edit.stop, len(messages)):
         if messages[at].role != "assistant":
@@ -257,21 +257,21 @@ def _positions_of_late_thinking(edit: Edit, messages: Sequence[Message]) -> Iter
 
 
 def _changes(edit: Edit, before: View) -> bool:
-    """Does the edit change anything but thinking?"""
-    if len(edit.insert) != edit.stop - edit.start:  # as of a summary, at any length
+    """Return whether the edit changes anything but thinking."""
+    if len(edit.insert) != edit.stop - edit.start:  # such as a summary
         return True
     hidden = before.transcript.messages[edit.start : edit.stop]
     return list(map(_without_thinking, edit.insert)) != list(map(_without_thinking, hidden))
 
 
 def _without_thinking(message: Message) -> Message:
-    """Return a message without its thinking, and without empty texts, which no edit may show."""
+    """Return a message without thinking and without empty texts, which no edit may show."""
     parts = [p for p in message.parts if not isinstance(p, Thinking) and p != EMPTY_TEXT]
     return replace(message, parts=tuple(parts))
 
 
 def _iter_signed(view: View, first: int, end: int) -> Iterator[ViewItem]:
-    """Yield what shows signed thinking between two positions."""
+    """Yield the items that show signed thinking and start between two positions."""
     shown = (visible.edit.insert for visible in view.visible_edits)
     if not any(map(is_signed, chain(view.transcript.messages, *shown))):  # most histories have none
         return
@@ -281,14 +281,13 @@ def _iter_signed(view: View, first: int, end: int) -> Iterator[ViewItem]:
 
 
 def _removable_until(view: View) -> int:
-    """Return up to where thinking may be taken out: if the model is not known, to where its current
-    turn begins (AN-6)."""
+    """Return the position before which thinking may be removed: the start of the current turn if
+    the model is unknown (AN-6)."""
     messages, kind = view.transcript.messages, view.profile.rules.thinking
     return latest_turn_start(messages) if kind in ("unsure", "free") else len(messages)
 
 
 def _strip(view: View, item: ViewItem) -> Edit:
-    """Return an edit that shows an item without its thinking; a message of nothing else is
-    hidden."""
+    """Return an edit that shows an item without thinking. Messages with nothing else are hidden."""
     bare = tuple(message for message in map(_without_thinking, item.messages) if message.parts)
     return Edit(item.start, item.stop, bare, view.transcript.tips[item.stop], BY)

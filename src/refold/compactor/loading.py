@@ -1,5 +1,5 @@
-"""A history at the beginning of a turn: decoded, with the edits that the store has of it, and what
-is due for it."""
+"""The state of a history at the beginning of a turn, with the edits in the store, and what is due
+for it."""
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -38,10 +38,10 @@ from refold.tokens.model_table import LONGEST_NAME, find_window
 from refold.transcript import AppendLog, LazyTips, Transcript
 
 RELOAD_SECONDS = 3_600.0
-"""After so long all edits of a conversation are loaded again, whether any changed or not: so a
-store knows which are in use (`refold.stores.sql.SQLStore.prune`)."""
+"""Seconds after which all edits of a conversation are loaded again even if none has changed. This
+tells a store which edits are in use (`refold.stores.sql.SQLStore.prune`)."""
 HEADROOM = 20_000
-"""Tokens kept free in the window of a model that is changed to, a tenth of it at most."""
+"""Tokens kept free in the window when the model changes, at most a tenth of the window."""
 
 
 def load(
@@ -50,8 +50,8 @@ def load(
     payload: Payload,
     budget: Budget | None = None,
 ) -> Generator[Effect, Any, ConversationState]:
-    """Return *cached* with what *payload* holds beyond it and the edits that the store has, counted
-    as the provider counts, before any new compaction. *budget* takes the place of the settings'."""
+    """Return *cached* extended by the new messages of *payload* and the edits in the store, with
+    calibrated token counts, before any new compaction. *budget* replaces that of the settings."""
     state = cached
     if state is None or not state.header.matches(payload, payload.head):
         state = _with_header(settings, state, payload)
@@ -62,7 +62,7 @@ def load(
     if state.replacements not in (None, replacements):
         version, replacements = yield from _restore_lost_edits(store, state)
     must_wait, now = _make_premature_test(settings, grown), settings.clock()
-    is_fresh = (  # then nothing new is stored for the messages that are known
+    is_fresh = (  # then only edits of new messages are loaded
         version == state.version
         and 0 <= now - state.loaded_at < RELOAD_SECONDS
         and all(map(must_wait, state.waiting))
@@ -97,7 +97,7 @@ def load(
 
 def _decode_rest(state: ConversationState, payload: Payload) -> tuple[AppendLog[Any], View]:
     """Return copies of the entries of *payload*, which continues *state*, and the view of all its
-    messages with the edits that are known."""
+    messages with the known edits."""
     since = len(state.entries)
     messages = payload.decode(since, state.stored.transcript.messages)
     raw = fingerprints(payload.raw_entries, payload.head + since)
@@ -108,9 +108,9 @@ def _decode_rest(state: ConversationState, payload: Payload) -> tuple[AppendLog[
 def _show(
     settings: Settings, before: View, grown: View, stored: View, since: int
 ) -> tuple[View, View]:
-    """Return the view of *stored* edits, and the one with local edits too. If the stored edits are
-    those of *grown*, as they were when *before* was shown, local edits are made for the messages
-    from position *since* on alone, and no thinking comes late (`may_drop_more_thinking`)."""
+    """Return the view with *stored* edits, and the one with local edits too. If the stored edits
+    are those of *grown* and no thinking may come late (`may_drop_more_thinking`), *before* is
+    reused and only messages from position *since* on get local edits."""
     is_late = bool(grown.edits) and may_drop_more_thinking(grown, since)
     if is_late or stored.edits != grown.edits:
         return stored, apply_local_edits(settings, stored)
@@ -120,8 +120,8 @@ def _show(
 
 
 def calibrate(settings: Settings, state: ConversationState) -> ConversationState:
-    """Return *state* with tokens counted from the last report that still holds for it, or as its
-    model's are."""
+    """Return *state* with tokens calibrated by its last current report, else by its model's
+    ratio."""
     profile, calibrate = state.view.profile, settings.reports.calibrate(state.view)
     if calibrate == profile.calibrate:
         return state
@@ -129,8 +129,8 @@ def calibrate(settings: Settings, state: ConversationState) -> ConversationState
 
 
 def apply_local_edits(settings: Settings, stored: View) -> View:
-    """Return the view of stored edits with those of local strategies, and without signed thinking
-    that came while a stored edit was waiting."""
+    """Return the view with stored and local edits, without signed thinking that came while a stored
+    edit was waiting."""
     view = stored.apply_valid(make_local_edits(stored, settings.local))
     edits = [edit for edit, _ in stored.visible_edits if not settings.is_first_sight(edit)]
     return view.apply_valid(edits_dropping_late_thinking(view, edits))
@@ -139,8 +139,8 @@ def apply_local_edits(settings: Settings, stored: View) -> View:
 def make_local_edits(view: View, strategies: Iterable[Strategy], since: int = 0) -> list[Edit]:
     """Return the edits of local strategies for the messages from position *since* on.
 
-    *view* must hold stored edits only: a local strategy never sees another one's edits. Of two
-    edits of one message the smaller shows, the earlier strategy's if they are equal.
+    *view* must have stored edits only: local strategies do not see each other's edits. Of two edits
+    of one message the smaller is used, or the earlier strategy's if they are equal.
     """
     best: dict[int, tuple[int, Edit]] = {}
     for strategy in strategies:
@@ -154,8 +154,8 @@ def make_local_edits(view: View, strategies: Iterable[Strategy], since: int = 0)
 
 
 def count_pending(settings: Settings, pending: Any, codec: Codec) -> int:
-    """Estimate the tokens of what is about to be added: a number, a text of the user, or entries in
-    the wire form of *codec*. Raises `FormatError`, ValueError for a number below 0."""
+    """Estimate the tokens of *pending*: a number of tokens, a user's text, or entries in the wire
+    form of *codec*. Raises `FormatError`, and ValueError for a negative number."""
     if pending is None:
         return 0
     if isinstance(pending, int):
@@ -170,8 +170,8 @@ def count_pending(settings: Settings, pending: Any, codec: Codec) -> int:
 def _restore_lost_edits(
     store: Store, state: ConversationState
 ) -> Generator[Effect, Any, tuple[int, int]]:
-    """Save the known edits of *state* that a deleted or replaced store lost. Return the
-    store's version and replacements then."""
+    """Save the known edits of *state* that a deleted or replaced store lost. Return the store's new
+    version and replacement count."""
     edits = yield partial(store.load, LazyTips(state.stored.transcript, 1))
     present = {edit.id for edit in edits}
     edits_here = (*state.stored.edits, *state.waiting)
@@ -181,7 +181,7 @@ def _restore_lost_edits(
 
 
 def _mark_first_sight(settings: Settings, state: ConversationState) -> ConversationState:
-    """Return *state*, seen first now: what the store has for it was compacted before."""
+    """Return a newly seen *state*, marked as compacted up to the end of its last stored edit."""
     length = max((edit.stop for edit in state.stored.edits), default=0)
     return state._replace(mark=LastAttempt(length, settings.clock()), settled=state.stored.edits)
 
@@ -189,8 +189,8 @@ def _mark_first_sight(settings: Settings, state: ConversationState) -> Conversat
 def _follow_model(
     budget: Budget, before: ConversationState, state: ConversationState
 ) -> ConversationState:
-    """Return *state*, which continues *before*, with a cap if the model was changed for one with a
-    smaller window: the conversation must fit that one before it is sent there."""
+    """Return *state*, which continues *before*, with a cap if its new model has a smaller window:
+    it must fit that before it is sent."""
     names = before.view.profile.model, state.view.profile.model
     if names[0] == names[1]:
         return state
@@ -202,8 +202,8 @@ def _follow_model(
 
 
 def _make_premature_test(settings: Settings, view: View) -> Callable[[Edit], bool]:
-    """Return whether an edit must wait, since it would hide what the model has not answered. What
-    was done at first sight waits for nothing."""
+    """Return a predicate of edits that must wait because they would hide what the model has not
+    answered. Edits made at first sight never wait."""
     test = cache(lambda: make_premature_test(view))  # most turns have no edit to ask about
     return lambda edit: not settings.is_first_sight(edit) and test()(edit)
 
@@ -230,7 +230,7 @@ def _with_header(
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A budget at work: with what is pending, what was tried before, and the model's window."""
+    """A budget applied to states, with pending tokens and the current time."""
 
     budget: Budget
     clock: Callable[[], float]
@@ -239,11 +239,11 @@ class Schedule:
 
     @classmethod
     def of(cls, settings: Settings, budget: Budget | None = None, pending: int = 0) -> "Schedule":
-        """Return the schedule of a compactor, by another *budget* if one is given."""
+        """Return the schedule of a compactor, with another *budget* if one is given."""
         return cls(budget or settings.budget, settings.clock, pending)
 
     def check(self, state: ConversationState) -> Check:
-        """Return what is due, and why it is not tried again if it is not."""
+        """Return what is due and, if it is held back, why."""
         now = self.clock()
         idle = None if state.used_at is None else now - state.used_at
         moment = self.budget.observe(state.view, self.pending, state.mark, now, idle)
@@ -251,8 +251,8 @@ class Schedule:
         return replace(check, hold_reason=self._hold_reason(check, state))
 
     def compute_goal(self, state: ConversationState, check: Check | None) -> int:
-        """Return the tokens to bring the view down to, so that the request fits with what is
-        pending. *check* is what set the compaction off; None if it is forced."""
+        """Return the number of tokens to reduce the view to, so that the request fits with the
+        pending tokens. *check* is what triggered the compaction, None if it is forced."""
         moment = self.budget.observe(state.view, self.pending)
         goal = self.budget.compute_goal(moment, check)
         if state.cap is not None:
@@ -260,14 +260,14 @@ class Schedule:
         return max(0, goal - (moment.tokens - state.view.tokens))
 
     def mark_attempt(self, state: ConversationState, when: float) -> ConversationState:
-        """Return *state* after an attempt: the next one waits until the request has grown."""
+        """Return *state* after an attempt. The next one waits until the request has grown."""
         view = state.view
         estimate = view.tokens_uncalibrated + self.pending
         tokens = view.profile.calibrate(estimate)
         return state._replace(mark=LastAttempt(len(view.transcript), when, tokens, estimate))
 
     def _hold_reason(self, check: Check, state: ConversationState) -> str:
-        """Say why what is due is not tried again: the request has hardly grown since."""
+        """Return why a due compaction is not tried again: the request has hardly grown since."""
         mark, hysteresis = state.mark, self.budget.hysteresis
         if check.level != "hard" or check.is_periodic or mark.tokens is None or not hysteresis:
             return ""
@@ -292,7 +292,7 @@ def _check_cap(state: ConversationState, moment: Moment) -> Check | None:
 
 
 def is_quiet(state: ConversationState, budget: Budget, pending: int) -> bool:
-    """Is nothing due, as far as tokens alone tell? Spares most turns the full check."""
+    """Return whether nothing is due by tokens alone. Spares most turns the full check."""
     view = state.view
     tokens = view.profile.calibrate(view.tokens_uncalibrated + pending)
     return tokens < budget.floor and state.cap is None

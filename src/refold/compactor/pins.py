@@ -1,4 +1,4 @@
-"""What stays in sight in a conversation, whatever is compacted: messages, and words in messages."""
+"""Pins: messages, and words in messages, that stay visible whatever is compacted."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -18,12 +18,12 @@ from refold.text.summary_wrapper import without_summary
 from refold.transcript import hash_message
 
 QUOTED = "To be kept in sight, word for word:"
-"""Stands before words that are quoted beside a summary."""
+"""Line above words that are quoted beside a summary."""
 
 
 def pin_messages(strategy: Strategy, pin: Callable[[Message], bool]) -> Strategy:
-    """Return *strategy*, which then leaves what *pin* accepts in sight: a summary has it beside it,
-    another strategy proposes no edit that would hide it."""
+    """Return *strategy* changed to keep messages accepted by *pin* visible. A summary has them
+    beside it. Edits of other strategies that would hide them are dropped."""
     if isinstance(strategy, KeepImportant):
         inner: Strategy = replace(strategy, strategy=pin_messages(strategy.strategy, pin))
         return inner
@@ -33,15 +33,15 @@ def pin_messages(strategy: Strategy, pin: Callable[[Message], bool]) -> Strategy
 
     def spare(view: View, edit: Edit) -> Edit | None:
         hidden = view.transcript.messages[edit.start : edit.stop]
-        beside = map(without_summary, edit.insert)  # a summary's own words stand for no message
+        beside = map(without_summary, edit.insert)  # a summary's text is no pinned message
         return None if sum(map(pin, beside)) < sum(map(pin, hidden)) else edit
 
     return _changing(strategy, spare)
 
 
 def pin_words(strategy: Strategy, words: Sequence[str]) -> Strategy:
-    """Return *strategy*, which then leaves *words* in sight: an edit that would hide
-    some quotes them; one that has no place for a quotation is left out."""
+    """Return *strategy* changed to keep *words* visible. An edit that would hide some of them
+    quotes them, and is dropped if it has no place for a quotation."""
     pins = [(text, Says((text,))) for text in words]
 
     def quote(view: View, edit: Edit) -> Edit | None:
@@ -57,7 +57,7 @@ def pin_words(strategy: Strategy, words: Sequence[str]) -> Strategy:
 
 
 def _changing(strategy: Strategy, change: Callable[[View, Edit], Edit | None]) -> Strategy:
-    """Return *strategy* with other edits in place of its own, or none."""
+    """Return *strategy* with each edit replaced by *change*, or dropped."""
 
     def run(strategy: Any, view: View, *since: int) -> Steps:
         return change_edits(strategy(view, *since), partial(change, view))
@@ -66,7 +66,7 @@ def _changing(strategy: Strategy, change: Callable[[View, Edit], Edit | None]) -
 
 
 def add_words(edit: Edit, text: str) -> Edit | None:
-    """Return *edit* with *text* in the last of its messages that may carry it; None if none may."""
+    """Return *edit* with *text* added to the last of its messages that may carry it, or None."""
     shown = list(edit.insert)
     for place in reversed(range(len(shown))):
         if shown[place].role == "user" and not shown[place].results:
@@ -79,39 +79,39 @@ def add_words(edit: Edit, text: str) -> Edit | None:
 
 
 WHOLE = "pin message"
-"""Begins the maker of edits that stand for whole messages; others are for words."""
+"""Prefix of `by` in pins of whole messages. Other pins are of words."""
 
 
 def is_whole(pin: Edit) -> bool:
-    """Does a pin stand for a whole message, not for words?"""
+    """Return whether a pin is of a whole message."""
     return pin.by.startswith(WHOLE)
 
 
 def find_pinned(pin: Edit, messages: Iterable[Message]) -> int | None:
-    """Return the place of the first of *messages* that *pin* stands for; None if there is none."""
+    """Return the index of the first of *messages* that *pin* is for, or None."""
     (shown,) = pin.insert
     is_meant = partial(eq, shown) if is_whole(pin) else Says((shown.text,))
     return next((at for at, message in enumerate(messages) if is_meant(message)), None)
 
 
 class Pins:
-    """The pins of one conversation, in the store of its edits: each an edit whose insert is what
-    stays, under a tip of their own, so that every process finds them in any store. They are read
-    when a strategy runs, not with every request. Methods raise `StoreError`."""
+    """The pins of one conversation, in the store of its edits. Each is an edit whose insert is the
+    pinned content, under a tip made from the conversation's name, so that every process finds it.
+    They are read when a strategy runs, not with every request. Methods raise `StoreError`."""
 
     def __init__(self, store: Store, conversation: str) -> None:
         self._store = store
         self._tip = blake2b(f"pin {conversation}".encode(), digest_size=16).hexdigest()
         self.latest: Sequence[Edit] = ()
-        """As they were read last."""
+        """The pins as last read."""
 
     def load(self) -> Sequence[Edit]:
-        """Return them, the oldest first."""
+        """Return all pins, oldest first."""
         self.latest = tuple(self._store.load((self._tip,)))
         return self.latest
 
     def add(self, at: int, message: Message, words: str = "") -> Edit:
-        """Keep *words* of the message at *at* in sight; the whole message if they are empty."""
+        """Pin *words* of the message at position *at*, or the whole message if *words* is empty."""
         shown = Message("user", (Text(words),)) if words else message
         by = f"{'pin' if words else WHOLE} {hash_message(shown).hex()}"
         pin = Edit(at, at + 1, (shown,), self._tip, by)
@@ -119,7 +119,7 @@ class Pins:
         return pin
 
     def remove(self, id: str) -> bool:
-        """Take one back; return whether there was such a pin."""
+        """Remove a pin and return whether it existed."""
         is_there = any(pin.id == id for pin in self.load())
         if is_there:
             self._store.remove((id,))
@@ -129,8 +129,8 @@ class Pins:
 def keep_pinned(
     strategies: Iterable[Strategy], pins: Pins | None, *, reads: bool = True
 ) -> tuple[Strategy, ...]:
-    """Return *strategies* as they keep what is pinned in sight; local ones as they are. Without
-    *reads* the pins that were read last count."""
+    """Return *strategies* changed to keep pinned content visible, except local ones. Without
+    *reads* the pins as last read are used."""
     if pins is None:
         return tuple(strategies)
     run = partial(_keep_in_sight, pins.load if reads else lambda: pins.latest)
@@ -140,7 +140,7 @@ def keep_pinned(
 
 
 def _keep_in_sight(load: Callable[[], Sequence[Edit]], strategy: Strategy, view: View) -> Steps:
-    """Propose what *strategy* does, if nothing goes that is pinned when it runs."""
+    """Propose the edits of *strategy* that hide nothing pinned at the time it runs."""
     pins = load()
     if whole := frozenset(pin.insert[0] for pin in pins if is_whole(pin)):
         inner = getattr(strategy, "strategy", strategy)  # `KeepImportant` has one
@@ -152,7 +152,7 @@ def _keep_in_sight(load: Callable[[], Sequence[Edit]], strategy: Strategy, view:
 
 @dataclass(frozen=True)
 class _IsPinned:
-    """Is a message pinned, or does what pins besides accept it? No name quotes it."""
+    """A predicate: the message is pinned, or *also* accepts it. Its repr quotes no message."""
 
     messages: frozenset[Message]
     also: Any

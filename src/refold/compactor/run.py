@@ -1,5 +1,5 @@
-"""One compaction of a conversation, from the hook before it to the ledger after it. Strategies run
-until the view fits."""
+"""One compaction of a conversation, from the `before` hook to the ledger. Strategies run until the
+view fits."""
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -46,14 +46,14 @@ from refold.errors import EditError, ModelNotNamed, require_int
 from refold.models.driver import Effect, call_safely
 from refold.text.summary_wrapper import summary_in
 
-if TYPE_CHECKING:  # a memory is seldom given, and takes long to import
+if TYPE_CHECKING:  # slow to import and seldom needed
     from refold.memory import MemoryFlush
 
 # --- runs of strategies ---------------------------------------------------------------------------
 
 
 class Compaction(NamedTuple):
-    """A view made to fit, and how each strategy's run ended."""
+    """A compacted view, and how the run of each strategy ended."""
 
     view: View
     attempts: tuple[Attempt, ...] = ()
@@ -64,9 +64,8 @@ def compact_if_due(
 ) -> Asking[Compaction]:
     """Compact *view* with *strategies*, gentlest first, until it fits the budget's target.
 
-    Nothing runs under the trigger. An edit that does not make the view smaller, would make the
-    request invalid, or would hide what the model has not answered (`refold.compactor.late_edits`),
-    is discarded.
+    Nothing runs below the trigger. An edit is discarded if it does not make the view smaller, makes
+    the request invalid, or hides what the model has not answered (`refold.compactor.late_edits`).
     """
     check = budget.judge(moment := budget.observe(view))
     if check.level != "hard":
@@ -80,10 +79,9 @@ def compact_to(
     goal: int,
     until: Callable[[View], bool] | None = None,
 ) -> Asking[Compaction]:
-    """As `compact_if_due`, whatever a trigger says: down to *goal* tokens, and until *until* is
-    true, if it is given. A summary is not replaced for less than `WORTH_A_SUMMARY`, unless that
-    reaches the goal.
-    """
+    """Compact as `compact_if_due`, but regardless of the trigger: down to *goal* tokens and until
+    *until* is true, if given. A summary is replaced only if that gains `WORTH_A_SUMMARY` or reaches
+    the goal."""
 
     def fits(now: View, stack: EditStack) -> bool:
         return stack.tokens <= goal and (until is None or until(now.with_stack(stack)))
@@ -109,11 +107,12 @@ def compact_to(
 
 
 WORTH_A_SUMMARY = 0.05
-"""The share of a request that must be gained for a summary to give way to a shorter one."""
+"""Minimum gain, as a share of the request, for replacing a summary by a shorter one."""
 
 
 def _replaces_summary(now: View, later: View) -> bool:
-    """Does *later* hide a summary that *now* shows, and gain next to nothing?"""
+    """Return whether *later* hides a summary that *now* shows, for a gain below
+    `WORTH_A_SUMMARY`."""
     if now.tokens - later.tokens >= WORTH_A_SUMMARY * now.tokens:
         return False
     shown = (applied.edit for applied in now.visible_edits)
@@ -159,7 +158,7 @@ def _run(
 
 
 def _ending(taken: int, refused: list[str], ending: Ending | None) -> Ending:
-    """Return how the run ended: in edits, in what the strategy says, or in why its edits were
+    """Return the ending of a run: by its edits, else by the strategy, else by why its edits were
     refused."""
     if taken:
         return ending if ending and ending.outcome == "degraded" else Ending("applied", "")
@@ -195,9 +194,9 @@ def _attempt(
 # --- the compaction of a turn ---------------------------------------------------------------------
 
 MAX_ASKING_ROUNDS = 3
-"""How often the strategies may run in one turn while they ask a model."""
+"""Maximum rounds of the strategies in one turn while they ask a model."""
 MAX_ROUNDS = 100
-"""How often while they do not, and every time gain something."""
+"""Maximum rounds while they do not and each gains something."""
 
 NAME_THE_MODEL = (
     "signed thinking of the current turn stays as it is behind what was compacted: no model is "
@@ -208,28 +207,28 @@ NAME_THE_MODEL = (
 
 T = TypeVar("T")
 TurnSteps = Generator[Ask | Effect, Any, T]
-"""What a compaction asks and wants done on its way to a result (`refold.models.driver`)."""
+"""Generator of asks and effects that returns a result (`refold.models.driver`)."""
 
 
 class TurnOptions(NamedTuple):
-    """What is wanted of a turn."""
+    """Options of one turn."""
 
     actor: str = "auto"
     forced: bool = False
-    """Whatever the trigger says."""
+    """Whether to compact regardless of the trigger."""
     to: int | None = None
-    """Tokens to come down to, if the budget is not to say."""
+    """Number of tokens to reach; None: the budget decides."""
     keep: bool = True
-    """False for a preview."""
+    """Whether to save the edits; False for a preview."""
     budget: Budget | None = None
-    """In place of the compactor's."""
+    """Used instead of the compactor's."""
     pending: Any = None
-    """What is about to be added, as for `count_pending`."""
+    """Content about to be added, as for `count_pending`."""
 
 
 def force_turn(to: int | None, **options: Any) -> TurnOptions:
     """Return the options of a compaction that a user starts, down to *to* tokens. Raises ValueError
-    if that is no number of tokens."""
+    if that is not a number of tokens."""
     if to is not None:
         require_int(0, to=to)
     return TurnOptions(forced=True, to=to, **options)
@@ -276,18 +275,18 @@ def _start(
 
 @dataclass(frozen=True, slots=True)
 class CompactionRun:
-    """One compaction. Call it for the state that it leads to."""
+    """A compaction. Calling it returns the resulting state."""
 
     settings: Settings
     schedule: Schedule
     options: TurnOptions
     check: Check
-    """What set it off."""
+    """What triggered it."""
     before: ConversationState
     started: CompactionStarted
 
     def __call__(self) -> TurnSteps[ConversationState]:
-        """Run it: hook, strategies, memory, store, ledger, events."""
+        """Run hook, strategies, memory, store, ledger and events."""
         settings, before = self.settings, self.before
         reply = settings.before(before.view, self.started) if settings.before else None
         if isinstance(reply, Veto):
@@ -313,13 +312,15 @@ class CompactionRun:
         return state
 
     def _run_rounds(self) -> TurnSteps[tuple[ConversationState, tuple[Attempt, ...]]]:
-        """Run the strategies, several times if need be. Return what results and how they ended.
+        """Run the strategies, in several rounds if needed. Return the resulting state and the
+        attempts.
 
-        A repeated result is shown again once its first copy is hidden, and a report of usage is
-        stale once the request was changed, so what fitted may exceed the goal, or even the trigger,
-        once more. If so, other rounds follow until one gains nothing, and a few if a model was
-        asked: what they would gain, every new process would gain anew. Who calls for a
-        compaction has the model asked once, unless the request grew again.
+        After a round the request may exceed the goal, or even the trigger, again: a repeated tool
+        result is shown again once its first copy is hidden, and a usage report is stale once the
+        request has changed. Then further rounds follow, until one gains nothing or
+        `MAX_ASKING_ROUNDS` is reached if a model was asked. Otherwise every new process would make
+        that gain anew. A compaction started by a user asks the model once, unless the request grew
+        again.
         """
         state, attempts, goal = self.before, tuple[Attempt, ...](), self.started.goal
         strategies = self.settings.choose_retrospective(goal)
@@ -352,7 +353,7 @@ class CompactionRun:
         return state._replace(stored=stored, view=apply_local_edits(self.settings, stored))
 
     def _drop_hidden_edits(self, state: ConversationState) -> ConversationState:
-        """Drop the new edits that a later round hid: they were never sent
+        """Drop new edits that a later round hid, since they were never sent
         (`new_visible_edits`)."""
         visible = {applied.edit.id for applied in state.stored.visible_edits}
         hidden = [edit.id for edit in new_edits(self.before, state) if edit.id not in visible]
@@ -361,8 +362,8 @@ class CompactionRun:
         return self._with_stored(state, state.stored.revert(*hidden))
 
     def _save(self, state: ConversationState) -> TurnSteps[ConversationState]:
-        """Save the new edits. Others may have written while a model was asked: the store is read
-        again at the next turn."""
+        """Save the new edits. The next turn reads the store again, since others may have written to
+        it while a model was asked."""
         edits = new_edits(self.before, state)
         if not edits:
             return state
@@ -370,20 +371,20 @@ class CompactionRun:
         return state._replace(version=UNREAD)
 
     def _stop_condition(self, state: ConversationState) -> Callable[[View], bool] | None:
-        """Return what must hold beside the goal if the trigger is no number of tokens: it is no
-        longer reached."""
+        """Return a condition besides the goal if the trigger is not a number of tokens: it no
+        longer fires."""
         if self.options.forced or self.check.threshold is not None or self.check.is_periodic:
             return None
         return lambda view: not self._is_over(state._replace(view=view), 0)
 
     def _is_over(self, state: ConversationState, goal: int) -> bool:
-        """Is the request still too long for what set this off?"""
+        """Return whether the request is still too long for what triggered this."""
         if self.options.forced:
             return state.view.tokens > goal
         return self.schedule.check(state).level == "hard" and not self.check.is_periodic
 
     def _check_headroom(self, state: ConversationState) -> Attempt | None:
-        """Return an attempt that says so if all strategies together left the request too long and
+        """Return a `no_headroom` attempt if all strategies together left the request too long and
         hardly smaller."""
         before, after, goal = self.before.view, state.view, self.started.goal
         gain, progress = before.tokens - after.tokens, self.schedule.budget.progress
@@ -402,8 +403,8 @@ class CompactionRun:
     def _finish(
         self, state: ConversationState, attempts: tuple[Attempt, ...], veto: str = ""
     ) -> TurnSteps[ConversationState]:
-        """Mark the attempt, write the ledger, which has estimates, and tell the listeners, who get
-        expected tokens, as the view's (docs/decisions/0033-one-unit.md)."""
+        """Mark the attempt, write the ledger and notify listeners. The ledger gets estimated
+        tokens, listeners get expected ones like the view's (docs/decisions/0033-one-unit.md)."""
         settings, before, started = self.settings, self.before, self.started
         state = self.schedule.mark_attempt(state, started.when)
         expected = tuple(each.calibrate(state.view.profile.calibrate) for each in attempts)
@@ -432,11 +433,10 @@ class CompactionRun:
 def settle_thinking(
     settings: Settings, before: ConversationState, state: ConversationState
 ) -> TurnSteps[ConversationState]:
-    """Return *state*, whose model may be another than that of *before*, without the signed thinking
-    that it refuses.
+    """Return *state* without signed thinking that its model refuses, if *before* had another model.
 
-    Edits made for a model that may want the thinking of its turn back (AN-6) left it behind them,
-    and one that binds it is asked now (AN-7).
+    Edits made for a model that may require the thinking of its turn (AN-6) left it in place. The
+    new model may bind it to its prefix (AN-7).
     """
     if before.view.profile.rules.thinking == "bound":
         return state._replace(settled=before.stored.edits)
@@ -457,8 +457,8 @@ def settle_thinking(
 def flush_memory(
     memory: "MemoryFlush | None", before: View, after: View
 ) -> TurnSteps[tuple[Attempt, ...]]:
-    """Put into the memory what *after* hides and *before* does not, before its edits are kept.
-    Return an attempt that says so if that failed."""
+    """Store memories of what *after* hides and *before* does not, before the edits are saved.
+    Return a failed attempt if that fails."""
     if memory is None or after.edits == before.edits:
         return ()
     result = yield from memory.flush_hidden(before, after)
@@ -468,20 +468,20 @@ def flush_memory(
 
 
 def new_visible_edits(after: View, before: View) -> list[Edit]:
-    """Return the edits made since *before* that show in *after*. One that a later one of the same
-    compaction hides was never sent; kept, it would show after a rewind, before thinking that was
-    signed without it (AN-7)."""
+    """Return the edits made since *before* that *after* shows. An edit that a later one of the same
+    compaction hides was never sent. If saved, it would show after a rewind, before thinking that
+    was signed without it (AN-7)."""
     visible = {id(applied.edit) for applied in after.visible_edits}
     return [edit for edit in after.edits[len(before.edits) :] if id(edit) in visible]
 
 
 def new_edits(before: ConversationState, after: ConversationState) -> Sequence[Edit]:
-    """Return the retrospective edits that *after* has and *before* has not."""
+    """Return the retrospective edits that *after* has and *before* does not."""
     return after.stored.edits[len(before.stored.edits) :]
 
 
 def add_instructions(run: Generator[Any, Any, T], text: str) -> Generator[Any, Any, T]:
-    """Run *run* with *text* at the end of every prompt."""
+    """Run *run* with *text* added at the end of every prompt."""
 
     def instruct(step: Any) -> Any:
         return replace(step, prompt=f"{step.prompt}\n\n{text}") if isinstance(step, Ask) else step

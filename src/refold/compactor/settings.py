@@ -1,5 +1,4 @@
-"""What a compactor is given once: strategies, budget, store and listeners. What is not given has a
-default, and strategies can be given by their names."""
+"""The settings of a compactor with their defaults, and strategies by name."""
 
 import ast
 import logging
@@ -40,7 +39,7 @@ from refold.summarizers.placement import TaggedMemory
 from refold.tokens.count import Counter
 from refold.tokens.model_table import find_rates, find_window
 
-if TYPE_CHECKING:  # a memory is seldom given, and takes long to import
+if TYPE_CHECKING:  # slow to import and seldom needed
     from refold.memory import MemoryFlush
 
 _log = logging.getLogger("refold")
@@ -49,12 +48,12 @@ _log = logging.getLogger("refold")
 
 STORE_METHODS = ("load", "save", "remove", "version")
 BY_HOOK = "refold hook"
-"""The maker of an edit that shows what a client's model saw from the first."""
+"""`by` of an edit that shows what a client's model saw from the start."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a compactor; what each means is said there. Raises ValueError."""
+    """The settings of a `Compactor`, which describes them. Raises ValueError."""
 
     strategies: tuple[Strategy, ...]
     budget: Budget
@@ -71,11 +70,11 @@ class Settings:
     memory: "MemoryFlush | None"
     clock: Callable[[], float]
     has_default_strategies: bool = False
-    """Were no strategies given, so that they are made to fit each conversation?"""
+    """Whether no strategies were given, so that they are made to fit each conversation."""
     has_default_budget: bool = False
-    """Was no budget given?"""
+    """Whether no budget was given."""
     asks: bool = False
-    """Was a model given, so that it writes the first summary of default strategies?"""
+    """Whether a model was given. It writes the first summary of default strategies."""
 
     def __post_init__(self) -> None:
         for strategy in self.strategies:
@@ -104,24 +103,24 @@ class Settings:
         return tuple(strategy for strategy in self.strategies if is_local(strategy))
 
     def choose_retrospective(self, goal: int) -> tuple[Strategy, ...]:
-        """Return the strategies that run when the budget says so, gentlest first; default ones
-        that come down to *goal* tokens."""
+        """Return the retrospective strategies, gentlest first. Default ones aim at *goal*
+        tokens."""
         defaults = self.has_default_strategies
         chosen = default_strategies(goal, asks=self.asks) if defaults else self.strategies
         return tuple(strategy for strategy in chosen if not is_local(strategy))
 
     @cached_property
     def local_names(self) -> frozenset[str]:
-        """What the edits of local strategies have as `by`."""
+        """`by` of the edits of local strategies."""
         return frozenset(map(repr, self.local))
 
     def is_first_sight(self, edit: Edit) -> bool:
-        """Was *edit* made before the model saw what it hides? A compactor that only reads has no
-        strategies, so local ones are known by their names, too."""
+        """Return whether *edit* was made before the model saw what it hides. A compactor that only
+        reads has no strategies, so local ones are also known by name."""
         return edit.by == BY_HOOK or edit.by in self.local_names or is_by_local(edit.by)
 
     def fit(self, view: View) -> "Settings":
-        """Return these settings, with a default budget that comes down to what fits *view*."""
+        """Return these settings. A default budget gets a goal that fits *view*."""
         if not self.has_default_budget:
             return self
         goal = default_goal(view)
@@ -132,7 +131,7 @@ class Settings:
 
     @cached_property
     def _fitting(self) -> dict[int, "Settings"]:
-        """Settings that were made to fit, by their goal."""
+        """Fitted settings by goal."""
         return {}
 
     def warn_of(self, model: str) -> None:
@@ -144,22 +143,22 @@ class Settings:
 
     @cached_property
     def _models_seen(self) -> set[str]:
-        """Models that were warned of, or need not be."""
+        """Models that were checked."""
         return set()
 
     def emit(self, event: Event) -> None:
-        """Pass an event on to the listener."""
+        """Pass an event to the listener."""
         if self.on_event is not None:
             call_safely(self.on_event, event)
 
     def record(self, rows: Sequence[LedgerRow]) -> None:
-        """Write rows into the ledger; a ledger that fails is logged."""
+        """Write rows to the ledger. Its failures are logged."""
         if self.ledger is not None:
             call_safely(self.ledger.record, rows)
 
 
 def list_strategies(strategies: Iterable[Strategy]) -> tuple[Strategy, ...]:
-    """Return what a compactor is given as strategies. Raises ValueError for what is no list."""
+    """Return *strategies* as a tuple. Raises ValueError if they are not a list."""
     is_list = isinstance(strategies, Iterable) and not isinstance(strategies, str)
     if not is_list or callable(strategies):
         raise ValueError(f"strategies are given in a list, not as {strategies!r}")
@@ -183,7 +182,7 @@ def _accepts_since(strategy: Strategy) -> bool:
     try:
         signature(strategy).bind(None, 0)
     except (TypeError, ValueError) as error:
-        return isinstance(error, ValueError)  # builtins have no signature to look at
+        return isinstance(error, ValueError)  # builtins have no signature
     return True
 
 
@@ -191,8 +190,8 @@ def _accepts_since(strategy: Strategy) -> bool:
 
 
 def describe_gap(model: str) -> str:
-    """Say what the default budget cannot do for *model*; an empty text if it can do all. It acts by
-    prices and by the window."""
+    """Return what the default budget cannot do for *model*, or an empty text. It needs prices and
+    the window."""
     table = find_window(model)
     if table.window is not None:
         return ""
@@ -211,14 +210,14 @@ def describe_gap(model: str) -> str:
 
 
 def default_strategies(target: int | None = None, *, asks: bool = False) -> tuple[Strategy, ...]:
-    """Return what `refold.compact` and the command line use by default, gentlest first.
+    """Return the default strategies of `refold.compact` and the command line, gentlest first.
 
-    *asks* has a model write the summary, once; if that is not enough, rules do the rest.
+    With *asks* a model writes the summary, once. If that is not enough, rules do the rest.
 
-    *target* is the number of tokens to come down to, by default the budget's. Two fifths of it, at
-    most 6,000 tokens, go to a summary, the rest to the newest messages, so that little of it goes
-    unused. Summaries come before the clearing of results: on recorded sessions that keeps more of
-    what later calls use at the same size (docs/decisions/0027-selection.md).
+    *target* is the number of tokens to reach, by default the budget's. Two fifths of it, at most
+    6,000 tokens, go to a summary, the rest to the newest messages, so that little is unused.
+    Summaries come before the clearing of results: on recorded sessions that keeps more of what
+    later calls use at the same size (docs/decisions/0027-selection.md).
     """
     summarizer = ModelSummary() if asks else RuleSummary()
     return (
@@ -234,21 +233,21 @@ def default_strategies(target: int | None = None, *, asks: bool = False) -> tupl
 
 def summary_room(target: int | None) -> int:
     """Return the cap of the last summary in a request of *target* tokens: a fifth of them, from 600
-    to 3,000, as `SummarizeTo` takes at least."""
+    to 3,000, like the minimum of `SummarizeTo`."""
     return 3_000 if target is None else max(600, min(3_000, target // 5))
 
 
 # --- strategies by name ---------------------------------------------------------------------------
-# An edit says by whom it was made as the repr of its strategy does, `ClearToolResults(keep=3)`. So
-# what a ledger, a log or a diff shows can be given back on the command line.
+# `by` of an edit is the repr of its strategy, such as `ClearToolResults(keep=3)`. So the strategy
+# that a ledger, a log or a diff shows can be given on the command line.
 
 STRATEGIES: Mapping[str, Any] = {name: getattr(strategies, name) for name in strategies.__all__}
-"""What can be named: every strategy that `refold.strategies` exports."""
+"""All strategies that `refold.strategies` exports, by name."""
 _LOCAL_NAMES = frozenset(name for name, maker in STRATEGIES.items() if is_local(maker))
 
 
 def is_by_local(by: str) -> bool:
-    """Was an edit with this `by` made by a local strategy of Refold?"""
+    """Return whether a local strategy of Refold made an edit with this `by`."""
     return by.partition("(")[0] in _LOCAL_NAMES
 
 
@@ -256,7 +255,7 @@ _SCORERS: Mapping[str, Any] = {name: getattr(scorers, name) for name in scorers.
 _SUMMARIZERS: Mapping[str, Any] = {"RuleSummary": RuleSummary, "ModelSummary": ModelSummary}
 _PICKS: Mapping[str, Any] = {"TaggedMemory": TaggedMemory, "Says": Says}
 _INNER: Mapping[str, Any] = {**STRATEGIES, **_SCORERS, **_SUMMARIZERS, **_PICKS, "Concept": Concept}
-"""What can be named inside settings: `ClearToolResults(scorer=Freshness())`."""
+"""Objects that can be named inside settings: `ClearToolResults(scorer=Freshness())`."""
 _ACCEPTED_KINDS: Mapping[str, Mapping[str, Any]] = {
     "strategy": STRATEGIES,
     "scorer": _SCORERS,
@@ -270,7 +269,7 @@ _ACCEPTED_KINDS: Mapping[str, Mapping[str, Any]] = {
     "Attention.attend": {},
     "Nearness.embed": {},
 }
-"""What a setting of this name takes; nothing if it takes what has no name here."""
+"""Objects that a setting of this name takes. Empty if it takes only unnamed ones."""
 _ACCEPTED_TYPES: Mapping[Any, tuple[Callable[[Any], bool], str]] = {
     int: (lambda value: type(value) is int, "a whole number"),
     float: (is_number, "a number"),
@@ -288,15 +287,15 @@ _ACCEPTED_TYPES: Mapping[Any, tuple[Callable[[Any], bool], str]] = {
         " or ".join(f"FactType.{name}" for name in FactType.__members__),
     ),
 }
-"""What a setting of this type takes, and the words for it."""
+"""Check and description of the values of a setting of this type."""
 
 
 def parse_strategy(text: str) -> Strategy:
-    """Return the strategy that *text* names, with its settings in brackets or without.
+    """Return the strategy that *text* names, with or without settings in brackets.
 
-    Names may be spelled `ClearToolResults`, `clear_tool_results` or `clear-tool-results`; settings
+    Names may be spelled `ClearToolResults`, `clear_tool_results` or `clear-tool-results`. Settings
     are numbers, texts, lists and the like, scorers, summarizers, concepts and other strategies.
-    Raises ValueError, which says what there is to choose from.
+    Raises ValueError, which lists the choices.
     """
     name, bracket, rest = text.strip().partition("(")
     makers = {_normalize(kind): maker for kind, maker in STRATEGIES.items()}
@@ -323,8 +322,7 @@ def _parse_call(text: str) -> ast.Call:
 
 
 def _construct(maker: Any, call: ast.Call) -> Any:
-    """Call *maker* with the settings of a call. Raises ValueError, which says what is wrong with
-    them."""
+    """Call *maker* with the settings of a call. Raises ValueError, which says what is wrong."""
     if not all(keyword.arg for keyword in call.keywords):
         raise ValueError(f"cannot read the settings {_unparse(call)}: write each by its name")
     takes = {field.name: field for field in fields(maker) if field.init}
@@ -351,7 +349,7 @@ def _construct(maker: Any, call: ast.Call) -> Any:
 
 
 def _validate_setting(name: str, field: Field[Any], value: Any) -> None:
-    """Raise ValueError for a value that a setting cannot have."""
+    """Raise ValueError for an invalid value of a setting."""
     kinds = _ACCEPTED_KINDS.get(f"{name}.{field.name}", _ACCEPTED_KINDS.get(field.name))
     if kinds is not None and value is not None and type(value) not in kinds.values():
         among = f"one of {', '.join(kinds)}" if kinds else "what only Python code can give"
@@ -366,8 +364,8 @@ def _are_texts(value: Any) -> bool:
 
 
 def _value(node: ast.expr) -> Any:
-    """Return the value of a setting: a literal, something of `_INNER` with its settings, a tuple or
-    list of these."""
+    """Return the value of a setting: a literal, an object of `_INNER` with its settings, or a tuple
+    or list of these."""
     match node:
         case ast.Attribute(value=ast.Name(id="FactType"), attr=name) if (
             name in FactType.__members__
