@@ -1,5 +1,5 @@
-"""What outlives a compaction: facts, preferences and decisions, kept before messages are hidden
-(docs/recall.md); and memories by a model: what it finds under the concepts that one names."""
+"""Memories that outlive a compaction: facts, preferences and decisions, extracted before messages
+are hidden (docs/recall.md). A model can extract them by given concepts."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -60,36 +60,35 @@ PROMPT = (
 ANY = "Write down facts about the user and the task, the user's preferences, and decisions."
 PROMPT_ID = "memories-1:" + blake2b((SYSTEM + PROMPT + ANY).encode(), digest_size=4).hexdigest()
 LONGEST = 500
-"""Characters of a memory."""
+"""Maximum characters of a memory."""
 _KINDS: tuple[Kind, ...] = ("fact", "preference", "decision")
 
 
 class Topic(Protocol):
-    """What to look for. `refold.summarizers.forms.facts.Concept` is one; any object with these
-    three will do."""
+    """A concept to look for. `refold.summarizers.forms.facts.Concept` is one. Any object with these
+    three properties will do."""
 
     @property
     def keyword(self) -> str:
-        """Short name, under which its memories are kept."""
+        """Short name under which its memories are kept."""
 
     @property
     def description(self) -> str:
-        """What belongs to it, in a sentence."""
+        """One sentence that says what belongs to it."""
 
     @property
     def fact_type(self) -> Any:
-        """`single`, if there can be only one such fact (the later wins), else `multiple`; a text,
-        or an enum whose value is one."""
+        """`single` if there can be only one such fact (the later wins), else `multiple`. A string,
+        or an enum with such a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelExtractor:
-    """Has a model take memories out of messages, under *concepts* if any are given.
+    """Has a model extract memories from messages, by *concepts* if any are given.
 
-    The messages go out as data, in pieces of at most *piece_chars* characters and at most
-    *max_asks* of them; the message that is longer loses its middle. Secrets that `redact` knows are
-    taken out before. What no model answered, or not in the form that was asked for, *fallback*
-    does.
+    The messages are sent as data, in at most *max_asks* pieces of at most *piece_chars* characters.
+    A longer message loses its middle. Secrets that `redact` recognises are removed first.
+    *fallback* handles the pieces without a valid answer.
     """
 
     concepts: tuple[Topic, ...] = ()
@@ -125,7 +124,7 @@ class ModelExtractor:
         return Ask(prompt, self.max_tokens, "memories", SYSTEM, prompt_id=PROMPT_ID)
 
     def _memories(self, view: View, item: Any, chosen: Sequence[int]) -> Iterator[Memory]:
-        """Yield the memory in one item of an answer, if it is one."""
+        """Yield the memory in one item of an answer, if it is valid."""
         words = " ".join(text_at(item, "text").split())
         if not words:
             return
@@ -136,12 +135,12 @@ class ModelExtractor:
         at = item.get("position")
         at = at if isinstance(at, int) and at in chosen else chosen[-1]
         kind: Kind = next((kind for kind in _KINDS if kind == item.get("kind")), "fact")
-        # Redacted first: of a secret that is cut its beginning would stay.
+        # Redacted before it is cut, or the beginning of a secret would stay.
         text = redact(words)[:LONGEST]
         yield make_memory(view, kind, text, at, repr(self), concept)
 
     def _distinct(self, memories: Sequence[Memory]) -> tuple[Memory, ...]:
-        """Return each content once, and of concepts that have one fact only the last."""
+        """Return each content once, and only the last memory of a concept with a single fact."""
         single = {topic.keyword for topic in self.concepts if _is_single(topic)}
         by_key = {
             ("concept", memory.concept) if memory.concept in single else ("id", memory.id): memory

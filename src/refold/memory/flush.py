@@ -1,4 +1,4 @@
-"""Keeping what is worth knowing of messages before they are hidden."""
+"""Extraction of memories from messages before they are hidden."""
 
 import logging
 import time
@@ -15,37 +15,37 @@ from refold.models.driver import Asker, AsyncAsker, Effect, adrive, ask_safely, 
 from refold.retrieval.search import newly_hidden_positions
 
 TRIES = 3
-"""How often an extractor that raises is tried with the same messages."""
+"""Maximum attempts of an extractor that raises on the same messages."""
 MAX_TURNS_TO_WAIT = 64
-"""Turns between two tries, at most."""
+"""Maximum number of turns between two attempts."""
 _log = logging.getLogger("refold")
 
 
 class Span(NamedTuple):
-    """Messages that memories are to be taken out of."""
+    """Messages to extract memories from."""
 
     view: View
     positions: tuple[int, ...]
     tries: int = 0
-    """How often its extractor has raised."""
+    """Number of times the extractor has raised on them."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlushResult:
-    """How a flush went."""
+    """The result of a flush."""
 
     count: int = 0
-    """Memories that the sink did not have before."""
+    """Number of memories new to the sink."""
     failed: bool = False
-    """Did an extractor raise, or the sink?"""
+    """Whether an extractor or the sink raised."""
     reason: str = ""
     """What went wrong, or why less was done than asked for."""
     total: int = 0
-    """Memories that were extracted, known ones included."""
+    """Number of extracted memories, known ones included."""
 
 
 FlushSteps = Generator[Ask | Effect, Any, FlushResult]
-"""Questions and effects of a flush, and how it went."""
+"""Generator of asks and effects that returns the result."""
 
 
 def flush(
@@ -56,11 +56,11 @@ def flush(
     extract: Extractor | None = None,
     ask: Asker | None = None,
 ) -> FlushResult:
-    """Put what *extract* (by default `RuleExtractor()`) finds in the messages that *after* hides
-    and *before* does not into *sink*. Without *before*, in all that *after* hides.
+    """Store in *sink* what *extract* (by default `RuleExtractor()`) finds in the messages that
+    *after* hides and *before* does not. Without *before*, in all that *after* hides.
 
-    The same content is kept once, so a flush can be repeated. *ask* answers an extractor that needs
-    a model. Never raises: what goes wrong is in the result, and compaction goes on.
+    The same content is stored once, so a flush can be repeated. *ask* answers an extractor that
+    needs a model. Never raises: errors are in the result, and compaction goes on.
     """
     return drive(MemoryFlush(sink, extract or RuleExtractor()).flush_hidden(before, after), ask)
 
@@ -73,33 +73,32 @@ async def aflush(
     extract: Extractor | None = None,
     ask: AsyncAsker | None = None,
 ) -> FlushResult:
-    """As `flush`, for async code: *ask* is awaited, the sink is used in a thread."""
+    """As `flush`, for async code: *ask* is awaited, and the sink is used in a thread."""
     steps = MemoryFlush(sink, extract or RuleExtractor()).flush_hidden(before, after)
     return await adrive(steps, ask)
 
 
 @dataclass(slots=True)
 class Backlog:
-    """What could not be kept yet: it waits here, in this process, for the next chance. Usable from
-    several threads."""
+    """Memories and messages that wait in this process for the next attempt. Thread-safe."""
 
     memories: dict[str, Memory] = field(default_factory=dict)
-    """Extracted and not stored, by id."""
+    """Memories that were extracted but not stored, by id."""
     spans: list[Span] = field(default_factory=list)
     """Messages whose extractor raised."""
     failures: int = 0
-    """Failed tries in a row."""
+    """Failed attempts in a row."""
     turns_to_wait: int = 0
-    """Turns to let pass before another try: a sink that is down must not hold up each of them."""
+    """Turns to skip before the next attempt. A sink that is down must not delay each of them."""
     lock: Lock = field(default_factory=Lock)
 
     def __len__(self) -> int:
-        """How many memories wait, and messages that none were taken out of."""
+        """Return the number of memories and of unextracted messages that wait."""
         with self.lock:
             return len(self.memories) + sum(len(span.positions) for span in self.spans)
 
     def is_due(self) -> bool:
-        """Is it worth another try at this turn?"""
+        """Count down a turn and return whether another attempt is due."""
         with self.lock:
             if not self.memories and not self.spans:
                 return False
@@ -107,14 +106,14 @@ class Backlog:
             return self.turns_to_wait < 0
 
     def take(self) -> tuple[list[Memory], list[Span]]:
-        """Take all that waits; who takes it keeps it or puts it back."""
+        """Take everything that waits. The caller must store it or put it back."""
         with self.lock:
             memories, spans = list(self.memories.values()), self.spans
             self.memories, self.spans = {}, []
             return memories, spans
 
     def put_back(self, memories: Iterable[Memory], spans: Iterable[Span]) -> None:
-        """Wait on, for twice as many turns as before."""
+        """Put items back and wait, for twice as many turns as before."""
         with self.lock:
             self.memories = {memory.id: memory for memory in memories} | self.memories
             self.spans = [*spans, *self.spans]
@@ -122,20 +121,21 @@ class Backlog:
             self.turns_to_wait = min(2**self.failures, MAX_TURNS_TO_WAIT) - 1
 
     def reset_failures(self) -> None:
-        """Note that the last try went well."""
+        """Record that the last attempt succeeded."""
         with self.lock:
             self.failures = self.turns_to_wait = 0
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryFlush:
-    """What a compactor does before it hides messages: `Compactor(..., memory=MemoryFlush(sink))`.
+    """Extracts memories before a compactor hides messages:
+    `Compactor(..., memory=MemoryFlush(sink))`.
 
-    Runs for each compaction that is kept or accepted, within the same call and before its edits
-    are; a preview flushes nothing. What goes wrong stops nothing and loses nothing: an attempt in
-    the name of `memory`, the log and *report* say so, and it waits in *backlog* until the next
-    compaction, or a turn in between, tries it again. *ask* answers an extractor that needs a model,
-    in place of the compactor's.
+    Runs for each compaction that is saved or accepted, within the same call and before its edits
+    are saved. A preview flushes nothing. A failure stops nothing and loses nothing. An attempt by
+    `memory`, the log and *report* tell of it, and *backlog* keeps the memories until the next
+    compaction, or a turn in between, retries. *ask* answers an extractor that needs a model,
+    instead of the compactor's.
     """
 
     sink: MemorySink
@@ -145,16 +145,16 @@ class MemoryFlush:
     backlog: Backlog = field(default_factory=Backlog)
 
     def flush_hidden(self, before: View | None, after: View) -> FlushSteps:
-        """Flush what waits, and what *after* hides and *before* does not, as steps."""
+        """Flush the backlog, and what *after* hides and *before* does not, as steps."""
         positions = newly_hidden_positions(before, after)
         return (yield from self._flush([Span(after, tuple(positions))] if positions else []))
 
     def flush_backlog(self) -> FlushSteps:
-        """Flush what waits, as steps."""
+        """Flush the backlog, as steps."""
         return (yield from self._flush([]))
 
     def retry(self) -> FlushResult:
-        """Flush what waits, now."""
+        """Flush the backlog now."""
         return drive(self.flush_backlog(), self.ask)
 
     def _flush(self, new: list[Span]) -> FlushSteps:
@@ -162,7 +162,7 @@ class MemoryFlush:
         try:
             return (yield from self._flush_spans(list(memories), [*spans, *new]))
         except BaseException:
-            # A turn that is cancelled or interrupted loses none: what it would hide is not hidden.
+            # Nothing of a cancelled or interrupted turn is lost: its messages are not hidden.
             self.backlog.put_back(memories, spans)
             raise
 
@@ -190,19 +190,19 @@ class MemoryFlush:
 
 
 class SpanExtraction(NamedTuple):
-    """What came out of a span."""
+    """The memories extracted from a span."""
 
     memories: Sequence[Memory]
     reason: str = ""
     retry: Span | None = None
-    """The span, if it is to be tried again."""
+    """The span, if it is to be retried."""
 
 
 SpanSteps = Generator[Ask | Effect, Any, SpanExtraction]
 
 
 def _extract_span(extract: Extractor, span: Span) -> SpanSteps:
-    """Return the memories of a span; those that rules find, when its extractor raised too often."""
+    """Return the memories of a span. Rules extract them if its extractor raised too often."""
     try:
         return SpanExtraction(*(yield from extract(span.view, span.positions)))
     except Exception as error:  # noqa: BLE001 - whatever an extractor does, compaction goes on
@@ -214,7 +214,7 @@ def _extract_span(extract: Extractor, span: Span) -> SpanSteps:
 
 
 def _answer_by(ask: Asker | None, run: SpanSteps) -> SpanSteps:
-    """Have the questions of *run* answered by *ask*; without one, by whoever drives this."""
+    """Have *ask* answer the asks of *run*. Without it, whatever drives *run* answers."""
     if ask is None:
         return run
     return map_steps(

@@ -1,5 +1,5 @@
-"""What a memory is, where memories are kept, and how they are taken out of messages: by an
-extractor, without secrets."""
+"""Memories, their storage in SQLite, and their extraction from messages by rules, without
+secrets."""
 
 import os
 import re
@@ -39,45 +39,43 @@ Kind = Literal["fact", "preference", "decision"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """One thing worth knowing after the messages that said it are hidden, or after the conversation
-    is over."""
+    """One thing worth knowing after its messages are hidden or the conversation is over."""
 
     kind: Kind
-    """`fact`: what is so; `preference`: what the user wants or forbids; `decision`: what was
-    decided or found."""
+    """`fact`; `preference`: what the user wants or forbids; `decision`: what was decided or
+    found."""
     text: str
-    """A sentence, in the language in which it was said, without secrets
-    (`refold.memory.redact`)."""
+    """A sentence in the language of the conversation, without secrets (`refold.memory.redact`)."""
     concept: str = ""
-    """Keyword of the concept it belongs to, where a model was asked for one."""
+    """Keyword of its concept, if a model was asked for one."""
     start: int = 0
-    """It was said in `messages[start:stop]`."""
+    """Start of the source `messages[start:stop]`."""
     stop: int = 0
     tip: str = ""
-    """Hash of `messages[:stop]`: names the conversation and the place in it."""
+    """Hash of `messages[:stop]`, which identifies the conversation and the place in it."""
     when: float = 0.0
-    """When it was taken down, in seconds since 1970-01-01 UTC."""
+    """Time of extraction, in seconds since 1970-01-01 UTC."""
     by: str = ""
-    """The repr of what extracted it."""
+    """The repr of the extractor."""
 
     @property
     def id(self) -> str:
-        """16 hex digits of kind, concept and text: the same content is one memory, wherever it was
-        said. Case, width and spaces make no difference."""
+        """16 hex digits of kind, concept and text: equal content is one memory. Case, width and
+        spaces make no difference."""
         same = " ".join(unicodedata.normalize("NFKC", self.text).casefold().split())
         body = f"{self.kind}\0{self.concept}\0{same}".encode("utf-8", "surrogatepass")
         return blake2b(body, digest_size=8).hexdigest()
 
 
 class MemorySink(Protocol):
-    """Where memories are kept. Two methods make a sink."""
+    """A store of memories. It needs two methods."""
 
     def store(self, memories: Iterable[Memory]) -> int:
-        """Keep *memories*, all or none, one of each id: what is known stays as it is. Return how
-        many were new. Whatever it raises is reported by `flush` and stops nothing."""
+        """Store all of *memories* or none, one for each id. Known ones stay unchanged. Return how
+        many were new. `flush` reports any exception, which stops nothing."""
 
     def search(self, query: str, limit: int = 10) -> Sequence[Memory]:
-        """Return the *limit* memories that match best, best first."""
+        """Return the *limit* best matches, best first."""
 
 
 # --- memories in SQLite ---------------------------------------------------------------------------
@@ -103,7 +101,7 @@ STORE = (
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 FIELDS = ("kind", "concept", "text", "start", "stop", "tip", "when", "by")
-"""A memory's fields in the order of the columns."""
+"""Fields of a memory in the order of the columns."""
 SELECT = "SELECT kind, concept, text, start, stop, tip, at, by FROM memories "
 LEARN = "INSERT INTO words (rowid, terms) VALUES (?, ?)"
 UNLEARN = "INSERT INTO words (words, rowid, terms) VALUES ('delete', ?, ?)"
@@ -118,18 +116,18 @@ FIND = (
 
 
 class SQLiteMemories(DatabaseClient):
-    """Keeps memories in the SQLite file at *path* (`:memory:` for none), those of each *scope*
-    apart.
+    """Stores memories in the SQLite file at *path* (`:memory:` for no file), separately for each
+    *scope*.
 
-    A scope is whatever memories belong to: a user, a project. The file is another than a store's;
-    it survives a kill and, with *synchronous* `FULL`, a power cut. *timeout* is how many seconds to
-    wait for other writers. Usable from several threads, processes and forked children. Raises
-    `StoreError`.
+    A scope is whatever memories belong to: a user, a project. The file cannot be that of an edit
+    store. It survives a kill and, with *synchronous* `FULL`, a power cut. *timeout* is how many
+    seconds to wait for other writers. Usable from several threads, processes and forked children.
+    Raises `StoreError`.
     """
 
     _database: SQLiteDatabase
     _whole: "SQLiteMemories | None" = None
-    """Whose connection this uses, so that it lives as long."""
+    """The owner of the connection, referenced to keep it alive."""
 
     def __init__(
         self,
@@ -152,16 +150,16 @@ class SQLiteMemories(DatabaseClient):
         return memories
 
     def store(self, memories: Iterable[Memory]) -> int:
-        """Keep *memories*, all or none; what is known stays as it is. Return how many were new.
+        """Store all of *memories* or none. Known ones stay unchanged. Return how many were new.
         Raises `StoreError`."""
         new = list(memories)
         with self._database.transaction() as connection:
             return sum(self._insert(connection, memory) for memory in new)
 
     def search(self, query: str, limit: int = 10) -> Sequence[Memory]:
-        """Return the *limit* memories that match best: those that hold *query* as it stands, then
-        those that hold words of it; the latest ones for an empty query. Nothing in *query* is
-        syntax. Raises `StoreError`."""
+        """Return the *limit* best matches: memories with *query* as a phrase, then those with some
+        of its words. For an empty query return the latest. *query* has no syntax. Raises
+        `StoreError`."""
         with self._database.connection("read") as connection:
             if not query.strip():
                 return self._select(connection, LATEST, self.scope, limit)
@@ -176,7 +174,7 @@ class SQLiteMemories(DatabaseClient):
             return list(matches.values())[:limit]
 
     def forget(self, ids: Iterable[str]) -> int:
-        """Forget the memories with these ids; return how many there were. Raises `StoreError`."""
+        """Delete the memories with these ids and return how many existed. Raises `StoreError`."""
         ids = list(ids)
         with self._database.transaction() as connection:
             return sum(self._delete(connection, id) for id in ids)
@@ -205,8 +203,7 @@ class SQLiteMemories(DatabaseClient):
 
 
 class ProcessMemories(SQLiteMemories):
-    """Keeps memories in the process, for tests and for agents that live no longer. Usable from
-    several threads."""
+    """Keeps memories in the process, for tests and short-lived agents. Thread-safe."""
 
     def __init__(self) -> None:
         super().__init__(":memory:")
@@ -217,7 +214,7 @@ def _index_terms(concept: str, text: str) -> str:
 
 
 def _clean(text: str) -> str:
-    """Return *text* as SQLite can keep it: no NUL, no lone surrogate."""
+    """Return *text* without NUL and lone surrogates, which SQLite cannot store."""
     return text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
 
 
@@ -225,20 +222,20 @@ def _clean(text: str) -> str:
 
 
 class Extraction(NamedTuple):
-    """What an extractor returns."""
+    """The result of an extractor."""
 
     memories: tuple[Memory, ...]
     reason: str = ""
-    """Why it did less than was asked for; empty if it did not."""
+    """Why it did less than asked for; empty if it did not."""
 
 
 Extractor = Callable[[View, Sequence[int]], Asking[Extraction]]
-"""Takes memories out of the messages of a view's transcript at some positions. It may `yield
-Ask`."""
+"""Extracts memories from the messages of a view's transcript at some positions. It may
+`yield Ask`."""
 
 
 def make_memory(view: View, kind: Kind, text: str, at: int, by: str, concept: str = "") -> Memory:
-    """Return a memory of what the message at *at* said, without secrets."""
+    """Return a memory of the message at position *at*, without secrets."""
     tip = view.transcript.tips[at + 1]
     return Memory(
         kind=kind, text=redact(text), concept=concept, start=at, stop=at + 1, tip=tip, by=by
@@ -281,11 +278,11 @@ _HARMLESS = re.compile(
 
 
 def redact(text: str) -> str:
-    """Return *text* with `[redacted]` for what is obviously a secret: private keys, the tokens of
+    """Return *text* with `[redacted]` in place of obvious secrets: private keys, tokens of
     well-known services (Amazon, GitHub, GitLab, OpenAI, Anthropic, Stripe, Slack, Google, Hugging
     Face, npm, PyPI, DigitalOcean, Shopify), JSON Web Tokens, passwords in URLs, `Bearer` and
-    `Basic` headers, and what follows names such as `password =`, `api_key:` or `密码是`. A secret in
-    no such form is not recognised."""
+    `Basic` headers, and values after names such as `password =`, `api_key:` or `密码是`. Secrets in
+    other forms are not recognised."""
     text = _KEYS.sub(MARK, text)
     for pattern in (_LOGIN, _BEARER):
         text = pattern.sub(rf"\g<before>{MARK}", text)
@@ -302,7 +299,7 @@ def _after_name(match: re.Match[str]) -> str:
 
 
 LONGEST = 300
-"""Characters of a memory; a longer sentence is cut."""
+"""Maximum characters of a memory. Longer sentences are cut."""
 
 _DECIDES = re.compile(
     r"\b(?:(?:I|we)(?:['’]ve| have)? (?:decided|chose|agreed|settled|finali[sz]ed|booked|confirmed)"
@@ -325,20 +322,20 @@ _STATES = re.compile(
 _VALUE = re.compile(
     r"\"(\w{0,40}(?:id|Id|ID|number|code|sha|hash|ref|key|email|uuid|token|name|path|url|date|Date|号|號|编号|編號|码|碼|标识|標識|路径|路徑|日期|邮箱|郵箱))\"\s{0,4}:\s{0,4}\"?([\w@.:/+#-]{3,80})(?=[\",\s}\]])"
 )
-"""Values of fields that identify something."""
+"""Matches fields that identify something."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuleExtractor:
-    """Takes memories out of messages by rules. Asks no model; deterministic.
+    """Extracts memories from messages by rules. Asks no model. Deterministic.
 
-    Preferences and standing constraints, statements about themselves and decisions out of the
-    user's own words; decisions and findings out of the assistant's; values of id fields (`order_id:
-    W7731`) out of results.
+    From the user's own words it takes preferences, standing constraints, decisions and statements
+    about themselves, from the assistant's decisions and findings, from tool results the values of
+    id fields (`order_id: W7731`).
     """
 
     max_each: int = 40
-    """At most so many decisions of the assistant's, the weightiest, and so many values, per
+    """Maximum decisions of the assistant (those with the highest weight) and maximum values, per
     call."""
 
     def __call__(self, view: View, positions: Sequence[int]) -> Asking[Extraction]:
@@ -353,18 +350,18 @@ class RuleExtractor:
         ]
         by = repr(self)
         memories = [make_memory(view, kind, text, at, by) for at, kind, text in statements]
-        # Each content once, where it was said first.
+        # Each content once, at its first position.
         distinct = {memory.id: memory for memory in reversed(memories)}
         return Extraction(tuple(distinct.values())[::-1])
 
 
 Statement = tuple[int, Kind, str]
-"""The position of a message, and something that it states."""
+"""Position of a message, kind and text of a statement in it."""
 
 
 def _user_statements(at: int, message: Message) -> Iterator[Statement]:
-    """Yield what the user's own words state, with its kind, but for words in a tool's result, which
-    a tool can forge. Secrets go first: of one that is cut its beginning would stay."""
+    """Yield the statements in the user's own words, without words in tool results, which a tool can
+    forge. Secrets are redacted first: the beginning of a cut one would stay."""
     words = (own_words(segment) for segment in segments(message) if segment.voice == "person")
     own = redact("\n\n".join(text for text in words if not text.startswith(IN_RESULT)))
     binding = set(find_constraints(own))
@@ -382,7 +379,7 @@ def _user_statements(at: int, message: Message) -> Iterator[Statement]:
 
 
 def _weightiest(messages: Sequence[tuple[int, Message]], limit: int) -> list[Statement]:
-    """Return the assistant's sentences that decide most, in the order in which they were said."""
+    """Return the assistant's sentences with the highest decision weight, in conversation order."""
     weighed = [
         (-weight, at, text)
         for at, message in messages
@@ -397,7 +394,7 @@ def _weightiest(messages: Sequence[tuple[int, Message]], limit: int) -> list[Sta
 
 
 def _values(messages: Sequence[tuple[int, Message]], limit: int) -> list[Statement]:
-    """Return values of id fields in results, the newest, each with where it stood last."""
+    """Return the newest values of id fields in tool results, each with its last position."""
     values = dict[str, tuple[int, str]]()
     for at, message in messages:
         for result in tool_results(message):

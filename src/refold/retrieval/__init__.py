@@ -1,4 +1,4 @@
-"""Search what edits have hidden, also as tools for the agent itself."""
+"""Search in hidden messages, also as tools for the agent itself."""
 
 from refold.retrieval.search import Hit, Index, recall
 from refold.retrieval.tools import answer_call, recall_tools

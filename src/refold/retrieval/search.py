@@ -1,8 +1,8 @@
-"""Search what edits have hidden, by a full-text index of messages.
+"""Search in hidden messages, by a full-text index.
 
-In the index a message is identified by the tip behind it, so one file serves any number of
-conversations, and what two branches share is in it once. Only new messages cost time. The file
-holds no texts, only which terms are where.
+The index identifies a message by the tip after it. So one file serves any number of conversations,
+and messages that two branches share are indexed once. Only new messages take time. The file has no
+texts, only the terms of each message.
 """
 
 import os
@@ -40,16 +40,16 @@ FIND = (
     "JOIN indexed ON indexed.seq = words.rowid WHERE words MATCH ?"
 )
 PHRASE_BONUS = 100.0
-"""Added to the score of a message that holds the query word for word."""
+"""Score bonus of a message that contains the query word for word."""
 RELEVANT_SHARE = 0.3
-"""The share of the best score that a hit must have to be shown to people."""
+"""Minimum score of a hit shown to people, as a share of the best."""
 
 
 class Index(DatabaseClient):
-    """Find messages by their words, in the file at *path* or (`:memory:`) in memory.
+    """A full-text index of messages, in the file at *path* or (`:memory:`) in memory.
 
     *timeout* is how many seconds to wait for other writers. Usable from several threads and
-    processes. The file can be deleted at any time: it is made again from the transcripts. Raises
+    processes. The file can be deleted at any time: it is rebuilt from the transcripts. Raises
     `StoreError`.
     """
 
@@ -60,7 +60,7 @@ class Index(DatabaseClient):
         self._database.open()
 
     def add(self, transcript: Transcript, stop: int | None = None) -> int:
-        """Index those of `messages[:stop]` (by default all) that are new; return their number.
+        """Index the new messages of `messages[:stop]` (by default all) and return their number.
 
         Raises `StoreError`.
         """
@@ -72,10 +72,9 @@ class Index(DatabaseClient):
             return sum(_index_message(connection, transcript, at) for at in range(start, end))
 
     def find(self, hidden: Mapping[str, int], query: str) -> dict[int, float]:
-        """Score the messages that hold any word of *query*, by position. Raises `StoreError`.
-
-        hidden: the tips of the messages to search, each with its position.
-        """
+        """Return the scores, by position, of the messages that contain any word of *query*.
+        *hidden* has the tips of the messages to search, each with its position. Raises
+        `StoreError`."""
         scores = dict[int, float]()
         for wanted, bonus in ((any_word_query(query), 0.0), (phrase_query(query), PHRASE_BONUS)):
             for tip, score in self._matches(wanted):
@@ -90,7 +89,7 @@ class Index(DatabaseClient):
             return connection.execute(FIND, (wanted,)).fetchall()
 
     def _count_indexed(self, transcript: Transcript, end: int) -> int:
-        """Count the messages that are indexed: with one tip, all before it are."""
+        """Return the number of indexed messages. If a tip is indexed, so are all before it."""
         low, high = 0, end
         with self._database.connection("read") as connection:
             while low < high:
@@ -101,7 +100,7 @@ class Index(DatabaseClient):
 
 
 def _index_message(connection: sqlite3.Connection, transcript: Transcript, at: int) -> int:
-    """Index one message unless another process was faster; 1 if it was new."""
+    """Index one message unless another process has. Return 1 if it was new, else 0."""
     inserted = connection.execute(ADD_TIP, (transcript.tips[at + 1],))
     if inserted.rowcount:
         connection.execute(
@@ -128,13 +127,13 @@ def find_hidden(view: View) -> dict[int, str]:
 
 
 def newly_hidden_positions(before: View | None, after: View) -> list[int]:
-    """Return the positions, in order, that *after* hides and *before*, if given, does not."""
+    """Return, in order, the positions that *after* hides and *before*, if given, does not."""
     hidden_before = find_hidden(before) if before is not None else {}
     return sorted(find_hidden(after).keys() - hidden_before.keys())
 
 
 def _still_shown(view: View, placed: VisibleEdit) -> bool:
-    """Is one message shown instead of one, with all its readable text?"""
+    """Return whether the edit replaces one message by one with all its readable text."""
     edit = placed.edit
     if edit.stop - edit.start > 1 or len(edit.insert) != 1:
         return False
@@ -142,13 +141,13 @@ def _still_shown(view: View, placed: VisibleEdit) -> bool:
 
 
 MAX_PLACES = 2_000
-"""Places in one text that are compared."""
+"""Maximum number of matches compared in one text."""
 
 
 def cut_snippet(text: str, query: str, width: int) -> str:
-    """Cut *text* to *width* characters on one line, around the place that holds most of *query*.
+    """Cut *text* to *width* characters on one line, around the place with most of *query*.
 
-    `…` marks what is left out.
+    `…` marks omissions.
     """
     if len(text) <= width:
         return " ".join(text.split())
@@ -159,7 +158,7 @@ def cut_snippet(text: str, query: str, width: int) -> str:
 
 
 def _best_start(text: str, query: str, width: int) -> int:
-    """Find where the stretch of *width* characters begins that holds most different words."""
+    """Return the start of the passage of *width* characters with the most distinct query words."""
     literal = text.lower().find(query.strip().lower())
     if literal >= 0:
         return min(literal, len(text) - 1)
@@ -188,7 +187,7 @@ def _best_start(text: str, query: str, width: int) -> int:
 
 
 def word_pattern(query: str) -> re.Pattern[str] | None:
-    """Compile a pattern for the words of *query*, the longest first; None if it has none."""
+    """Compile a pattern of the words of *query*, longest first, or return None without words."""
     words = {run.text for run in runs(query[:ASKED])}
     pairs = {
         run.text[at : at + 2]
@@ -201,31 +200,31 @@ def word_pattern(query: str) -> re.Pattern[str] | None:
 
 
 class Hit(NamedTuple):
-    """A hidden message that a query found."""
+    """A hidden message that matches a query."""
 
     edit: str
-    """Short id of the edit that hides it: `view.unfold` takes it."""
+    """Short id of the edit that hides it, as for `view.unfold`."""
     position: int
-    """Of the message in the transcript."""
+    """Position of the message in the transcript."""
     role: str
-    """The role; `tool` for what only a tool says, `tool and user` for results with more beside."""
+    """The role; `tool` for pure tool output, `tool and user` for results with other content."""
     snippet: str
-    """The part of the message that holds most of the query, on one line."""
+    """The part of the message with most of the query, on one line."""
     score: float
-    """Higher is better; comparable within one search only."""
+    """Higher is better. Comparable within one search only."""
 
 
 def recall(
     view: View, query: str, limit: int = 10, *, index: Index | None = None, width: int = 240
 ) -> tuple[Hit, ...]:
-    """Find the *limit* best of the hidden messages of *view* that hold words of *query*.
+    """Return the *limit* best hidden messages of *view* that contain words of *query*.
 
-    Best are those that hold the query word for word, then by BM25; of equal ones the later.
-    Chinese, Japanese and Korean words of any length are found. A query without letters or digits,
-    or whose words are nowhere, is searched as a string; nothing in it is syntax. *width* is the
-    length of a snippet in characters. With an *index* that is reused, only newly hidden messages
-    cost time; without, one is made for this search. Raises ValueError for a query that is no text,
-    `StoreError` if the index's file fails.
+    Messages with the query word for word come first, then by BM25, then the later first. Chinese,
+    Japanese and Korean words of any length are found. A query without letters or digits, or whose
+    words do not occur, is searched as a string. *query* has no syntax. *width* is the length of a
+    snippet in characters. With a reused *index* only newly hidden messages take time. Without one,
+    an index is made for this search. Raises ValueError if *query* is not a string, `StoreError` if
+    the index file fails.
     """
     if not isinstance(query, str):
         raise ValueError(f"the query must be a text, not {query!r}")  # noqa: TRY004 - as elsewhere
@@ -242,8 +241,8 @@ def recall(
 
 
 def relevant_hits(hits: Sequence[Hit]) -> tuple[Hit, ...]:
-    """Return those of a search's *hits* that say the query word for word, or score a share of the
-    best or more, such bonus aside: for people, who read them all."""
+    """Return the *hits* of a search that people should read: those with the query word for word,
+    and those with at least `RELEVANT_SHARE` of the best score, phrase bonus excluded."""
     plain = [hit.score - PHRASE_BONUS * (hit.score >= PHRASE_BONUS) for hit in hits]
     least = RELEVANT_SHARE * max(plain, default=0.0)
     return tuple(
@@ -261,7 +260,7 @@ def _make_hit(view: View, at: int, edit: str, query: str, score: float, width: i
 
 
 def name_speakers(message: Message) -> str:
-    """Return the role of *message*; for what a tool says `tool`, whatever role carries it."""
+    """Return the role of *message*, or `tool` for tool output in any role."""
     role, voices = speaker(message), {segment.voice for segment in segments(message)}
     if message.results and role != "tool":
         return f"tool and {role}"
@@ -278,7 +277,7 @@ def _score_hidden(view: View, hidden: dict[int, str], query: str, index: Index) 
 
 
 def _find_literal(view: View, hidden: dict[int, str], query: str) -> dict[int, float]:
-    """Find hidden messages that hold the query as a string."""
+    """Return the hidden messages that contain the query as a string."""
     wanted = fold(query).strip()
     messages = view.transcript.messages
     return {at: 1.0 for at in hidden if wanted in fold(readable_text(messages[at]))}

@@ -1,4 +1,4 @@
-"""Search and unfold as tools for the agent itself, in the wire form of each provider."""
+"""The tools `recall` and `unfold` for the agent itself, in the wire form of each provider."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -14,23 +14,24 @@ from refold.text.plain import readable_text
 
 
 class WireCall(NamedTuple):
-    """A call, read from its wire form."""
+    """A tool call, read from its wire form."""
 
     name: str
     arguments: Any
-    """An object as a rule; JSON text in some formats."""
+    """Usually an object, in some formats JSON text."""
     answer: Callable[[str, bool], Any]
-    """Makes a result in the form of the call, from a text and whether it is an error."""
+    """Function from a text and whether it is an error to a tool result in the format of the
+    call."""
 
     def require_text(self, field: str) -> str:
-        """Return a string that must be there. Raises ValueError."""
+        """Return a required string argument. Raises ValueError."""
         value = self._as_object().get(field)
         if not isinstance(value, str) or not value.strip():
             raise ValueError(f"the argument `{field}` must be a text that is not empty")
         return value
 
     def read_int(self, field: str, default: int) -> int:
-        """Return a whole number; *default* if it is missing or null. Raises ValueError."""
+        """Return an integer argument, or *default* if it is missing or null. Raises ValueError."""
         value = self._as_object().get(field)
         if isinstance(value, float) and value.is_integer():
             value = int(value)
@@ -55,7 +56,7 @@ class WireCall(NamedTuple):
 
 
 def read_call(call: Any) -> WireCall | None:
-    """Read a call in any wire form, or an SDK's object of one; None if it is no call."""
+    """Read a tool call in any wire form, or as an SDK object. Return None for anything else."""
     if isinstance(call, ToolCall):
         return WireCall(
             call.name,
@@ -116,7 +117,7 @@ def _bedrock_result(id: Any, text: str, bad: bool) -> JsonObject:
 RECALL = "recall"
 UNFOLD = "unfold"
 MAX_HITS = 50
-"""Hits of one search at most."""
+"""Maximum hits of one search."""
 
 _FUNCTIONS: tuple[JsonObject, ...] = (
     {
@@ -189,7 +190,7 @@ _WRAPPERS: dict[str, Callable[[], list[JsonObject]]] = {
 def recall_tools(format: str) -> list[JsonObject]:
     """Return the tools `recall` and `unfold` as entries of a request's `tools`.
 
-    *format* is `anthropic`, `openai_chat`, `openai_responses`, `gemini` or `bedrock` (of
+    *format* is `anthropic`, `openai_chat`, `openai_responses`, `gemini` or `bedrock` (for
     `toolConfig`). Raises `FormatError` for another name.
     """
     if format not in _WRAPPERS:
@@ -198,15 +199,13 @@ def recall_tools(format: str) -> list[JsonObject]:
 
 
 def answer_call(view: View, call: Any, *, index: Index | None = None, size: int = 8_000) -> Any:
-    """Run a model's call of `recall` or `unfold` against *view* and return the result to send back.
+    """Run a model's call of `recall` or `unfold` on *view* and return the tool result to send back.
 
     *call* is what the model sent: an entry of `tool_calls` (Chat Completions), a `function_call`
-    item (Responses), a `tool_use` block (Anthropic), a part with `functionCall` or what that holds
-    (Gemini), or a `ToolCall`; the result is in the same form (`tool` message, `tool_result` block,
-    `function_call_output` item, part with `functionResponse`, `ToolResult`). None for a call of
-    another tool. The text has at most *size* characters and a line about what is left out. A wrong
-    call gets a result that says so, marked as an error if the format has a mark; nothing is
-    raised.
+    item (Responses), a `tool_use` block (Anthropic), a part with `functionCall` or its value
+    (Gemini), a `toolUse` block (Bedrock), or a `ToolCall`. The result has the same format. It is
+    None for other tools. Its text has at most *size* characters, with a note of what is left out. A
+    wrong call gets a result that says so, marked as an error if the format can. Never raises.
     """
     opened = read_call(call)
     if opened is None or opened.name not in {RECALL, UNFOLD}:
@@ -262,7 +261,8 @@ def _answer_unfold(view: View, call: WireCall, _index: Index | None, size: int) 
 
 
 def _page(text: str, offset: int, size: int, advice: str = "") -> str:
-    """Cut *text* to *size* characters from *offset* on; the last line says how many follow."""
+    """Return *text* from *offset* on, cut to *size* characters. The last line says how many
+    follow."""
     if len(text) - offset <= size:
         return text[offset:]
     stop = floor(text, max(offset + 1, offset + size - 80))
