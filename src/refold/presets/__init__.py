@@ -1,1 +1,1 @@
-"""Systems that others have built, as compositions of Refold's parts (docs/presets)."""
+"""Published systems as compositions of Refold's parts (docs/presets)."""

@@ -1,4 +1,4 @@
-"""CliffCompaction's recipe: what was said stays in full, what tools answered only if it is short
+"""CliffCompaction's recipe: messages stay, and tool results only if they are short
 (docs/presets/cliff.md)."""
 
 from collections.abc import Iterator
@@ -28,25 +28,25 @@ TITLE = "The following is a summary of your previous actions (long observations 
 SEPARATOR = "\n\n---\n\n"
 THRESHOLD_TOKENS = 200_000
 THOUGHT_MAX_CHARS = 300
-"""Characters of a text at the harshest step."""
+"""Maximum characters of an assistant text at the harshest step."""
 
 
 @dataclass(frozen=True)
 class CliffConfig:
-    """The recipe's figures under its names; 0 characters are no limit. Raises ValueError."""
+    """The recipe's settings under its own names. 0 characters means no limit. Raises ValueError."""
 
     threshold_tokens: int = THRESHOLD_TOKENS
-    """A request beyond it is compacted."""
+    """Requests with more tokens are compacted."""
     keep_recent: int = 3
-    """Answers of the model that stay as they are, with all that followed them."""
+    """Number of newest answers of the model that stay, with everything after them."""
     thought_max_chars: int = 0
-    """Characters of a text of the model."""
+    """Maximum characters of an assistant text."""
     cmd_max_chars: int = 150
-    """Characters of a call's arguments."""
+    """Maximum characters of a tool call's arguments."""
     result_max_chars: int = 500
-    """A longer result is left out."""
+    """Maximum characters of a tool result. Longer ones are left out."""
     human_max_chars: int = 20_000
-    """Characters of a person's text."""
+    """Maximum characters of a user's text."""
     keep_thinking: bool = True
     thinking_max_chars: int = 0
 
@@ -64,15 +64,15 @@ class CliffConfig:
 
 @dataclass(frozen=True)
 class MechanicalSummary:
-    """Write what was said and called, message by message, in its order; no model is asked.
+    """Summarizer that lists messages and tool calls in their order. It asks no model.
 
-    What came before the first answer has its place first, then the newest parts that fit.
+    Parts before the first answer take priority, then the newest that fit.
     """
 
     config: CliffConfig = CliffConfig()
 
     def __call__(self, view: View, start: int, stop: int, max_tokens: int) -> Asking[Summary]:
-        """Join the parts of `messages[start:stop]` in at most *max_tokens* tokens."""
+        """Return the parts of `messages[start:stop]` joined, in at most *max_tokens* tokens."""
         yield from ()
         messages, spoken = view.transcript.messages[start:stop], view_segments(view)[start:stop]
         parts, first = list[str](), -1
@@ -108,7 +108,7 @@ class MechanicalSummary:
 
 
 def _earlier_parts(message: Message) -> list[str]:
-    """Return the parts of a summary that was fed back as history; none of any other message."""
+    """Return the parts of a summary in the history; none for any other message."""
     text = (summary_in(message) or "").removeprefix(TITLE).strip()
     return text.split(SEPARATOR) if text else []
 
@@ -118,7 +118,7 @@ def _cut(text: str, size: int) -> str:
 
 
 def _join(view: View, parts: list[str], first: int, max_tokens: int) -> str:
-    """Join the first parts and the newest that fit with them."""
+    """Join the first parts and the newest that fit."""
     count = view.profile.count
     room = max_tokens - count(wrap_summary(TITLE))
     chosen = list[int]()
@@ -132,16 +132,16 @@ def _join(view: View, parts: list[str], first: int, max_tokens: int) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Cliff:
-    """Replace everything before the newest answers of the model with a `MechanicalSummary`."""
+    """Replaces everything before the newest answers of the model by a `MechanicalSummary`."""
 
     config: CliffConfig = CliffConfig()
     max_tokens: int = THRESHOLD_TOKENS // 2
-    """Cap of the summary."""
+    """Maximum tokens of the summary."""
 
     __repr__ = full_repr
 
     def __call__(self, view: View) -> Steps:
-        """Propose one edit, or none while there are no older answers."""
+        """Propose one edit, or none if there are no older answers."""
         messages = view.transcript.messages
         answers = [at for at in find_answers(messages) if at in view.cuts]
         if len(answers) <= self.config.keep_recent:
@@ -152,7 +152,7 @@ class Cliff:
 
 
 def cliff(config: CliffConfig = CliffConfig()) -> list[Strategy]:
-    """Return the recipe and its two harsher steps: one answer stays, then texts are cut, too."""
+    """Return the recipe and two harsher steps: one answer stays, then texts are cut too."""
     shorter = replace(config, keep_recent=1)
     size = min(config.thought_max_chars or THOUGHT_MAX_CHARS, THOUGHT_MAX_CHARS)
     shortest = replace(shorter, thought_max_chars=size, keep_thinking=False)
@@ -161,7 +161,7 @@ def cliff(config: CliffConfig = CliffConfig()) -> list[Strategy]:
 
 
 def cliff_compactor(config: CliffConfig = CliffConfig(), **settings: Any) -> Compactor:
-    """Return a compactor that takes a whole history; *settings* are those of `Compactor`."""
+    """Return a compactor for whole histories. *settings* are those of `Compactor`."""
     budget = Budget(config.threshold_tokens + 1, config.threshold_tokens)
     return Compactor(cliff(config), budget, **settings)
 

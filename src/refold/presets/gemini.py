@@ -1,8 +1,8 @@
-"""Gemini style: at 70 % of the window, an XML snapshot by a model for all but the newest 30 % (S0).
+"""Gemini style: at 70 % of the window, all but the newest 30 % becomes an XML snapshot (S0).
 
-Its parts are Refold's own; this module says which, and with which figures (docs/presets/gemini.md).
-`Compressor`, `GoogleStyleCompressor`, `CompressionResult` and `get_compressor` speak LangChain and
-are imported when they are first used (extra `langchain`).
+The parts are Refold's own. This module says which, with their settings (docs/presets/gemini.md).
+`Compressor`, `GoogleStyleCompressor`, `CompressionResult` and `get_compressor` need LangChain and
+are imported on first use (extra `langchain`).
 """
 
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 Split = Literal["request", "near"]
 COMPRESSION_MODEL = "kimi-k2-instruct"
-"""Who writes the snapshot unless told otherwise (S0-30)."""
+"""Default model for the snapshot (S0-30)."""
 COMPRESSION_PROMPT = Prompt(
     "gemini",
     load_prompt("summary").text
@@ -47,7 +47,7 @@ COMPRESSION_PROMPT = Prompt(
     "returned, what is unresolved. If you write such notes down, put them into <scratchpad></scratchpad> before "
     "the snapshot; they are thrown away. Then write the snapshot. It is all that will be left of the record.",
 )
-"""The system prompt (S0-28); the form's own description of `<state_snapshot>` follows it."""
+"""The system prompt (S0-28). The form adds its description of `<state_snapshot>`."""
 COMPRESSION_USER_INSTRUCTION = Prompt(
     "gemini-instruction",
     "Write the <state_snapshot> of the record above now, in at most {tokens} tokens. Answer with the snapshot alone.",
@@ -57,46 +57,45 @@ COMPRESSION_USER_INSTRUCTION = Prompt(
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the seed system calls its settings. Raises ValueError for shares that are none.
+    """Settings under the names of the original system. Raises ValueError for invalid shares.
 
-    `compress_threshold` is a share of the window, `preserve_threshold` one of the history: two
-    figures that have nothing to do with one another (C0-5).
+    `compress_threshold` is a share of the window, `preserve_threshold` one of the history. They are
+    independent (C0-5).
     """
 
     max_tokens: int
-    """Tokens of the window of the model that the conversation is with."""
+    """Window of the conversation's model, in tokens."""
     compress_threshold: float = 0.7
-    """Compression is due when the request has this share of the window, or more (S0-17, C0-4)."""
+    """Share of the window from which a compression is due (S0-17, C0-4)."""
     preserve_threshold: float = 0.3
-    """The newest messages that make up this share of the history stay as they are (S0-18)."""
+    """Share of the history, counted from its end, that stays unchanged (S0-18)."""
     compression_model: str = COMPRESSION_MODEL
-    """The name under which *url* knows the model that writes the snapshot."""
+    """Name of the model for the snapshot, as *url* knows it."""
     url: str = field(default="", repr=False)
-    """An endpoint that speaks Chat Completions, for `compression_model`."""
+    """Chat Completions endpoint for `compression_model`."""
     key: str = field(default="", repr=False)
     model: Any = field(default=None, repr=False)
-    """A chat model of LangChain's, or whatever else answers an `Ask`, in place of the endpoint."""
+    """LangChain chat model, or anything else that answers an `Ask`, instead of the endpoint."""
     compression_window: int = 100_000
-    """Tokens of that model's window: a longer history is summarised in parts."""
+    """Window of that model, in tokens. A longer history is summarised in parts."""
     summary_tokens: int = 2_000
-    """Tokens that the snapshot may have at least; what is recorded beside it takes at most as many
-    again."""
+    """Tokens reserved for the snapshot. The record beside it takes at most as many again."""
     min_saving: float = 0.05
-    """A snapshot that makes the request smaller by less than this share is thrown away (C0-7)."""
+    """Minimum saving as a share of the request. A snapshot that saves less is discarded (C0-7)."""
     every: int | None = None
-    """Take a snapshot every so many steps of the model too (S0-49)."""
+    """Number of model steps after which another snapshot is taken (S0-49). None: never."""
     split: Split = "request"
-    """Where the kept part begins (`recent`)."""
+    """Rule for the start of the kept part (`recent`)."""
     prompt: Prompt | str = COMPRESSION_PROMPT
     instruction: Prompt | str = COMPRESSION_USER_INSTRUCTION
     record: bool = True
-    """Keep requests, constraints, open items and files word for word beside the snapshot."""
+    """Whether to keep requests, constraints, open items and files verbatim beside the snapshot."""
     fallback: Summarizer | None = None
-    """What summarises when the model's answers are no good, such as `RuleSummary()`; None leaves
-    the history as it was."""
+    """Summarizer for when the model's answers are invalid, such as `RuleSummary()`. With None the
+    history then stays unchanged."""
     count: Counter = count_message
-    """Tokens of one message. The default knows Chinese; `counter(quarter)` counts as LangChain does
-    (C0-6)."""
+    """Token counter of one message. The default handles Chinese. `counter(quarter)` counts as
+    LangChain does (C0-6)."""
 
     def __post_init__(self) -> None:
         if not (
@@ -113,7 +112,7 @@ class Settings:
 
     @property
     def fraction(self) -> float:
-        """The share of the history that is compressed: what is not preserved (S0-33)."""
+        """Share of the history that is compressed (S0-33)."""
         return 1 - self.preserve_threshold
 
 
@@ -125,8 +124,8 @@ def compactor(
     format: str | Codec | None = None,
     also: Trigger | None = None,
 ) -> Compactor:
-    """Return the whole preset as a `Compactor`, for histories in any format. *also* must be reached
-    as well for a snapshot at intervals."""
+    """Return the whole preset as a `Compactor` for histories in any format. *also* is a second
+    condition for snapshots at intervals."""
     due: Trigger = Fraction(settings.compress_threshold)
     if settings.every is not None:
         due = due | (EveryN(settings.every) if also is None else EveryN(settings.every) & also)
@@ -137,13 +136,13 @@ def compactor(
         snapshot_summary(settings),
         settings.split,
     )
-    # Target 0: how much goes is for the split to say, not for the budget (S0-33).
+    # Target 0: the split decides how much is folded, not the budget (S0-33).
     budget = Budget(due, 0, window=settings.max_tokens)
     return Compactor([strategy], budget, store, ask=ask, format=format, count=settings.count)
 
 
 def snapshot_summary(settings: Settings) -> ModelSummary:
-    """Return the summarizer: a `<state_snapshot>` by a model, merged with the one before (S0-14,
+    """Return the summarizer: a model writes a `<state_snapshot>` and merges the one before (S0-14,
     C0-9)."""
     return ModelSummary(
         prompt=settings.prompt,
@@ -157,8 +156,8 @@ def snapshot_summary(settings: Settings) -> ModelSummary:
 
 @dataclass(frozen=True, slots=True)
 class Compress:
-    """Fold the older part into a snapshot that the user tells and the assistant acknowledges
-    (S0-31), if that saves enough. System messages in it stay behind it. Retrospective; one edit."""
+    """Folds the older part into a snapshot in a user message, acknowledged by the assistant
+    (S0-31), if that saves enough. Its system messages stay behind it. Retrospective; one edit."""
 
     preserve_threshold: float
     summary_tokens: int
@@ -167,7 +166,7 @@ class Compress:
     split: Split = "request"
 
     def __call__(self, view: View) -> Steps:
-        """Propose the edit of `Summarize`, or say why not."""
+        """Propose the edit of `Summarize`, or end with the reason why not."""
         keep = recent(view, self.preserve_threshold, self.split)
         whole = Summarize(keep, self.summary_tokens, self.summarizer, "acknowledged")
         run = whole(view)
@@ -182,7 +181,7 @@ class Compress:
 
 
 def _gain(view: View, edit: Edit) -> float:
-    """Return the share of the request that an edit saves; 1 for one that is refused anyway."""
+    """Return the share of the request that an edit saves, or 1 if it is refused anyway."""
     try:
         return 1 - view.apply(edit).tokens / view.tokens
     except EditError:
@@ -190,16 +189,16 @@ def _gain(view: View, edit: Edit) -> float:
 
 
 def recent(view: View, preserve: float, split: Split = "request") -> float:
-    """Return what to keep, for `Summarize`: a number of messages, or the share.
+    """Return what `Summarize` should keep: a number of messages, or the share.
 
-    `request`, the seed's rule: from the target on, the next request of the user's (S0-35), however
-    little then stays; without one, of a conversation that ends in an answer the last turn, however
-    long it is (S0-36, C0-2). `near` begins inside a turn where that would be less than half of the
-    share, or far more than it. In a turn that goes on, both go back to its request, or between two
-    of its groups where that is too far (`refold.summarizers.tail.tail_start`).
+    `request`, the original rule, keeps what follows the target from the next user request on
+    (S0-35), however little. Without one, a conversation that ends in an answer keeps its last turn,
+    however long (S0-36, C0-2). `near` starts inside a turn if the request would leave less than
+    half of the share, or far more than it. In an unfinished turn both go back to its request, or to
+    a place between its tool groups if that is too far back (`refold.summarizers.tail.tail_start`).
 
-    A conversation that might be folded whole keeps its last turn all the same (S0-20); where that
-    is all there is, nothing is folded.
+    A conversation that could be folded whole still keeps its last turn (S0-20). If that is
+    everything, nothing is folded.
     """
     end, turns = len(view.transcript), [at for at in find_requests(view) if at]
     if split == "request" and turns:
@@ -212,11 +211,10 @@ def recent(view: View, preserve: float, split: Split = "request") -> float:
 
 
 def clean_history(payload: Any, format: str | Codec | None = None) -> Any:
-    """Return *payload* without what says nothing, and with every call and result in its pair
-    (S0-11).
+    """Return *payload* without empty messages, and with every tool call and result paired (S0-11).
 
-    User messages always stay (S0-39). An assistant's message stays if it says, thinks or calls
-    anything (S0-40, C0-1), a tool's if it answers a call (S0-41). Entries that stay are the same
+    User messages always stay (S0-39). An assistant message stays if it has text, thinking or calls
+    (S0-40, C0-1), a tool message if it answers a call (S0-41). Entries that stay are the same
     objects. Raises `FormatError`.
     """
     opened = open_payload(payload, format)

@@ -27,12 +27,11 @@ with explain_missing("langchain-core", "langchain"):
 
 CONFIGURABLE = "compression"
 KEPT = "refold_steps_kept"
-"""In the `additional_kwargs` of a snapshot: how many steps of the model stood behind it when it was
-made."""
+"""Key in the `additional_kwargs` of a snapshot: number of model steps after it when it was made."""
 
 
 class Compressor(ABC):
-    """What compresses a history of LangChain's. Write your own by extending it (S0-09)."""
+    """Base class for compressors of LangChain histories. Extend it to write your own (S0-09)."""
 
     def __init__(self, config: Settings) -> None:
         self.config: Settings = config
@@ -41,36 +40,36 @@ class Compressor(ABC):
     async def compress(
         self, messages: list[BaseMessage], config: RunnableConfig
     ) -> tuple[list[BaseMessage], bool]:
-        """Return the messages to go on with, and whether they are other ones."""
+        """Return the messages to continue with, and whether they changed."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
 class CompressionResult:
-    """All that is known of one compression (C0-8)."""
+    """The result of one compression (C0-8)."""
 
     messages: list[BaseMessage] = field(repr=False)
-    """What to go on with: the very list that was given, if nothing was compressed."""
+    """The messages to continue with. The same list as given if nothing was compressed."""
     compressed: bool
     original_tokens: int
     new_tokens: int
     status: Outcome
     """`applied`, `noop`, `rejected`, `failed`, `degraded` or `no_headroom` (`refold.Attempt`)."""
     reason: str
-    """Why, where it was not `applied`."""
+    """Explanation of the status."""
     snapshot: Snapshot | None = None
-    """What the snapshot says, field by field (S0-27)."""
+    """The fields of the snapshot (S0-27)."""
     view: View | None = field(default=None, repr=False)
 
 
 class GoogleStyleCompressor(Compressor):
-    """Filter, threshold, split, snapshot, rebuild, verify: in the manner of Gemini CLI (S0-10 to
-    S0-16).
+    """Filters, checks the threshold, splits, takes a snapshot, rebuilds and verifies, like Gemini
+    CLI (S0-10 to S0-16).
 
-    *model* answers: a chat model of LangChain's or any other answerer; without it `config.model`,
-    or `config.compression_model` at `config.url`. With a *store*, histories that are sent whole
-    again are shown with the snapshots made before. Raises ValueError when there is nobody to ask
-    and no fallback.
+    *model* is a LangChain chat model or anything else that answers an `Ask`. The default is
+    `config.model`, or `config.compression_model` at `config.url`. With a *store*, histories that
+    are sent whole again show their earlier snapshots. Raises ValueError if there is neither a model
+    nor a fallback.
     """
 
     def __init__(self, config: Settings, model: Any = None, store: Store | None = None) -> None:
@@ -90,10 +89,9 @@ class GoogleStyleCompressor(Compressor):
     async def compress(
         self, messages: list[BaseMessage], config: RunnableConfig | Settings | None = None
     ) -> tuple[list[BaseMessage], bool]:
-        """Return the compressed messages and True, or the very list that was given and False
-        (S0-45).
+        """Return the compressed messages and True, or the given list itself and False (S0-45).
 
-        Never raises for what the model does. Raises `FormatError` for a list of anything else than
+        Failures of the model do not raise. Raises `FormatError` if the list holds anything but
         messages.
         """
         result = await self.run(messages, config)
@@ -135,9 +133,9 @@ def get_compressor(
     config: Settings | RunnableConfig,
     kind: Callable[[Settings], Compressor] = GoogleStyleCompressor,
 ) -> Compressor:
-    """Return a compressor for *config* (S0-44): `Settings`, or a run's config that has them, or a
-    mapping of their names, under `configurable` as `compression`. Raises ValueError where it has
-    none."""
+    """Return a compressor for *config* (S0-44): `Settings`, or a run's config that has `Settings`,
+    or a mapping of their names, under `configurable` as `compression`. Raises ValueError
+    otherwise."""
     if isinstance(config, Settings):
         return kind(config)
     given = (config.get("configurable") or {}).get(CONFIGURABLE)
@@ -157,8 +155,8 @@ def _snapshot(view: View) -> Snapshot | None:
 
 
 def _with_note(message: BaseMessage, view: View) -> BaseMessage:
-    """Return a snapshot with a note of how much stood behind it, for when the list comes back as
-    history."""
+    """Return a snapshot with a note of the number of steps after it, for when the list comes
+    back."""
     if message.additional_kwargs.get("lc_source") != SOURCE or KEPT in message.additional_kwargs:
         return message
     behind = max(edit.stop for edit in view.edits)
@@ -169,8 +167,8 @@ def _with_note(message: BaseMessage, view: View) -> BaseMessage:
 
 
 def _has_enough_steps(view: View, every: int) -> bool:
-    """Has the model made *every* steps since the snapshot that the history begins with, if it
-    begins with one?"""
+    """Return whether the model has made *every* steps since the snapshot at the start of the
+    history, or whether there is none."""
     messages = view.transcript.messages
     behind = opening_length(messages)
     if not behind or view.source is None:

@@ -1,4 +1,4 @@
-"""Lists that are compacted in place, with everything they ever said kept beside them."""
+"""Lists that are compacted in place, and their full histories."""
 
 from bisect import bisect_left
 from collections import OrderedDict
@@ -18,33 +18,32 @@ from refold.errors import FormatError
 from refold.rules.request import common_length
 
 EVERY_ROUND = Budget(trigger=0, target=0, progress=0, hysteresis=0)
-"""Whatever the request holds (S1-02)."""
+"""Budget that compacts whatever the size of the request (S1-02)."""
 FIRST_SWEEP = 64
-"""Entries after which those that nobody else holds are looked for the first time."""
+"""Number of substitutes before the first cleanup of unreferenced ones."""
 
 
 class Substitute(NamedTuple):
-    """An entry that was put into a list, and the entries that it stands for."""
+    """An entry that was put into a list in place of others."""
 
     entry: Any
-    """The very object: while it is held here, no other has its id."""
+    """The object itself. While it is referenced here, no other object has its id."""
     copy: Any
-    """What it said when it was put there."""
+    """Copy of its original content."""
     originals: tuple[Any, ...]
 
 
 class CompactedLists:
     """The full histories of any number of lists that are compacted in place (C1-10, S4-24, X-5).
 
-    An entry that stands for others is known by its identity, never by what it looks like: two
-    lists that say the same are two conversations. So a list with such entries has its full history,
-    grown, cut short, copied entry by entry or forked. Copies of them (out of JSON, after a restart)
-    stand for themselves, as does one that its owner changed so that it says something else in
-    *format*.
+    A substitute is recognised by object identity, never by content: two equal lists are two
+    conversations. So a list with substitutes keeps its full history when it is extended, cut short,
+    copied entry by entry or forked. Copies of substitutes (out of JSON, after a restart) are
+    ordinary entries, and so is one whose content in *format* its owner changed.
 
-    Originals are kept for as long as anybody else holds the entry that stands for them, and in this
-    process only. Give the whole history and a store to a `refold.Compactor` where that is not
-    enough. Calls may come from several threads, each with a list of its own.
+    Originals are kept in this process, while anyone else references their substitute. If that is
+    not enough, pass whole histories and a store to a `refold.Compactor`. Calls may come from
+    several threads, each with its own list.
     """
 
     def __init__(self, format: str | Codec | None = None) -> None:
@@ -54,11 +53,11 @@ class CompactedLists:
         self._lock = Lock()
 
     def __len__(self) -> int:
-        """Return how many entries are known that stand for others."""
+        """Return the number of known substitutes."""
         return len(self._substitutes)
 
     def full_history(self, messages: Sequence[Any]) -> list[Any]:
-        """Return everything that *messages* said, what was compacted away included."""
+        """Return all original entries behind *messages*."""
         return [original for entry in messages for original in self._originals_of(entry)]
 
     def rewrite(self, messages: list[Any], compact: Callable[[list[Any]], View]) -> View:
@@ -75,8 +74,8 @@ class CompactedLists:
         payload: Sequence[Any],
         seen: int | None = None,
     ) -> None:
-        """Show *payload* in *messages* instead of its first *seen* entries (all, without it), whose
-        full *history* it stands for."""
+        """Replace the first *seen* entries of *messages* (default: all) by *payload*, which stands
+        for the full *history*."""
         seen = len(messages) if seen is None else seen
         present = {
             tuple(map(id, substitute.originals)): substitute
@@ -96,14 +95,14 @@ class CompactedLists:
         return substitute.originals if substitute else (entry,)
 
     def _find_substitute(self, entry: Any) -> Substitute | None:
-        """Return the substitute that *entry* is, unless its owner changed what it says."""
+        """Return the substitute that *entry* is, unless its owner changed its content."""
         substitute = self._substitutes.get(id(entry))
         if substitute is not None and self._says_same(entry, substitute.copy):
             return substitute
         return None
 
     def _says_same(self, entry: Any, copy: Any) -> bool:
-        """Is what was changed no more than a mark, such as one for a cache?"""
+        """Return whether both have the same content. A mark such as one for a cache may differ."""
         if entry == copy:
             return True
         try:
@@ -115,9 +114,8 @@ class CompactedLists:
     def _make_entry(
         self, shown: Any, originals: tuple[Any, ...], present: dict[tuple[int, ...], Substitute]
     ) -> Any:
-        """Return the entry that says in a list what *shown* does: *shown* itself if it is its own
-        original; one that is *present* for the same originals, if it says so; else a copy, which
-        is the list's own."""
+        """Return the list entry for *shown*: *shown* itself if it is its only original, the entry
+        *present* for the same originals if it is equal, else a copy for this list."""
         ids = tuple(map(id, originals))
         if ids == (id(shown),):
             return shown
@@ -130,7 +128,7 @@ class CompactedLists:
         return entry
 
     def _forget(self) -> None:
-        """Forget entries that nobody else holds: they cannot come back."""
+        """Forget substitutes that nobody else references, since they cannot come back."""
         self._substitutes = {
             key: substitute
             for key, substitute in self._substitutes.items()
@@ -140,21 +138,20 @@ class CompactedLists:
 
 
 REMEMBERED = 256
-"""How many conversations are known by default."""
+"""Default number of remembered conversations."""
 
 Conversation = tuple[str, str | None]
-"""An agent's id and a conversation's. Without the second it has no name, and nothing is kept."""
+"""An agent's id and a conversation's. Without the latter nothing is remembered."""
 
 
 class Conversations:
-    """Knows what the compacted lists of named conversations stand for (S2-51, S2-53), in this
+    """Remembers the originals behind compacted lists of named conversations (S2-51, S2-53), in this
     process.
 
-    A list comes back as JSON, so the name says whose it is, and nothing else does: one without a
-    name, or under another, is a list of its own, whatever it looks like. Within a conversation
-    its entries are known again as far as they stand as they were shown. Of more than *most*
-    conversations (None: no limit) the one that was not compacted for longest is forgotten; going
-    back says so then. Usable from several threads.
+    A list comes back as JSON, so only the name tells which conversation it is. A list without a
+    name, or under another, is independent. Within a conversation entries are recognised as far as
+    they match those shown last. Beyond *most* conversations (None: no limit) the one compacted
+    least recently is forgotten, and a revert then reports that. Thread-safe.
     """
 
     def __init__(self, most: int | None = REMEMBERED) -> None:
@@ -163,7 +160,7 @@ class Conversations:
         self._lock = Lock()
 
     def full_history(self, name: Conversation, messages: Any) -> Any:
-        """Return everything that *messages* said, what was compacted away included."""
+        """Return all original entries behind *messages*."""
         with self._lock:
             pairs = self._kept.get(name, [])
         if not pairs or not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
@@ -175,7 +172,7 @@ class Conversations:
         ]
 
     def keep(self, name: Conversation, full: Any, shown: Any) -> None:
-        """Note that the conversation of this *name*, of which *full* is all, goes on as *shown*."""
+        """Record that the conversation *name*, whose full history is *full*, goes on as *shown*."""
         if name[1] is None or not isinstance(full, list):
             return
         pairs = deepcopy(match_originals(full, shown))
@@ -183,7 +180,7 @@ class Conversations:
             put_latest(self._kept, name, pairs, inf if self._most is None else self._most)
 
     def forget(self, name: Conversation) -> None:
-        """The conversation of this *name* is over."""
+        """Forget the conversation *name*."""
         with self._lock:
             self._kept.pop(name, None)
 
@@ -191,8 +188,8 @@ class Conversations:
 def match_originals(
     full: Sequence[Any], payload: Sequence[Any]
 ) -> list[tuple[Any, tuple[Any, ...]]]:
-    """Return each entry of *payload* with the entries of *full* that it stands for, itself if they
-    are the same object. Together they are *full*, in its order."""
+    """Return each entry of *payload* with the entries of *full* that it stands for, which is itself
+    if it is the same object. Together they are *full*, in order."""
     places = dict[int, list[int]]()
     for at, entry in enumerate(full):
         places.setdefault(id(entry), []).append(at)
@@ -206,7 +203,7 @@ def match_originals(
         hidden = tuple(full[at : positions[nth]])
         if unmatched:
             out += [*_divide(unmatched, hidden), (shown, (shown,))]
-        else:  # nothing is shown for what is hidden: the next entry stands for it too
+        else:  # hidden without a substitute: the next entry stands for it too
             out.append((shown, (*hidden, shown)))
         at, unmatched = positions[nth] + 1, []
     rest = tuple(full[at:])
@@ -219,7 +216,7 @@ def match_originals(
 def _divide(
     shown: Sequence[Any], originals: tuple[Any, ...]
 ) -> Iterator[tuple[Any, tuple[Any, ...]]]:
-    """Divide one to one if they are as many, else the first stands for all."""
+    """Pair entries one to one if the counts are equal. Otherwise the first stands for all."""
     if len(shown) == len(originals):
         yield from ((entry, (original,)) for entry, original in zip(shown, originals, strict=True))
     else:
@@ -231,4 +228,4 @@ def _holders(substitute: Substitute) -> int:
 
 
 _ALONE = _holders(Substitute({}, {}, ()))
-"""What is counted of an entry that only its `Substitute` holds."""
+"""Reference count of an entry that only its `Substitute` holds."""

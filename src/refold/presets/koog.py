@@ -1,7 +1,7 @@
 """koog's history compression: strategies, sessions, and what every compression keeps (S3).
 
-The strategies are Refold's own with koog's names, defaults and TLDR form (docs/presets/koog.md).
-Sessions and the nodes for LangGraph (extra `langchain`) are imported when they are first used.
+The strategies are Refold's with koog's names, defaults and TLDR form (docs/presets/koog.md).
+Sessions and the nodes for LangGraph (extra `langchain`) are imported on first use.
 """
 
 from abc import ABC, abstractmethod
@@ -46,14 +46,14 @@ if TYPE_CHECKING:
 
 
 class HistoryCompressionStrategy(ABC):
-    """How a history is compressed. Write your own by extending it (S3-21)."""
+    """Base class of strategies that compress a history. Extend it to write your own (S3-21)."""
 
     @abstractmethod
     async def compress(
         self, llm_session: "WriteSession", preserve_memory: bool, memory_messages: Sequence[Message]
     ) -> None:
-        """Set `llm_session.prompt` to what shall be left. *memory_messages* are those of its
-        messages that are memory, to be kept if *preserve_memory* says so (S3-26)."""
+        """Set `llm_session.prompt` to the compressed history. *memory_messages* are its memory,
+        kept if *preserve_memory* is true (S3-26)."""
 
 
 def tldr(
@@ -62,9 +62,9 @@ def tldr(
     *,
     record: bool = True,
 ) -> model.ModelSummary:
-    """A TLDR by a model: objectives, tools and results, findings, status, next steps (S3-14).
-    *prompt* and *instruction* take the place of its system prompt and of the last message of its
-    request; *record* keeps what must not be lost beside it."""
+    """Return a summarizer whose model writes a TLDR: objectives, tools and results, findings,
+    status, next steps (S3-14). *prompt* replaces its system prompt, *instruction* the last message
+    of its request. With *record*, what must not be lost is kept beside it."""
     return model.ModelSummary(
         prompt or model.load_prompt("summary"), form=TLDR, closing=instruction, record=record
     )
@@ -72,12 +72,12 @@ def tldr(
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Picks the messages that are given."""
+    """Predicate that accepts the given messages."""
 
     messages: tuple[Message, ...]
 
     def __call__(self, message: Message) -> bool:
-        """Is *message* one of them?"""
+        """Return whether *message* is among them."""
         return message in self.messages
 
     def __repr__(self) -> str:
@@ -86,26 +86,26 @@ class Listed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TldrStrategy(HistoryCompressionStrategy):
-    """The settings that the strategies share which write TLDRs. Compressing raises ValueError for a
-    *prompt* beside a *summarizer*, which has its own."""
+    """Base class of the strategies that write TLDRs. Compressing raises ValueError for a *prompt*
+    beside a *summarizer*, which has its own."""
 
     max_tokens: int = 2_000
-    """Cap of one TLDR, in tokens."""
+    """Maximum tokens of one TLDR."""
     summarizer: Summarizer | None = None
-    """What writes it; None: `tldr`."""
+    """Writes the TLDR. None: `tldr`."""
     prompt: model.Prompt | str | None = None
-    """How a model is to write it, in place of the package's system prompt."""
+    """Prompt for the model, instead of the package's system prompt."""
     record: ClassVar[bool] = True
-    """Whether what must not be lost is recorded beside it."""
+    """Whether what must not be lost is kept beside the TLDR."""
 
     @abstractmethod
     def strategy(self, **settings: Any) -> Strategy:
-        """Return the strategy of Refold's that does it, with these settings of its."""
+        """Return the corresponding strategy of Refold with these settings."""
 
     async def compress(
         self, llm_session: "WriteSession", preserve_memory: bool, memory_messages: Sequence[Message]
     ) -> None:
-        """Show TLDRs in place of messages."""
+        """Replace messages by TLDRs."""
         if self.summarizer is not None and self.prompt is not None:
             raise ValueError("give a prompt, or a summarizer that has one")
         await llm_session.compact(
@@ -120,45 +120,45 @@ class TldrStrategy(HistoryCompressionStrategy):
 
 @dataclass(frozen=True, slots=True)
 class WholeHistory(TldrStrategy):
-    """The whole history becomes one TLDR. For most cases: the context of everything that was done
-    stays, in fewer tokens (S3-14)."""
+    """Replaces the whole history by one TLDR. For most cases: the context of all work so far stays,
+    in fewer tokens (S3-14)."""
 
     def strategy(self, **settings: Any) -> Strategy:
-        """Return Refold's own of this name."""
+        """Return `refold.strategies.WholeHistory`."""
         return strategies.WholeHistory(**settings)
 
 
 @dataclass(frozen=True, slots=True)
 class FromLastNMessages(TldrStrategy):
-    """The last *n* messages become one TLDR; all before them goes. For when only the newest
-    findings matter (S3-15)."""
+    """Replaces the last *n* messages by one TLDR and drops all before them. For when only the
+    newest findings matter (S3-15)."""
 
     n: int
 
     def strategy(self, **settings: Any) -> Strategy:
-        """Return `FromLastN`."""
+        """Return `refold.strategies.FromLastN`."""
         return strategies.FromLastN(self.n, **settings)
 
 
 @dataclass(frozen=True, slots=True)
 class Chunked(TldrStrategy):
-    """Each *size* messages become a TLDR of their own. For when it matters how things went, and
-    older findings too (S3-16)."""
+    """Replaces every *size* messages by a TLDR of their own. For when the course of events and
+    older findings matter (S3-16)."""
 
     size: int
     max_tokens: int = field(default=500, kw_only=True)
     record: ClassVar[bool] = False
 
     def strategy(self, **settings: Any) -> Strategy:
-        """Return Refold's own of this name."""
+        """Return `refold.strategies.Chunked`."""
         return strategies.Chunked(self.size, **settings)
 
 
 class RetrieveFactsFromHistory(HistoryCompressionStrategy):
-    """The history becomes the facts under *concepts*. For when it is known which facts matter
+    """Replaces the history by facts about *concepts*. For when it is known which facts matter
     (S3-17).
 
-    Without any facts the history stays, or *fallback*, a strategy of Refold's, takes over (C3-8).
+    Without any facts the history stays, or *fallback*, a strategy of Refold, takes over (C3-8).
     """
 
     def __init__(
@@ -175,19 +175,19 @@ class RetrieveFactsFromHistory(HistoryCompressionStrategy):
     async def compress(
         self, llm_session: "WriteSession", preserve_memory: bool, memory_messages: Sequence[Message]
     ) -> None:
-        """Show one message with the facts, and a note on where things stand."""
+        """Replace the history by one message with the facts and a note on the current state."""
         memory = Listed(tuple(memory_messages))
         await llm_session.compact(self._retrieve(preserve_memory=preserve_memory, memory=memory))
 
 
 @dataclass(frozen=True, slots=True)
 class NoCompression(HistoryCompressionStrategy):
-    """The history stays as it is. For switching compression off where a strategy is expected."""
+    """Leaves the history unchanged, to disable compression if a strategy is required."""
 
     async def compress(
         self, llm_session: "WriteSession", preserve_memory: bool, memory_messages: Sequence[Message]
     ) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 __getattr__ = lazy_names(

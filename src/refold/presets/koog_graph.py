@@ -32,21 +32,21 @@ class AgentState(TypedDict, total=False):
 
     messages: Annotated[list[BaseMessage], add_messages]
     received: list[ToolMessage]
-    """Results of tools that the model has not been sent yet (koog's `ReceivedToolResult`)."""
+    """Tool results not yet sent to the model (koog's `ReceivedToolResult`)."""
 
 
 def more_than_100_messages(session: ReadSession) -> bool:
-    """Koog's own condition; the system prompt counts (S3-07)."""
+    """Return koog's condition: over 100 messages, system prompt included (S3-07)."""
     return len(session.prompt.messages) > 100
 
 
 def history_is_too_long(
     when: TooLong = more_than_100_messages, key: str = MESSAGES
 ) -> Callable[[Any], bool]:
-    """Return the condition of an edge: *when* is asked about a read session on the state's history
+    """Return the condition of an edge: *when* is called with a read session on the state's history
     (S3-05, S3-07).
 
-    By tokens: `lambda session: session.reached(Fraction(0.7), window=200_000)`.
+    By tokens: `lambda session: session.is_due(Fraction(0.7), window=200_000)`.
     """
     return lambda state: when(LLM(messages_of(state, key), codec=langchain).look())
 
@@ -62,11 +62,11 @@ def node_llm_compress_history(
 ) -> Runnable[Any, Any]:
     """Return a node that **replaces** the state's messages by compressed ones, as koog's does: the
     originals are lost in the state and in every later checkpoint
-    (`refold.adapters.langgraph.compact_node` keeps them). Everything else in the state passes, such
-    as results that were received and not sent yet; the calls they answer stay (S3-09).
+    (`refold.adapters.langgraph.compact_node` keeps them). All else in the state stays, such as
+    results that were received and not sent yet. So do the calls that they answer (S3-09).
 
-    *model* and *retrieval_model*, which is asked in its place, are chat models of LangChain's or
-    anything else that answers an `Ask`. Without *strategy* it is `WholeHistory()` (S3-13, S3-14).
+    *model*, or *retrieval_model* in its place, is a LangChain chat model or anything else that
+    answers an `Ask`. The default *strategy* is `WholeHistory()` (S3-13, S3-14).
     """
 
     async def compress(state: Any) -> dict[str, Any]:
@@ -94,8 +94,8 @@ def node_llm_request(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
 
 
 def node_execute_tool(tools: Sequence[BaseTool]) -> Runnable[Any, Any]:
-    """Return a node that runs the calls of the last message. The results are put into `received`,
-    not into the messages; a tool that fails, or that there is none of, is a result that says so."""
+    """Return a node that runs the tool calls of the last message. The results are put into
+    `received`, not into the messages. A failed or unknown tool returns an error as its result."""
     by_name = {tool.name: tool for tool in tools}
 
     def execute(state: Any) -> dict[str, Any]:
@@ -152,9 +152,10 @@ def execute_with_history_compression(
     too_long: TooLong = more_than_100_messages,
     preserve_memory: bool = True,
 ) -> "CompiledStateGraph[Any, Any, Any, Any]":
-    """Koog's graph `execute-with-history-compression`, compiled: four nodes, eight edges (S3-08).
+    """Return koog's compiled graph `execute-with-history-compression`, with four nodes and eight
+    edges (S3-08).
 
-    *model* is the agent's, with its tools bound; *compressor* writes the summaries: a chat model or
+    *model* is the agent's, with its tools bound. *compressor* writes the summaries: a chat model or
     anything else that answers an `Ask`. The history is compressed after a tool has run and before
     its result is sent (S3-10).
     """
@@ -180,7 +181,7 @@ def execute_with_history_compression(
 
 
 def _on_reply(state: Any) -> str:
-    """`onToolCall` and `onAssistantMessage`."""
+    """Return the next node: koog's `onToolCall` and `onAssistantMessage`."""
     last = messages_of(state)[-1]
     return "executeTool" if isinstance(last, AIMessage) and last.tool_calls else END
 
@@ -190,12 +191,12 @@ def _answerer(model: Any) -> Any:
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
-    """Run async code to its end from sync code, also where an event loop is running."""
+    """Run a coroutine to completion from sync code, even inside a running event loop."""
     out = list[T]()
 
     async def in_context() -> None:
-        # `asyncio.run` writes out a task's result as text when it takes its signal handler back
-        # (CPython 3.11): 3 ms for each of LangChain's messages. So the task returns nothing.
+        # `asyncio.run` formats a task's result when it removes its signal handler (CPython 3.11):
+        # 3 ms for each LangChain message. So the task returns nothing.
         out.append(await work)
 
     try:

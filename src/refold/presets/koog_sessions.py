@@ -1,7 +1,7 @@
 """Sessions on a history, as koog's `llm.readSession` and `llm.writeSession` (S3-12).
 
-A read session sees the history as it is; a write session is the only one of its kind at a time, and
-what it did counts when it ends well: an error leaves the history as it was.
+A read session sees the history as it is. Only one write session runs at a time, and its changes
+apply when it ends without an error.
 """
 
 import asyncio
@@ -36,8 +36,8 @@ from refold.tokens.count import Counter, count_fixed, count_message
 
 
 def as_ask(messages: Sequence[Message], head: int, max_tokens: int) -> Ask:
-    """Return the question that *messages* are, of which the first *head* are the system prompt: the
-    last one is the prompt if it is a user's, else the user asks to go on."""
+    """Return *messages*, of which the first *head* are the system prompt, as an `Ask`. The prompt
+    is the last message if it is the user's, else a request to go on."""
     system = "\n\n".join(message.text for message in messages[:head])
     turns = [as_text(message) for message in messages[head:]]
     turns = [message for message in turns if message.text.strip()]
@@ -46,7 +46,7 @@ def as_ask(messages: Sequence[Message], head: int, max_tokens: int) -> Ask:
 
 
 def as_text(message: Message) -> Message:
-    """Return a message as text alone, in the role of the user or the assistant."""
+    """Return a message with text only, in the role of the user or the assistant."""
     if not message.calls and not message.results and message.role in ("user", "assistant"):
         return Message(message.role, (Text(message.text),))
     text = "\n".join(element.render() for element in record_elements([(0, message)], DETAILS[0]))
@@ -54,7 +54,7 @@ def as_text(message: Message) -> Message:
 
 
 class NoAnswer(RefoldError):  # noqa: N818 - what happened, as with `StopIteration`
-    """A model was asked and gave no answer that can be used."""
+    """A model gave no usable answer."""
 
 
 class Prompt(NamedTuple):
@@ -64,7 +64,7 @@ class Prompt(NamedTuple):
 
     @property
     def head(self) -> tuple[Message, ...]:
-        """The system prompt: leading system messages that carry no summary."""
+        """The system prompt: leading system messages without a summary."""
         return tuple(
             takewhile(lambda m: m.role == "system" and summary_in(m) is None, self.messages)
         )
@@ -72,44 +72,44 @@ class Prompt(NamedTuple):
 
 @dataclass
 class ReadSession:
-    """A look at a history."""
+    """A session that reads a history."""
 
     prompt: Prompt
     model: Any = None
-    """What answers: a model of `refold.models`, or any function from an `Ask` to an `Answer`."""
+    """A model of `refold.models`, or any function from an `Ask` to an `Answer`."""
     rules: Rules = Rules(RULES)
     count: Counter = count_message
     memory: MessageFilter = field(default_factory=TaggedOrBeginning)
     mark: LastAttempt = field(default_factory=LastAttempt)
-    """When the history was compressed last, or seen first."""
+    """When the history was last compressed, or first seen."""
     clock: Callable[[], float] = time.time
 
     @property
     def view(self) -> View:
-        """The prompt as a view: its tokens, its legal cuts."""
+        """The prompt as a view, with its tokens and legal cuts."""
         return self.view_of(self.prompt)
 
     def view_of(self, prompt: Prompt) -> View:
-        """Return a prompt as a view; the system prompt counts, and is no part of its transcript."""
+        """Return a prompt as a view. The system prompt is counted, but not part of its
+        transcript."""
         head = prompt.head
         fixed = count_fixed([part for message in head for part in message.parts], ())
         return View.of(prompt.messages[len(head) :], profile=Profile(self.count, self.rules, fixed))
 
     def is_due(self, trigger: Trigger, window: int | None = None) -> bool:
-        """Does *trigger* (`refold.budget.triggers`) fire for this history? For conditions of edges
-        (S3-05, C3-7)."""
+        """Return whether *trigger* (`refold.budget.triggers`) fires for this history. For
+        conditions of edges (S3-05, C3-7)."""
         budget = Budget(trigger, 0, window=window)
         moment = budget.observe(self.view, last=self.mark, now=self.clock())
         return budget.judge(moment).level == "hard"
 
     def memory_messages(self) -> tuple[Message, ...]:
-        """Return the messages that are memory, each once (S3-26)."""
+        """Return the memory messages, without duplicates (S3-26)."""
         return tuple(dict.fromkeys(filter(self.memory, self.prompt.messages)))
 
     async def request_llm_without_tools(self, max_tokens: int = 2_000) -> Message:
-        """Return the model's answer to the history as it is, no tools offered; calls and results in
-        it go out as text, since many providers refuse them without tools (S3-23). Raises
-        `NoAnswer`."""
+        """Return the model's answer to the history, without tools. Tool calls and results are sent
+        as text, since many providers refuse them without tools (S3-23). Raises `NoAnswer`."""
         answer = None
         if self.model is not None:
             ask = as_ask(self.prompt.messages, len(self.prompt.head), max_tokens)
@@ -122,22 +122,21 @@ class ReadSession:
 
 @dataclass
 class WriteSession(ReadSession):
-    """The only session that changes a history. *prompt* and *model* may be set; the model is the
-    session's own and ends with it (S3-24)."""
+    """A session that changes a history, one at a time. *prompt* and *model* may be set. The model
+    applies to this session only (S3-24)."""
 
     original: Prompt = field(default_factory=lambda: Prompt(()))
-    """What the prompt was before the compression that is under way: compose from this (C3-1)."""
+    """The prompt before the current compression, to compose from (C3-1)."""
     attempts: tuple[Attempt, ...] = ()
     """How the runs of Refold's strategies ended."""
 
     def append(self, *messages: Message) -> None:
-        """Add messages at the end."""
+        """Append messages."""
         self.prompt = Prompt((*self.prompt.messages, *messages))
 
     @contextmanager
     def using(self, model: Any) -> Iterator[None]:
-        """Ask another model for a while; the one before is back afterwards, whatever happens
-        (S3-24)."""
+        """Use another model within a `with` block. The previous one is always restored (S3-24)."""
         before, self.model = self.model, model
         try:
             yield
@@ -145,14 +144,14 @@ class WriteSession(ReadSession):
             self.model = before
 
     async def request_llm_without_tools(self, max_tokens: int = 2_000) -> Message:
-        """As in a read session; the answer is appended."""
+        """As in a read session. The answer is appended."""
         answer = await super().request_llm_without_tools(max_tokens)
         self.append(answer)
         return answer
 
     async def compact(self, *strategies: Strategy) -> View:
-        """Run strategies of Refold's on the prompt and set it to what they make of it. What fails
-        changes nothing; *attempts* says how it went."""
+        """Run strategies of Refold on the prompt and set it to the result. A failed strategy
+        changes nothing, see *attempts*."""
         done = await adrive(compact_to(self.view, strategies, 0), self.model)
         self.attempts += done.attempts
         self.prompt = Prompt((*self.prompt.head, *done.view.messages))
@@ -164,9 +163,9 @@ class WriteSession(ReadSession):
         preserve_memory: bool = True,
         model: Any = None,
     ) -> tuple[Attempt, ...]:
-        """Compress the history by *strategy*, `WholeHistory()` without one, asking *model* if one
-        is given. Afterwards the session has its model again, and if the strategy raised, its
-        history too (S3-12, S3-13, S3-24)."""
+        """Compress the history by *strategy* (default `WholeHistory()`), asking *model* if one is
+        given. Afterwards the session has its model again, and if the strategy raised, its history
+        too (S3-12, S3-13, S3-24)."""
         before, tried = self.prompt, len(self.attempts)
         self.original = before
         memory = self.memory_messages() if preserve_memory else ()
@@ -181,12 +180,12 @@ class WriteSession(ReadSession):
 
 
 class LLM:
-    """A history, who answers for it, and sessions on it.
+    """A history, its model, and sessions on it.
 
-    *history* is a list in any format that Refold knows, or of `refold.Message`; *codec* names its
-    format where its shape should not decide (`refold.adapters.langchain` for LangChain's). Entries
-    that no session changes stay the same objects. *memory* says which messages are memory (C3-5),
-    *clock* tells seconds since 1970.
+    *history* is a list in any format that Refold knows, or of `refold.Message`. *codec* names its
+    format if detection should not decide (`refold.adapters.langchain` for LangChain's). Entries
+    that no session changes stay the same objects. *memory* is a predicate of memory messages
+    (C3-5). *clock* returns seconds since 1970.
     """
 
     def __init__(
@@ -212,13 +211,13 @@ class LLM:
 
     @asynccontextmanager
     async def read_session(self) -> AsyncIterator[ReadSession]:
-        """Look at the history: as it is now, whatever a write session is doing to it."""
+        """Read the history as it is now, whatever a write session is doing to it."""
         yield self.look()
 
     @asynccontextmanager
     async def write_session(self) -> AsyncIterator[WriteSession]:
-        """Change the history. Another write session waits until this one has ended; a session
-        inside a session of the same task would wait for ever."""
+        """Change the history. Another write session waits until this one has ended. A nested one in
+        the same task would wait for ever."""
         async with self._writing:
             before = self.look()
             session = WriteSession(**vars(before), original=before.prompt)
@@ -227,7 +226,7 @@ class LLM:
             self._mark = session.mark
 
     def look(self) -> ReadSession:
-        """Return what a read session is, for code that does not wait."""
+        """Return a read session, for code that is not async."""
         return ReadSession(self._prompt(), self.model, mark=self._mark, **self._settings)
 
     def _prompt(self) -> Prompt:
@@ -237,8 +236,7 @@ class LLM:
         return Prompt(tuple(payload.decode()))
 
     def _entries(self, before: Prompt, after: Prompt) -> list[Any]:
-        """Return the entries of *after*: those of messages that were there before are what they
-        were."""
+        """Return the entries of *after*. Messages that were there before keep their entries."""
         if self._codec is None:
             return list(after.messages)
         unused = defaultdict[Message, list[Any]](list)
@@ -256,11 +254,10 @@ def compose_prompt_with_required_messages(
 ) -> None:
     """Set the session's prompt to *messages* and what a history must not lose (S3-22).
 
-    System messages, memory, the first and the current request come before and behind them, and
-    calls that wait for their results stay at the end; all as they were before the compression
-    began, whatever the strategy has done to the prompt since (C3-1, C3-3). Of *messages*, calls
-    without their results and results without their calls are left out (C3-6). A history of which
-    nothing can go stays.
+    System messages, memory, the first and the current request surround *messages*, and calls that
+    wait for their results stay at the end. All are as they were before the compression, whatever
+    the strategy has done to the prompt since (C3-1, C3-3). Unpaired calls and results in *messages*
+    are left out (C3-6). A history that cannot be shortened stays.
     """
     original = llm_session.original
     view = llm_session.view_of(original)
@@ -282,8 +279,7 @@ def compose_prompt_with_required_messages(
 
 
 def drop_unpaired(messages: Sequence[Message]) -> list[Message]:
-    """Return *messages* without calls whose results are not among them and results whose calls are
-    not (C3-6)."""
+    """Return *messages* without calls and results that lack their counterpart among them (C3-6)."""
     calls = {id for message in messages for id in message.calls}
     both = calls & {id for message in messages for id in message.results}
 

@@ -1,5 +1,5 @@
-"""How other systems measure a conversation: where its kept tail begins, and how many tokens a text
-has."""
+"""How other systems measure a conversation: where its kept tail begins, and the tokens of a
+text."""
 
 import math
 import re
@@ -19,15 +19,15 @@ from refold.summarizers.tail import (
 )
 
 Start = Callable[[View], int]
-"""The position where the kept tail of a view begins, a legal cut; 0 where nothing is older."""
+"""Function to the start of a view's kept tail, a legal cut. 0 if nothing is older."""
 
 
 @dataclass(frozen=True)
 class KeepFrom:
-    """Run *strategy*, which has a setting `keep` (`Summarize()`), with everything from
-    `start(view)` on kept.
+    """Runs *strategy*, which has a setting `keep` (`Summarize()`), and keeps everything from
+    `start(view)` on.
 
-    *pin* is passed on to it, so that `KeepImportant(KeepFrom(...), scorer)` can be said.
+    *pin* is passed on to it, so that `KeepImportant(KeepFrom(...), scorer)` works.
     """
 
     strategy: Any
@@ -35,7 +35,7 @@ class KeepFrom:
     pin: Callable[[Message], bool] | None = None
 
     def __call__(self, view: View) -> Steps:
-        """Propose what the strategy does."""
+        """Propose the strategy's edits."""
         start = self.start(view)
         if not find_unsummarized(view, start):
             return Ending("noop", "everything older than what is kept is summarised already")
@@ -46,13 +46,13 @@ class KeepFrom:
 
 @dataclass(frozen=True)
 class OnlyBeyond:
-    """Run *strategy* only where gentler ones have left more than *tokens* tokens."""
+    """Runs *strategy* only if gentler ones have left more than *tokens* tokens."""
 
     strategy: Strategy
     tokens: int
 
     def __call__(self, view: View) -> Steps:
-        """Propose what the strategy does, or nothing."""
+        """Propose the strategy's edits, or none."""
         if view.tokens <= self.tokens:
             return Ending("noop", f"{view.tokens} of {self.tokens} tokens are left")
         return (yield from self.strategy(view))
@@ -60,8 +60,8 @@ class OnlyBeyond:
 
 @dataclass(frozen=True)
 class LastTurns:
-    """The newest *turns* requests of the user with all that followed, while they hold at most the
-    share *most* of the tokens shown; else as much of the end as is nearest to that share (C1-7)."""
+    """Start of the newest *turns* user requests, if they and all that followed have at most the
+    share *most* of the shown tokens, else of a tail as near as possible to that share (C1-7)."""
 
     turns: int
     most: float = 0.5
@@ -78,9 +78,8 @@ class LastTurns:
 
 @dataclass(frozen=True)
 class LastMessages:
-    """The newest *count* messages, more where a call would be parted from its result, fewer where
-    they hold more than *max_tokens* tokens; what the model has not answered yet stays whatever it
-    holds (C2-10)."""
+    """Start of the newest *count* messages. More stay if a call would be separated from its result,
+    fewer if they have over *max_tokens* tokens. Unanswered content always stays (C2-10)."""
 
     count: int
     max_tokens: int
@@ -97,7 +96,7 @@ class LastMessages:
 
 @dataclass(frozen=True)
 class Unanswered:
-    """Only what the model has not answered yet: a request, results it has not read, open calls
+    """Start of what the model has not answered yet: a request, unread results, open calls
     (C4-11)."""
 
     def __call__(self, view: View) -> int:
@@ -109,30 +108,30 @@ class Unanswered:
 
 
 IDEOGRAPHS = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]+")
-"""The blocks that the seeds call CJK: unified ideographs and their extension A."""
+"""The blocks that the published systems call CJK: unified ideographs and their extension A."""
 BLANKS = re.compile("[ \n\t\r]+")
 EMOJI = re.compile("[\U0001f000-\U0001faff]+")
 WIDE = re.compile(
     "[\u1100-\u11ff\u2e80-\u2fff\u3040-\u33ff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef\U0001b000-\U0001b2ff\U00020000-\U0003ffff]+"
 )
-"""Every other wide character: kana, Hangul, compatibility forms, full width, further ideographs."""
+"""Other wide characters: kana, Hangul, compatibility forms, full width, further ideographs."""
 BEYOND_ASCII = re.compile("[^\x00-\x7f]+")
 
 
 def quarter(text: str) -> int:
-    """Four characters a token, as LangChain's `count_tokens_approximately` has it (S0-34)."""
+    """Return a token per 4 characters, as LangChain's `count_tokens_approximately` (S0-34)."""
     return math.ceil(len(text) / 4)
 
 
 def two_ratios(text: str) -> int:
-    """1.5 Chinese characters a token, 4 others (S1-14, S1-15)."""
+    """Return the tokens at 1.5 Chinese characters or 4 ASCII characters each (S1-14, S1-15)."""
     chinese, wide, emoji, rest, plain = _kinds(text)
     return math.ceil((chinese + wide) / 1.5 + 2 * emoji + rest + plain / 4)
 
 
 def rather_over(text: str) -> int:
-    """1.5 tokens an ideograph, 1 its punctuation, 0.25 a blank, 0.3 any other character of ASCII:
-    meant to be over rather than under (S2-24, S2-25)."""
+    """Return the tokens, rather too many than too few: 1.5 for an ideograph, 1 for its punctuation,
+    0.25 for a blank, 0.3 for any other ASCII character (S2-24, S2-25)."""
     chinese, wide, emoji, rest, plain = _kinds(text)
     blanks = _count(BLANKS, text)
     beyond_ascii = 1.5 * (chinese + wide) + 2 * emoji + rest
@@ -140,14 +139,14 @@ def rather_over(text: str) -> int:
 
 
 def chinese_and_ascii(text: str) -> int:
-    """1.5 tokens a Chinese character, a quarter of one for ASCII (S4-17)."""
+    """Return the tokens: 1.5 for a Chinese character, 0.25 for an ASCII character (S4-17)."""
     chinese, wide, emoji, rest, plain = _kinds(text)
     return math.ceil(1.5 * (chinese + wide) + 2 * emoji + rest + plain / 4)
 
 
 def _kinds(text: str) -> tuple[int, int, int, int, int]:
-    """Return how many ideographs, other wide characters, emoji, further characters that are not
-    ASCII, and characters of ASCII."""
+    """Return the number of ideographs, other wide characters, emoji, other non-ASCII characters and
+    ASCII characters."""
     chinese, wide, emoji = (_count(kind, text) for kind in (IDEOGRAPHS, WIDE, EMOJI))
     beyond = _count(BEYOND_ASCII, text)
     return chinese, wide, emoji, beyond - chinese - wide - emoji, len(text) - beyond

@@ -1,8 +1,8 @@
-"""Soft and hard: compaction suggested from one threshold on, forced from another (S2).
+"""Soft and hard: compaction is suggested from one threshold on, forced from another (S2).
 
-Its parts are Refold's own; this module says which, and with which figures
-(docs/presets/soft-hard.md). What it takes and gives has the names of the system that it follows.
-The four commands, their dispatcher and its client are in `refold.presets.soft_hard_commands`.
+The parts are Refold's own. This module says which, with their settings (docs/presets/soft-hard.md).
+Names are those of the original system. The four commands, their dispatcher and its client are in
+`refold.presets.soft_hard_commands`.
 """
 
 import logging
@@ -52,24 +52,24 @@ _log = logging.getLogger("refold")
 
 @dataclass(frozen=True, slots=True)
 class CompactionConfig:
-    """Eight figures and switches (S2-03 to S2-10). What is not said is as in production (C2-7).
-    Raises ValueError for figures that contradict one another."""
+    """Eight settings (S2-03 to S2-10). The defaults are those of production (C2-7). Raises
+    ValueError for contradictory figures."""
 
     soft_threshold_tokens: int = 15_000
-    """From here on compaction is suggested."""
+    """Compaction is suggested from here on."""
     hard_threshold_tokens: int = 20_000
-    """From here on it is forced."""
+    """Compaction is forced from here on."""
     reserve_tokens: int = 4_000
-    """Kept free of the model's window for the answer."""
+    """Tokens of the model's window kept free for the answer."""
     memory_flush_enabled: bool = True
-    """Whether memories are taken out of messages before they are hidden."""
+    """Whether memories are extracted from messages before they are hidden."""
     keep_recent_messages: int = 6
-    """Newest messages that stay; more where a call would be parted from its result."""
+    """Number of newest messages that stay, more if a call would be separated from its result."""
     summary_max_tokens: int = 800
     use_llm: bool = False
     """Whether a model writes the summary."""
     llm_fallback_to_rules: bool = True
-    """Whether rules write it where the model does not; if not, nothing is changed then."""
+    """Whether rules write it if the model does not. If False, nothing is changed then."""
 
     def __post_init__(self) -> None:
         for setting in fields(self):
@@ -84,22 +84,22 @@ class CompactionConfig:
 
 
 PRODUCTION = CompactionConfig()
-"""Long conversations (S2-43)."""
+"""For long conversations (S2-43)."""
 DEVELOPMENT = CompactionConfig(5_000, 8_000, 2_000, keep_recent_messages=4, summary_max_tokens=400)
-"""Compacts often, to be watched (S2-42)."""
+"""Compacts often, for observation (S2-42)."""
 LARGE_CONTEXT = CompactionConfig(
     25_000, 30_000, 6_000, keep_recent_messages=10, summary_max_tokens=1_200, use_llm=True
 )
-"""For a model of 32K tokens (S2-44), as documented: see `clamp_config`."""
+"""For a model with 32K tokens (S2-44), as documented, see `clamp_config`."""
 LARGE_CONTEXT_WINDOW = 32_768
 
 Overrides = CompactionConfig | Mapping[str, Any] | None
-"""A whole configuration, some of its settings by name, or none."""
+"""A whole configuration, some settings by name, or None."""
 
 
 def merge_config(base: CompactionConfig, given: Overrides) -> CompactionConfig:
-    """Return *base* with what is *given* in place of its own (S2-39, C2-6). Raises ValueError for
-    names that there are not, and for figures that contradict one another."""
+    """Return *base* overridden by *given* (S2-39, C2-6). Raises ValueError for unknown names and
+    for contradictory figures."""
     if given is None or isinstance(given, CompactionConfig):
         return given or base
     unknown = given.keys() - asdict(base).keys()
@@ -112,9 +112,9 @@ def merge_config(base: CompactionConfig, given: Overrides) -> CompactionConfig:
 
 
 def clamp_config(config: CompactionConfig, window: int | None) -> CompactionConfig:
-    """Return *config* with a hard threshold that leaves the reserve free in a *window* of so many
-    tokens (C2-3, C2-4); a warning is logged where it is lowered. Raises ValueError where the
-    reserve is all there is."""
+    """Return *config* with the hard threshold lowered, if needed, to leave the reserve free in a
+    *window* of tokens (C2-3, C2-4). A warning is logged then. Raises ValueError if the reserve
+    takes the whole window."""
     if window is None:
         return config
     most = window - config.reserve_tokens
@@ -139,7 +139,7 @@ def clamp_config(config: CompactionConfig, window: int | None) -> CompactionConf
 
 
 class CompactableMessage(TypedDict, total=False):
-    """A message of Chat Completions (S2-22). Any other field goes through untouched."""
+    """A Chat Completions message (S2-22). Other fields pass through unchanged."""
 
     role: str
     content: Any
@@ -152,65 +152,64 @@ class CompactionCheck:
     """What is due (S2-11 to S2-14)."""
 
     should_compact: bool
-    """Soft or hard (C2-8)."""
+    """True if soft or hard (C2-8)."""
     current_tokens: int
     threshold: int
-    """The threshold that was crossed; of none the soft one."""
+    """The threshold that was crossed, or the soft one if none was."""
     urgency: Level
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionResult:
-    """What was done (S2-15 to S2-21)."""
+    """The result of a compaction (S2-15 to S2-21)."""
 
     compacted_messages: list[Any]
     summary: str
-    """Its text without the wrapper; empty where nothing was summarised."""
+    """Text without its wrapper. Empty if nothing was summarised."""
     original_count: int
     retained_count: int
-    """Messages of the original that stay as they were."""
+    """Number of original messages that stay unchanged."""
     flushed_memories: int
-    """Memories that were not known before."""
+    """Number of new memories."""
     tokens_before_compaction: int
     tokens_after_compaction: int
     memory_failure: str = ""
-    """Why memories could not be stored; they wait for the next compaction of this agent (C2-9)."""
+    """Why memories could not be stored. They wait for the agent's next compaction (C2-9)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreviewResult:
-    """What a compaction would do (S2-51), as it crosses a wire; nothing of it is kept until it is
-    accepted."""
+    """The effect of a compaction (S2-51) in wire form. Nothing is saved until it is accepted."""
 
     preview_id: str
-    """What to accept it by, once."""
+    """Id to accept it by, once."""
     compacted_messages: list[Any]
     summaries: Mapping[str, str]
-    """The text of each summary, by the edit that shows it, for the user to change."""
+    """Text of each summary by edit id, for the user to change."""
     original_count: int
     tokens_before_compaction: int
     tokens_after_compaction: int
 
 
 # --- memories of agents ---------------------------------------------------------------------------
-# Taken out of messages before those are hidden.
+# Extracted from messages before those are hidden.
 
 
 @dataclass(frozen=True, slots=True)
 class AgentMemories:
-    """Memories go to *memory*: a sink, a function from an agent's id to one, or none."""
+    """Memories of agents. *memory* is a sink, a function from an agent's id to one, or None."""
 
     memory: MemorySink | Callable[[str], MemorySink] | None
     extract: Extractor
     _waiting: dict[str, Backlog] = field(default_factory=dict, init=False, repr=False)
-    """By agent, what could not be stored yet."""
+    """Memories that could not be stored yet, by agent."""
     _lock: Lock = field(default_factory=Lock, init=False, repr=False)
 
     @contextmanager
     def flushing(
         self, agent_id: str, config: CompactionConfig
     ) -> Iterator[tuple[MemoryFlush | None, list[FlushResult]]]:
-        """Lend what a compactor does for an agent's memory, and the list of what it reports. What
+        """Provide the memory flush for an agent's compactor, and the list of its reports. What
         could not be stored waits for the agent's next call."""
         memory, flushes = self.memory, list[FlushResult]()
         if memory is None or not config.memory_flush_enabled:
@@ -224,14 +223,14 @@ class AgentMemories:
         finally:
             with self._lock:
                 waiting = self._waiting.setdefault(agent_id, backlog) if backlog else backlog
-            if waiting is not backlog:  # another call of this agent's left some meanwhile
+            if waiting is not backlog:  # another call of this agent left some meanwhile
                 waiting.put_back(*backlog.take())
 
 
 @dataclass(frozen=True, slots=True)
 class _LazySink:
-    """A sink that is opened when there is something to store, so that one that cannot be opened is
-    one that fails."""
+    """A sink that is opened only to store or search, so that an error on opening is an error of the
+    sink."""
 
     open: Callable[[], MemorySink]
 
@@ -246,21 +245,21 @@ class _LazySink:
 
 
 PROMPT = load_prompt("summary")
-"""How a model is to summarise, unless told otherwise."""
+"""Default prompt of the summary."""
 COUNT = counter(rather_over)
-"""Rather over than under (S2-24, S2-25), with what each message costs besides its text (C2-2)."""
+"""Counts rather too many tokens than too few (S2-24, S2-25), overhead included (C2-2)."""
 
 
 class SoftHardCompactor:
-    """The core (S2-32): checks, compacts, previews, goes back.
+    """The core (S2-32): checks, compactions, previews and reverts.
 
-    *model* writes summaries if the configuration says so; a light one will do (S2-49). *memory*
-    takes what is flushed: a sink, or a function from an agent's id to one. *window* is the model's,
-    in tokens, for the reserve. *scorer* says which messages stay word for word (S2-52). *language*
-    is that of rule summaries. *store* keeps the edits of each agent and conversation apart,
-    *conversations* what those that have a name said before they were compacted. *prompt* and
-    *instruction* say how a model is to summarise: its system prompt, and the last message of its
-    request. *on_event* hears of everything: other engines may listen (S2-54).
+    *model* writes summaries if the configuration says so. A light one will do (S2-49). *memory* is
+    a sink, or a function from an agent's id to one. *window* is the model's, in tokens, for the
+    reserve. *scorer* selects the messages that stay word for word (S2-52). *language* is that of
+    rule summaries. *store* keeps the edits of each agent and conversation apart. *conversations*
+    remembers the originals of named conversations. *prompt* and *instruction* are the system prompt
+    and the last message of a summary request. *on_event* receives all events: other engines may
+    listen (S2-54).
     """
 
     def __init__(  # noqa: PLR0913 - everything optional is by keyword
@@ -290,13 +289,12 @@ class SoftHardCompactor:
         self._talks = Conversations() if conversations is None else conversations
 
     def resolve_config(self, config: Overrides = None) -> CompactionConfig:
-        """Return the configuration with what is given in place of its own, within the window.
-        Raises ValueError."""
+        """Return the configuration with *config* applied, within the window. Raises ValueError."""
         return clamp_config(merge_config(self.config, config), self.window)
 
     def strategies(self, config: CompactionConfig) -> list[Strategy]:
-        """Return a summary for all but the newest messages, and, where those alone are too many
-        tokens, stubs for the results among them (S2-23, C2-10)."""
+        """Return a summary for all but the newest messages, and stubs for the tool results among
+        those if they alone have too many tokens (S2-23, C2-10)."""
         soft = config.soft_threshold_tokens
         summarize = Summarize(
             max_tokens=config.summary_max_tokens, summarizer=self.summarizer(config)
@@ -307,7 +305,7 @@ class SoftHardCompactor:
         return [whole, OnlyBeyond(ClearToolResults(keep=1), soft)]
 
     def summarizer(self, config: CompactionConfig) -> Summarizer:
-        """By rules, or by the model with rules to fall back on (S2-09, S2-10)."""
+        """Return the rules, or the model with rules as its fallback (S2-09, S2-10)."""
         if not config.use_llm:
             return self.rules
         fallback = self.rules if config.llm_fallback_to_rules else None
@@ -331,9 +329,9 @@ class SoftHardCompactor:
         conversation_id: str | None = None,
         config: Overrides = None,
     ) -> CompactionResult:
-        """Compact *messages*, whatever the thresholds say; the list itself is left alone. Memories
-        are flushed first: once for each content; whatever goes wrong there stops nothing, is told
-        in the result and made up for at the agent's next compaction (C2-9). Raises `FormatError`,
+        """Compact *messages*, whatever the thresholds say. The list itself is not changed. Memories
+        are flushed first, each content once. A failure there stops nothing, is reported in the
+        result and retried at the agent's next compaction (C2-9). Raises `FormatError`,
         `StoreError`, and ValueError for the configuration."""
         settled, talk = self.resolve_config(config), (agent_id, conversation_id)
         originals = self._talks.full_history(talk, messages)
@@ -352,8 +350,8 @@ class SoftHardCompactor:
         conversation_id: str | None = None,
         config: Overrides = None,
     ) -> Preview:
-        """Return what `compact` would do, nothing of it kept (S2-51): `amend` its summary, `accept`
-        it."""
+        """Return what `compact` would do, without saving (S2-51). `amend` changes its summary,
+        `accept` saves it."""
         talk = (agent_id, conversation_id)
         originals = self._talks.full_history(talk, messages)
         return self._compactor(self.resolve_config(config), *talk).preview(originals)
@@ -361,7 +359,7 @@ class SoftHardCompactor:
     def accept(
         self, preview: Preview, agent_id: str = "", conversation_id: str | None = None
     ) -> CompactionResult:
-        """Keep exactly what *preview* shows, with memories flushed first. No model is asked for a
+        """Save exactly what *preview* shows. Memories are flushed first. No model is asked for a
         summary."""
         talk, before = (agent_id, conversation_id), preview.before
         with self.memory.flushing(agent_id, self.config) as (memory, flushes):
@@ -372,8 +370,8 @@ class SoftHardCompactor:
     def history(
         self, messages: Any, agent_id: str = "", conversation_id: str | None = None
     ) -> Sequence[LedgerRow]:
-        """Return every attempt on *messages*, the whole history or the compacted list of a named
-        conversation, oldest first, with reason, tokens and model (S2-53)."""
+        """Return every attempt on *messages*, oldest first, with reason, tokens and model (S2-53).
+        *messages* is the whole history or the compacted list of a named conversation."""
         talk = (agent_id, conversation_id)
         originals = self._talks.full_history(talk, messages)
         return self._compactor(self.config, *talk).ledger_rows(originals)
@@ -381,9 +379,9 @@ class SoftHardCompactor:
     def revert(
         self, messages: Any, *ids: str, agent_id: str = "", conversation_id: str | None = None
     ) -> list[Any]:
-        """Take compactions of *messages*, the whole history or the compacted list of a named
-        conversation, back (all, without *ids*): the messages to go on with (S2-53). Raises
-        `EditError`, also where no compaction of these messages is known."""
+        """Revert compactions of *messages* (all, without *ids*) and return the messages to continue
+        with (S2-53). *messages* is the whole history or the compacted list of a named conversation.
+        Raises `EditError`, also if no compaction of it is known."""
         talk = (agent_id, conversation_id)
         originals = self._talks.full_history(talk, messages)
         compactor = self._compactor(self.config, *talk)
@@ -428,7 +426,8 @@ class SoftHardCompactor:
         view: View,
         flushes: Sequence[FlushResult],
     ) -> CompactionResult:
-        """*messages* stand for *originals*, had *before* tokens, and are shown as *view* now."""
+        """Return the result: *messages* stand for *originals*, had *before* tokens, now show
+        *view*."""
         texts = (
             summary_in(message) for placed in view.visible_edits for message in placed.edit.insert
         )
@@ -447,8 +446,8 @@ class SoftHardCompactor:
 
 
 def extract_memories(messages: Any) -> Sequence[Memory]:
-    """Return the memories in *messages*, for who stores them by hand (S2-40); what `compact` does
-    by itself."""
+    """Return the memories in *messages*, to be stored by hand (S2-40). `compact` does this
+    itself."""
     view = Compactor([], Budget(Never(), 0))(messages)
     return drive(RuleExtractor()(view, range(len(view.transcript)))).memories
 

@@ -1,6 +1,5 @@
-"""The soft/hard preset as commands: functions, and one JSON dispatcher (S2-32 to S2-36), which also
-previews and goes back (S2-51, S2-53). Beside them an async client of the commands, and the state of
-one chat (S2-37, S2-41)."""
+"""The soft/hard preset as commands: functions and a JSON dispatcher (S2-32 to S2-36), with previews
+and reverts (S2-51, S2-53). Also an async client, and the state of one chat (S2-37, S2-41)."""
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -35,14 +34,14 @@ Wire = dict[str, Any]
 
 
 def compactor_estimate_tokens(text: str) -> int:
-    """Return tokens of *text*, rather over than under (S2-33)."""
+    """Return the tokens of *text*, rather too many than too few (S2-33)."""
     return rather_over(text)
 
 
 def compactor_estimate_messages_tokens(
     messages: Sequence[Any], *, by: SoftHardCompactor | None = None
 ) -> int:
-    """Return tokens of *messages* with what each costs besides its text; 0 for none (S2-34). Raises
+    """Return the tokens of *messages*, overhead included, or 0 without messages (S2-34). Raises
     `FormatError`."""
     return (by or SoftHardCompactor()).check_threshold(messages).current_tokens if messages else 0
 
@@ -63,8 +62,8 @@ def compactor_compact(
     *,
     by: SoftHardCompactor | None = None,
 ) -> CompactionResult:
-    """Compact *messages* (S2-36): by a `SoftHardCompactor` of yours, which has a model, a memory
-    and a store, or by one with neither. Raises as `SoftHardCompactor.compact`."""
+    """Compact *messages* (S2-36) by your `SoftHardCompactor`, which may have a model, a memory and
+    a store, or by a default one. Raises as `SoftHardCompactor.compact`."""
     return (by or SoftHardCompactor()).compact(list(messages), agent_id, conversation_id, config)
 
 
@@ -72,9 +71,9 @@ def compactor_compact(
 
 
 MAX_PREVIEWS = 16
-"""Previews that wait to be accepted at most; of more the oldest is forgotten."""
+"""Maximum number of waiting previews. Beyond it the oldest is forgotten."""
 _CAMEL = {"agentId": "agent_id", "conversationId": "conversation_id", "previewId": "preview_id"}
-"""How JavaScript spells arguments (S2-37)."""
+"""JavaScript spelling of arguments (S2-37)."""
 _TYPES: Mapping[str, Any] = {
     "text": str,
     "messages": list,
@@ -88,7 +87,7 @@ _TYPES: Mapping[str, Any] = {
 
 
 class PendingPreview(NamedTuple):
-    """A preview that waits to be accepted, and whose it is."""
+    """A preview that waits to be accepted, and its owner."""
 
     preview: Preview
     agent_id: str
@@ -98,18 +97,17 @@ class PendingPreview(NamedTuple):
 @dataclass(frozen=True)
 class Dispatcher:
     """Answers `{"command": ..., "arguments": {...}}` with `{"result": ...}` or
-    `{"error": {"code", "message"}}`. JSON in, JSON out: put it behind HTTP, a pipe or a window's
-    bridge."""
+    `{"error": {"code", "message"}}`. Serve it over HTTP, a pipe or a window's bridge."""
 
     compactor: SoftHardCompactor = field(default_factory=SoftHardCompactor)
     _previews: OrderedDict[str, PendingPreview] = field(
         default_factory=OrderedDict, init=False, repr=False
     )
-    """By ids that nobody can guess."""
+    """Waiting previews by unguessable id."""
     _lock: Lock = field(default_factory=Lock, init=False, repr=False)
 
     def commands(self) -> Mapping[str, Callable[..., Any]]:
-        """Return the function behind each command; its positional parameters are the arguments."""
+        """Return the function of each command. Its positional parameters are the arguments."""
         by = self.compactor
         return {
             "compactor_estimate_tokens": compactor_estimate_tokens,
@@ -125,8 +123,8 @@ class Dispatcher:
         }
 
     def call(self, request: Any) -> Wire:
-        """Return the response. Codes: `unknown_command`, `bad_arguments`, `store_failed`. Never
-        raises for what is in *request*."""
+        """Return the response. Error codes: `unknown_command`, `bad_arguments`, `store_failed`. An
+        invalid *request* never raises."""
         fields = object_at(request)
         name, commands = fields.get("command"), self.commands()
         if not isinstance(name, str) or name not in commands:
@@ -148,7 +146,7 @@ class Dispatcher:
         conversation_id: str | None = None,
         config: Overrides = None,
     ) -> PreviewResult:
-        """Show what compacting *messages* would do (S2-51)."""
+        """Return what compacting *messages* would do (S2-51)."""
         preview = self.compactor.preview(messages, agent_id, conversation_id, config)
         id = token_hex(16)
         self._hold(id, PendingPreview(preview, agent_id, conversation_id))
@@ -158,7 +156,7 @@ class Dispatcher:
     def _accept(
         self, preview_id: str, summaries: Mapping[str, str] | None = None
     ) -> CompactionResult:
-        """Keep a preview, once, with other texts for its *summaries*, if given. Raises ValueError
+        """Save a preview, once, with other texts for its *summaries* if given. Raises ValueError
         and `EditError`."""
         with self._lock:
             pending = self._previews.pop(preview_id, None)
@@ -183,7 +181,7 @@ class Dispatcher:
     def _history(
         self, messages: list[Any], agent_id: str, conversation_id: str | None = None
     ) -> Sequence[LedgerRow]:
-        """List what was done to *messages*, oldest first (S2-53)."""
+        """Return the ledger rows about *messages*, oldest first (S2-53)."""
         return self.compactor.history(messages, agent_id, conversation_id)
 
     def _revert(
@@ -193,15 +191,15 @@ class Dispatcher:
         conversation_id: str | None = None,
         edits: Sequence[str] = (),
     ) -> list[Any]:
-        """Take compactions back: all, or these *edits* (S2-53). Raises `EditError`."""
+        """Revert all compactions, or these *edits* (S2-53). Raises `EditError`."""
         return self.compactor.revert(
             messages, *edits, agent_id=agent_id, conversation_id=conversation_id
         )
 
 
 def _arguments(command: Callable[..., Any], given: Any) -> dict[str, Any]:
-    """Return keyword arguments for *command*. Raises ValueError for what is missing, unknown or of
-    another type."""
+    """Return keyword arguments for *command*. Raises ValueError for missing, unknown or mistyped
+    ones."""
     if not isinstance(given, Mapping):
         raise ValueError("arguments must be an object")  # noqa: TRY004 - as the others
     named = {_CAMEL.get(str(name), str(name)): value for name, value in given.items()}
@@ -223,7 +221,7 @@ def _arguments(command: Callable[..., Any], given: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return an argument or a result as JSON has it."""
+    """Return an argument or a result as plain JSON."""
     if is_dataclass(value):
         return asdict(value)  # type: ignore[arg-type]
     if isinstance(value, Mapping):
@@ -240,12 +238,12 @@ def _error(code: str, message: str) -> Wire:
 
 
 Transport = Callable[[Wire], Wire | Awaitable[Wire]]
-"""Carries a request to a dispatcher and its response back, such as an HTTP call."""
+"""Function that sends a request to a dispatcher and returns its response, such as an HTTP call."""
 
 
 def in_thread(dispatcher: Dispatcher) -> Transport:
-    """Return a transport to a *dispatcher* in this process: each call runs in a thread, so that a
-    model's answer holds nobody up."""
+    """Return a transport to a *dispatcher* in this process. Each call runs in a thread, so that
+    waiting for a model blocks nobody."""
 
     async def carry(request: Wire) -> Wire:
         return await call_in_thread(dispatcher.call, request)
@@ -254,7 +252,7 @@ def in_thread(dispatcher: Dispatcher) -> Transport:
 
 
 class CommandError(Exception):
-    """A command was refused. `code` says of what sort that is."""
+    """A command was refused. `code` is the error code."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -268,11 +266,11 @@ class CompactorClient:
     transport: Transport
 
     async def estimate_tokens(self, text: str) -> int:
-        """Return tokens of *text*."""
+        """Return the tokens of *text*."""
         return int(await self._call("compactor_estimate_tokens", text=text))
 
     async def estimate_messages_tokens(self, messages: Sequence[Any]) -> int:
-        """Return tokens of *messages*."""
+        """Return the tokens of *messages*."""
         return int(await self._call("compactor_estimate_messages_tokens", messages=messages))
 
     async def check_threshold(
@@ -289,7 +287,7 @@ class CompactorClient:
         conversation_id: str | None = None,
         config: Overrides = None,
     ) -> CompactionResult:
-        """Compact."""
+        """Compact *messages*."""
         whose = {"agent_id": agent_id, "conversation_id": conversation_id}
         answer = await self._call("compactor_compact", messages=messages, config=config, **whose)
         return CompactionResult(**answer)
@@ -309,14 +307,14 @@ class CompactorClient:
     async def accept(
         self, preview_id: str, summaries: Mapping[str, str] | None = None
     ) -> CompactionResult:
-        """Keep a preview, with other texts for its summaries, if given."""
+        """Save a preview, with other texts for its summaries if given."""
         answer = await self._call("compactor_accept", preview_id=preview_id, summaries=summaries)
         return CompactionResult(**answer)
 
     async def history(
         self, messages: Sequence[Any], agent_id: str, conversation_id: str | None = None
     ) -> Sequence[LedgerRow]:
-        """Return what was done, oldest first (S2-53)."""
+        """Return the ledger rows, oldest first (S2-53)."""
         whose = {"agent_id": agent_id, "conversation_id": conversation_id}
         rows = await self._call("compactor_history", messages=messages, **whose)
         return [LedgerRow(**row) for row in rows]
@@ -328,7 +326,7 @@ class CompactorClient:
         agent_id: str,
         conversation_id: str | None = None,
     ) -> list[Any]:
-        """Return the messages with compactions of them taken back: all, or these *edits*
+        """Revert all compactions of *messages*, or these *edits*, and return the messages
         (S2-53)."""
         whose = {"agent_id": agent_id, "conversation_id": conversation_id}
         return list(await self._call("compactor_revert", messages=messages, edits=edits, **whose))
@@ -346,7 +344,7 @@ class CompactorClient:
 
 
 class Intelligence(NamedTuple):
-    """What the scenarios reach everything by: `intelligence.compactor`, `intelligence.memory`."""
+    """Entry point of the published scenarios: `intelligence.compactor`, `intelligence.memory`."""
 
     compactor: CompactorClient
     memory: MemorySink
@@ -354,16 +352,16 @@ class Intelligence(NamedTuple):
 
 @dataclass
 class ChatStore:
-    """The state of one chat that compacts itself (S2-23, S2-38, S2-41): before a message is sent,
-    hard compacts and soft suggests. Its messages are the compacted ones; what they were before is
-    known to the compactor by the conversation's id, one that nobody else has unless it is given."""
+    """The state of one chat that compacts itself (S2-23, S2-38, S2-41). Before a message is sent, a
+    hard check compacts and a soft one suggests it. Its messages are the compacted ones. The
+    compactor knows the originals by the conversation's id, which is random unless given."""
 
     compactor: CompactorClient
     agent_id: str
     conversation_id: str | None = None
     config: Overrides = None
     suggest: Callable[[CompactionCheck], object] = lambda _check: None
-    """Told when compaction is worth a thought."""
+    """Callback for when compaction is suggested."""
     messages: list[Any] = field(default_factory=list)
     _previewed: list[Any] = field(default_factory=list, init=False, repr=False)
 
@@ -371,7 +369,7 @@ class ChatStore:
         self.conversation_id = self.conversation_id or token_hex(16)
 
     async def add(self, message: Any) -> CompactionResult | None:
-        """Add a message; the result of the compaction that this set off, if it did. Raises
+        """Add a message and return the result of the compaction that it triggered, if any. Raises
         `CommandError`."""
         self.messages.append(message)
         check = await self.compactor.check_threshold(self.messages, self.config)
@@ -382,7 +380,7 @@ class ChatStore:
         return None
 
     async def compact(self, config: Overrides = None) -> CompactionResult:
-        """Compact now, because the user wants it (S2-39). Raises `CommandError`."""
+        """Compact now, at the user's request (S2-39). Raises `CommandError`."""
         sent = len(self.messages)
         result = await self.compactor.compact(
             self.messages, self.agent_id, self.conversation_id, self._config_or_default(config)
@@ -391,7 +389,7 @@ class ChatStore:
         return result
 
     async def preview(self, config: Overrides = None) -> PreviewResult:
-        """Return what `compact` would do; nothing of it is kept (S2-51). Raises `CommandError`."""
+        """Return what `compact` would do, without saving (S2-51). Raises `CommandError`."""
         self._previewed = list(self.messages)
         return await self.compactor.preview(
             self._previewed, self.agent_id, self.conversation_id, self._config_or_default(config)
@@ -400,8 +398,8 @@ class ChatStore:
     async def accept(
         self, preview: PreviewResult, summaries: Mapping[str, str] | None = None
     ) -> CompactionResult:
-        """Keep the latest *preview* of these messages, with other texts for its summaries, if
-        given; what was added since it was made stays behind it. Raises `CommandError`."""
+        """Save the latest *preview* of these messages, with other texts for its summaries if given.
+        Messages added since stay after it. Raises `CommandError`."""
         if self.messages[: len(self._previewed)] != self._previewed:
             raise CommandError(
                 "stale", "these messages are others than those that the preview was made of"
@@ -411,12 +409,12 @@ class ChatStore:
         return result
 
     async def history(self) -> Sequence[LedgerRow]:
-        """Return what was done to this chat, oldest first (S2-53). Raises `CommandError`."""
+        """Return the ledger rows about this chat, oldest first (S2-53). Raises `CommandError`."""
         return await self.compactor.history(self.messages, self.agent_id, self.conversation_id)
 
     async def revert(self, *edits: str) -> list[Any]:
-        """Take compactions of this chat back, all or these *edits* (S2-53): its messages. Raises
-        `CommandError`, also where none is known."""
+        """Revert all compactions of this chat, or these *edits*, and return its messages (S2-53).
+        Raises `CommandError`, also if no compaction is known."""
         sent = len(self.messages)
         messages_now = await self.compactor.revert(
             self.messages, *edits, agent_id=self.agent_id, conversation_id=self.conversation_id
@@ -428,8 +426,7 @@ class ChatStore:
         return self.config if config is None else config
 
     def _show(self, messages: list[Any], sent: int) -> None:
-        """Go on with *messages* in place of the first *sent*: others may have been added
-        meanwhile."""
+        """Put *messages* in place of the first *sent*. Others may have been added meanwhile."""
         self.messages = [*messages, *self.messages[sent:]]
 
 

@@ -23,29 +23,29 @@ from refold.text.summary_wrapper import TITLES, wrap_summary
 
 Language = Literal["zh", "en"]
 TOPIC = 60
-"""Characters of one topic."""
+"""Maximum characters of one topic."""
 SENTENCE = 120
-"""Characters of one conclusion or preference."""
+"""Maximum characters of one conclusion or preference."""
 MOST = 12
-"""Conclusions kept of one stretch, the weightiest."""
+"""Maximum conclusions of one span, those with the highest weight."""
 
 
 class Words(NamedTuple):
-    """The words of a summary in one language."""
+    """The wording of a summary in one language."""
 
     header: str
     sections: Mapping[str, tuple[str, str]]
-    """By name, in order: the label of a section, and what stands between its entries."""
+    """Label and entry separator of each section, by name, in order."""
     code: str
     file: str
     counts: str
     tools: str
     read: re.Pattern[str]
-    """Reads the counts: user, assistant and tool messages."""
+    """Matches the counts: user, assistant and tool messages."""
 
 
 ITEM = "\n- "
-"""What stands between the entries of a list, and before the first."""
+"""Separator of list entries, also put before the first."""
 WORDS: dict[Language, Words] = {
     "zh": Words(
         TITLES[1],
@@ -100,21 +100,21 @@ _LETTERS = re.compile(r"[A-Za-z]")
 
 
 def unique(items: Iterable[str]) -> tuple[str, ...]:
-    """Return each item once, where it stands first."""
+    """Return the items without duplicates, in order."""
     return tuple(dict.fromkeys(items))
 
 
 class Notes(NamedTuple):
-    """What such a summary says."""
+    """The content of such a summary."""
 
     sections: Mapping[str, tuple[str, ...]] = dict.fromkeys(WORDS["zh"].sections, ())
     """The entries of each section, by its name."""
     counts: tuple[int, ...] = (0, 0, 0)
-    """Messages by the user, by the assistant and by tools that it stands for."""
+    """Number of summarised messages by the user, by the assistant and by tools."""
 
 
 def join(earlier: Notes, later: Notes) -> Notes:
-    """Return both, the later behind; what is said twice once."""
+    """Return both joined, later entries last, without duplicates."""
     return Notes(
         {name: unique((*texts, *later.sections[name])) for name, texts in earlier.sections.items()},
         tuple(map(add, earlier.counts, later.counts)),
@@ -123,16 +123,15 @@ def join(earlier: Notes, later: Notes) -> Notes:
 
 @dataclass(frozen=True, slots=True)
 class TopicSummary:
-    """Summarises by rules in the documented form, in Chinese or English: `auto` is the language
-    that an earlier summary is in, else the user's. An earlier summary of this form is merged, never
-    summarised (C2-12), one by a model is taken apart. Empty sections are left out (C2-13). Asks no
-    model."""
+    """Summarises by rules in the documented form, in Chinese or English. `auto` is the language of
+    an earlier summary, else the user's. An earlier summary of this form is merged, never summarised
+    (C2-12). One by a model is parsed. Empty sections are left out (C2-13). Asks no model."""
 
     language: Language | Literal["auto"] = "auto"
 
     def __call__(self, view: View, start: int, stop: int, max_tokens: int) -> Asking[Summary]:
-        """Return the summary of `messages[start:stop]`, wrapped at most *max_tokens* tokens; empty
-        if nothing fits."""
+        """Return the summary of `messages[start:stop]`, at most *max_tokens* tokens when wrapped,
+        or an empty one if nothing fits."""
         yield from ()
         source = read_span(view, start, stop)
         own = [message for _, message in source.messages]
@@ -165,7 +164,7 @@ class TopicSummary:
 
 
 def notes_of(messages: Sequence[Message], words: Words = WORDS["zh"]) -> Notes:
-    """Return what *messages* say."""
+    """Return the content of *messages*."""
     state = read_state(read_steps(messages))
     changed = (path for path, file in state.files.items() if file.is_changed)
     return Notes(
@@ -187,8 +186,8 @@ def notes_of(messages: Sequence[Message], words: Words = WORDS["zh"]) -> Notes:
 
 
 def extract_topics(messages: Iterable[Message]) -> Iterator[str]:
-    """Yield what the user wanted to know, in order, each once: the first sentence of a person's in
-    each message that is more than small talk, without courtesies (S2-27)."""
+    """Yield the user's topics in order, without duplicates: from each message the first sentence of
+    a person that is more than small talk, without courtesies (S2-27)."""
     seen = set[str]()
     for message in messages:
         for sentence in iter_sentences(_prose(request_text(message))):
@@ -203,8 +202,8 @@ def extract_topics(messages: Iterable[Message]) -> Iterator[str]:
 
 
 def extract_conclusions(messages: Iterable[Message]) -> tuple[str, ...]:
-    """Return sentences of the assistant's that advise, decide, conclude or report, the weightiest,
-    in order (S2-28)."""
+    """Return the assistant's sentences that advise, decide, conclude or report, those with the
+    highest weight, in order (S2-28)."""
     best = dict[str, tuple[float, int]]()
     sentences = (each for message in messages for each in iter_sentences(_prose(message.text)))
     for at, sentence in enumerate(sentences):
@@ -220,7 +219,7 @@ def extract_conclusions(messages: Iterable[Message]) -> tuple[str, ...]:
 def extract_technical_context(
     messages: Iterable[Message], words: Words = WORDS["zh"]
 ) -> tuple[str, ...]:
-    """Return the languages of the code that was shown, in order, each once (S2-29)."""
+    """Return the languages of the code blocks, in order, without duplicates (S2-29)."""
     languages = (
         match["language"].lower() for message in messages for match in _FENCE.finditer(message.text)
     )
@@ -235,7 +234,7 @@ def _prose(text: str) -> str:
 
 
 def render(notes: Notes, words: Words = WORDS["zh"]) -> str:
-    """Return the text: a section for each thing there is, in this order (S2-26, S2-30)."""
+    """Return the text, with each non-empty section in this order (S2-26, S2-30)."""
     sections = [words.header]
     for name, (label, separator) in words.sections.items():
         if items := notes.sections[name]:
@@ -248,8 +247,8 @@ def render(notes: Notes, words: Words = WORDS["zh"]) -> str:
 
 
 def parse(text: str) -> Notes:
-    """Return what a summary says: one of this form, or another, of which requests, rules and
-    decisions are taken."""
+    """Return the content of a summary of this form. Of any other, take requests, rules and
+    decisions."""
     language = _language_of(text)
     if language is None:
         return _foreign(text)
@@ -284,7 +283,7 @@ def _foreign(text: str) -> Notes:
 
 
 def _language_of(text: str) -> Language | None:
-    """Return the language of a summary of this form; None for any other text."""
+    """Return the language of a summary of this form, or None for any other text."""
     start = text.lstrip()[:80]
     return next(
         (language for language, words in WORDS.items() if start.startswith(words.header)), None
@@ -292,8 +291,8 @@ def _language_of(text: str) -> Language | None:
 
 
 def _shorter(notes: Notes) -> Notes:
-    """One entry less in the longest section: the oldest, but of topics the first, the task itself,
-    last."""
+    """Return the notes with one entry less in the longest section: the oldest. The first topic,
+    which is the task itself, goes last."""
     longest = max(notes.sections, key=lambda name: sum(map(len, notes.sections[name])))
     items = notes.sections[longest]
     task = items[:1] if longest == "topics" and len(items) > 1 else ()
