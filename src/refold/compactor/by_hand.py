@@ -120,7 +120,6 @@ def _summary_of(edit: Edit) -> str | None:
 
 
 def _replace_summary(message: Message, text: str) -> Message:
-    """Return the message with another summary. Its other parts stay."""
     if summary_in(message) is None:
         return message
     return replace(message, parts=(*wrap_summary(text).parts, *without_summary(message).parts))
@@ -129,7 +128,7 @@ def _replace_summary(message: Message, text: str) -> Message:
 # --- operations -----------------------------------------------------------------------------------
 
 ORIGINAL = "as said"
-"""Prefix of `by` in edits that show an original message against a local strategy."""
+"""Prefix of `by` in edits that show the original message in place of a reverted local edit."""
 
 
 def preview(

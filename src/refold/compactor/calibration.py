@@ -1,10 +1,10 @@
 """Calibration of estimated tokens: by the last figure that the provider reported, and by each
 model's learned ratio of provider tokens to estimated ones.
 
-Before the first report the model's family decides (`refold.tokens.model_table.prior_of`). If a
-caller gives only its messages, Refold never sees the system prompt and tools. One report cannot
+Before the first report the model's family decides (`refold.tokens.model_table.prior_of`). A caller
+that gives only messages sends a system prompt and tools that Refold never sees. One report cannot
 tell those from another tokenizer. Two reports of one conversation can, since the unseen part stays
-constant while the conversation grows.
+constant.
 """
 
 from bisect import bisect_left

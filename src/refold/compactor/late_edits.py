@@ -1,8 +1,8 @@
 """Rules for edits that are made or shown later than the messages they replace.
 
-No edit may hide what the model has not answered yet. A history may end earlier than the one that an
-edit was made for: after a regenerate, a retry or time travel it may end at the edit. What was
-answered long before the edit was made is then what the model is to answer now.
+No edit may hide what the model has not answered yet. After a regenerate, a retry or time travel, a
+history may end earlier than the one that an edit was made for. Messages that were answered then are
+to be answered again.
 
 Signed thinking is bound to its prefix, which a late edit or a revert changes.
 """
@@ -76,9 +76,9 @@ OpenRequest = tuple[int, tuple[Segment, ...]]
 def find_open_request(
     messages: Sequence[Message], spoken: Sequence[tuple[Segment, ...]]
 ) -> OpenRequest:
-    """Return the position of the user's latest request in *messages*, whose segments are *spoken*,
-    and its segments, while the model is still working on it. The position is -1 once the model has
-    ended its turn without a tool call, or if there is no request."""
+    """Return the position of the user's latest request in *messages* and its segments, taken from
+    *spoken*, while the model works on it. The position is -1 once the model has ended its turn
+    without a tool call, or if there is no request."""
     words = current_request(messages, spoken)
     at = max(words, default=-1)
     return (at, words[at]) if at >= 0 and not _is_answered(messages, at) else (-1, ())
@@ -161,10 +161,9 @@ def edits_after_revert(after: View, before: View) -> list[Edit]:
     (AN-7, AN-11).
 
     Thinking produced while an edit was shown is bound to a prefix with that edit. Thinking that the
-    edit hid may be bound to a prefix that an edit further up has changed since. So all signed
-    thinking is removed from the first position at which *after* differs from *before*.
-    `Compactor.revert` does this, since the conversation goes on. `View.revert` does not: it shows
-    the originals.
+    edit hid may be bound to a prefix that another edit has changed since. So all signed thinking is
+    removed from the first position at which *after* and *before* differ. `Compactor.revert` does
+    this, since the conversation goes on, and `View.revert` does not.
     """
     if not after.profile.rules.binds:
         return []

@@ -111,8 +111,7 @@ WORTH_A_SUMMARY = 0.05
 
 
 def _replaces_summary(now: View, later: View) -> bool:
-    """Return whether *later* hides a summary that *now* shows, for a gain below
-    `WORTH_A_SUMMARY`."""
+    """Return whether *later* hides a summary of *now* for a gain below `WORTH_A_SUMMARY`."""
     if now.tokens - later.tokens >= WORTH_A_SUMMARY * now.tokens:
         return False
     shown = (applied.edit for applied in now.visible_edits)

@@ -77,7 +77,6 @@ class Listed:
     messages: tuple[Message, ...]
 
     def __call__(self, message: Message) -> bool:
-        """Return whether *message* is among them."""
         return message in self.messages
 
     def __repr__(self) -> str:

@@ -67,7 +67,7 @@ class LastTurns:
     most: float = 0.5
 
     def __call__(self, view: View) -> int:
-        """Return where they begin."""
+        """Return the start."""
         requests = find_requests(view)
         if 0 < self.turns <= len(requests):
             start = requests[-self.turns]
@@ -85,7 +85,7 @@ class LastMessages:
     max_tokens: int
 
     def __call__(self, view: View) -> int:
-        """Return where they begin."""
+        """Return the start."""
         end = len(view.transcript)
         whole = max((cut for cut in view.cuts if cut <= end - self.count), default=0)
         cuts = sorted(cut for cut in view.cuts if whole <= cut < end)
@@ -100,7 +100,7 @@ class Unanswered:
     (C4-11)."""
 
     def __call__(self, view: View) -> int:
-        """Return where it begins."""
+        """Return the start."""
         return find_unanswered(view)
 
 

@@ -84,7 +84,6 @@ class FixedStub:
     text: str = PLACEHOLDER
 
     def __call__(self, cleared: ClearedResult) -> str:
-        """Return the placeholder."""
         return "\n".join((self.text, *cleared.failure))
 
 
@@ -183,7 +182,6 @@ class FixedSummary:
     text: str
 
     def __call__(self, *_span: object) -> Asking[Summary]:
-        """Return the text, whatever the span."""
         yield from ()
         return Summary(self.text)
 

@@ -252,7 +252,6 @@ class ClipOldTexts:
             raise ValueError(f"at least one tool group is recent, not {self.keep}")
 
     def __call__(self, view: View) -> Edits:
-        """Yield an edit for each message with a long text."""
         groups, by = with_results(find_tool_groups(view))[-self.keep :], repr(self)
         before = min((pair.call_at for group in groups for pair in group), default=0)
         for slot in iter_slots(view):
