@@ -42,7 +42,7 @@ class Preview:
     before: View
     """The current view."""
     view: View
-    """The view after the compaction. Without accepting, its `payload` can be sent once."""
+    """The view after the compaction. Its `payload` can also be sent once, without accepting."""
     edits: tuple[Edit, ...]
     """The edits that `Compactor.accept` saves."""
 

@@ -87,7 +87,7 @@ class ModelExtractor:
     """Has a model extract memories from messages, by *concepts* if any are given.
 
     The messages are sent as data, in at most *max_asks* pieces of at most *piece_chars* characters.
-    A longer message loses its middle. Secrets that `redact` recognises are removed first.
+    A message longer than that loses its middle. Secrets that `redact` recognises are removed first.
     *fallback* handles the pieces without a valid answer.
     """
 

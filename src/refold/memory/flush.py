@@ -15,9 +15,9 @@ from refold.models.driver import Asker, AsyncAsker, Effect, adrive, ask_safely, 
 from refold.retrieval.search import newly_hidden_positions
 
 TRIES = 3
-"""Maximum attempts of an extractor that raises on the same messages."""
+"""Maximum tries of an extractor that raises on the same messages."""
 MAX_TURNS_TO_WAIT = 64
-"""Maximum number of turns between two attempts."""
+"""Maximum number of turns between two tries."""
 _log = logging.getLogger("refold")
 
 
@@ -80,16 +80,16 @@ async def aflush(
 
 @dataclass(slots=True)
 class Backlog:
-    """Memories and messages that wait in this process for the next attempt. Thread-safe."""
+    """Memories and messages that wait in this process for the next try. Thread-safe."""
 
     memories: dict[str, Memory] = field(default_factory=dict)
     """Memories that were extracted but not stored, by id."""
     spans: list[Span] = field(default_factory=list)
     """Messages whose extractor raised."""
     failures: int = 0
-    """Failed attempts in a row."""
+    """Failed tries in a row."""
     turns_to_wait: int = 0
-    """Turns to skip before the next attempt. A sink that is down must not delay each of them."""
+    """Turns to skip before the next try. A sink that is down must not delay each of them."""
     lock: Lock = field(default_factory=Lock)
 
     def __len__(self) -> int:
@@ -98,7 +98,7 @@ class Backlog:
             return len(self.memories) + sum(len(span.positions) for span in self.spans)
 
     def is_due(self) -> bool:
-        """Count down a turn and return whether another attempt is due."""
+        """Count down a turn and return whether another try is due."""
         with self.lock:
             if not self.memories and not self.spans:
                 return False
@@ -121,7 +121,7 @@ class Backlog:
             self.turns_to_wait = min(2**self.failures, MAX_TURNS_TO_WAIT) - 1
 
     def reset_failures(self) -> None:
-        """Record that the last attempt succeeded."""
+        """Record that the last try succeeded."""
         with self.lock:
             self.failures = self.turns_to_wait = 0
 

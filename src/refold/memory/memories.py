@@ -42,8 +42,8 @@ class Memory:
     """One thing worth knowing after its messages are hidden or the conversation is over."""
 
     kind: Kind
-    """`fact`; `preference`: what the user wants or forbids; `decision`: what was decided or
-    found."""
+    """`fact`, `preference` (what the user wants or forbids) or `decision` (what was decided or
+    found)."""
     text: str
     """A sentence in the language of the conversation, without secrets (`refold.memory.redact`)."""
     concept: str = ""
@@ -329,8 +329,8 @@ _VALUE = re.compile(
 class RuleExtractor:
     """Extracts memories from messages by rules. Asks no model. Deterministic.
 
-    From the user's own words it takes preferences, standing constraints, decisions and statements
-    about themselves, from the assistant's decisions and findings, from tool results the values of
+    From the user's own words it takes preferences, standing constraints, decisions and facts about
+    the user. From the assistant's it takes decisions and findings, from tool results the values of
     id fields (`order_id: W7731`).
     """
 

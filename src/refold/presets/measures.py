@@ -124,7 +124,7 @@ def quarter(text: str) -> int:
 
 
 def two_ratios(text: str) -> int:
-    """Return the tokens at 1.5 Chinese characters or 4 ASCII characters each (S1-14, S1-15)."""
+    """Return the tokens at 1.5 Chinese or 4 ASCII characters a token (S1-14, S1-15)."""
     chinese, wide, emoji, rest, plain = _kinds(text)
     return math.ceil((chinese + wide) / 1.5 + 2 * emoji + rest + plain / 4)
 
@@ -139,7 +139,7 @@ def rather_over(text: str) -> int:
 
 
 def chinese_and_ascii(text: str) -> int:
-    """Return the tokens: 1.5 for a Chinese character, 0.25 for an ASCII character (S4-17)."""
+    """Return the tokens: 1.5 for a Chinese character, 0.25 for an ASCII one (S4-17)."""
     chinese, wide, emoji, rest, plain = _kinds(text)
     return math.ceil(1.5 * (chinese + wide) + 2 * emoji + rest + plain / 4)
 
