@@ -1,1 +1,1 @@
-"""What happens to a request of a conversation before and after it is sent."""
+"""The handling of a conversation's requests, before and after they are sent."""

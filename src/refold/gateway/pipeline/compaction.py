@@ -1,6 +1,6 @@
-"""What is compacted in a turn: what is due, what pays, and summaries that are made ahead.
+"""Compaction in a turn: when it is due, when it pays, and summaries made ahead.
 
-The caller holds the turn's conversation (`Turn.hold`); all of these raise `StoreError`.
+The caller holds the turn's conversation (`Turn.hold`). All functions raise `StoreError`.
 """
 
 import logging
@@ -38,8 +38,8 @@ from refold.tokens.model_table import Rates, find_rates
 
 
 def compact_if_due(turn: Turn, view: View, *, opportunistic: bool = True) -> tuple[View, str]:
-    """Return the view with what is due now, and why it differs; *opportunistic*: also with what
-    pays."""
+    """Compact if that is due or, with *opportunistic*, if it pays; return the view and the
+    reason."""
     levels, reason, settings = turn.levels.beside(view), "shown", turn.resources.settings
     budget = level_budget(levels)
     level = budget.check(view)
@@ -56,14 +56,14 @@ def compact_if_due(turn: Turn, view: View, *, opportunistic: bool = True) -> tup
 
 
 def hold_claim(turn: Turn, view: View, *, wait: bool) -> AbstractContextManager[ClaimResult]:
-    """Hold the right to compact a conversation, among the processes that share its summaries."""
+    """Hold the claim to compact a conversation, among the processes that share its summaries."""
     if turn.in_memory:
         return nullcontext(ClaimResult(is_mine=True, has_waited=False))
     return turn.resources.summaries.hold(turn.conversation.family, view, wait=wait)
 
 
 def compact_in_memory(turn: Turn, view: View) -> View:
-    """Return the view with what is due at the hard level."""
+    """Return the view, compacted if it reaches the hard level."""
     budget = level_budget(turn.levels.beside(view))
     return _compact(turn, budget) if budget.check(view) == "hard" else view
 
@@ -75,7 +75,7 @@ def _compact(turn: Turn, budget: Budget) -> View:
 
 
 def _compact_exclusively(turn: Turn, view: View) -> tuple[View, str]:
-    """Compact what no other process has compacted meanwhile."""
+    """Compact, unless another process has done so or a prepared summary is enough."""
     budget, prefetch = level_budget(turn.levels.beside(view)), turn.conversation.prefetch
     with hold_claim(turn, view, wait=True) as claim:
         if claim.has_waited:
@@ -92,7 +92,7 @@ def _compact_exclusively(turn: Turn, view: View) -> tuple[View, str]:
 
 
 def _compact_if_worthwhile(turn: Turn, view: View, reason: str) -> tuple[View, str]:
-    """Return the view compacted by rules, without a model, if that should pay."""
+    """Compact by rules, without a model, if that pays; return the view and the reason."""
     conversation = turn.conversation
     if conversation.baseline_tokens is None and view.visible_edits:
         conversation.baseline_tokens = view.tokens
@@ -104,7 +104,7 @@ def _compact_if_worthwhile(turn: Turn, view: View, reason: str) -> tuple[View, s
     verdict = case.judge(view, preview.edits, preview.view)
     if not preview.edits or not verdict.pays:
         return view, reason
-    conversation.prefetch.preview = None  # of the view before this one
+    conversation.prefetch.preview = None  # it was made from the view before this compaction
     _report_refetched(turn, view)
     if _accept(turn, preview, verdict.reason):
         view, reason = turn.show(), "pays"
@@ -113,7 +113,7 @@ def _compact_if_worthwhile(turn: Turn, view: View, reason: str) -> tuple[View, s
 
 
 def _report_refetched(turn: Turn, view: View) -> None:
-    """Count and log the results that were fetched again, and so are left by this compaction."""
+    """Count and log results that were fetched again, which this compaction keeps."""
     if positions := find_refetched(view):
         api, messages = turn.incoming.api, view.transcript.messages
         turn.resources.counters.add("refetched_kept", len(positions), api=api)
@@ -123,24 +123,24 @@ def _report_refetched(turn: Turn, view: View) -> None:
 
 
 def _preview_by_rules(turn: Turn, goal: int) -> Preview:
-    """Return what rules make of the conversation at *goal* tokens."""
     by_rules = turn.conversation.compactor.with_settings(
         strategies=turn.keep_pinned(rule_strategies(turn.resources.settings, goal)),
-        ledger=RowLedger([]),  # a look at what would be is no compaction
+        ledger=RowLedger([]),  # a preview is not entered in the ledger
         on_event=None,
     )
     return by_rules.preview(turn.payload, to=goal)
 
 
 def _accept_prefetched(turn: Turn) -> bool:
-    """Keep the edits of a compaction that was made ahead, if there is one and it still holds."""
+    """Save the edits of the compaction made ahead; return whether they were usable."""
     prefetch = turn.conversation.prefetch
     preview, prefetch.preview = prefetch.preview, None
     return preview is not None and _accept(turn, preview, "prepared")
 
 
 def _accept(turn: Turn, preview: Preview, why: str) -> bool:
-    """Keep the edits of *preview*, if they hold for this history and hide nothing unanswered."""
+    """Save the edits of *preview* if they match this history and hide nothing unanswered; return
+    whether they do."""
     resources, transcript = turn.resources, turn.compactor.show(turn.payload).transcript
     is_usable = all(
         transcript.matches(edit) and not is_premature(edit, transcript.messages)
@@ -157,7 +157,7 @@ def _accept(turn: Turn, preview: Preview, why: str) -> bool:
 
 
 def _request_prefetch(turn: Turn, view: View, goal: int) -> None:
-    """Have a summary made in the background, when the request is under way."""
+    """Schedule a background summary for when the request is under way."""
     prefetch = turn.conversation.prefetch
     if turn.resources.settings.ask is None or prefetch.is_running or prefetch.preview is not None:
         return
@@ -165,7 +165,7 @@ def _request_prefetch(turn: Turn, view: View, goal: int) -> None:
 
 
 def _prefetch(turn: Turn, view: View, goal: int) -> Preview | None:
-    """Make a compaction ahead, or find another process's; None while another makes one."""
+    """Return a compaction made ahead, by this or another process; None while another makes one."""
     summaries = turn.resources.summaries
     with hold_claim(turn, view, wait=False) as claim:
         if not claim.is_mine:
@@ -179,17 +179,17 @@ def _prefetch(turn: Turn, view: View, goal: int) -> Preview | None:
         return preview
 
 
-# --- does it pay? ---------------------------------------------------------------------------------
+# --- whether a compaction pays --------------------------------------------------------------------
 
 
 class Case(NamedTuple):
-    """A compaction that should pay."""
+    """A planned compaction that should pay, and the prices that it is judged by."""
 
     plan: Plan
     rates: Rates
 
     def judge(self, view: View, edits: Sequence[Edit], after: View) -> Worth:
-        """Does it pay to make *after* of *view* by *edits*?"""
+        """Return the worth of turning *view* into *after* by *edits*."""
         first = min((edit.start for edit in edits), default=len(view.transcript))
         changed = sum(item.tokens for item in after.iter_items() if item.start >= first)
         calibrate, block = view.profile.calibrate, self.rates.block_tokens
@@ -202,14 +202,14 @@ class Case(NamedTuple):
 
 
 def find_request_rates(settings: Settings, model: str, source: bytes) -> Rates | None:
-    """Return what tokens of this request's conversation cost. It reads all of *source*."""
+    """Return the token prices for this request; None if unknown. Reads all of *source*."""
     rates = find_rates(model, settings.prices)
     return rates.for_an_hour() if rates is not None and has_hour_cache(source) else rates
 
 
 def find_case(turn: Turn, view: View) -> Case | None:
-    """Return the compaction that is due for the bill's sake; None while it is too early for one,
-    and for a model without prices."""
+    """Return the compaction that should cut costs; None if it is too early or prices are
+    unknown."""
     conversation, resources = turn.conversation, turn.resources
     tokens = view.tokens - view.profile.calibrate(view.profile.fixed_tokens)
     if tokens < (1 + SMALLEST_REMOVAL) * GOAL:
@@ -239,9 +239,9 @@ def _survival(resources: Resources) -> Survival | None:
 
 
 def keeps_cache_for_hour(turn: Turn, view: View) -> bool:
-    """Is the cache of this conversation to be kept for an hour?
+    """Return whether the provider is to cache this conversation for an hour.
 
-    That is decided anew where the cache holds nothing of it, for all of it is written there anyway.
+    Decided again when the cache holds nothing of it, because all of it is then written anyway.
     """
     conversation, resources = turn.conversation, turn.resources
     settings = resources.settings

@@ -1,5 +1,5 @@
-"""What is sent of one request, at first and once more if its upstream refuses it; decided in a
-worker's thread, with the store, or from memory while it fails.
+"""Decisions about what to send for a request, and again if its upstream refuses it. They run in a
+worker thread, with the store, or from memory while the store fails.
 
 Raises `FormatError`, `StoreError`, `ConversationBusy`.
 """
@@ -58,13 +58,13 @@ from refold.gateway.pipeline.upstream_errors import (
 )
 
 SHARE = 0.6
-"""The share of the window, or of what was sent, to come down to after a context error."""
+"""Share of the window, or of the tokens sent, to compact to after a context error."""
 UNKNOWN_WINDOW_SHARE = 0.15
-"""The share of what was sent to come down to if nothing tells of the window: neither the error, nor
-a table, nor an answer to half as much. Less than a fifth, for a history may be handed to a server
-with a window five times smaller."""
+"""Share of the tokens sent to compact to if the window is unknown: neither the error nor a table
+names it, and no request of half the size was answered. Under a fifth, because a history may move to
+a server with a window five times smaller."""
 ACTOR = "auto (context error)"
-"""Who compacts then, for the ledger."""
+"""Actor of these compactions in the ledger."""
 _REASONS: tuple[tuple[type[Exception], str], ...] = (
     (StoreError, "store"),
     (DeadlineExceeded, "deadline"),
@@ -73,7 +73,7 @@ _REASONS: tuple[tuple[type[Exception], str], ...] = (
 
 
 def failure_reason(error: BaseException) -> str:
-    """Return the reason (`refold.gateway.exchange.REASONS`) that a request passes through after
+    """Return the reason (`refold.gateway.exchange.REASONS`) for passing a request through after
     *error*."""
     return next((reason for kind, reason in _REASONS if isinstance(error, kind)), "internal")
 
@@ -117,8 +117,8 @@ def decide(resources: Resources, incoming: Incoming, progress: Progress) -> Outg
 
 
 def decide_count(resources: Resources, incoming: Incoming, progress: Progress) -> Outgoing:
-    """Return the request that counts a conversation's tokens as it is shown now. Nothing is
-    compacted for it, and no conversation begins with it."""
+    """Return the token count request for a conversation as it is shown now. Nothing is compacted
+    and no conversation is created."""
     payload = open_request(resources, incoming)
     if incoming.is_signed or not len(payload) or server_history_field(incoming.api, payload.body):
         return Outgoing(incoming.body)
@@ -142,11 +142,12 @@ def decide_count(resources: Resources, incoming: Incoming, progress: Progress) -
 
 
 def decide_from_memory(turn: Turn, reason: str, *, without_store: bool) -> Outgoing:
-    """Return what was shown before, from memory; the request as it came if nothing was.
+    """Return the request with the edits that were shown before, from memory.
 
-    Otherwise signed thinking would not stand where it was thought, and a long history would not
-    fit. *without_store*: what is due at the hard level is done in memory too, and kept for when
-    the store is back.
+    Without these, signed thinking would lose the prefix that it is bound to, and a long history
+    would not fit. *without_store*: the store has failed, so a compaction due at the hard level is
+    made in memory too, and saved once the store is back. Otherwise a request without earlier edits
+    is unchanged.
     """
     conversation = turn.conversation
     if not conversation.shown.ids and not without_store:
@@ -162,11 +163,10 @@ def decide_from_memory(turn: Turn, reason: str, *, without_store: bool) -> Outgo
 
 
 def seal(turn: Turn, view: View, reason: str, outcome: Outcome = "edited") -> Outgoing:
-    """Return the request that *view* makes, with the fields that its window and the settings ask
-    for."""
+    """Return the request for *view*, with the fields that its window and the settings require."""
     incoming, settings, headers = turn.incoming, turn.resources.settings, Headers()
     source: bytes = view.encode(turn.payload)
-    # What is sent after each step, by the reason that stands if no step before changed anything.
+    # The body after each step, by the reason to report if this step is the first to change it.
     versions = {"": source, "cap": (source := _cap_for_window(turn, view, source))}
     if keeps_cache_for_hour(turn, view):
         versions["hour"] = source = lengthen_cache(source)
@@ -208,7 +208,7 @@ def seal(turn: Turn, view: View, reason: str, outcome: Outcome = "edited") -> Ou
 
 
 def _cap_for_window(turn: Turn, view: View, source: bytes) -> bytes:
-    """Return *source* with the cap of output that its window leaves, if its own does not fit."""
+    """Return *source* with its output cap lowered to fit the window, if necessary."""
     window, api = turn.levels.window, turn.incoming.api
     if not turn.resources.settings.lower_output_cap or window is None:
         return source
@@ -222,15 +222,15 @@ def _visible_ids(view: View) -> tuple[str, ...]:
     return tuple(placed.edit.id for placed in view.visible_edits)
 
 
-# --- after a refusal: something shorter, or without the signed thinking that was refused ----------
+# --- after a refusal: a shorter request, or one without the refused signed thinking ---------------
 
 
 def drop_thinking(
     resources: Resources, incoming: Incoming, outgoing: Outgoing, error: bytes, progress: Progress
 ) -> Outgoing:
-    """Return *outgoing* without signed thinking that its upstream refuses, from the block on that
-    *error* names (AN-7, AN-10); *outgoing* itself if there is none. It stays so, for what is
-    thought from now on is bound to that."""
+    """Return *outgoing* without signed thinking from the block that *error* names onwards (AN-7,
+    AN-10), all of it the second time; *outgoing* itself if there is none. The edits are saved,
+    because later thinking is bound to what is sent now."""
     turn = _reopen_turn(resources, incoming, progress)
     if turn is None:
         return outgoing
@@ -248,12 +248,12 @@ def drop_thinking(
 def shrink(
     resources: Resources, incoming: Incoming, outgoing: Outgoing, error: bytes, progress: Progress
 ) -> Outgoing:
-    """Return something smaller after a context error; *outgoing* itself if nothing is."""
+    """Return a smaller request after a context error; *outgoing* itself if there is none."""
     turn, sent = _reopen_turn(resources, incoming, progress), outgoing.tokens_after
     if turn is None:
         return outgoing
     figures = progress.figures
-    if figures is None:  # an error teaches once
+    if figures is None:  # learn from an error only once
         figures = progress.figures = resources.model_limits.learn(
             incoming, turn.model, turn.conversation, read_figures(error), sent
         )
@@ -271,8 +271,8 @@ def shrink(
 def _cap_for_figures(
     turn: Turn, outgoing: Outgoing, figures: ErrorFigures, *, keep: float
 ) -> Outgoing | None:
-    """Return *outgoing* with the cap of output that its upstream's figures leave; None if none is
-    to be lowered. Thinking keeps the share *keep* of its budget."""
+    """Return *outgoing* with its output cap lowered to the upstream's figures; None if none is to
+    be lowered. Thinking keeps the share *keep* of its budget."""
     room = figures.answer_room(outgoing.tokens_after)
     caps = fit_caps(turn.incoming.api, turn.payload.body, room, keep)
     body = write_caps(outgoing.body, caps)
@@ -280,8 +280,8 @@ def _cap_for_figures(
 
 
 def _reopen_turn(resources: Resources, incoming: Incoming, progress: Progress) -> Turn | None:
-    """Return the turn of a request that was refused; None for one without a history. Its
-    conversation is known unless it passed unread."""
+    """Return the turn of a refused request; None for one without a history. Its conversation is
+    known unless the request passed unread."""
     turn = progress.turn
     if turn is None:
         payload = open_request(resources, incoming)
@@ -293,7 +293,7 @@ def _reopen_turn(resources: Resources, incoming: Incoming, progress: Progress) -
 
 
 def _compact_refused(turn: Turn, figures: ErrorFigures) -> View:
-    """Return a view that should fit after all, and keep it."""
+    """Compact to a size that should fit, and save the view."""
     view = turn.show()
     with hold_claim(turn, view, wait=True) as claim:
         view = turn.show() if claim.has_waited else view
@@ -307,7 +307,7 @@ def _compact_refused(turn: Turn, figures: ErrorFigures) -> View:
 
 
 def _goal(turn: Turn, view: View, figures: ErrorFigures) -> int:
-    """Return the estimated tokens to come down to: a share of the window as the upstream counts."""
+    """Return the goal in estimated tokens: a share of the window as the upstream counts it."""
     limits, window, request = turn.resources.model_limits, turn.levels.window, turn.incoming
     room = _input_limit(turn, figures) or (window.room if window else 0) or view.tokens
     is_known = figures.limit or limits.usable_tokens(request, turn.model) is not None
@@ -318,8 +318,8 @@ def _goal(turn: Turn, view: View, figures: ErrorFigures) -> int:
 
 
 def _input_limit(turn: Turn, figures: ErrorFigures) -> int:
-    """Return what the upstream's limit leaves beside the answer, whose cap will be lowered; 0 if
-    there is no limit."""
+    """Return the tokens that the upstream's limit leaves for input beside an answer with a lowered
+    cap; 0 if there is no limit."""
     cap = read_cap(turn.incoming.api, turn.payload.body)
     answer = figures.output
     if cap:

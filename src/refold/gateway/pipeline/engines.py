@@ -1,5 +1,5 @@
-"""What an inference engine of one's own (vLLM, SGLang, Dynamo) is told of a session: its name,
-which part of a request to keep, what a compaction has made useless, and its end
+"""Messages to self-hosted inference engines (vLLM, SGLang, Dynamo) about a session: its name, the
+prefix to keep cached, what a compaction has made stale, and its end
 (docs/decisions/0028-engines.md)."""
 
 import asyncio
@@ -29,12 +29,13 @@ HEADERS = {
         "x-session-id",
     ),
 }
-"""Headers that name a session: ours first, then those that the engine takes from clients."""
+"""Headers that name a session: the one that we send, then those that the engine takes from
+clients."""
 _HINTS = "kv_hints"
 MAX_SESSIONS = 10_000
-"""Sessions whose end is waited for; an engine forgets others by itself."""
+"""Maximum number of sessions with an end timer. An engine evicts any others itself."""
 PRIORITY = 80
-"""Of the part of a request that is to be kept; an engine's scale ends at 100."""
+"""Retention priority of the prefix to keep. An engine's scale ends at 100."""
 
 
 class EngineSession(NamedTuple):
@@ -43,13 +44,12 @@ class EngineSession(NamedTuple):
     engine: Engine
     id: str
     is_named_by_client: bool
-    """Has the client named it?"""
     conversation: Conversation
     stale: tuple[str, ...] = ()
-    """Names under which the engine holds what compactions have changed."""
+    """Names under which the engine holds prefixes that compactions have changed."""
 
     def forget_stale(self) -> None:
-        """Note that the engine is told to give up what is *stale*."""
+        """Record that the engine is told to drop the *stale* names."""
         spans = self.conversation.held_spans
         self.conversation.held_spans = range(
             min(spans.start + len(self.stale), spans.stop - 1), spans.stop
@@ -57,10 +57,10 @@ class EngineSession(NamedTuple):
 
 
 def open_session(turn: Turn, view: View) -> EngineSession | None:
-    """Return the session that a request belongs to, for its engine; None if that takes no names.
+    """Return a request's session for its engine; None if the engine takes no names.
 
-    With `kv_hints`, SGLang knows what was sent before a compaction under a name of its own, so that
-    it can be given up.
+    With `kv_hints`, SGLang knows a session by a new name after each compaction, so that it can drop
+    what it holds under the earlier one.
     """
     settings, incoming, conversation = turn.resources.settings, turn.incoming, turn.conversation
     engine = settings.find_engine(incoming.upstream, turn.model)
@@ -87,7 +87,7 @@ def _client_name(turn: Turn, engine: Engine) -> str:
 
 
 def is_prefix_changed(before: View, after: View) -> bool:
-    """Does *after* show otherwise what was sent as *before*?"""
+    """Return whether *after* shows the messages of *before* with other edits."""
     sent = len(before.transcript)
     shown, shown_now = (
         [placed.edit.id for placed in view.visible_edits if placed.edit.start < sent]
@@ -99,8 +99,8 @@ def is_prefix_changed(before: View, after: View) -> bool:
 def add_session(
     turn: Turn, view: View, source: bytes, headers: Headers, session: EngineSession
 ) -> tuple[bytes, Headers]:
-    """Return *source* and *headers* with what the engine is told of *session*. What the client says
-    of it itself stays."""
+    """Return *source* and *headers* with what the engine is told about *session*. Names and hints
+    that the client sends itself are kept."""
     engine, fields, body = session.engine, dict[str, Any](), turn.payload.body
     is_openai = turn.incoming.api.startswith("openai")
     if engine.protocol == "sglang":
@@ -114,10 +114,10 @@ def add_session(
 
 
 def _hints(turn: Turn, view: View, session: EngineSession) -> dict[str, Any]:
-    """Return the envelope that asks to keep what the last compaction left, in whole blocks, or
-    system prompt and tools before any.
+    """Return the field that asks the engine to keep the prefix left by the last compaction, in
+    whole blocks; before any compaction, the system prompt and tools.
 
-    Nothing is asked for what came since: the next compaction makes it useless.
+    Later messages are not kept, because the next compaction makes them stale.
     """
     profile = session.engine.profile
     fixed = view.profile.calibrate(view.profile.fixed_tokens)
@@ -136,14 +136,14 @@ def _hints(turn: Turn, view: View, session: EngineSession) -> dict[str, Any]:
     return {_HINTS: {"protocol_version": "0.1", "message_id": name, "actions": [action]}}
 
 
-# --- that a session, or a part of it, is over -----------------------------------------------------
+# --- ends of sessions and of their stale parts ----------------------------------------------------
 
 
 class SessionEnds:
-    """Sessions that engines are told about. One event loop, one process.
+    """Tells engines which sessions have ended. One event loop, one process.
 
-    What is not told in time, since the gateway stops or the engine does not answer, the engine
-    forgets by itself.
+    A notice that is lost, because the gateway stops or the engine does not answer, is not repeated:
+    the engine evicts the session itself.
     """
 
     def __init__(
@@ -155,8 +155,8 @@ class SessionEnds:
         self._tasks = set[asyncio.Task[None]]()
 
     def note(self, session: EngineSession, upstream: Upstream, model: str) -> None:
-        """Note that a request of *session* was answered: what it made useless is given up now, all
-        of it once `Engine.end_seconds` have passed without another."""
+        """Record that a request of *session* was answered. Its stale names are ended now, the
+        session itself once `Engine.end_seconds` pass without another request."""
         engine = session.engine
         send_end = partial(self._send_end, upstream, engine, model)
         for name in session.stale:
@@ -173,7 +173,7 @@ class SessionEnds:
             )
 
     async def aclose(self) -> None:
-        """Tell nothing more."""
+        """Cancel all pending notices."""
         for timer in self._timers.values():
             timer.cancel()
         for task in self._tasks:
@@ -204,8 +204,8 @@ class SessionEnds:
 
 
 def _end_request(upstream: Upstream, engine: Engine, model: str, id: str) -> UpstreamRequest:
-    """Return what SGLang lets go of a session's blocks on, or the least request that Dynamo takes
-    for a session's last."""
+    """Return the request that makes SGLang free a session's blocks, or the smallest one that Dynamo
+    accepts as a session's last."""
     headers, body = [(b"content-type", b"application/json")], dict[str, Any]()
     if engine.protocol == "sglang":
         path, body = "/close_session", {"session_id": id}

@@ -1,5 +1,5 @@
-"""What fits each model, and what brings a conversation there: windows that are known, that
-upstreams name and that a refusal shows; levels, budgets, strategies."""
+"""Token limits of models, and how to stay within them: windows from tables, upstreams' errors and
+refusals; levels, budgets, strategies."""
 
 import json
 import logging
@@ -35,19 +35,19 @@ from refold.tokens.model_table import Window, find_rates, find_window
 
 NEVER = 10**15
 ModelKey = tuple[str, str, str]
-"""An upstream, a caller's credential, and a model."""
+"""Upstream, caller's credential, and model."""
 
 MAX_MODELS = 1_000
-"""Models whose figures are remembered: clients may send any number of names."""
+"""Maximum number of models whose figures are kept. Clients may send any number of names."""
 TARGET_STEP = 1_000
-"""What a target is raised by is a multiple of so many tokens."""
+"""Targets are raised in multiples of this number of tokens."""
 SMALLEST_WINDOW = 500
-"""Tokens that a window has at least; a smaller one is a misunderstanding."""
+"""Smallest plausible window in tokens."""
 
 
 class TokenLevels(NamedTuple):
-    """Tokens of requests to one model at which something is due; None if its window is not
-    known."""
+    """Sizes of requests to one model, in tokens, at which compaction is due; None if its window is
+    unknown."""
 
     window: Window | None
     hard: int | None
@@ -55,9 +55,9 @@ class TokenLevels(NamedTuple):
     target: int
 
     def beside(self, view: View) -> "TokenLevels":
-        """Return the levels of *view*'s conversation: what system prompt and tools take of the
-        target beyond its half is added to it, at most up to halfway to the hard level. Many tools
-        would leave next to nothing of the conversation, and that again and again."""
+        """Return the levels for *view*, with the target raised by the tokens that system prompt and
+        tools take beyond half of it, at most to halfway between them and the hard level. Otherwise
+        many tools would leave almost nothing of the conversation, again and again."""
         fixed = view.profile.calibrate(view.profile.fixed_tokens)
         beyond = fixed - self.target // 2
         if self.hard is None or beyond <= 0:
@@ -68,7 +68,7 @@ class TokenLevels(NamedTuple):
 
 
 def levels_for(settings: Settings, window: Window | None) -> TokenLevels:
-    """Return what *settings* say for a window."""
+    """Return the levels that *settings* give for a window."""
     if window is None:
         return TokenLevels(None, None, None, 60_000)
     usable = window.room - min(settings.reserve_tokens, window.room // 5)
@@ -81,11 +81,11 @@ def levels_for(settings: Settings, window: Window | None) -> TokenLevels:
 
 
 class ModelLimits:
-    """The figures of models, in tokens. Calls may come from several threads.
+    """Token limits of models. Usable from several threads.
 
-    What an upstream tells one caller holds for that caller (its credential) alone. An error's words
-    are in part the request's, and may come from another deployment of that name: they could shrink
-    others' windows.
+    What an upstream tells one caller (its credential) holds for that caller only. An error's text
+    comes in part from the request, and may come from another deployment of that name, so it could
+    shrink the windows of others.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -93,15 +93,15 @@ class ModelLimits:
         self._known_levels = lru_cache(MAX_MODELS)(self._read_levels)
         self._learned = OrderedDict[ModelKey, TokenLevels]()
         self._answered = OrderedDict[ModelKey, int]()
-        """Tokens of the largest request that was answered since the last context error that named a
+        """Tokens of the largest request answered since the last context error that named a
         window."""
         self._largest = OrderedDict[ModelKey, int]()
-        """Tokens of the largest one since the last such error that was believed."""
+        """Tokens of the largest request answered since the last such error that was believed."""
 
     def for_conversation(
         self, incoming: Incoming, model: str, refusal: Refusal | None
     ) -> TokenLevels:
-        """Return the figures for a request of a conversation in which there was this *refusal*."""
+        """Return the levels for a request of a conversation, given its *refusal*."""
         levels = self.for_model(incoming, model)
         if refusal is None or refusal.model != model:
             return levels
@@ -110,18 +110,18 @@ class ModelLimits:
         return levels_for(self._settings, Window(refusal.tokens))
 
     def for_model(self, incoming: Incoming, model: str) -> TokenLevels:
-        """Return the figures for a caller's model at an upstream."""
+        """Return the levels for a caller's model at an upstream."""
         levels = self._learned.get(_model_key(incoming, model)) if self._learned else None
         return levels or self._known_levels(model)
 
     def usable_tokens(self, incoming: Incoming, model: str) -> int | None:
-        """Return the tokens that a request to *model* may have; None if its window is not known."""
+        """Return the maximum tokens of a request to *model*; None if its window is unknown."""
         window = self.for_model(incoming, model).window
         return window.room if window is not None else None
 
     def fits(self, incoming: Incoming, model: str, body: Mapping[str, Any]) -> bool:
-        """Does a request with this body, and its answer, fit its model's window whatever its tokens
-        are?"""
+        """Return whether a request with this body, and its answer, fit the model's window even at
+        one token a byte. True if the window is unknown."""
         levels, size = self.for_model(incoming, model), len(incoming.body)
         if levels.window is None or levels.soft is None:
             return True
@@ -130,7 +130,7 @@ class ModelLimits:
         return size < levels.soft and most <= levels.window.context
 
     def record_answer(self, incoming: Incoming, model: str, tokens: int) -> None:
-        """Note that an upstream has answered a request of so many estimated tokens."""
+        """Record that an upstream answered a request of this number of estimated tokens."""
         key = _model_key(incoming, model)
         if tokens > self._answered.get(key, 0):
             with self._lock:
@@ -151,11 +151,11 @@ class ModelLimits:
         figures: ErrorFigures,
         sent: int,
     ) -> ErrorFigures:
-        """Take the window that a context error tells of, and return what can be true of its
-        *figures*.
+        """Learn the window that a context error names, and return its *figures* as far as they are
+        plausible.
 
-        If it tells of none, the *sent* tokens are too many for this *conversation*, and for it
-        alone: nobody knows whether the window was the reason.
+        If it names none, record the *sent* tokens as too many for this *conversation* only, because
+        the window may not have been the reason.
         """
         key, before = _model_key(incoming, model), conversation.refusal
         if figures.limit:
@@ -175,7 +175,7 @@ class ModelLimits:
         return figures
 
     def _read_levels(self, model: str) -> TokenLevels:
-        """Return what settings or the table say of *model*; say what they do not, once."""
+        """Return the levels of *model* from settings or table. Log missing ones, once."""
         window, settings = self._window(model), self._settings
         if model and window is None:
             log(
@@ -195,15 +195,14 @@ class ModelLimits:
         return levels_for(settings, window)
 
     def _window(self, model: str) -> Window | None:
-        """Return the window that settings or the table name."""
         return find_window(model, self._settings.windows.get(model)).window
 
     def _plausible(self, key: ModelKey, figures: ErrorFigures) -> ErrorFigures:
-        """Return *figures*, or none if their limit is no window at all or below half of what was
-        answered.
+        """Return *figures*, or empty ones if their limit is too small for a window or below half of
+        an answered request.
 
-        Estimates may be that wrong. Such a window is believed if it is told again before as much
-        was answered once more.
+        Estimates may be that wrong. Such a limit is believed if it is named again before another
+        request of that size is answered.
         """
         with self._lock:
             answered = self._answered.pop(key, 0)
@@ -220,20 +219,20 @@ def _model_key(incoming: Incoming, model: str) -> ModelKey:
 
 @lru_cache(maxsize=256)
 def manual_budget(levels: TokenLevels) -> Budget:
-    """Return a budget under which nothing runs by itself."""
+    """Return a budget that never triggers by itself."""
     return Budget(NEVER, levels.target, window=levels.window)
 
 
 @lru_cache(maxsize=256)
 def level_budget(levels: TokenLevels) -> Budget:
-    """Return the budget of the hard and the soft level."""
+    """Return the budget with the hard and soft levels."""
     if levels.hard is None:
         return Budget(Never(), levels.target)
     return Budget(levels.hard, levels.target, levels.soft, window=levels.window)
 
 
 def strategies_for(settings: Settings, target: int) -> tuple[Strategy, ...]:
-    """Return the strategies, gentlest first; local ones run only on time."""
+    """Return the strategies, gentlest first, with local ones wrapped in `OnTime`."""
     chosen = (
         gateway_strategies(target, asks=settings.ask is not None)
         if settings.strategies is None
@@ -243,8 +242,8 @@ def strategies_for(settings: Settings, target: int) -> tuple[Strategy, ...]:
 
 
 def gateway_strategies(target: int, *, asks: bool) -> tuple[Strategy, ...]:
-    """Return the library's default strategies, as they come down to the goal of each compaction,
-    and one more for requests that are still too long."""
+    """Return the library's default strategies, with summaries sized for each compaction's goal, and
+    one more for requests that are still too long."""
     usual = default_strategies(target, asks=asks)
     aimed = (
         replace(each, tokens=None) if isinstance(each, SummarizeTo) else each for each in usual
@@ -253,8 +252,8 @@ def gateway_strategies(target: int, *, asks: bool) -> tuple[Strategy, ...]:
 
 
 def rule_strategies(settings: Settings, target: int) -> tuple[Strategy, ...]:
-    """Return the strategies for compaction that is not due: rules alone, gentlest first. Of
-    strategies that *settings* name, those that leave the words of user and model alone."""
+    """Return the strategies for a compaction that is not due: without a model, gentlest first. Of
+    the strategies that *settings* name, only those that leave the words of user and model alone."""
     if settings.strategies is None:
         return strategies_for(replace(settings, ask=None), target)
     return tuple(
@@ -267,10 +266,10 @@ def rule_strategies(settings: Settings, target: int) -> tuple[Strategy, ...]:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class OnTime:
-    """A local strategy, kept from changing what signed thinking was bound to before it came (AN-7).
+    """A local strategy restricted to messages that no signed thinking follows, so that it never
+    changes what signed thinking is bound to (AN-7).
 
-    It is on time for a message that no signed thinking follows. What it does then is stored, since
-    after a restart it would be late.
+    Its edits are stored, because after a restart they would come too late.
     """
 
     strategy: Any
@@ -280,7 +279,7 @@ class OnTime:
         return repr(self.strategy)
 
     def __call__(self, view: View, since: int = 0) -> Edits:
-        """Yield the strategy's edits that are on time."""
+        """Yield the strategy's edits that no signed thinking follows."""
         first = position_after_signed_thinking(view) if view.profile.rules.binds else 0
         yield from (
             edit
@@ -290,7 +289,7 @@ class OnTime:
 
 
 def position_after_signed_thinking(view: View) -> int:
-    """Return the position behind the last message with signed thinking."""
+    """Return the position after the last message with signed thinking; 0 if there is none."""
     messages = view.transcript.messages
     signed = (at for at in range(len(messages) - 1, -1, -1) if is_signed(messages[at]))
     return next(signed, -1) + 1

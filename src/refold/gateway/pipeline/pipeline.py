@@ -1,4 +1,4 @@
-"""One request's way through the gateway, without HTTP: decode, identify, load, compact, encode."""
+"""A request's path through the gateway, without HTTP: decode, identify, load, compact, encode."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -38,9 +38,9 @@ class Pipeline:
     """Prepares requests for their upstreams and learns from the answers. One process, one event
     loop at a time.
 
-    *closes* are called at the end: they close the store if nobody else uses it. *keep* is called
-    after edits were saved: it puts back what they cannot be found without. *ledger_writer* keeps
-    the ledger.
+    *closes* are called at the end, to close the store if nobody else uses it. *keep* is called
+    after each save of edits and restores the salt, without which they cannot be found.
+    *ledger_writer* keeps the ledger.
     """
 
     def __init__(
@@ -84,8 +84,8 @@ class Pipeline:
     async def prepare(self, incoming: Incoming) -> Outgoing:
         """Return what to send for *incoming*. Never raises.
 
-        What cannot be read or decided in time goes through unchanged, with a reason, a counter and
-        a line in the log.
+        A request that cannot be read or decided in time passes unchanged, with a reason, a counter
+        and a log line.
         """
         outgoing = await self._prepare(incoming, self.resources)
         if isinstance(outgoing.ticket, Ticket):
@@ -93,9 +93,9 @@ class Pipeline:
         return outgoing
 
     async def prepare_tentatively(self, incoming: Incoming) -> Outgoing:
-        """Prepare a request of a caller whose key is not proved yet. Never raises.
+        """Prepare a request of a caller whose key is not verified yet. Never raises.
 
-        What was decided for the key's owner is shown, and nothing is kept until `commit`.
+        Earlier decisions for the key's owner are shown. Nothing is saved until `commit`.
         """
         store = TentativeStore(self.resources.store)
         conversations = Conversations(1, self.settings.known_bytes)
@@ -103,28 +103,28 @@ class Pipeline:
         return await self._prepare(incoming, resources)
 
     async def commit(self, outgoing: Outgoing) -> None:
-        """Keep what was decided tentatively: the caller's key was accepted. Never raises."""
+        """Save what was decided tentatively, now that the caller's key was accepted. Never
+        raises."""
         ticket = outgoing.ticket
         store = ticket.conversation.compactor.settings.store if isinstance(ticket, Ticket) else None
         if isinstance(store, TentativeStore):
             try:
                 await self.background.run(store.commit, self.settings.decide_timeout_seconds)
-            except Exception as error:  # noqa: BLE001 - it is decided again
+            except Exception as error:  # noqa: BLE001 - the next request decides again
                 report_failure(self.counters, "", failure_reason(error), error)
 
     async def prepare_count(self, incoming: Incoming) -> Outgoing:
-        """Return what to count for a client that asks for a conversation's tokens: what is shown of
-        it; anything else would be refused where it thinks (AN-12), or be of a request not made.
-        Never raises.
-        """
+        """Return the token count request to send for a client's own: that of the conversation as it
+        is shown. Counting the unedited one would be refused over its thinking (AN-12), or not match
+        the real request. Never raises."""
         if self.settings.shadow or parse_light_body(incoming, self.settings) is not None:
             return Outgoing(incoming.body)
         work = partial(decide_count, self.resources, incoming)
         return await self._run(incoming, work, self.settings.decide_timeout_seconds)
 
     async def shrink(self, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing | None:
-        """Return a smaller request to send once more, after the upstream's context error with this
-        body.
+        """Return a smaller request to retry after a context error of the upstream with body
+        *error*.
 
         None if that was tried before, or nothing can be made smaller. Never raises.
         """
@@ -135,11 +135,11 @@ class Pipeline:
     async def drop_thinking(
         self, incoming: Incoming, outgoing: Outgoing, error: bytes
     ) -> Outgoing | None:
-        """Return the request without signed thinking that its upstream says is bound elsewhere
+        """Return the request without signed thinking that its upstream refuses as bound elsewhere
         (AN-7).
 
-        The first time without the block that was named and what was thought after it, then without
-        all of it; None if none is there. Never raises.
+        The first time without the block that *error* names and all later thinking, then without
+        any. None if there is none. Never raises.
         """
         return await self._retry("binding_errors", drop_thinking, incoming, outgoing, error)
 
@@ -148,7 +148,7 @@ class Pipeline:
     ) -> None:
         """Learn from the answer to *outgoing*, and enter it in the ledger. Never raises.
 
-        *usage* is the usage object that the upstream reported, as parsed; None if it reported none.
+        *usage* is the upstream's usage object, parsed; None if it reported none.
         """
         ticket, now = outgoing.ticket, self.settings.clock()
         limits = self.resources.model_limits
@@ -177,11 +177,11 @@ class Pipeline:
                 ticket.conversation.cache.answered_at = now
                 view = ticket.view.revert() if self.settings.shadow else ticket.view
                 ticket.conversation.compactor.report(view, usage)
-            except Exception as error:  # noqa: BLE001 - figures are no reason to fail
+            except Exception as error:  # noqa: BLE001 - calibration must not fail an answer
                 report_failure(self.counters, incoming.api, "internal", error)
 
     async def aclose(self) -> None:
-        """Stop background work, then close what is to be closed: then a store holds all writes."""
+        """Stop background work, flush unsaved edits, then call *closes*."""
         await self.background.aclose()
         await self._outbox.aclose()
         self.workers.close()
@@ -214,7 +214,7 @@ class Pipeline:
         outgoing: Outgoing,
         error: bytes,
     ) -> Outgoing | None:
-        """Return what *change* makes of a request that was refused; None if that is nothing new."""
+        """Return a refused request as changed by *change*; None if that is nothing new."""
         is_other = is_auxiliary(incoming.path) and not is_token_count(incoming.path)
         is_settled = outgoing.outcome == "refused" or self.settings.shadow or incoming.is_signed
         if is_settled or incoming.api not in APIS or is_other:
@@ -235,16 +235,15 @@ class Pipeline:
         *,
         works_in_memory: bool = False,
     ) -> Outgoing:
-        """Return the outcome of *work*, which may compute for so many *seconds*, and wait for the
-        store no longer than `Settings.decide_timeout_seconds`; if it fails, what
-        `_run_in_memory` gives in its place."""
+        """Return the result of *work*, or if it fails, of `_run_in_memory`. *work* may compute for
+        this number of *seconds*, and wait for the store for `Settings.decide_timeout_seconds`."""
         job, progress = Job(self.settings.summary_timeout_seconds), Progress()
         deadline = self.settings.decide_timeout_seconds
         try:
             return await self.workers.run(partial(work, progress), job, deadline, seconds)
         except FormatError:
             return Outgoing(incoming.body, outcome="opaque", reason="unreadable")
-        except Exception as error:  # noqa: BLE001 - whatever it is, the request must flow
+        except Exception as error:  # noqa: BLE001 - whatever fails, the request must go through
             reason = failure_reason(error)
             report_failure(self.counters, incoming.api, reason, error)
             if reason == "store" or job.is_asking_store:
@@ -265,10 +264,10 @@ class Pipeline:
         seconds: float,
         work: Callable[[Progress], Outgoing] | None,
     ) -> Outgoing:
-        """Return what to send in place of *job*, which failed for this *reason* and came as far as
-        *progress*: if the store failed, the outcome of the same *work* in memory, if there is any;
-        else what was shown of the conversation before; the request as it came if that fails too, or
-        if it is not known which conversation it belongs to."""
+        """Return what to send after *job* failed for *reason*, having come as far as *progress*. If
+        the store failed, *work*, if given, runs again in memory. Otherwise the edits shown before
+        are used again. The request passes unchanged if that fails too, or if its conversation is
+        not known."""
         unchanged, turn = Outgoing(incoming.body, outcome="failed", reason=reason), progress.turn
         if turn is None:
             return unchanged
@@ -286,13 +285,12 @@ class Pipeline:
         deadline = self.settings.decide_timeout_seconds
         try:
             return await self.workers.run(retry, second, deadline, seconds)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the request must flow
+        except Exception as error:  # noqa: BLE001 - whatever fails, the request must go through
             report_failure(self.counters, incoming.api, failure_reason(error), error)
             return unchanged
 
     def _on_store_replaced(self) -> None:
-        """Have all that is known written again: the store is another, empty or with something else
-        in it."""
+        """Have all known edits written again: the store was replaced and may lack them."""
         self.counters.add("store_replaced")
         log("the store was deleted or replaced", conversations=len(self.conversations))
         for conversation in self.conversations:

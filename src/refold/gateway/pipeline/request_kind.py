@@ -1,8 +1,8 @@
-"""What a request's own fields say: what kind it is, and what is changed in them before it is sent.
+"""Kinds of requests, read from their fields, and changes to these fields before sending.
 
 Auxiliary requests (titles, classifiers, memory agents, a client's own compaction) are recognised by
-what clients say of them and by known words of their instructions. The rest has other tools or
-another session key as a rule, and so is a conversation by itself.
+headers and fields, and by known phrases of their instructions. Any others usually have different
+tools or another session key, and so become a conversation of their own.
 """
 
 import json
@@ -33,10 +33,10 @@ from refold.transcript import hash_message
 
 
 RequestKind = Literal["", "compaction", "title", "classifier", "memory", "prewarm"]
-"""What an auxiliary request asks for; empty for a conversation's own request."""
+"""Purpose of an auxiliary request; empty for a conversation's own request."""
 
 MAX_INSTRUCTION = 3_000
-"""Characters of an instruction that are looked at."""
+"""Characters of an instruction that are searched."""
 
 USER_WORDS: tuple[tuple[str, RequestKind], ...] = (
     ("CONTEXT CHECKPOINT COMPACTION", "compaction"),  # Codex, Mistral Vibe
@@ -61,7 +61,7 @@ USER_WORDS: tuple[tuple[str, RequestKind], ...] = (
     ("Managed memory has TWO directories", "memory"),  # Qwen Code
     ("Generate a title for this conversation", "title"),  # OpenCode
 )
-"""Words at the beginning of the last user message, and what they ask for."""
+"""Phrases near the start of the last user message, with the kind that they indicate."""
 
 SYSTEM_WORDS: tuple[tuple[str, RequestKind], ...] = (
     ("You are a title generator", "title"),  # OpenCode
@@ -74,12 +74,12 @@ SYSTEM_WORDS: tuple[tuple[str, RequestKind], ...] = (
     ("*Briefly* summarize this partial conversation", "compaction"),  # aider
     ("managed memory extraction subagent", "memory"),  # Qwen Code
 )
-"""Words of the system prompt, and what they ask for."""
+"""Phrases of the system prompt, with the kind that they indicate."""
 
 
 def request_kind(incoming: Incoming, payload: Payload) -> RequestKind:
-    """Return what an auxiliary request asks for, as far as it says so itself; else an empty
-    string. A classifier's has a transcript in tags and no tools; *payload* is not empty."""
+    """Return the kind of an auxiliary request as far as it shows; else an empty string. A
+    classifier's has a transcript in tags and no tools. *payload* must not be empty."""
     if payload.body.get("generate") is False:
         return "prewarm"
     metadata = incoming.header("x-codex-turn-metadata")
@@ -97,11 +97,11 @@ def request_kind(incoming: Incoming, payload: Payload) -> RequestKind:
 
 
 def is_added_summary_request(before: Sequence[Message], after: Sequence[Message]) -> bool:
-    """Does the last message of *after* repeat one of *before* and add texts that speak of a
-    summary?
+    """Return whether the last message of *after* repeats one of *before* and adds texts about a
+    summary.
 
-    So does a client that asks for a compaction in words that are not in the tables. A person who
-    goes back and adds something speaks of something else.
+    Clients do so to ask for a compaction in words that are not in the tables. A person who goes
+    back and adds something writes about something else.
     """
     at = len(after) - 1
     if (
@@ -136,17 +136,17 @@ _HISTORY_FIELDS: Mapping[str, tuple[str, ...]] = {
 
 
 def server_history_field(api: str, body: Mapping[str, Any]) -> str:
-    """Return the field by which a request says that its provider holds the history; empty if none
-    does."""
+    """Return the field by which a request refers to a history held by its provider; empty if there
+    is none."""
     return next((name for name in _HISTORY_FIELDS.get(api, ()) if body.get(name) is not None), "")
 
 
 def refuse_server_history(field: str, body: Mapping[str, Any]) -> GatewayResponse | None:
-    """Return the answer that makes a client send its full history from now on; None if there is
+    """Return the error that makes a client send its full history from now on; None if there is
     none.
 
-    The Anthropic SDK drops `thread` when threads are not supported. A client of
-    `previous_response_id` learns that there is no such response.
+    The Anthropic SDK drops `thread` if threads are not supported. A client that sends
+    `previous_response_id` is told that there is no such response.
     """
     if field == "thread":
         message = "message threads are not supported here"
@@ -173,15 +173,16 @@ EDITABLE_SIGNS = (
     b"encrypted_content",
     b"compaction",
 )
-"""What stands in the body of a conversation with tool results, signed thinking or a provider's
-compaction, in any API. A client that hides them by escapes gets its request as it wrote it."""
+"""Substrings, at least one of which is in the body of any conversation with tool results, signed
+thinking or a provider's compaction, in any API. If a client hides them by escapes, its request
+passes unchanged."""
 
 
 def parse_light_body(incoming: Incoming, settings: Settings) -> Mapping[str, Any] | None:
     """Return the body of a light request; None for any other.
 
     A light request has at most `Settings.read_above_bytes` bytes, carries its whole history, and
-    holds nothing that a default local strategy would edit, so that passing it decides nothing for
+    holds nothing that a default local strategy would edit, so passing it unread decides nothing for
     later.
     """
     source = incoming.body
@@ -195,7 +196,7 @@ def parse_light_body(incoming: Incoming, settings: Settings) -> Mapping[str, Any
         if sign in source:
             return None
     try:
-        body = json.loads(source.decode())  # text saves the parser a look at the encoding
+        body = json.loads(source.decode())  # decoded, so that json need not detect the encoding
     except (ValueError, RecursionError):
         return None
     return body if isinstance(body, dict) and not server_history_field(incoming.api, body) else None
@@ -204,8 +205,7 @@ def parse_light_body(incoming: Incoming, settings: Settings) -> Mapping[str, Any
 def pass_light_request(
     incoming: Incoming, settings: Settings, fits: Callable[[Incoming, str, Mapping[str, Any]], bool]
 ) -> Outgoing | None:
-    """Return what goes out for a request that is so short that it passes unread, if it *fits*
-    (`ModelLimits.fits`)."""
+    """Return the unchanged request if it is light and *fits* (`ModelLimits.fits`); else None."""
     if incoming.api not in APIS or is_auxiliary(incoming.path):
         return None
     body = parse_light_body(incoming, settings)
@@ -218,15 +218,15 @@ def pass_light_request(
 
 
 # --- fields that are changed ----------------------------------------------------------------------
-# They are changed or added in a request's JSON text, and no other byte is: the cap of output, a
-# provider's own clearing.
+# The output cap and a provider's own clearing are changed or added in a request's JSON text; no
+# other byte changes.
 #
-# A provider that is asked for its own clearing edits what it reads; the history that the client
-# sends, and what signed thinking is bound to, stay as they are. That is the sanctioned way to clear
-# results for models that bind thinking.
+# A provider's own clearing only edits what the model reads. The client's history, and what signed
+# thinking is bound to, stay unchanged. That is the sanctioned way to clear results for models that
+# bind thinking.
 
 SMALLEST_CAP = 1_024
-"""The lowest cap that is set: below it an answer says nothing."""
+"""Lowest output cap that is set. Shorter answers are useless."""
 _CAP_FIELDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "anthropic": (("max_tokens",),),
     "openai_chat": (("max_completion_tokens",), ("max_tokens",)),
@@ -236,36 +236,35 @@ _CAP_FIELDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     ),
 }
 _THINKING_FIELDS = (("thinking", "budget_tokens"), ("reasoning", "max_tokens"))
-"""Where Anthropic and OpenRouter take the share of the answer that thinking may use: less than its
-cap."""
+"""Paths of the thinking budget for Anthropic and OpenRouter. It must be below the output cap."""
 _decoder = JSONDecoder(strict=False)
 
 
 class Cap(NamedTuple):
-    """A cap of output tokens, and where it stands."""
+    """An output cap in tokens and its JSON path."""
 
     path: tuple[str, ...]
     tokens: int
 
 
 def read_cap(api: str, body: Mapping[str, Any]) -> Cap | None:
-    """Return the cap that a request states."""
+    """Return a request's output cap, if it has one."""
     return _first_figure(body, _CAP_FIELDS.get(api, ()))
 
 
 def thinking_budget(body: Mapping[str, Any]) -> int:
-    """Return the tokens of an answer that are promised to thinking; 0 if the request does not
-    say."""
+    """Return the tokens of an answer that are reserved for thinking; 0 if the request names
+    none."""
     budget = _first_figure(body, _THINKING_FIELDS)
     return budget.tokens if budget else 0
 
 
 def fit_caps(api: str, body: Mapping[str, Any], room: int, keep: float = 1.0) -> tuple[Cap, ...]:
-    """Return the caps to write for an answer to have at most *room* tokens.
+    """Return the caps to write so that an answer has at most *room* tokens.
 
-    That is the cap, and if need be the budget of thinking, which providers refuse unless it is
-    below the cap. Empty if no cap is stated, if it fits already, and if too little would remain:
-    `SMALLEST_CAP` tokens, or the share *keep* of what thinking was promised.
+    These are the output cap and, if necessary, the thinking budget, which providers refuse unless
+    it is below the cap. Empty if there is no cap, if it fits already, or if too little would
+    remain: under `SMALLEST_CAP` tokens, or under the share *keep* of the thinking budget.
     """
     cap, budget = read_cap(api, body), _first_figure(body, _THINKING_FIELDS)
     if cap is None or not SMALLEST_CAP <= room < cap.tokens:
@@ -278,7 +277,7 @@ def fit_caps(api: str, body: Mapping[str, Any], room: int, keep: float = 1.0) ->
 
 
 def write_caps(source: bytes, caps: Iterable[Cap]) -> bytes:
-    """Return the JSON text *source* with the figures of *caps* in their places. Raises
+    """Return the JSON text *source* with the values of *caps* written into it. Raises
     ValueError."""
     for cap in caps:
         text = source.decode("latin-1")
@@ -300,8 +299,8 @@ def _first_figure(body: Mapping[str, Any], paths: Iterable[tuple[str, ...]]) -> 
 
 
 def _find_field(text: str, at: int, name: str) -> tuple[int, int]:
-    """Find the value of a field of the object at *at*; of several of one name the last, as parsers
-    do."""
+    """Return start and end of a field's value in the object at *at*. Of duplicate keys the last
+    counts, as in parsers."""
     at = _skip_space(text, at + text[at : at + 3].startswith("\xef\xbb\xbf") * 3)
     if text[at] != "{":
         raise ValueError("no object")
@@ -327,14 +326,14 @@ BETAS: Mapping[str, str] = {
     "clear_thinking_20251015": "context-management-2025-06-27",
     "compact_20260112": "compact-2026-01-12",
 }
-"""The beta that each of Anthropic's edits needs."""
+"""Anthropic beta that each of its edits requires."""
 
 
 def add_native_fields(
     incoming: Incoming, body: Mapping[str, Any], source: bytes, fields: Mapping[str, Any]
 ) -> tuple[bytes, Headers]:
-    """Return *source* with those of *fields* put first that *body* lacks, and the headers to send
-    in place of its own.
+    """Return *source* with those of *fields* that *body* lacks added at its start, and the headers
+    that override the request's own.
 
     *source* is what is sent for *incoming*, *body* its parsed fields.
     """
@@ -343,19 +342,19 @@ def add_native_fields(
 
 
 def prepend_fields(source: bytes, fields: Mapping[str, Any]) -> bytes:
-    """Return the JSON object *source*, which is not empty, with *fields* before its own."""
+    """Return the JSON object *source*, which must not be empty, with *fields* before its own."""
     at = source.index(b"{") + 1
     text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))[1:-1]
     return source[:at] + text.encode() + b"," + source[at:]
 
 
 def _beta_headers(incoming: Incoming, new: Mapping[str, Any]) -> Headers:
-    """Return `anthropic-beta` with what the edits need; nothing for other APIs."""
+    """Return the `anthropic-beta` header that the edits require; empty for other APIs."""
     value = new.get("context_management")
     edits = (
         value.get("edits", ()) if incoming.api == "anthropic" and isinstance(value, Mapping) else ()
     )
-    # headers of one name are one list (RFC 9110, 5.3)
+    # repeated headers are one list (RFC 9110, 5.3)
     own = ",".join(value for name, value in incoming.headers if name == "anthropic-beta")
     betas = [name.strip() for name in own.split(",") if name.strip()]
     need = sorted({BETAS[edit["type"]] for edit in edits if edit.get("type") in BETAS} - set(betas))
@@ -364,13 +363,12 @@ def _beta_headers(incoming: Incoming, new: Mapping[str, Any]) -> Headers:
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _NOT_STRICT = re.compile(rb"[\x00-\x1f]|NaN|Infinity|\\u[dD][89a-fA-F]")
-"""What stands in every body that is not strict. Strict ones may have it too: white space, or in
-texts."""
+"""Matches in any body that is not strict JSON, and in some that are: in white space or texts."""
 
 
 def is_strict_json(source: bytes) -> bool:
-    """Is *source* strict JSON in UTF-8: no mark before it, no NaN, no bare control characters, no
-    half characters?
+    """Return whether *source* is strict JSON in UTF-8: no byte order mark, NaN, bare control
+    characters or lone surrogates.
 
     The bytes are parsed only if something in them is suspect.
     """
@@ -384,7 +382,7 @@ def is_strict_json(source: bytes) -> bool:
         return True
     try:
         json.dumps(json.loads(text, parse_constant=_refuse), ensure_ascii=False).encode()
-    except (ValueError, RecursionError):  # a half character is one that UTF-8 has no form for
+    except (ValueError, RecursionError):  # UTF-8 cannot encode a lone surrogate
         return False
     return True
 
@@ -397,10 +395,10 @@ _CACHE_MARK = re.compile(rb'"cache_control"(\s{0,20}:\s{0,20})(\{[^{}]{0,200}\})
 
 
 def lengthen_cache(source: bytes) -> bytes:
-    """Return *source* with the client's cache marks asking for an hour; the very object if there
-    are none to change.
+    """Return *source* with the client's cache marks set to one hour; the same object if it has
+    none.
 
-    All of them do, since Anthropic takes marks of an hour only before those of five minutes.
+    All marks are changed, because Anthropic accepts one-hour marks only before five-minute ones.
     """
     return _CACHE_MARK.sub(_lengthen_mark, source) if b'"cache_control"' in source else source
 

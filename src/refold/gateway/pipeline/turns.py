@@ -1,4 +1,4 @@
-"""One request of a conversation: which conversation it belongs to, and what is shown of that."""
+"""A turn, which is one request of a conversation: finding the conversation and showing its view."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -52,15 +52,15 @@ from refold.text.json_values import parse_or_none, text_at
 from refold.transcript import hash_message
 
 BROKEN_BELOW = 0.1
-"""A history that shares less of its tokens with the latest one is not in the cache."""
+"""A history with a smaller share of its tokens in the latest one is not in the cache."""
 MAX_MESSAGES = 100_000
-"""Messages of a request that is read, as many as Anthropic takes. Tiny ones take some fifty times
+"""Maximum messages of a request that is read, as for Anthropic. Tiny ones take some fifty times
 their bytes in memory, and many seconds to summarise."""
 
 
 @dataclass(frozen=True, eq=False)
 class Resources:
-    """What a process decides requests with."""
+    """What a process needs to decide requests."""
 
     settings: Settings
     store: Store
@@ -69,21 +69,20 @@ class Resources:
     model_limits: ModelLimits
     conversations: Conversations
     prefixes: PrefixCache
-    """What of each caller's requests was parsed before."""
+    """Parsed prefixes of each caller's requests."""
     breaker: CircuitBreaker
-    """Says when the store is left alone."""
+    """Circuit breaker of the store."""
     ledger_writer: LedgerWriter | None
     """None if no ledger is kept."""
 
     @cached_property
     def summaries(self) -> SharedSummaries:
-        """What processes with this store share."""
+        """Claims and prepared summaries, shared by the processes with this store."""
         asks = self.settings.ask is not None
         return SharedSummaries(self.store, self.workers.allow_waiting, asks=asks)
 
     def note_session(self, conversation: Conversation) -> None:
-        """Have the conversation's latest request listed, unless its caller's key is not proved
-        yet."""
+        """List the conversation's latest request, unless its caller's key is not verified yet."""
         if self.ledger_writer is not None and not isinstance(self.store, TentativeStore):
             self.ledger_writer.note_session(conversation)
 
@@ -96,8 +95,8 @@ class Resources:
         salt: str,
         pins: Pins,
     ) -> Compactor:
-        """Return a compactor for the conversation *name* with these *pins*, which does nothing but
-        local edits until it is told to."""
+        """Return a compactor for the conversation *name* with these *pins*. It makes only local
+        edits until it is told to compact."""
         on_event: OnEvent | None = self.settings.on_event
         if self.ledger_writer is not None:
             on_event = ledger_listener(self.ledger_writer.book, tenant, name, on_event)
@@ -117,36 +116,36 @@ class Resources:
 
 @dataclass(frozen=True, eq=False)
 class Turn:
-    """One request of a conversation. Who calls its methods holds the conversation (`hold`)."""
+    """One request of a conversation. To call its methods, hold the conversation (`hold`)."""
 
     resources: Resources
     incoming: Incoming
     payload: Payload
-    """Its body names the model, even if only the request's path does."""
+    """The opened request. Its body names the model, even if only the request's path does."""
     conversation: Conversation
     in_memory: bool = False
-    """Is the store left alone, and what this process has shown used in its place?"""
+    """Whether the store is bypassed, and the edits that this process has shown are used instead."""
 
     @property
     def model(self) -> str:
-        """The model that the request names; empty if it names none."""
+        """Model that the request names; empty if it names none."""
         return model_of(self.payload)
 
     @property
     def levels(self) -> TokenLevels:
-        """The figures for the request's model."""
+        """Token levels for the request's model."""
         return self.resources.model_limits.for_conversation(
             self.incoming, self.model, self.conversation.refusal
         )
 
     @property
     def compactor(self) -> Compactor:
-        """The conversation's compactor, or one like it that works in memory."""
+        """The conversation's compactor, or a copy of it that works in memory."""
         return self._memory_compactor if self.in_memory else self.conversation.compactor
 
     @property
     def store(self) -> Store:
-        """Where edits are kept."""
+        """Store of the edits."""
         return self.conversation.shown.store if self.in_memory else self.resources.store
 
     @cached_property
@@ -160,19 +159,18 @@ class Turn:
         )
 
     def keep_pinned(self, strategies: Iterable[Strategy]) -> tuple[Strategy, ...]:
-        """Return *strategies* as they keep what is pinned; in memory, what was pinned when that
-        was read last."""
+        """Return *strategies* that keep pinned messages; in memory, the pins as last loaded."""
         return keep_pinned(strategies, self.conversation.pins, reads=not self.in_memory)
 
     def hold(self, seconds: float) -> AbstractContextManager[None]:
-        """Hold the conversation, in memory only its edits there. Raises `ConversationBusy`."""
+        """Lock the conversation, in memory only its edits there. Raises `ConversationBusy`."""
         return self.conversation.hold(seconds, memory=self.in_memory)
 
     def show(self, *, first: bool = False) -> View:
-        """Return the view as it was decided before, with local edits of new messages.
+        """Return the view with its stored edits, and local edits of new messages.
 
-        *first*, if the history is new here: also what was decided about its single results. Raises
-        `StoreError`.
+        *first*: if the history is new here, also reapply earlier decisions about its single
+        results. Raises `StoreError`.
         """
         if self.in_memory:
             return self.compactor.show(self.payload)
@@ -193,13 +191,14 @@ class Turn:
         else:
             return view
         if conversation.pins is not None:
-            conversation.pins.load()  # so that the store knows them in use, too
+            conversation.pins.load()  # which marks them as used in the store, too
         conversation.shown.results_loaded_at = now
         return view
 
     def save(self, view: View) -> None:
-        """Keep the new edits of *view*, which is sent: in memory, and in the store as far as it may
-        be asked. Raises `StoreError`, and `DeadlineExceeded` if something else was sent by now."""
+        """Keep the new edits of *view*, which is about to be sent, in memory and, if available, the
+        store. Raises `StoreError`, and `DeadlineExceeded` if something else has been sent by
+        now."""
         job = self.resources.workers.current_job()
         if self.in_memory:
             defer_edits(self.conversation, view)
@@ -209,16 +208,16 @@ class Turn:
             save_edits(self.conversation, view, self.resources.store)
 
     def fits_unedited(self, view: View) -> bool:
-        """May the request be sent as it came? Not if signed thinking stands behind an edit that
-        shows."""
+        """Return whether the request may be sent unedited: below the hard level, and with no signed
+        thinking after a visible edit."""
         hard, binds = self.levels.hard, view.profile.rules.binds
         stop = position_after_signed_thinking(view) if binds and view.visible_edits else 0
         is_bound = any(placed.edit.start < stop for placed in view.visible_edits)
         return not is_bound and (hard is None or view.tokens_unedited < hard)
 
     def is_cache_broken(self, view: View) -> bool:
-        """Does the provider's cache hold little of the history of *view*, as far as this process
-        knows: another beginning was sent last, or another model asked?"""
+        """Return whether the provider's cache holds little of *view*, as far as this process knows:
+        the latest request had another prefix or another model."""
         latest, base = self.conversation.latest, view.base
         if latest is not None and latest.model != self.model:
             return True
@@ -228,8 +227,7 @@ class Turn:
         return base.tokens(0, shared) < BROKEN_BELOW * base.tokens(0, len(view.transcript))
 
     def _set_target(self) -> None:
-        """Have the strategies come down to the target, which may have changed with the model or its
-        window."""
+        """Update the strategies' target, which changes with the model or its window."""
         conversation, target = self.conversation, self.levels.target
         if conversation.target_tokens != target:
             conversation.target_tokens = target
@@ -239,7 +237,7 @@ class Turn:
             conversation.compactor = conversation.compactor.with_settings(strategies=strategies)
 
     def _reapply_result_edits(self, view: View) -> View:
-        """Return *view*, of a history that is new here, with its single results as they were shown
+        """Return *view*, of a history that is new here, with single results shown as they were
         elsewhere."""
         history, api = self.conversation.history, self.incoming.api
         count = reapply_result_edits(self.conversation, view, self.resources.store)
@@ -254,13 +252,12 @@ class Turn:
 
 @dataclass(eq=False)
 class Progress:
-    """What the work on a request has come to know: whoever takes it over when it fails goes on from
-    there."""
+    """State of the work on a request, from which a fallback continues if the work fails."""
 
     turn: Turn | None = None
-    """The turn of a conversation that it turned out to be about."""
+    """Turn of the conversation that the request belongs to."""
     figures: ErrorFigures | None = None
-    """Of an upstream's error, which teaches once."""
+    """Figures of an upstream's error, which is learned from only once."""
 
 
 def model_of(payload: Payload) -> str:
@@ -270,21 +267,21 @@ def model_of(payload: Payload) -> str:
 
 
 # --- the conversation of a request ----------------------------------------------------------------
-# Its client names it, or its history does.
+# Named by its client, or recognised by its history.
 #
-# An edit is found by the tip of the history it was made for (docs/formats.md). What is decided here
-# is the salt of those tips: the API, the caller's credential and the tools. So one history has
-# different tips for two tenants, and for an agent and a helper of other tools that is given the
-# same history. The key that the client sends names a session, and is no part of it: a fork under a
-# new key finds what was decided about the past that it shares.
+# An edit is found by the tip of the history it was made for (docs/formats.md). The salt of these
+# tips is made here, from the API, the caller's credential and the tools. So the same history has
+# different tips for two tenants, and for an agent and a sub-agent with other tools. The client's
+# session key is not part of the salt, so a fork under a new key finds the decisions about the past
+# that it shares.
 
 OLDER_ANTHROPIC = with_rules(anthropic, anthropic.older_rules)
-"""Messages of accounts that do not check what thinking is bound to (AN-8)."""
+"""Messages codec for accounts for which the API does not check what thinking is bound to (AN-8)."""
 
 
 def open_request(resources: Resources, incoming: Incoming) -> Payload:
-    """Parse a request, but for what its caller has sent before. Raises `FormatError`, also for one
-    of more than `MAX_MESSAGES`."""
+    """Parse a request, except for the prefix that its caller has sent before. Raises `FormatError`,
+    also above `MAX_MESSAGES`."""
     lookup = partial(resources.prefixes.lookup, scope=incoming.credential.encode())
     payload = with_model(open_payload(incoming.body, incoming.api, lookup), incoming.path)
     if len(payload) > MAX_MESSAGES:
@@ -294,7 +291,7 @@ def open_request(resources: Resources, incoming: Incoming) -> Payload:
 
 
 def with_model(payload: Payload, path: str) -> Payload:
-    """Return *payload* with the model in its body that the path names."""
+    """Return *payload* with the model that the path names added to its body."""
     model = request_model(path, payload.body)
     if not model or model == payload.body.get("model"):
         return payload
@@ -304,7 +301,7 @@ def with_model(payload: Payload, path: str) -> Payload:
 def open_turn(
     resources: Resources, incoming: Incoming, payload: Payload, *, is_kept: bool = True
 ) -> Turn:
-    """Return the turn of a request in its conversation, in memory while the store is left alone."""
+    """Return the turn of a request, in memory while the store is not available."""
     conversation = find_conversation(resources, incoming, payload, is_kept=is_kept)
     is_usable = not conversation.is_stuck and resources.breaker.allows()
     return Turn(resources, incoming, payload, conversation, in_memory=not is_usable)
@@ -313,8 +310,8 @@ def open_turn(
 def find_conversation(
     resources: Resources, incoming: Incoming, payload: Payload, *, is_kept: bool = True
 ) -> Conversation:
-    """Return the conversation of a request. One that is not known is created, and kept unless the
-    request is only looked at."""
+    """Return the conversation of a request, a new one if none is known. Without *is_kept*, for a
+    request that is only inspected, a new one is not kept."""
     conversations = resources.conversations
     key = session_key(dict(incoming.headers), payload.body)
     salt = hash_parts(incoming.api, incoming.credential, tools_fingerprint(payload.tools))
@@ -345,8 +342,8 @@ def create_conversation(
     *,
     tenant: str = "",
 ) -> Conversation:
-    """Return a new conversation, which is not kept yet. *tenant*, if *incoming* does not tell
-    it."""
+    """Return a new conversation, which is not kept yet. *tenant* is needed if *incoming* does not
+    tell it."""
     tenant = tenant or tenant_of(incoming.api, incoming.credential)
     levels = resources.model_limits.for_model(incoming, model_of(payload))
     format = _codec(resources.settings, incoming)
@@ -365,12 +362,12 @@ def _codec(settings: Settings, incoming: Incoming) -> str | Codec:
 def find_continued(
     relatives: Sequence[Conversation], payload: Payload, first_entry: bytes
 ) -> Conversation | None:
-    """Return which of the conversations of one salt, the latest used first, a history belongs to.
+    """Return the conversation among *relatives* (of one salt, the latest used first) of a history.
 
-    None if it begins another: sessions of a caller whose client names none differ in their history
-    alone. A history that grows is known by its conversation's compactor. One that was rewound, or
-    whose beginning was rewritten, holds answers of the model that stand in its conversation; the
-    same question asked again holds none.
+    None if it begins a new one: sessions of a caller whose client names none differ in their
+    history alone. A history that grows is recognised by its conversation's compactor. One that was
+    rewound, or whose beginning was rewritten, contains answers of the model that are in its
+    conversation. The same question asked again contains none.
     """
     lengths = [
         conversation.compactor.matching_prefix_length(payload)
@@ -389,9 +386,9 @@ def find_continued(
 
 
 def new_name(family: str, first_entry: bytes, relatives: Iterable[Conversation]) -> str:
-    """Return a name for a new conversation, from which nothing that was sent can be read.
+    """Return a name for a new conversation, which reveals nothing that was sent.
 
-    It is the same in every process, unless another of its *relatives* began with the same words.
+    It is the same in every process, unless one of its *relatives* began with the same message.
     """
     names, number = {conversation.name for conversation in relatives}, 0
     first = first_entry.hex()
@@ -406,9 +403,9 @@ def new_name(family: str, first_entry: bytes, relatives: Iterable[Conversation])
 
 
 AGENT_HEADER = "x-claude-code-agent-id"
-"""Names a sub-agent of Claude Code, which shares its session's id."""
+"""Header that names a sub-agent of Claude Code, which shares its session's id."""
 SESSION_HEADER = "x-claude-code-session-id"
-"""Names a session of Claude Code, to which all its sub-agents belong."""
+"""Header that names a session of Claude Code, to which all its sub-agents belong."""
 SESSION_HEADERS = (
     "thread-id",
     "x-session-id",
@@ -426,7 +423,7 @@ tree of agents, so it comes last."""
 
 
 class SessionKey(NamedTuple):
-    """What a client calls its conversation."""
+    """The client's name for its conversation."""
 
     name: str
     """The header or field; empty if the client sends none."""
@@ -456,5 +453,5 @@ def tools_fingerprint(tools: tuple[str, ...]) -> str:
 
 @lru_cache(maxsize=1_000)
 def tenant_of(api: str, credential: str) -> str:
-    """Return what all conversations of one caller over one API share."""
+    """Return the hash that all conversations of one caller over one API share."""
     return hash_parts(api, credential)

@@ -1,7 +1,7 @@
-"""What an upstream's error says: that the request is too long, or that its signed thinking belongs
+"""Recognition of upstreams' errors: requests that are too long, and signed thinking that belongs
 elsewhere (AN-7).
 
-Only an error's own words count, not what it quotes: a request's text stands in many an error.
+Only an error's own words count, not its quotations, because many errors quote the request.
 """
 
 import json
@@ -16,34 +16,35 @@ from refold.messages import Thinking
 MAX_SENTENCE = 20_000
 """Characters of one sentence that are read."""
 MAX_DEPTH = 8
-"""Levels of an error that are read."""
+"""Nesting levels of an error that are read."""
 
 _HOLDERS = ("error", "errors", "detail", "details", "metadata")
 _FIELDS = ("message", "Message", "msg", "code", "type", "status", "title", "error_type", "raw")
-"""Where providers, and servers between them and us, say what is wrong. In `raw` OpenRouter hands on
-the provider's own words."""
+"""Fields in which providers, and proxies before them, describe the error. OpenRouter's `raw` holds
+the provider's own error."""
 _COUNTS = ("n_prompt_tokens", "n_ctx")
-"""Where llama.cpp says how long the request is and the context."""
+"""Fields in which llama.cpp reports the tokens of the request and the context size."""
 
 _QUOTED = re.compile(
     r"""(?<!\w)(?:(?P<mark>['"`])(?:\\.|(?!(?P=mark)(?!\w)).)*(?:(?P=mark)|\Z)|“[^”]*(?:”|\Z)|‘[^’]*(?:’|\Z))""",
     re.DOTALL,
 )
-"""Text in quotation marks, to the end where it was cut off. An apostrophe within a word is none."""
+"""Quoted text, up to the end if it was cut off. An apostrophe within a word is not a quotation
+mark."""
 _NAMED = re.compile(rf"""['"](?:{"|".join(("error", "detail", *_FIELDS))})\\?['"]\s*:\s*b?\Z""")
-"""What stands before the value of such a field, where an error is handed on within a sentence."""
+"""Field name before a quoted value, in an error that is embedded in a sentence."""
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
 def error_sentences(body: bytes) -> str:
-    """Return the sentences and codes of an error's body, one a line, without what they quote; also
-    `n_ctx=8192`."""
+    """Return the sentences and codes of an error's body, one a line, without quotations; also
+    counts, such as `n_ctx=8192`."""
     return "\n".join(_sentences_of_text(body.decode("utf-8", "replace"), MAX_DEPTH))
 
 
 def strip_quotes(text: str, depth: int = MAX_DEPTH) -> str:
-    """Return *text* with nothing between its quotation marks, except the fields of an error that is
-    handed on in it (`upstream said {"error": {"message": "prompt is too long"}}`)."""
+    """Return *text* without quoted text, except the fields of an error that is embedded in it
+    (`upstream said {"error": {"message": "prompt is too long"}}`)."""
     pieces, end = list[str](), 0
     for quote in _QUOTED.finditer(text):
         pieces.append(text[end : quote.start()])
@@ -65,7 +66,7 @@ def _sentences_of_text(text: str, depth: int) -> Iterator[str]:
 
 
 def _sentences_of_json(value: Any, depth: int) -> Iterator[str]:
-    """Yield what an error in JSON says, outermost first."""
+    """Yield the sentences of a JSON error, outermost first."""
     if not depth:
         return
     if isinstance(value, str):
@@ -102,9 +103,9 @@ _RATE_WORDS = re.compile(
     r"rate[ _-]?limit|too many requests|tokens per (?:minute|day|hour)|throttl|please wait",
     re.IGNORECASE,
 )
-"""Words of rate limits: fewer tokens in a request would not help."""
+"""Phrases of rate limits, where a shorter request would not help."""
 _STATUSES = frozenset({400, 413, 422, 500})
-"""Statuses of context errors; 500 from some servers of open models."""
+"""HTTP statuses of context errors. Some servers of open models use 500."""
 
 _FIGURE_PATTERNS = tuple(
     re.compile(
@@ -142,52 +143,53 @@ _FIGURE_PATTERNS = tuple(
         r"(?:maximum context length|context window|context length|context size) (?:is|of)(?: only)? \(?{L}",
     )
 )
-"""Where the tokens of the request, those kept for the answer, and the limit stand. The first that
-fits counts."""
+"""Patterns with the tokens of the request, those reserved for the answer, and the limit. The first
+match counts."""
 _SHARES = re.compile(
     r"(\d{1,12}) (?:tokens )?(?:in|of|for|from) (?:the |your )?(?:[a-z]+ )?(messages?|functions?|input|prompt|tools?|completion|output)\b",
     re.IGNORECASE,
 )
-"""`(8000 in the messages, 500 in the functions, and 1000 in the completion)`, in the words of
-OpenAI, OpenRouter and SGLang."""
+"""Shares of a request, as in `(8000 in the messages, 500 in the functions, and 1000 in the
+completion)` of OpenAI, OpenRouter and SGLang."""
 _OUTPUT_WORDS = ("completion", "output")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 
 
 class ErrorFigures(NamedTuple):
-    """The numbers of a context error; 0 if it does not name one."""
+    """Token counts in a context error; 0 for each that it does not name."""
 
     tokens: int = 0
     output: int = 0
     limit: int = 0
     is_minimum: bool = False
-    """The request has so many tokens at least: the server stopped counting there."""
+    """Whether *tokens* is a minimum, because the server stopped counting there."""
 
     def answer_room(self, sent: int) -> int:
         """Return the tokens that the limit leaves for the answer to a request estimated at *sent*
         tokens; 0 if unknown.
 
-        A little less than that: servers count in part before their template is applied, or "about".
+        A margin is subtracted, because some servers count before they apply their template, or say
+        "about".
         """
         tokens = max(self.tokens, int(sent * ESTIMATE_MARGIN)) if self.is_minimum else self.tokens
         room = self.limit - tokens if tokens else 0
         return max(0, room - min(1_000, room // 20))
 
     def scale(self, before: int, after: int) -> "ErrorFigures":
-        """Return the figures for a request that is estimated at *after* tokens now and was at
-        *before*."""
+        """Return the figures scaled from a request of *before* estimated tokens to one of
+        *after*."""
         return self._replace(tokens=self.tokens * after // before) if before else self
 
 
 ESTIMATE_MARGIN = 1.25
-"""How much larger a request may be than it is estimated."""
+"""Factor by which a request may exceed its estimate."""
 
 
 def is_context_error(api: str, status: int, body: bytes) -> bool:
-    """Does this reply of an upstream say that the request is too long for the model's window?
+    """Return whether an upstream's reply says that the request is too long for the model's window.
 
-    For Responses also a stream that begins with status 200 and a `response.failed` event. What it
-    quotes does not count.
+    For Responses this may be a stream with status 200 that begins with `response.failed`. Quoted
+    text does not count.
     """
     if status == 200:
         is_failure = api == "openai_responses" and b"response.failed" in body
@@ -195,7 +197,7 @@ def is_context_error(api: str, status: int, body: bytes) -> bool:
     if status not in _STATUSES:
         return False
     text = error_sentences(body)
-    if status == 413 and not text.strip():  # Cerebras, and servers that stand before others
+    if status == 413 and not text.strip():  # Cerebras, and reverse proxies
         return True
     return _CONTEXT_WORDS.search(text) is not None and _RATE_WORDS.search(text) is None
 
@@ -214,7 +216,7 @@ def read_figures(body: bytes) -> ErrorFigures:
 
 
 def _add_shares(figures: ErrorFigures, text: str) -> ErrorFigures:
-    """Tell the tokens of the request and of its answer apart, if the error does."""
+    """Separate the tokens of the request from those of its answer, if the error names them."""
     shares = [
         (int(tokens), word.lower() in _OUTPUT_WORDS) for tokens, word in _SHARES.findall(text)
     ]
@@ -227,13 +229,13 @@ _BOUND_WORDS = "bound to a different conversation"
 _INVALID_SIGNATURE = re.compile(
     r"invalid (?:''|signature) in (?:''|(?:redacted_)?thinking) block", re.IGNORECASE
 )
-"""What older models say, and no more; the names stand in quotation marks."""
+"""The only error of older models. `error_sentences` empties the quotation marks around names."""
 _PLACE = re.compile(r"messages\.(\d{1,9})\.content\.(\d{1,9})")
 _KINDS = ("thinking", "redacted_thinking")
 
 
 def is_thinking_refused(api: str, status: int, body: bytes) -> bool:
-    """Does this reply of an upstream say that a signature does not belong where it stands?"""
+    """Return whether an upstream's reply says that a thinking signature is out of place."""
     if api not in ("anthropic", "openai_chat") or status != 400:
         return False
     text = error_sentences(body)
@@ -243,8 +245,8 @@ def is_thinking_refused(api: str, status: int, body: bytes) -> bool:
 
 
 def thinking_block_index(api: str, sent: bytes, error: bytes) -> int:
-    """Return which block of thinking of the request *sent* the *error* names, from 0; 0 if it names
-    none, or one of a request that was translated for its provider."""
+    """Return the index of the thinking block of the request *sent* that *error* names; 0 if it
+    names none, or if the request was translated for its provider."""
     match = _PLACE.search(error_sentences(error))
     if match is None or api != "anthropic":
         return 0
@@ -253,8 +255,8 @@ def thinking_block_index(api: str, sent: bytes, error: bytes) -> int:
 
 
 def block_position(view: View, place: int) -> int:
-    """Return the transcript position of the block of thinking that is shown as number *place*; 0 if
-    there are fewer."""
+    """Return the transcript position of the thinking block shown at index *place*; 0 if there are
+    fewer."""
     for item in view.iter_items():
         place -= sum(
             isinstance(part, Thinking) for message in item.messages for part in message.parts
