@@ -1,1 +1,1 @@
-"""The conversations that the gateway knows, and how they are shared between processes."""
+"""The conversations that the gateway knows, and how processes share them."""

@@ -1,4 +1,4 @@
-"""The conversations that a gateway knows, the latest used ones."""
+"""The conversations that a gateway knows, least recently used ones dropped first."""
 
 from bisect import bisect_left
 from collections import OrderedDict, deque
@@ -21,20 +21,20 @@ from refold.stores.store import LedgerRow, MemoryStore
 from refold.transcript import hash_message
 
 KNOWN_FORKS = 8
-"""Ends of histories that are known of one conversation."""
+"""Maximum number of histories remembered of one conversation."""
 POLL_SECONDS = 0.1
-"""Between two looks at whether a lock is still worth waiting for."""
+"""Interval of checks whether a lock is still worth waiting for."""
 DISTINCT_LENGTH = 40
-"""Characters from which on an answer is taken to be given only once."""
+"""Characters from which an answer is assumed to be unique."""
 
 
 class ConversationBusy(TimeoutError):  # noqa: N818 - it says what it is
-    """Another request of the same conversation is being worked on."""
+    """Another request of the conversation is being worked on."""
 
 
 def answer_hash(message: Message) -> bytes | None:
-    """Return a hash of a message that no other model would have written, as a rule: calls or many
-    words; else None."""
+    """Return the hash of an assistant message that is likely to be unique, because it has calls or
+    a long text; else None."""
     is_distinct = message.role == "assistant" and (
         message.calls or len(message.text) >= DISTINCT_LENGTH
     )
@@ -42,31 +42,30 @@ def answer_hash(message: Message) -> bytes | None:
 
 
 def answer_hashes(payload: Payload) -> frozenset[bytes]:
-    """Return hashes of the answers in a history that no other would have."""
+    """Return the hashes of the distinctive answers in a history (`answer_hash`)."""
     return frozenset(filter(None, map(answer_hash, payload.decode())))
 
 
 def count_common_messages(a: Sequence[str], b: Sequence[str]) -> int:
-    """Return how many messages two histories begin with alike, by their tips: each is the hash of
+    """Return the length of the common prefix of two histories, given their tips, each the hash of
     everything before it."""
     lengths = range(1, min(len(a), len(b)))
     return bisect_left(lengths, True, key=lambda length: a[length] != b[length])
 
 
 def compute_ratio(view: View) -> float:
-    """Return the tokens that the provider is expected to count for each that is estimated of the
-    request that *view* makes."""
+    """Return the factor from estimated to expected tokens of the request that *view* makes."""
     return view.tokens / max(1, view.tokens_uncalibrated)
 
 
 def count_unedited(view: View) -> int:
-    """Return the expected tokens of the whole request without its edits, counted as what is sent:
-    so the parts of a request add up."""
+    """Return the expected tokens of the whole request without its edits, by the factor of the
+    edited one, so that the parts of a request add up."""
     return round(compute_ratio(view) * (view.profile.fixed_tokens + view.base.total_tokens))
 
 
 class LatestRequest(NamedTuple):
-    """A conversation's latest request, without the payload that it came in."""
+    """A conversation's latest request, without its payload."""
 
     model: str
     upstream: str
@@ -76,28 +75,27 @@ class LatestRequest(NamedTuple):
     unseen_tokens: int = 0
     """Estimated tokens of system prompt and tools that *view* lacks."""
     edited_at: float = 0.0
-    """When its edits were changed by hand, in seconds since 1970."""
+    """Time of the last change to its edits by hand, in seconds since 1970."""
     ratio: float = 1.0
-    """Expected tokens for each that was estimated of it when it was sent."""
+    """Factor from estimated to expected tokens when it was sent."""
 
 
 @dataclass(eq=False)
 class History:
-    """What a conversation is recognised by: its beginning, its model's answers, and the tips of its
-    histories."""
+    """The features that identify a conversation: its first entry, its model's answers, and the tips
+    of its histories."""
 
     first_entry: bytes = b""
-    """A hash of the first entry; empty if the client names the conversation."""
+    """Hash of the first entry; empty if the client names the conversation."""
     tips: tuple[tuple[int, str], ...] = ()
     """Length and tip of the latest histories, the newest first."""
     latest: CountedTranscript | None = None
-    """The latest history."""
     opened: Payload | None = None
-    """The request that it was first seen in, until a turn of it has succeeded."""
+    """The first request, until a turn has succeeded."""
 
     @property
     def messages(self) -> Sequence[Message]:
-        """The latest history."""
+        """Messages of the latest history."""
         return self.latest.transcript.messages if self.latest is not None else ()
 
     @property
@@ -108,19 +106,19 @@ class History:
         return answer_hashes(self.opened) if self.opened is not None else ()
 
     def is_continued_by(self, view: View) -> bool:
-        """Is one of the known histories a beginning of the one of *view*?"""
+        """Return whether one of the known histories is a prefix of that of *view*."""
         tips = view.transcript.tips
         return any(0 < length < len(tips) and tips[length] == tip for length, tip in self.tips)
 
     def find_shared_length(self, view: View) -> int | None:
-        """Return how many messages of *view* begin the latest history too; None if none is
-        known."""
+        """Return the number of messages that *view* and the latest history have in common at the
+        start; None without a latest history."""
         if self.latest is None:
             return None
         return count_common_messages(view.transcript.tips, self.latest.transcript.tips)
 
     def remember(self, view: View) -> None:
-        """Take the history of *view* as the latest."""
+        """Store the history of *view* as the latest."""
         newest = len(view.transcript), view.transcript.tips[-1]
         self.tips = (newest, *(tip for tip in self.tips if tip != newest))[:KNOWN_FORKS]
         self.latest, self.opened = view.base, None
@@ -128,42 +126,41 @@ class History:
 
 @dataclass(eq=False)
 class ShownEdits:
-    """The edits that a conversation's requests were shown with, and what the store has of them."""
+    """The edits that a conversation's requests were shown with, and their state in the store."""
 
     lock: Lock = field(default_factory=Lock)
-    """Guards all of this. It is held for longer only while the store fails."""
+    """Guards all fields. It is held for longer only while the store fails."""
     store: MemoryStore = field(default_factory=MemoryStore)
-    """Every edit that was shown, to be used if the store fails."""
+    """Every edit that was shown, for use if the store fails."""
     ids: set[str] = field(default_factory=set)
-    """Ids of the edits in `store`."""
     unsaved: list[Edit] = field(default_factory=list)
-    """Edits that the store has to take yet, since it failed."""
+    """Edits that the store could not take yet."""
     unsaved_rows: list[LedgerRow] = field(default_factory=list)
-    """Rows about them, for the ledger."""
+    """Ledger rows about these edits."""
     is_lost: bool = False
-    """Has the store lost what it had of this conversation?"""
+    """Whether the store has lost this conversation's edits."""
     is_interrupted: bool = False
-    """Did a turn fail, of which it is not known what it saved?"""
+    """Whether a turn failed and may have saved edits."""
     results_loaded_at: float = 0.0
-    """When what was decided about its single results was loaded last, in seconds since 1970: so the
-    store knows that it is in use."""
+    """Time of the last load of decisions about single results, in seconds since 1970. Loading marks
+    them as used in the store."""
 
     @property
     def is_unsaved(self) -> bool:
-        """Is there anything that the store has to take yet?"""
+        """Whether anything must still be written to the store."""
         return bool(self.unsaved or self.unsaved_rows or self.is_lost)
 
     def select_new(self, view: View) -> list[Edit]:
-        """Return the edits of *view* that no request was shown with yet."""
+        """Return the edits of *view* that no request has been shown with yet."""
         return [edit for edit in view.edits if edit.id not in self.ids]
 
     def add(self, edits: Sequence[Edit]) -> None:
-        """Note that a request is shown with *edits*."""
+        """Record that a request is shown with *edits*."""
         self.store.save(edits)
         self.ids.update(edit.id for edit in edits)
 
     def remove(self, ids: set[str]) -> None:
-        """Show these edits no more, not even if the store fails."""
+        """Stop showing these edits, even if the store fails."""
         self.store.remove(ids)
         self.unsaved = [edit for edit in self.unsaved if edit.id not in ids]
         self.ids -= ids
@@ -171,14 +168,14 @@ class ShownEdits:
 
 @dataclass(eq=False)
 class CacheUse:
-    """When a conversation used its provider's cache, and for how long that keeps it."""
+    """A conversation's use of its provider's cache, and how long that keeps it."""
 
     answered_at: float | None = None
-    """When the upstream answered last, in seconds since 1970."""
+    """Time of the upstream's last answer, in seconds since 1970."""
     pauses: deque[float] = field(default_factory=lambda: deque(maxlen=200))
-    """Seconds between an answer and the next request, the newest last."""
+    """Seconds between an answer and the next request, newest last."""
     keeps_hour: bool = False
-    """Is it kept for an hour?"""
+    """Whether it is cached for an hour."""
 
 
 class Refusal(NamedTuple):
@@ -186,22 +183,22 @@ class Refusal(NamedTuple):
 
     model: str
     tokens: int
-    """Of the smallest one, as estimated."""
+    """Estimated tokens of the smallest one."""
 
 
 @dataclass(eq=False)
 class Conversation:
-    """One conversation: who it is, what compacts it, and the lock of the request that works on
+    """One conversation: its identity, its compactor, and the lock held by the request that works on
     it."""
 
     name: str
-    """A hash; nothing that was sent can be read from it."""
+    """A hash that reveals nothing that was sent."""
     family: str
-    """A hash of what it shares with others of its caller: the salt, and the client's key."""
+    """Hash of what it shares with others of its caller: the salt and the client's key."""
     tenant: str
     compactor: Compactor
     target_tokens: int = 0
-    """What its strategies come down to."""
+    """Target of its strategies."""
     pins: Pins | None = field(default=None, repr=False)
     lock: Lock = field(default_factory=Lock, repr=False)
     history: History = field(default_factory=History, repr=False)
@@ -210,33 +207,34 @@ class Conversation:
     cache: CacheUse = field(default_factory=CacheUse, repr=False)
     latest: LatestRequest | None = field(default=None, repr=False)
     size_bytes: int = 0
-    """What it counts for in `Settings.known_bytes`."""
+    """Its share of `Settings.known_bytes`."""
     baseline_tokens: int | None = None
     """Tokens of the request after the last compaction, or when one was last considered."""
     held_spans: range = range(1)
-    """Stretches between two compactions, by number, that its engine holds; the last is the
-    latest."""
+    """Numbers of the stretches between compactions that its engine holds, the latest last."""
     refusal: Refusal | None = None
-    """The last of its requests that was too long for a model whose provider named no limit."""
+    """Smallest request that was too long for a model whose provider named no limit."""
     stuck_job: Job | None = field(default=None, repr=False)
-    """A job that was given up while it waited for the store. It holds `lock`."""
+    """A job that was abandoned while it waited for the store. It still holds `lock`."""
 
     @property
     def api(self) -> str:
-        """The wire format of its requests."""
+        """Wire format of its requests."""
         format = self.compactor.settings.format
         return format.NAME if format is not None and not isinstance(format, str) else format or ""
 
     @property
     def is_stuck(self) -> bool:
-        """Does a job that was given up still wait for the store?"""
+        """Whether an abandoned job still waits for the store."""
         return self.stuck_job is not None and not self.stuck_job.has_ended
 
     @contextmanager
     def hold(self, seconds: float, *, memory: bool = False) -> Iterator[None]:
-        """Hold the conversation, or only its `shown` edits in *memory*, waiting at most *seconds*.
+        """Lock the conversation, or with *memory* only its `shown` edits, waiting at most
+        *seconds*.
 
-        Raises `ConversationBusy`, at once if the holder waits for the store and was given up.
+        Raises `ConversationBusy`, at once if the holder is an abandoned job that waits for the
+        store.
         """
         lock, until = self.shown.lock if memory else self.lock, monotonic() + seconds
         while not lock.acquire(timeout=max(0.0, min(POLL_SECONDS, until - monotonic()))):
@@ -248,14 +246,14 @@ class Conversation:
             lock.release()
 
     def without_history(self) -> "Conversation":
-        """Return what remains when it is forgotten: what the store has to take, and the locks. Its
-        history stays if that has to be written again."""
+        """Return a copy to keep when the conversation is forgotten: unsaved edits and the locks.
+        Its history is kept only if it must be written again."""
         store = MemoryStore()
         return Conversation(
             self.name,
             self.family,
             self.tenant,
-            self.compactor.with_settings(store=store),  # which knows no histories
+            self.compactor.with_settings(store=store),  # a new compactor without histories
             pins=self.pins,
             lock=self.lock,
             shown=replace(self.shown, store=store, ids=set()),
@@ -265,21 +263,21 @@ class Conversation:
 
 
 class Ticket(NamedTuple):
-    """What an `Outgoing` carries for what follows its answer."""
+    """What an `Outgoing` carries for the handling of its answer."""
 
     conversation: Conversation
     view: View
 
 
 class Conversations:
-    """Conversations by name: at most *most*, with at most *known_bytes*; the longest unused are
-    forgotten first."""
+    """Conversations by name, at most *most* of them and *known_bytes* together. The least recently
+    used are forgotten first."""
 
     def __init__(self, most: int, known_bytes: int) -> None:
         self._most, self._known_bytes, self._lock = most, known_bytes, Lock()
         self._by_name = OrderedDict[str, Conversation]()
         self._forgotten = list[Conversation]()
-        """Forgotten conversations that have something for the store still."""
+        """Forgotten conversations with unsaved edits."""
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -289,18 +287,19 @@ class Conversations:
             return iter(list(self._by_name.values()))
 
     def get(self, name: str) -> Conversation | None:
-        """Return the conversation of this name, if it is known."""
+        """Return the conversation with this name, if known."""
         return self._by_name.get(name)
 
     def of_family(self, name: str) -> list[Conversation]:
-        """Return the conversations of this family, the latest used first."""
+        """Return the conversations of this family, the last used first."""
         return [each for each in reversed(list(self)) if each.family == name]
 
     def get_or_create(
         self, name: str, size_bytes: int, create: Callable[[], Conversation]
     ) -> Conversation:
-        """Return the conversation of this name, whose latest request has *size_bytes*; create it if
-        it is not known. It counts for all histories that its compactor knows, forks and others."""
+        """Return the conversation with this name, created if unknown, and update its size:
+        *size_bytes* of the latest request, or those of all histories in its compactor if they are
+        more."""
         with self._lock:
             conversation = self._by_name.get(name) or create()
             conversation.size_bytes = max(size_bytes, conversation.compactor.cached_bytes)
@@ -315,12 +314,12 @@ class Conversations:
             return conversation
 
     def list_unsaved(self) -> list[Conversation]:
-        """Return those that have something for the store, forgotten ones too."""
+        """Return the conversations with unsaved edits, including forgotten ones."""
         with self._lock:
             every = (*self._forgotten, *self._by_name.values())
             return [conversation for conversation in every if conversation.shown.is_unsaved]
 
     def drop_saved(self) -> None:
-        """Drop forgotten conversations whose edits are in the store by now."""
+        """Drop forgotten conversations whose edits have been saved."""
         with self._lock:
             self._forgotten = [each for each in self._forgotten if each.shown.is_unsaved]

@@ -1,1 +1,1 @@
-"""HTTP in and out: requests, upstream connections, encodings, server-sent events."""
+"""HTTP: incoming requests, upstream connections, content codings, server-sent events."""

@@ -1,5 +1,5 @@
-"""The client that sends requests to upstreams, over connections that are kept and used again.
-Requests go out as they are told, responses come in as they were sent."""
+"""The HTTP client for upstreams, with connections that are kept alive and reused. Requests and
+responses pass unchanged."""
 
 import asyncio
 import ssl
@@ -20,33 +20,33 @@ from refold.gateway.http.request import UpstreamRequest
 from refold.gateway.settings import Limits, Upstream
 
 # --- connections ----------------------------------------------------------------------------------
-# A request goes out on one, its response comes in, then the next.
+# One request and response at a time.
 
 READ_BYTES = 32 * 1024
-"""Bytes of a response that are read at a time."""
+"""Maximum bytes of a response per read."""
 BUFFER_BYTES = 32 * 1024
-"""Bytes that may wait to be taken; while more do, nothing is read from the upstream."""
+"""Maximum unread bytes of a response, above which reading from the upstream pauses."""
 IDLE_SECONDS = 15.0
-"""Seconds that an unused connection is kept: fewer than providers keep theirs, so that a request
-does not meet one that is being closed."""
+"""Seconds that an idle connection is kept: fewer than providers keep theirs, so that no request
+meets a connection that is being closed."""
 
 
 class BrokenError(ConnectionError):
-    """The upstream broke off, or what it sent is no response."""
+    """The upstream closed the connection early, or did not send a valid response."""
 
 
 class Response:
-    """The head of a response, and then its body piece by piece. `release` it or `close` it."""
+    """The head of a response, and then its body piece by piece. `release` or `close` it."""
 
     def __init__(self, connection: "Connection", *, has_body: bool) -> None:
         self.status = 0
-        """0 until the head has come."""
+        """0 until the head has arrived."""
         self.headers: list[tuple[bytes, bytes]] = []
         """In order, repeats included, names in lower case."""
         self.buffered_bytes = 0
-        """Bytes that wait to be taken."""
+        """Bytes that are not read yet."""
         self.is_complete = self.is_reusable = False
-        """Has all of it come, and may another follow on its connection?"""
+        """Whether all of it has arrived, and whether its connection can be reused."""
         self._connection, self._has_body = connection, has_body
         self._parser = HttpResponseParser(self)
         self._pieces, self._head_bytes = list[bytes](), 0
@@ -55,7 +55,7 @@ class Response:
         self._timer: asyncio.TimerHandle | None = None
 
     async def wait(self) -> None:
-        """Wait for more of it. Raises `BrokenError`, TimeoutError, and what the request's body
+        """Wait for more data. Raises `BrokenError`, TimeoutError, and what the request's body
         raised."""
         if self._error is not None:
             raise self._error
@@ -68,7 +68,7 @@ class Response:
             self._timer = None
 
     async def read(self) -> bytes:
-        """Return what has come since the last time; empty at the end. Raises as `wait` does."""
+        """Return the data since the last read; empty at the end. Raises as `wait` does."""
         while not self._pieces:
             if self.is_complete:
                 return b""
@@ -82,7 +82,7 @@ class Response:
 
     @property
     def is_exhausted(self) -> bool:
-        """Was everything taken?"""
+        """Whether everything was read."""
         return self.is_complete and not self._pieces
 
     def header(self, name: bytes) -> str:
@@ -91,16 +91,16 @@ class Response:
 
     @property
     def media_type(self) -> str:
-        """The type of the body, without parameters."""
+        """Media type of the body, without parameters."""
         return self.header(b"content-type").partition(";")[0].strip().lower()
 
     def release(self) -> None:
-        """Let the connection be used again if the response was read to its end; else close it,
-        which tells the upstream to stop."""
+        """Return the connection for reuse if the response was read to its end; else close it, which
+        tells the upstream to stop."""
         self._connection.release(self)
 
     def feed(self, data: bytes) -> None:
-        """Take what has come."""
+        """Parse received data."""
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade):
@@ -111,12 +111,12 @@ class Response:
         self._has_news.set()
 
     def end(self, error: Exception) -> None:
-        """Raise *error* to the reader, unless the response is complete."""
+        """Have the reader raise *error*, unless the response is complete."""
         self._error = self._error or error
         self._has_news.set()
 
     def restart_timer(self) -> None:
-        """Give the upstream its whole time again, if it is waited for."""
+        """Restart the silence timeout, if it is running."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = self._start_timer()
@@ -127,22 +127,22 @@ class Response:
         return connection.loop.call_later(seconds, connection.fail, TimeoutError())
 
     def on_message_begin(self) -> None:
-        """Refuse another response: nobody has asked for it. The parser stops at what is raised."""
+        """Refuse a second response. The parser stops at the exception."""
         if self.is_complete:
             raise BrokenError
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take one header. Trailers are left out."""
+        """Store a header. Trailers are ignored."""
         if not self.status:
             self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        """Take the head, unless it is that of `100 Continue` or the like, which says nothing."""
+        """Store the head, unless it is informational (1xx)."""
         size = sum(len(name) + len(value) for name, value in self.headers)
         status = self._parser.get_status_code()
-        if size > self._connection.limits.head_bytes or status > 599:  # there is none above that
+        if size > self._connection.limits.head_bytes or status > 599:  # not an HTTP status
             raise BrokenError
-        if status in (204, 304):  # it may say how long a body would be (RFC 9110, 8.6)
+        if status in (204, 304):  # content-length may be that of a body not sent (RFC 9110, 8.6)
             self.headers = [header for header in self.headers if header[0] != b"content-length"]
         if status >= 200:
             self.status, self.is_complete = status, not self._has_body
@@ -150,21 +150,21 @@ class Response:
             self.headers = []
 
     def on_body(self, body: bytes) -> None:
-        """Take a piece of the body."""
+        """Store a piece of the body."""
         if not self.is_complete:
             self._pieces.append(body)
             self.buffered_bytes += len(body)
 
     def on_message_complete(self) -> None:
-        """End the response."""
+        """Mark the response as complete."""
         if self.status:
             self.is_reusable = not self.is_complete and self._parser.should_keep_alive()
             self.is_complete = True
 
 
 class Connection(asyncio.BufferedProtocol):
-    """A connection that is used by one request at a time. It is in *idle* while it can be used.
-    What is read goes through *buffer*, which connections may share: it is used at once."""
+    """A connection for one request at a time, in *idle* while it is free. Reads go through
+    *buffer*, which connections may share because its contents are used at once."""
 
     def __init__(self, limits: Limits, buffer: bytearray, idle: dict["Connection", None]) -> None:
         self.limits, self._buffer, self._idle = limits, buffer, idle
@@ -177,19 +177,19 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_open(self) -> bool:
-        """Can a request be sent on it?"""
+        """Whether a request can be sent."""
         return self.transport is not None and not self.transport.is_closing()
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes of a response that wait to be taken."""
+        """Bytes of a response that are not read yet."""
         return self._response.buffered_bytes if self._response is not None else 0
 
     async def exchange(
         self, head: bytes, body: bytes | AsyncIterator[bytes] | None, *, has_body: bool = True
     ) -> Response:
-        """Send a request and return its response once its head has come. *has_body*: the response
-        may have one, if its headers say so. Raises as `Response.wait` does."""
+        """Send a request and return its response once its head has arrived. *has_body*: the
+        response may have a body. Raises as `Response.wait` does."""
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         response = self._response = Response(self, has_body=has_body)
@@ -208,7 +208,7 @@ class Connection(asyncio.BufferedProtocol):
         return response
 
     def release(self, response: Response) -> None:
-        """Be used again after this response, or close."""
+        """Become idle after this response, or close."""
         if response is not self._response:
             return
         self._response = None
@@ -220,7 +220,7 @@ class Connection(asyncio.BufferedProtocol):
         self._idle_timer = self.loop.call_later(IDLE_SECONDS, self.close)
 
     def close(self) -> None:
-        """Close it at once."""
+        """Close the connection at once."""
         for pending in (self._idle_timer, self._upload):
             if pending is not None:
                 pending.cancel()
@@ -228,23 +228,23 @@ class Connection(asyncio.BufferedProtocol):
             self.transport.abort()
 
     def fail(self, error: Exception) -> None:
-        """Close it, and have the response raise *error* unless it is complete."""
+        """Close the connection, and have the response raise *error* unless it is complete."""
         if self._response is not None:
             self._response.end(error)
         self.close()
 
     def connection_made(self, transport: Any) -> None:
-        """Take the transport, which is open."""
+        """Store the open transport."""
         self.transport = transport
         if hasattr(transport, "set_read_buffer_limits"):  # TLS reads ahead
             transport.set_read_buffer_limits(high=READ_BYTES)
 
     def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002 - the event loop's signature
-        """Return where to read to."""
+        """Return the read buffer."""
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take so many bytes of a response."""
+        """Handle this number of bytes of a response."""
         response = self._response
         if response is None or response.is_complete:  # nobody has asked for this
             self.close()
@@ -254,7 +254,7 @@ class Connection(asyncio.BufferedProtocol):
             self.transport.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End the response: well, if its head says no length, so that only this can end it."""
+        """End the response. This is its regular end if its head declares no length."""
         response = self._response
         if response is not None and response.status and exc is None:
             framing = {b"content-length", b"transfer-encoding"}
@@ -265,11 +265,11 @@ class Connection(asyncio.BufferedProtocol):
         self.fail(BrokenError("the connection was closed"))
 
     def pause_writing(self) -> None:
-        """Send no more for now."""
+        """Pause sending."""
         self._is_writable.clear()
 
     def resume_writing(self) -> None:
-        """Send on."""
+        """Resume sending."""
         self._is_writable.set()
 
     async def _write_body(self, pieces: AsyncIterator[bytes], *, is_chunked: bool) -> None:
@@ -291,14 +291,13 @@ class Connection(asyncio.BufferedProtocol):
 
 
 _REPEATABLE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-"""Sent once more if a kept connection proves to be closed; nothing else is (RFC 9110, 9.2.2)."""
+"""Methods that are sent again if a kept connection proves to be closed (RFC 9110, 9.2.2)."""
 _HAS_PROACTOR = sys.platform == "win32"
-"""Does the event loop ask long before it reads where to read to? Then no buffer is shared."""
+"""Whether the event loop gets the buffer long before it reads, so that no buffer can be shared."""
 
 
 class HTTPClient:
-    """Connections that are kept and used again. No cookies, no redirects, no proxies but those that
-    are configured."""
+    """A client with a connection pool, but without cookies, redirects or unconfigured proxies."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits, self._buffer = limits, bytearray(READ_BYTES)
@@ -307,11 +306,11 @@ class HTTPClient:
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes of responses that wait for their clients, on the side of the upstreams."""
+        """Bytes of upstreams' responses that clients have not taken yet."""
         return sum(connection.buffered_bytes for connection in self._connections)
 
     async def send(self, request: UpstreamRequest) -> Response:
-        """Return the upstream's response as soon as its headers are there. Raises `HTTPException`
+        """Return the upstream's response once its headers have arrived. Raises `HTTPException`
         (502, 504), and what the body raises."""
         name, body, has_body = request.upstream.name, request.body, request.method != "HEAD"
         try:
@@ -327,7 +326,7 @@ class HTTPClient:
             return await connection.exchange(head, body, has_body=has_body)
         except TimeoutError as error:
             raise HTTPException(504, f"The upstream {name} did not answer in time.") from error
-        except (OSError, ValueError) as error:  # its own text may hold the address with a key in it
+        except (OSError, ValueError) as error:  # its text may contain the address with a key in it
             why = str(error) if isinstance(error, BrokenError) else type(error).__name__
             raise HTTPException(502, f"The upstream {name} cannot be reached ({why}).") from error
 
@@ -346,7 +345,7 @@ class HTTPClient:
 
 
 class _Endpoint:
-    """The server of an upstream, and the connections to it that are not used."""
+    """The server of an upstream, and its idle connections."""
 
     def __init__(self, upstream: Upstream) -> None:
         url, proxy = urlsplit(upstream.url), urlsplit(upstream.proxy)
@@ -357,23 +356,23 @@ class _Endpoint:
         shown = f"[{self._host}]" if ":" in self._host else self._host
         self._place = f"{shown}:{self._port}"
         self.authority = shown if self._port == usual_port else self._place
-        """Host and port as a request names them."""
+        """Host and port for the `host` header."""
         self.base = url.path.rstrip("/")
-        """What stands before the path of every request."""
+        """Path prefix of every request."""
         self._proxy = (proxy.hostname or "", proxy.port or 80) if upstream.proxy else None
         self._proxy_lines = list[bytes]()
-        """What the proxy asks for, if its address names a user."""
+        """Credentials for the proxy, if its address names a user."""
         if proxy.username is not None:
             words = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
             self._proxy_lines = [b"proxy-authorization: Basic " + b64encode(words.encode())]
         if self._proxy and not self._is_tls:
             self.base = f"http://{self.authority}{self.base}"
         self.lines = [] if self._is_tls else self._proxy_lines
-        """Headers of every request."""
+        """Headers added to every request."""
         self.idle: dict[Connection, None] = {}
 
     def take_idle(self) -> Connection | None:
-        """Return the connection that was used last, of those that are open."""
+        """Return the open connection that was used last."""
         while self.idle:
             connection, _ = self.idle.popitem()
             if connection.is_open:
@@ -412,15 +411,15 @@ class _Endpoint:
 
 @cache
 def _tls_context() -> ssl.SSLContext:
-    """Trust whom this machine trusts. Read when it is first needed."""
+    """Return a TLS context with the system's certificates, loaded at the first use."""
     context = ssl.create_default_context()
     context.set_alpn_protocols(["http/1.1"])
     return context
 
 
 def _below(base: str, target: str) -> str:
-    """Return what to ask for below *base*: where *target* begins with all of it, or with a version
-    (`/v1`) with which it ends, that is named once. Each is usual as the base URL of an API."""
+    """Return *target* without a repetition of *base*, or of the version (`/v1`) that *base* ends
+    with. Both are usual in the base URL of an API."""
     version = base[base.rfind("/") :]
     is_version = version.startswith("/v") and version[2:3].isdigit()
     repeated = version if is_version and not target.startswith(f"{base}/") else base
@@ -428,7 +427,8 @@ def _below(base: str, target: str) -> str:
 
 
 def _encode_head(request: UpstreamRequest, endpoint: _Endpoint) -> bytes:
-    """Return the request's head. Raises ValueError if a part of it could be taken for two."""
+    """Return the request's head. Raises ValueError if a part of it contains a delimiter (header
+    injection)."""
     lines = [
         f"{request.method} {endpoint.base}{_below(endpoint.base, request.target)} HTTP/1.1".encode(),
         f"host: {endpoint.authority}".encode(),

@@ -1,6 +1,6 @@
-"""Content codings and server-sent events, read on the side: what goes through passes as it is, and
-is never recompressed. All that comes out comes in small steps, so that whoever reads can stop, or
-let others work, before a small body has become a large one."""
+"""Decoders for content codings and server-sent events, to inspect traffic that passes unchanged and
+is never recompressed. Output comes in small steps, so that the reader can stop, or let others work,
+before a small body has become a large one."""
 
 import asyncio
 import json
@@ -24,32 +24,31 @@ except ImportError:  # without the extra `br`, too
     brotli = None
 
 MAX_PARTS = 10_000
-"""Members of gzip, or frames of zstd, that a body may consist of."""
+"""Maximum gzip members or zstd frames in a body."""
 STEP_BYTES = 16 * 1024
-"""Bytes that are read at a time. What is behind the end of a part is copied, so it should not be
-much."""
+"""Bytes decoded per step. Data after the end of a member is copied, so steps are small."""
 ZSTD_STEP_BYTES = 128
-"""Bytes of zstd that are read at a time: it is not told how much may come out, which is at most 4
-MiB of so many."""
+"""Bytes of zstd decoded per step. Its output cannot be limited; for this input it is up to 4
+MiB."""
 MAX_OUTPUT_BYTES = 64 * 1024
-"""Bytes that come out at a time, but for zstd; Brotli takes it for about that."""
+"""Maximum output per step, except for zstd. Brotli treats it as approximate."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Coding:
-    """How one library reads."""
+    """The decoder functions of one library."""
 
     begin: Callable[[], Any]
     step: Callable[[Any, bytes], tuple[bytes, bytes]]
-    """What comes out of a piece next, and what of the piece is left to be read."""
+    """Return the next output and the input that is left to decode."""
     is_over: Callable[[Any], bool]
     holds_back: bool = False
-    """May more come out of what went in before, until nothing does?"""
+    """Whether further output may follow without further input."""
     parts: int = 1
 
 
 class Decoder:
-    """Reads one body as it comes, in one coding."""
+    """An incremental decoder of one body in one coding."""
 
     def __init__(self, coding: _Coding) -> None:
         self._coding, self._reader = coding, coding.begin()
@@ -57,12 +56,12 @@ class Decoder:
 
     @property
     def is_complete(self) -> bool:
-        """Is what was fed a whole body?"""
+        """Whether the input so far is a whole body."""
         return self._coding.is_over(self._reader)
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
-        """Yield the plain bytes of a piece, a little at a time. Raises what the library raises for
-        broken data, ValueError for more than a body; take all before the next piece."""
+        """Yield the decoded bytes of a piece in small steps. Raises the library's error for broken
+        data, and ValueError for data after the end. Exhaust it before feeding the next piece."""
         coding = self._coding
         for at in range(0, len(piece), STEP_BYTES):
             rest, plain = piece[at : at + STEP_BYTES], b""
@@ -74,7 +73,7 @@ class Decoder:
                     yield plain
 
     def _behind(self, rest: bytes) -> bytes:
-        """Return what follows a part: another, or zeros up to the end, which are filling (gzip's
+        """Return what follows a member: another one, or zero padding up to the end (gzip's
         manual)."""
         following = rest.lstrip(b"\0")
         self._is_filled = self._is_filled or len(following) < len(rest)
@@ -87,7 +86,7 @@ class Decoder:
 
 
 class PlainDecoder:
-    """Reads a body that is not packed: the very pieces."""
+    """A decoder for bodies without a coding. It yields the same objects."""
 
     is_complete = True
 
@@ -97,7 +96,7 @@ class PlainDecoder:
 
 
 def create_decoder(encoding: str) -> Decoder | PlainDecoder | None:
-    """Return what reads a body in this coding; None if no body in it can be read here."""
+    """Return a decoder for this coding; None if there is none here."""
     if is_identity(encoding):
         return PlainDecoder()
     match encoding.strip().lower():
@@ -113,14 +112,13 @@ def create_decoder(encoding: str) -> Decoder | PlainDecoder | None:
 
 
 def is_identity(encoding: str) -> bool:
-    """Is nothing to be unpacked?"""
+    """Return whether there is nothing to decode."""
     return encoding.strip().lower() in {"", "identity"}
 
 
 def decode_body(body: bytes, encoding: str, limit: int) -> bytes | None:
-    """Return *body* in plain bytes, the very object if no coding is named; None if the coding is
-    unknown, the data is broken, cut short or more than a body, or more than *limit* bytes come
-    out."""
+    """Return *body* decoded, the same object if no coding is named. None if the coding is unknown,
+    the data is broken, truncated or longer than a body, or the output exceeds *limit* bytes."""
     reader = create_decoder(encoding)
     if reader is None:
         return None
@@ -131,14 +129,14 @@ def decode_body(body: bytes, encoding: str, limit: int) -> bytes | None:
             size += len(plain)
             if size > limit:
                 return None
-    except Exception:  # noqa: BLE001 - broken data, in the words of several libraries
+    except Exception:  # noqa: BLE001 - broken data, for which libraries have different errors
         return None
     return b"".join(pieces) if reader.is_complete else None
 
 
 def decode_piece(reader: Decoder | PlainDecoder | None, piece: bytes, limit: int) -> bytes | None:
-    """Return what comes out of the next piece of a body, of broken data what came before; None if
-    that is nothing or more than *limit* bytes, or there is no *reader*."""
+    """Return the decoded next piece of a body, or of broken data the part before the error. None if
+    there is no such part, more than *limit* bytes, or no *reader*."""
     if reader is None:
         return None
     plain = bytearray()
@@ -147,20 +145,20 @@ def decode_piece(reader: Decoder | PlainDecoder | None, piece: bytes, limit: int
             plain += part
             if len(plain) > limit:
                 return None
-    except Exception:  # noqa: BLE001 - a broken coding is between upstream and client
+    except Exception:  # noqa: BLE001 - broken data concerns only upstream and client
         return bytes(plain) or None
     return bytes(plain)
 
 
 class DecodingThreads:
-    """Threads that unpack whole bodies, so that the event loop goes on meanwhile; few, so that no
-    more than so many are large."""
+    """Threads that decode whole bodies without blocking the event loop; two, to limit the memory
+    used."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(2, "refold-unpack")
 
     async def decode(self, body: bytes, encoding: str, limit: int) -> bytes | None:
-        """Return what `decode_body` returns."""
+        """Return the result of `decode_body`."""
         if is_identity(encoding):
             return body
         work = partial(decode_body, body, encoding, limit)
@@ -197,7 +195,7 @@ _BROTLI = _Coding(
 # --- server-sent events ---------------------------------------------------------------------------
 
 MAX_EVENT_BYTES = 16 * 1024 * 1024
-"""Bytes of one event; a longer one is not read."""
+"""Maximum bytes of one event. Longer ones are skipped."""
 _END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _WHOLE = (b"\n\n", b"\r\n\r\n", b"\r\r")
 _LINES = re.compile(rb"\r\n|\n|\r")
@@ -206,7 +204,7 @@ EventKind = Literal["opening", "error", "content"]
 
 
 class EventSplitter:
-    """Cuts a stream, however its pieces fall, into events without their final blank lines."""
+    """Splits a stream, in pieces of any size, into events without their final blank lines."""
 
     def __init__(self) -> None:
         self._pending = bytearray()
@@ -214,7 +212,7 @@ class EventSplitter:
         self._skips = False
 
     def is_whole_events(self, piece: bytes) -> bool:
-        """Is *piece* whole events, and nothing of another pending?"""
+        """Return whether *piece* consists of whole events, and none is pending."""
         return not self._pending and not self._skips and piece.endswith(_WHOLE)
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
@@ -237,7 +235,7 @@ class EventSplitter:
         self._seen = len(self._pending)
 
     def remainder(self) -> bytes:
-        """Return what has come of an event that is not complete."""
+        """Return the incomplete event so far."""
         return b"" if self._skips else bytes(self._pending)
 
 
@@ -248,18 +246,17 @@ def event_data(event: bytes) -> bytes:
 
 
 def parse_event(event: bytes) -> Any:
-    """Return the data of an event as parsed; None if it is no JSON."""
+    """Return the parsed data of an event; None if it is not JSON."""
     return parse_or_none(event_data(event))
 
 
 _OPENINGS = ("response.created", "response.queued", "response.in_progress", "ping")
-"""Events with which a stream begins and that tell nothing yet. A tuple, since a type that is no
-text cannot be hashed."""
+"""Types of events at the beginning of a stream that show no result yet. A tuple, because a type
+that is not a text may not be hashable."""
 
 
 def classify_event(event: bytes) -> EventKind:
-    """Return what an event at the beginning of a stream is: an error, the stream's answer, or
-    neither yet."""
+    """Return whether an event at the beginning of a stream is an error, content, or neither yet."""
     data = event_data(event)
     if not data:
         return "opening"
@@ -273,7 +270,7 @@ def classify_event(event: bytes) -> EventKind:
 
 
 def error_body(event: bytes) -> bytes:
-    """Return the body that an error event would have been, had it come with a status of its own."""
+    """Return the body that an error event would have had as a response with its own status."""
     value = parse_event(event)
     if isinstance(dig(value, "response"), dict):
         value = {"error": dig(value, "response", "error")}

@@ -1,4 +1,4 @@
-"""HTTP as it comes in: what is refused at the door, which API a path speaks, what goes on to the
+"""Incoming HTTP requests: checks, the API that a path belongs to, and what is forwarded
 upstream."""
 
 import asyncio
@@ -31,9 +31,9 @@ HOP_BY_HOP = frozenset(
         b"upgrade",
     }
 )
-"""Headers of one connection alone (RFC 9110, 7.6.1); those that `connection` names are added."""
+"""Hop-by-hop headers (RFC 9110, 7.6.1). Those that `connection` names are added."""
 _NOT_FORWARDED = HOP_BY_HOP | {b"host", b"content-length", b"expect"}
-"""What the request to the upstream gets anew."""
+"""Headers that are set anew for the upstream."""
 _DOTS = re.compile(r"(?:^|/)\.\.?(?:/|$)")
 
 _GENERATION_PATHS = (
@@ -55,15 +55,15 @@ _API_PATHS = (
     (re.compile(r"/responses(?:/|$)"), "openai_responses"),
     (re.compile(r"/chat/completions(?:/|$)"), "openai_chat"),
 )
-"""Whose path it is, whatever is asked; OpenAI's threads have messages too, and Google offers Chat
-Completions and Claude below its own paths, with its own tokens."""
+"""Paths of each API, whatever is requested. OpenAI's threads have messages too, and Google offers
+Chat Completions and Claude below its own paths, with its own tokens."""
 
 
 def read_head(scope: Mapping[str, Any], limits: Limits) -> RequestHead:
-    """Return the head of a request as the server hands it over.
+    """Return the head of a request from its ASGI scope.
 
-    Raises `HTTPException` if its framing is ambiguous (RFC 9112, 6.3), its host missing or
-    repeated, its path one that could lead elsewhere than it says, or its headers too many or too
+    Raises `HTTPException` if its framing is ambiguous (RFC 9112, 6.3), its host is missing or
+    repeated, its path is not absolute or has dot segments, or its headers are too many or too
     large.
     """
     headers = tuple([(bytes(name), bytes(value)) for name, value in scope["headers"]])
@@ -81,7 +81,7 @@ def _has_dot_segments(path: str) -> bool:
 
 
 def _split_target(scope: Mapping[str, Any]) -> tuple[str, str]:
-    """Return path and query as they came."""
+    """Return path and query as received."""
     raw = scope.get("raw_path")
     try:
         path = (raw.decode("ascii") if raw else quote(scope["path"])).partition("?")[0]
@@ -128,8 +128,8 @@ class ClientDisconnected(Exception):  # noqa: N818 - it is what happened, not an
 
 
 async def read_body(receive: Receive, most: int, limits: Limits, declared: int | None) -> bytes:
-    """Return the whole body. Raises `HTTPException` (413 above *most* bytes, 408 for one that comes
-    too slowly for *limits*) and `ClientDisconnected`."""
+    """Return the whole body. Raises `HTTPException` (413 above *most* bytes, 408 if it comes too
+    slowly for *limits*) and `ClientDisconnected`."""
     pieces = [piece async for piece in iter_body(receive, most, limits, declared)]
     return b"".join(pieces)  # a single piece is not copied
 
@@ -140,7 +140,7 @@ async def iter_body(
     """Yield the body as it arrives. Raises as `read_body` does."""
     _check_body_size(declared or 0, most)
     size, has_more, rate = 0, True, limits.body_bytes_per_second
-    patience = limits.body_seconds  # time that a slow upstream takes does not count
+    patience = limits.body_seconds  # excludes the time that a slow upstream takes
     while has_more:
         begun = monotonic()
         piece, has_more = await _receive_piece(receive, patience, rate)
@@ -175,21 +175,21 @@ def _check_body_size(size: int, limit: int) -> None:
 
 
 def generation_api(method: str, path: str) -> str:
-    """Return the API that a request for an answer speaks; empty for every other request: those pass
-    through unread."""
+    """Return the API of a request for an answer; empty for any other request, which passes
+    unread."""
     return next(
         (api for pattern, api in _GENERATION_PATHS if method == "POST" and pattern.search(path)), ""
     )
 
 
 def client_api(head: RequestHead) -> str:
-    """Return the API whose words a client understands, whatever it asks for."""
+    """Return the API that a client speaks, whatever it requests."""
     return generation_api("POST", head.path) or candidate_apis(head)[0]
 
 
 def candidate_apis(head: RequestHead) -> tuple[str, ...]:
-    """Return the APIs that a request may be of, by its path, else by its key and headers; both of
-    OpenAI's if nothing tells."""
+    """Return the possible APIs of a request, by its path, else by its key and headers; both of
+    OpenAI's if nothing else fits."""
     by_path = next((api for pattern, api in _API_PATHS if pattern.search(head.path)), None)
     if by_path is not None:
         return (by_path,)
@@ -208,7 +208,7 @@ class UpstreamRequest(NamedTuple):
     upstream: Upstream
     method: str
     target: str
-    """Path and query, exactly as they go out."""
+    """Path and query, exactly as sent."""
     headers: list[tuple[bytes, bytes]]
     body: bytes | AsyncIterator[bytes] | None
 
@@ -216,21 +216,19 @@ class UpstreamRequest(NamedTuple):
 def upstream_headers(
     headers: RawHeaders, *, drop: Iterable[bytes] = ()
 ) -> list[tuple[bytes, bytes]]:
-    """Return the headers that the upstream gets, as they came: neither those of this connection,
-    nor *drop*."""
+    """Return the headers for the upstream, unchanged, without hop-by-hop headers and *drop*."""
     dropped = _NOT_FORWARDED.union(_connection_headers(headers), drop)
     return [header for header in headers if header[0] not in dropped]
 
 
 def client_headers(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Return the headers of an upstream's answer that the client gets; names are in lower case."""
+    """Return an upstream's headers for the client. Names are in lower case."""
     dropped = HOP_BY_HOP | _connection_headers(headers)
     return [header for header in headers if header[0] not in dropped]
 
 
 def _connection_headers(headers: Iterable[tuple[bytes, bytes]]) -> frozenset[bytes]:
-    """Return what `connection` says belongs to this connection; framing and keys are not for it to
-    name."""
+    """Return the names listed in `connection`, except framing headers and keys."""
     values = [value for name, value in headers if name == b"connection"]
     names = (name.strip().lower() for value in values for name in value.split(b","))
     framing = {b"content-length", b"content-encoding", b"content-type"}
@@ -254,11 +252,11 @@ _VERBS = (
     ),
     *("predict", "predictLongRunning", "rawPredict", "streamRawPredict", "serverStreamingPredict"),
 )
-"""What Google's paths may end with, behind a colon. A name may hold colons of its own:
+"""Google's methods, which end a path after a colon. Model names may contain colons, too:
 `ft:gpt-4o:acme`."""
 _PLACES = ("/models/", "/tunedModels/", "/endpoints/")
 _SIGNS = ("/models/", "/model/", "/tunedModels/", "/endpoints/", "/deployments/")
-"""Only a path that has one of these names a model."""
+"""Only paths that contain one of these name a model."""
 _GOOGLE = re.compile(rf"/[a-zA-Z]+/(.+):(?:{'|'.join(_VERBS)})$")
 _AZURE = re.compile(r"/deployments/([^/]+)")
 _BEDROCK = re.compile(
@@ -266,23 +264,23 @@ _BEDROCK = re.compile(
 )
 _LISTED = re.compile(r"/models/(.+)$")
 _BEHIND = re.compile(r"/v1/.*|/(?:chat/completions|completions|responses|messages|embeddings)/?$")
-"""What may follow a name that stands in the middle of a path."""
+"""Path endings that may follow a model name."""
 
 
 def request_model(path: str, body: Mapping[str, Any]) -> str:
-    """Return the model that a request names, or the first `LONGEST_NAME` characters of its name;
-    empty if it names none.
+    """Return the model that a request names, cut off after `LONGEST_NAME` characters; empty if it
+    names none.
 
-    A path that asks a model of Google's or of Bedrock's for something names it, whatever stands in
-    the body; else the body's `model` counts, else the rest of the path: Azure's deployment,
-    `/v1/models/NAME`. *path* may have a query and percent signs.
+    In paths of Google's and Bedrock's methods the path names it, whatever the body says. Otherwise
+    the body's `model` counts, then the rest of the path: Azure's deployment, `/v1/models/NAME`.
+    *path* may have a query and percent signs.
     """
     path = path.partition("?")[0]
     model = body.get("model")
     model = model[:LONGEST_NAME] if isinstance(model, str) else ""
     if is_token_count(path) or not any(sign in path for sign in _SIGNS):
         return model
-    # Names hold slashes, so the last place counts.
+    # Model names contain slashes, so the last match counts.
     tail = path[max(0, *(path.rfind(place) for place in _PLACES)) :]
     if match := (tail.startswith(_PLACES) and _GOOGLE.match(tail)) or _BEDROCK.search(path):
         return unquote(match[1])[:LONGEST_NAME]
@@ -293,5 +291,5 @@ def request_model(path: str, body: Mapping[str, Any]) -> str:
 
 
 def parse_object(text: bytes | None) -> Mapping[str, Any]:
-    """Return the object that a JSON text holds; an empty one if it holds none."""
+    """Return the object in a JSON text; an empty one if there is none."""
     return object_at(parse_or_none(text or b""))

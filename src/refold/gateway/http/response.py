@@ -1,6 +1,5 @@
-"""An upstream's answer on its way to the client: its beginning is looked at before the client gets
-anything of it, then its bytes are copied, and its usage is read on the side. Spans of requests are
-made here too."""
+"""An upstream's answer on its way to the client: its start is inspected first, then its bytes are
+copied and its usage is read. Also spans of requests."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, TracerProvider
 try:
     from opentelemetry import propagate, trace
-except ImportError:  # nobody wants traces
-    propagate = trace = None  # type: ignore[assignment]  # looked at before they are used
+except ImportError:  # without the extra `otel`
+    propagate = trace = None  # type: ignore[assignment]  # checked before use
 
 
 # --- the client's side ----------------------------------------------------------------------------
@@ -37,25 +36,27 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 Stop = Callable[[], object]
 """Ends what was begun."""
 OnDisconnect = Callable[[Callable[[], None]], Stop]
-"""Has a function called when the client leaves; what it returns takes that back."""
+"""Registers a callback for the client's disconnect. Calling the result removes it."""
 ON_DISCONNECT = "refold.on_disconnect"
-"""The ASGI extension under which our own server hands over its `OnDisconnect`."""
+"""ASGI extension in which our server passes its `OnDisconnect`."""
 ON_STOP = "refold.on_stop"
-"""The ASGI extension under which our own server takes a function to call when it is stopping."""
+"""ASGI extension in which our server takes a callback for when it is stopping."""
 
 
 _LINGER_SECONDS = 60
-"""Seconds that a client has to finish a body that nobody reads, if some of it comes in each."""
+"""Seconds for a client to finish sending an unread body, if some of it arrives each second."""
 
 
 class StallAbortingTransport:
-    """A transport that sends what is left when it is closed, as long as the client takes some every
-    *seconds*. If the client *is sending* still, it waits for the end of that: a client looks for
-    its answer (413) only then, and what is closed before is reset, answer and all."""
+    """A transport that on `close` sends its buffered data as long as the client takes some every
+    *seconds*. If the client *is sending* still, it first waits for it to finish: a client looks for
+    its answer (413) only then, and an earlier close would reset the connection and lose the
+    answer."""
 
     is_sending: Callable[[], bool] = staticmethod(lambda: False)
     is_lingering = has_received = False
-    """Does it wait? Closing it once more ends that. Has anything come since it looked last?"""
+    """Whether it waits for the client to finish sending, which a second `close` ends, and whether
+    data has arrived since the last check."""
 
     def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
         self._transport, self._loop, self._seconds = transport, loop, seconds
@@ -65,18 +66,18 @@ class StallAbortingTransport:
         return getattr(self._transport, name)
 
     def is_closing(self) -> bool:
-        """Is it closed, or will it be?"""
+        """Return whether it is closed or closing."""
         return self.is_lingering or bool(self._transport.is_closing())
 
     def close(self) -> None:
-        """Send what is left, and close."""
+        """Send the buffered data, and close."""
         self.is_lingering = self.is_sending() and not self.is_closing()
         if self.is_lingering:
             self._transport.resume_reading()
         self._linger(_LINGER_SECONDS * self.is_lingering)
 
     def _linger(self, seconds: int) -> None:
-        """Close unless something came within the last second and *seconds* are left."""
+        """Close, unless data came within the last second and *seconds* are left."""
         if seconds and self.has_received:
             self.has_received = False
             self._loop.call_later(1.0, self._linger, seconds - 1)
@@ -85,8 +86,8 @@ class StallAbortingTransport:
         self._abort_if_stalled(before=0)
 
     def _abort_if_stalled(self, before: int) -> None:
-        """Abort if as much is left to send as *before* (bytes, 0 at first); look again later if
-        anything is."""
+        """Abort if as many bytes are unsent as *before* (0 at first). Check again later if any
+        are."""
         unsent = self._transport.get_write_buffer_size()
         if unsent and unsent == before:
             self._transport.abort()
@@ -95,7 +96,7 @@ class StallAbortingTransport:
 
 
 class ResponseWriter:
-    """Writes the answer of one request to its client, over ASGI."""
+    """Writes the answer to one request over ASGI."""
 
     def __init__(
         self,
@@ -109,26 +110,26 @@ class ResponseWriter:
         self.has_started = self.is_complete = False
 
     async def start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Send status and headers. Nothing can be taken back after this. Raises
-        `ClientDisconnected`, as all of these do, when the client takes nothing for too long."""
+        """Send status and headers. All methods raise `ClientDisconnected` if the client takes
+        nothing for too long."""
         self.has_started, self.log_entry.status = True, status
         await self._send_message(
             {"type": "http.response.start", "status": status, "headers": list(headers)}
         )
 
     async def write(self, data: bytes) -> None:
-        """Send a piece of the body, at once."""
+        """Send a piece of the body at once."""
         self.log_entry.sent_bytes += len(data)
         await self._send_message({"type": "http.response.body", "body": data, "more_body": True})
 
     async def end(self, data: bytes = b"") -> None:
-        """Send the end of the body, which is complete with it."""
+        """Send the last piece of the body."""
         self.is_complete = True
         self.log_entry.sent_bytes += len(data)
         await self._send_message({"type": "http.response.body", "body": data, "more_body": False})
 
     async def _send_message(self, message: dict[str, Any]) -> None:
-        if self.on_disconnect is not None:  # our own server aborts a client that takes nothing
+        if self.on_disconnect is not None:  # our own server aborts stalled clients
             await self._send(message)
             return
         try:
@@ -138,7 +139,7 @@ class ResponseWriter:
             raise ClientDisconnected from error
 
     async def respond(self, status: int, headers: Headers, body: bytes) -> None:
-        """Send an answer of our own."""
+        """Send a complete answer of the gateway's own."""
         await self.start(
             status, [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers]
         )
@@ -149,8 +150,8 @@ class ResponseWriter:
 def cancel_on_disconnect(
     receive: Receive, writer: ResponseWriter, answering: "asyncio.Task[Any] | None"
 ) -> Iterator[None]:
-    """Cancel *answering*, the task that leaves this, when the client goes before its answer is
-    complete. Then raises `ClientDisconnected`."""
+    """Cancel *answering*, the task inside this context, if the client disconnects before its answer
+    is complete. Then raises `ClientDisconnected`."""
 
     def cancel() -> None:
         if answering is not None and not writer.is_complete:
@@ -173,16 +174,16 @@ def cancel_on_disconnect(
 
 
 async def _wait_for_disconnect(receive: Receive, callback: Callable[[], None]) -> None:
-    """Call *callback* when a message says that the client has left: any other server says so."""
+    """Call *callback* at the disconnect message of any other ASGI server."""
     while (await receive())["type"] != "http.disconnect":
         pass
     callback()
 
 
 # --- spans ----------------------------------------------------------------------------------------
-# Made where an OpenTelemetry tracer provider is configured (extra `otel`). Attributes are those of
-# the semantic conventions for generative AI, and `refold...` of our own. Never content, a key or a
-# session.
+# Made if an OpenTelemetry tracer provider is configured (extra `otel`). Attributes are those of the
+# semantic conventions for generative AI, and our own `refold...`. They never contain content, keys
+# or sessions.
 
 _PROVIDERS = {"anthropic": "anthropic", "gemini": "gcp.gemini"}
 _USAGE_ATTRIBUTES = {
@@ -195,7 +196,7 @@ _USAGE_ATTRIBUTES = {
 
 class Tracing:
     """Makes spans with *provider*, or with the one that the process has configured when a request
-    comes."""
+    arrives."""
 
     def __init__(self, provider: "TracerProvider | None" = None) -> None:
         self._provider = provider
@@ -204,9 +205,9 @@ class Tracing:
     def trace_request(
         self, head: RequestHead, api: str, entry: AccessLogEntry
     ) -> Iterator[Headers]:
-        """Make a span of one request, described by *entry* when it ends; yield the headers to send
-        in place of the client's own of these names. None, if nothing is traced: the client's go on
-        as they came. Only a request for an answer of a model, which has an *api*, is traced."""
+        """Make a span of one request, with attributes from *entry* when it ends. Yield the headers
+        that override the client's own; none if nothing is traced. Only requests for an answer of a
+        model, which have an *api*, are traced."""
         span = self._start_span(head, api) if api else None
         if span is None:
             yield ()
@@ -283,34 +284,33 @@ def _operation_name(api: str) -> str:
 
 
 MAX_ERROR_BYTES = 1024 * 1024
-"""Bytes of an error's body that are read before it is passed on; unpacked, too."""
+"""Maximum bytes of an error's body that are read before it is passed on, also after decoding."""
 _MAX_HELD_BYTES = 256 * 1024
 
 
 @dataclass(slots=True)
 class ResponseStart:
-    """What has been read of an answer so far."""
+    """The beginning of an answer that has been read so far."""
 
     pieces: list[bytes] = field(default_factory=list)
-    """As they came; to be sent before the rest."""
+    """Pieces as received, to be sent before the rest."""
     error: bytes | None = None
-    """The body of the error that the answer is, in plain bytes; None if it is none."""
+    """Decoded body of the error, if the answer is one."""
     is_stream_event: bool = False
-    """Did the error come as an event of a stream that began well?"""
+    """Whether the error is an event of a stream with a success status."""
     is_unreadable: bool = False
-    """Could it not be read, since it is too large or in a coding that is not known?"""
+    """Whether it is too large or in an unknown coding."""
 
     def error_status(self, status: int) -> int:
-        """Return the status of the error in an answer of this *status*: one that begins a stream
-        has none itself."""
+        """Return the error's status: that of the answer, or 400 for an error event in a stream."""
         return 400 if self.is_stream_event else status
 
 
 async def peek(response: Response, hold_seconds: float) -> ResponseStart:
-    """Look at how an answer begins: the whole of an error with a status of its own, the first
-    telling event of a stream, nothing of anything else.
+    """Read the start of an answer: the whole body of an error status, a stream up to its first
+    meaningful event, and nothing of any other.
 
-    Events that tell nothing (`response.created`, comments) are held for at most *hold_seconds*.
+    Events without results (`response.created`, comments) are held for at most *hold_seconds*.
     """
     start = ResponseStart()
     if response.status >= 400:
@@ -339,7 +339,7 @@ async def _read_error(response: Response, start: ResponseStart) -> None:
 async def _read_events(
     response: Response, start: ResponseStart, held: asyncio.Timeout, hold_seconds: float
 ) -> None:
-    """Read until an event tells something; *held* begins with the first piece."""
+    """Read until a meaningful event. *held* starts with the first piece."""
     reader, events = create_decoder(response.header(b"content-encoding")), EventSplitter()
     start.is_unreadable = reader is None
     size, room = 0, MAX_ERROR_BYTES
@@ -367,8 +367,8 @@ async def copy_body(
     start: ResponseStart,
     tap: "UsageTap | None",
 ) -> None:
-    """Copy a body to the client, from its *start* on as it arrives. If the upstream breaks off, so
-    does this, and it is logged."""
+    """Copy a body to the client as it arrives, beginning with *start*. If the upstream breaks off,
+    so does the copy, and this is logged."""
     try:
         for piece in start.pieces:
             await writer.write(piece)
@@ -378,7 +378,7 @@ async def copy_body(
             if not response.is_exhausted:
                 await writer.write(piece)
                 await _feed(tap, piece)
-            else:  # the end goes with the last piece
+            else:  # the last piece also ends the body
                 await writer.end(piece)
                 await _feed(tap, piece)
                 return
@@ -389,7 +389,7 @@ async def copy_body(
 
 
 async def _feed(tap: "UsageTap | None", piece: bytes) -> None:
-    """Feed the tap in steps, between which others are served: a small piece may unpack to a large
+    """Feed the tap in steps, between which other tasks run: a small piece may decode to a large
     one."""
     if tap is not None:
         for _ in tap.feed(piece):
@@ -400,29 +400,28 @@ async def _feed(tap: "UsageTap | None", piece: bytes) -> None:
 
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
-"""Plain bytes of an answer that is no stream; a larger one's usage is not read."""
+"""Maximum decoded bytes of an answer that is not a stream, for its usage to be read."""
 MAX_STREAM_BYTES = 256 * 1024 * 1024
-"""Plain bytes of a stream; no usage is read behind them."""
+"""Decoded bytes of a stream after which no usage is read."""
 MAX_JSON_SIGNS = 250_000
-"""Commas, brackets and escapes that a text may have to be parsed: its time is theirs, whatever its
-size is."""
+"""Maximum commas, brackets and escapes of a text to be parsed, which determine its parsing time."""
 
 _USAGE = b'"usage'
-"""What stands in every event and answer that has usage: only those are parsed."""
+"""Substring of every event and answer with usage. Others are not parsed."""
 _DONE = b"[DONE]"
-"""The last event of Chat Completions."""
+"""Last event of Chat Completions."""
 _OPENINGS = ("message_start", "response.created", "response.queued", "response.in_progress")
-"""Events whose usage, if they have one, is of what was done so far."""
+"""Types of events whose usage, if any, is provisional."""
 
 
 class UsageTap:
-    """Listens to one answer. `feed` it every piece once that has been sent, then ask for
+    """Reads the usage of one answer. `feed` it every piece that has been sent, then call
     `usage`."""
 
     def __init__(self, content_type: str, encoding: str = "") -> None:
         self._decoder = create_decoder(encoding) if encoding else None
         self._is_readable = self._decoder is not None or not encoding
-        """No more in an unknown or broken coding, and to an answer that is too large."""
+        """False after an unknown or broken coding, and once the answer is too large."""
         is_stream = content_type.partition(";")[0].strip().lower() == "text/event-stream"
         self._events = EventSplitter() if is_stream else None
         self._pieces, self._room = list[bytes](), MAX_STREAM_BYTES if is_stream else MAX_BODY_BYTES
@@ -430,8 +429,7 @@ class UsageTap:
         self._is_final = False
 
     def feed(self, piece: bytes) -> Iterator[None]:
-        """Listen to a piece of the body as it came, in steps; between two of them others may work.
-        Never raises."""
+        """Read a piece of the body in steps, between which other tasks may run. Never raises."""
         if not self._is_readable:
             return
         try:
@@ -441,7 +439,7 @@ class UsageTap:
                 self._read_plain(plain)
                 if not self._is_readable:
                     return
-        except Exception:  # noqa: BLE001 - a broken coding is not our affair
+        except Exception:  # noqa: BLE001 - broken data concerns only upstream and client
             self._is_readable = False
 
     def _read_plain(self, plain: bytes) -> None:
@@ -456,9 +454,8 @@ class UsageTap:
                 self._read_event(event)
 
     def usage(self) -> Any:
-        """Return the usage object as the provider sent it; None if there was none, or only one of
-        the beginning: a stream that the client left or the upstream broke off has not said what it
-        used."""
+        """Return the provider's usage object; None if there is none, or only a provisional one
+        because the client left the stream or the upstream broke it off."""
         if self._events is None and self._pieces:
             self._usage = _parse_usage(b"".join(self._pieces))
             self._pieces.clear()
@@ -477,14 +474,13 @@ class UsageTap:
 
 
 def is_cheap_to_parse(body: bytes) -> bool:
-    """Is a JSON text parsed in a moment? Nothing else runs meanwhile, in whatever thread it is
-    done."""
+    """Return whether a JSON text is parsed quickly. Parsing blocks all threads of the process."""
     return sum(map(body.count, (b",", b"[", b"{", b"\\"))) <= MAX_JSON_SIGNS
 
 
 def find_usage(value: Any) -> Mapping[str, Any] | None:
-    """Return the usage object in an answer or an event of one of the four APIs. Streams of Groq
-    have it in `x_groq`, those of Moonshot in the choice."""
+    """Return the usage object in an answer or event of one of the four APIs. Groq's streams have it
+    in `x_groq`, Moonshot's in the choice."""
     parts = [object_at(value, name) for name in ("response", "message", "x_groq")]
     holders = (object_at(value), *parts, *objects_at(value, "choices"))
     places = ((holder, name) for holder in holders for name in ("usage", "usageMetadata"))
@@ -492,9 +488,9 @@ def find_usage(value: Any) -> Mapping[str, Any] | None:
 
 
 def is_final_usage(event: Mapping[str, Any]) -> bool:
-    """Is the usage in this event of a stream that of the whole answer? Anthropic's first event says
-    one token of output for a start; Gemini and some servers of Chat Completions count on from event
-    to event."""
+    """Return whether the usage in a stream's event is that of the whole answer. Anthropic's first
+    event has a placeholder of one output token. Gemini and some servers of Chat Completions send
+    running totals."""
     if "type" in event:
         return event["type"] not in _OPENINGS
     parts = event.get("choices") or event.get("candidates") or ()
@@ -508,8 +504,8 @@ def is_final_usage(event: Mapping[str, Any]) -> bool:
 
 
 def _merge_usage(earlier: Any, later: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the figures of both: Anthropic says the input when a stream begins and the output when
-    it ends; others say it all last."""
+    """Return the figures of both. Anthropic sends input at the start of a stream and output at its
+    end; others send everything at the end."""
     figures = {name: value for name, value in later.items() if value is not None}
     return {**(earlier or {}), **figures}
 

@@ -1,6 +1,6 @@
-"""What the server itself holds clients to, before there is a request that an ASGI application sees.
+"""Limits on clients that the server enforces before an ASGI application sees a request.
 
-It stands on the insides of uvicorn, whose version is bounded above for that (decision 0014)."""
+It uses internals of uvicorn, so uvicorn's version has an upper bound (decision 0014)."""
 
 from asyncio import TimerHandle
 from collections.abc import Callable
@@ -16,14 +16,14 @@ from refold.gateway.http.response import ON_DISCONNECT, ON_STOP, StallAbortingTr
 from refold.gateway.settings import Limits
 
 WRITE_BUFFER_BYTES = 32 * 1024
-"""Bytes that may wait for a client to take them; while more do, no more of an answer is written."""
+"""Maximum bytes waiting for a slow client, above which writing pauses."""
 _STOPPING_SECONDS = 2.0
-"""Seconds that a request has to come whole once the gateway is stopping."""
+"""Seconds for a request to arrive in full once the gateway is stopping."""
 _VERSIONS = ("1.0", "1.1")
 
 
 class _RefusedError(Exception):
-    """Thrown through the parser, which stops at it."""
+    """Raised in parser callbacks to stop the parser."""
 
     def __init__(self, status: int) -> None:
         super().__init__(status)
@@ -31,14 +31,13 @@ class _RefusedError(Exception):
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """The protocol of uvicorn with limits on the request's head: bytes, headers, seconds; without
-    targets that name another server, without headers that come after the body, and without more
-    than a little beside the body of a request (chunk extensions, trailers, chunks of a byte or
-    two): one limit for all of it.
+    """Uvicorn's protocol with limits on a request's head (bytes, headers, seconds) and one limit on
+    all bytes outside its head and body (chunk extensions, trailers, overhead of tiny chunks). It
+    refuses targets that name another server, and ignores trailers.
 
-    An upgrade is ignored (RFC 9110, 7.8): Java's client offers `h2c` with every first request. The
-    parser would take what follows such a head for another protocol, so another one goes on with the
-    head without its `upgrade`.
+    Upgrades are ignored (RFC 9110, 7.8): Java's client offers `h2c` with every first request.
+    Because the parser would treat the following data as another protocol, a new parser reads the
+    head again without its `upgrade`.
     """
 
     _limits: Limits
@@ -46,25 +45,25 @@ class LimitedProtocol(HttpToolsProtocol):
     _head_timer: TimerHandle | None = None
     _stall_timer: TimerHandle | None = None
     _bytes_beside = 0
-    """Bytes since the last head or message that are no body, less what honest chunks need."""
+    """Bytes outside bodies since the last head or message, minus the overhead of normal chunks."""
     _chunk_bytes = 0
-    """Bytes of the body in this chunk."""
+    """Body bytes of the current chunk."""
     _header_bytes = 0
     _is_reading_head = False
-    """Has part of a head come, and not all of it?"""
+    """Whether a head has begun and is not complete."""
     _disconnect_callback: Callable[[], None] | None = None
     _stop_callback: Callable[[], None] | None = None
     _is_lost = _is_stopping = False
     _is_upgrade = False
-    """Is the head that was read to be read again, without its `upgrade`?"""
+    """Whether the head must be read again without its `upgrade`."""
     _upgrades: tuple[tuple[bytes, bytes], ...] = ()
-    """What was left out of the head that is read again."""
+    """Headers removed from the head that is read again."""
 
     def connection_made(self, transport: Any) -> None:
-        """Await a head from now on."""
+        """Set up the connection and start the timer for a head."""
         super().connection_made(transport)
         connection = transport.get_extra_info("socket")
-        if connection.family in (AF_INET, AF_INET6):  # asyncio does it for some listening sockets
+        if connection.family in (AF_INET, AF_INET6):  # asyncio does not for every listening socket
             connection.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         self._extensions = {ON_DISCONNECT: self.on_disconnect, ON_STOP: self.on_stop}
@@ -76,18 +75,18 @@ class LimitedProtocol(HttpToolsProtocol):
         self._start_head_timer()
 
     def pause_writing(self) -> None:
-        """Wait for the client to take what is written; not for ever."""
+        """Wait for the client to read, but abort if it stalls."""
         super().pause_writing()
         self._stall_timer = self.loop.call_later(self._limits.silence_seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """Write on: the client has taken enough."""
+        """Write again, now that the client has read enough."""
         if self._stall_timer is not None:
             self._stall_timer.cancel()
         super().resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Await nothing any more."""
+        """Stop all timers and notify the application."""
         for timer in (self._head_timer, self._stall_timer):
             if timer is not None:
                 timer.cancel()
@@ -97,18 +96,18 @@ class LimitedProtocol(HttpToolsProtocol):
             self._disconnect_callback()
 
     def on_disconnect(self, callback: Callable[[], None]) -> Stop:
-        """Have *callback* called when the client leaves; the application needs no task of its own
-        that waits for that. What is returned ends it."""
+        """Call *callback* when the client disconnects, so that the application needs no task to
+        wait for that. Return a function that cancels this."""
         self._disconnect_callback = callback
         if self._is_lost:
             callback()
         else:
-            self.flow.resume_reading()  # or nobody notices
+            self.flow.resume_reading()  # otherwise the disconnect is not noticed
         return partial(self._forget, callback)
 
     def on_stop(self, callback: Callable[[], None]) -> None:
-        """Have *callback* called when the gateway is stopping, at once if it is: for answers that
-        have no end of their own."""
+        """Call *callback* when the gateway is stopping, at once if it already is: for answers
+        without an end."""
         self._stop_callback = callback
         if self._is_stopping:
             callback()
@@ -118,20 +117,20 @@ class LimitedProtocol(HttpToolsProtocol):
             self._disconnect_callback = None
 
     def data_received(self, data: bytes) -> None:
-        """Read what comes. Close if much comes that is neither a whole head nor a body."""
+        """Parse received data. Refuse too many bytes outside heads and bodies."""
         self._bytes_beside += len(data)
         self._outgoing.has_received = True
         self._unset_keepalive_if_required()
         while data:
             data = self._read(data)
-        if self._is_reading_head and self._head_timer is None:  # most heads come whole
+        if self._is_reading_head and self._head_timer is None:  # most heads arrive at once
             self._start_head_timer()
         if self._bytes_beside > 2 * self._limits.head_bytes and not self.transport.is_closing():
             self._refuse(431)
 
     def _read(self, data: bytes) -> bytes:
-        """Read *data*. Return what is to be read next: the head again and what follows, if an
-        upgrade is ignored."""
+        """Parse *data*. Return the data to parse next: for an ignored upgrade, the head again and
+        the rest."""
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -142,9 +141,9 @@ class LimitedProtocol(HttpToolsProtocol):
         return b""
 
     def _plain_head(self) -> bytes:
-        """Return the head that was read, without its `upgrade`, for a new parser."""
+        """Return the head without its `upgrade`, for a new parser."""
         old, self.parser = self.parser, httptools.HttpRequestParser(self)
-        with suppress(AttributeError):  # httptools before 0.6.3 is as lenient without being told
+        with suppress(AttributeError):  # httptools before 0.6.3 is as lenient by default
             self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
         self._is_upgrade = False
         self._upgrades = tuple(header for header in self.headers if header[0] == b"upgrade")
@@ -161,7 +160,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self.scope["extensions"] = self._extensions  # type: ignore[typeddict-item]
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Count one header; leave out a trailer, which must not be taken for one."""
+        """Count and store a header. A trailer is ignored, because it must not pass for a header."""
         if not self._is_reading_head:
             return
         super().on_header(name, value)
@@ -171,7 +170,7 @@ class LimitedProtocol(HttpToolsProtocol):
             raise _RefusedError(431)
 
     def on_headers_complete(self) -> None:
-        """Begin a request if its target is a path of ours and it is HTTP/1.0 or 1.1 (RFC 9110,
+        """Begin a request if its target is a path and its version HTTP/1.0 or 1.1 (RFC 9110,
         15.6.6)."""
         self._is_reading_head, self._bytes_beside = False, 0
         self._stop_head_timer()
@@ -179,10 +178,10 @@ class LimitedProtocol(HttpToolsProtocol):
             raise _RefusedError(505)
         is_path = self.url.startswith(b"/") and b"#" not in self.url
         if not is_path or self.parser.get_method() == b"CONNECT":
-            raise _RefusedError(400)  # an absolute target or CONNECT: this is no proxy
+            raise _RefusedError(400)  # an absolute target or CONNECT, which are for proxies
         self._is_upgrade = self.parser.should_upgrade()
         if not self._is_upgrade:
-            self.headers += self._upgrades  # the application says that there is no WebSocket
+            self.headers += self._upgrades  # the application then refuses a WebSocket
             self._upgrades = ()
             super().on_headers_complete()
             if self._is_stopping:
@@ -193,17 +192,17 @@ class LimitedProtocol(HttpToolsProtocol):
         self._chunk_bytes = 0
 
     def on_chunk_complete(self) -> None:
-        """Forgive a chunk its size and line ends, up to as many bytes as it carries."""
+        """Deduct the chunk's size line and line ends, up to as many bytes as it carries."""
         self._bytes_beside -= min(len(b"%x" % self._chunk_bytes) + 4, self._chunk_bytes)
 
     def on_body(self, body: bytes) -> None:
-        """Take a piece of the body, which is counted elsewhere."""
+        """Pass on a piece of the body, which is limited elsewhere."""
         self._bytes_beside -= len(body)
         self._chunk_bytes += len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """End the request: the next that comes is a head."""
+        """End the request."""
         self._bytes_beside = 0
         if self._outgoing.is_lingering:
             self._outgoing.close()
@@ -211,12 +210,13 @@ class LimitedProtocol(HttpToolsProtocol):
             super().on_message_complete()
 
     def shutdown(self) -> None:
-        """Give a request that has not come, or not whole, a little time: the gateway is stopping.
-        What is closed before it was read is lost, and a balancer must not send a POST twice."""
+        """Let requests arrive for a short time while the gateway is stopping. A request is lost if
+        its connection is closed before it is read, and a load balancer must not send a POST
+        twice."""
         self._is_stopping = True
         cycle = self.cycle
         if cycle and not cycle.response_started:
-            cycle.keep_alive = False  # its answer says so
+            cycle.keep_alive = False  # its response says `connection: close`
         elif cycle is None or cycle.response_complete:
             self._part()
         if self._stop_callback is not None:
@@ -224,14 +224,14 @@ class LimitedProtocol(HttpToolsProtocol):
         self.loop.call_later(_STOPPING_SECONDS, self._end_unread)
 
     def on_response_complete(self) -> None:
-        """Await a next request; not for long if the gateway is stopping."""
+        """Wait for the next request, only shortly if the gateway is stopping."""
         super().on_response_complete()
         if self._is_stopping and not self.transport.is_closing():
             self._part()
 
     def _part(self) -> None:
-        """Close the connection soon, unless a request comes, and look once more before that: a loop
-        that was held up runs its timers before it reads what has come."""
+        """Close the connection soon unless a request arrives. The second timer is for an event loop
+        that was blocked: it runs due timers before it reads what has arrived."""
         seconds = self._limits.parting_seconds
         again = partial(self.loop.call_later, seconds / 10, self._end_unused)
         self.loop.call_later(seconds, again)
@@ -249,7 +249,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._refuse(503)
 
     def _refuse(self, status: int) -> None:
-        """Refuse what is no request, and close. An answer that is under way is not written into."""
+        """Send an error status if no response is under way, and close."""
         cycle = self.cycle
         is_answering = cycle is not None and cycle.response_started and not cycle.response_complete
         if not (self.transport.is_closing() or is_answering or self.pipeline):
@@ -269,12 +269,13 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def _end_head(self) -> None:
         if self.cycle is not None and not self.cycle.response_complete:
-            self._start_head_timer()  # a next request began while this one is answered
+            self._start_head_timer()  # the next request began while this one is answered
         else:
             self._refuse(408)
 
 
 def create_protocol(limits: Limits, note: Callable[[int], object]) -> type[LimitedProtocol]:
-    """Return the protocol with these limits. *note* gets the status of what is refused."""
+    """Return a protocol class with these limits. *note* is called with the status of each
+    refusal."""
     fields = {"_limits": limits, "_note_refusal": staticmethod(note)}
     return type("LimitedProtocol", (LimitedProtocol,), fields)
