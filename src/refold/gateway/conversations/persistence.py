@@ -1,8 +1,8 @@
-"""What is kept of a turn: its edits in memory and in the store, and in memory alone what the store
-could not take.
+"""Persistence of a turn's edits, in memory and in the store, and in memory only while the store
+fails.
 
 If a client rewrites the beginning of its history, the edits of that history are not found again.
-But what an edit showed for one result holds wherever that result stands: it is shown again, byte
+But what an edit showed for one result is valid wherever that result is, so it is shown again, byte
 for byte, and never grows again. Such decisions are stored as edits under separate tips, so that any
 store keeps them.
 """
@@ -24,13 +24,13 @@ from refold.stores.store import LedgerRow, Store, as_ledger_store
 from refold.transcript import hash_message
 
 RETRY_SECONDS = 1.0
-"""Seconds between two attempts to write what the store could not take."""
+"""Seconds between attempts to write unsaved edits."""
 DECIDED = "decided"
-"""What the name of a re-made edit's maker begins with."""
+"""Prefix of `Edit.by` for edits that were made again from a stored decision."""
 
 
 def save_edits(conversation: Conversation, view: View, store: Store) -> None:
-    """Keep new edits in memory and, as far as the compactor has not saved them, in *store*. Raises
+    """Keep new edits in memory and, unless the compactor has saved them, in *store*. Raises
     `StoreError`."""
     new = conversation.shown.select_new(view)
     if new and (edits := _edits_to_save(conversation, view, new)):
@@ -39,14 +39,14 @@ def save_edits(conversation: Conversation, view: View, store: Store) -> None:
 
 
 def defer_edits(conversation: Conversation, view: View) -> None:
-    """Keep new edits that were made while the store failed, until it takes them."""
+    """Keep edits that were made while the store fails, to be saved later."""
     new = conversation.shown.select_new(view)
     conversation.shown.unsaved += _edits_of_store(conversation, view, new)
     conversation.shown.add(new)
 
 
 def flush_unsaved(conversation: Conversation, store: Store) -> None:
-    """Give the store what it could not take, each edit once. Raises `StoreError`."""
+    """Write unsaved edits to the store, each once. Raises `StoreError`."""
     shown = conversation.shown
     edits = list(shown.unsaved)
     was_lost, shown.is_lost = shown.is_lost, False
@@ -58,28 +58,28 @@ def flush_unsaved(conversation: Conversation, store: Store) -> None:
     if edits or lost:
         try:
             store.save([*lost, *edits])
-        except Exception:  # a `StoreError`, or the end of the time for one
+        except Exception:  # a `StoreError` or `DeadlineExceeded`
             shown.is_lost = shown.is_lost or was_lost
             raise
-    with shown.lock:  # more may have come meanwhile
+    with shown.lock:  # others may have been added meanwhile
         saved = {id(edit) for edit in edits}
         shown.unsaved = [edit for edit in shown.unsaved if id(edit) not in saved]
         rows, shown.unsaved_rows[:] = list(shown.unsaved_rows), ()
     if rows and (ledger := as_ledger_store(store)):
         try:
             ledger.record(rows)
-        except Exception:  # rather twice than not at all
+        except Exception:  # rows written twice are better than lost ones
             with shown.lock:
                 shown.unsaved_rows[:0] = rows
             raise
 
 
 def repair_interrupted(conversation: Conversation, view: View, store: Store) -> bool:
-    """Drop thinking that does not know the edits of a turn that failed; return whether there was
-    any such edit.
+    """Drop thinking that was made without the edits of a failed turn; return whether there were any
+    such edits.
 
-    They may have been saved and were never shown. What the model has thought since was thought
-    without those that show now, so its signatures go (AN-7, AN-11). Hidden ones stay: they may show
+    They may have been saved, but were never shown. Later thinking was made without the ones that
+    show now, so its signatures are invalid (AN-7, AN-11). Hidden edits stay, because they may show
     in a fork. Raises `StoreError`.
     """
     shown = conversation.shown
@@ -94,8 +94,8 @@ def repair_interrupted(conversation: Conversation, view: View, store: Store) -> 
 
 
 def drop_unaware_thinking(conversation: Conversation, view: View, store: Store) -> bool:
-    """Drop the thinking of the answer to the latest request, if edits were changed by hand since
-    that was sent; return whether there was any. Raises `StoreError`."""
+    """Drop the thinking of the answer to the latest request if edits were changed by hand since it
+    was sent; return whether there was any. Raises `StoreError`."""
     latest, tips = conversation.latest, view.transcript.tips
     if latest is None or not latest.edited_at:
         return False
@@ -108,8 +108,8 @@ def drop_unaware_thinking(conversation: Conversation, view: View, store: Store) 
 
 
 def reapply_result_edits(conversation: Conversation, view: View, store: Store) -> int:
-    """Show single results of a new history as they were shown before; return how many edits that
-    took.
+    """Show single results of a new history as they were shown before; return the number of edits
+    made.
 
     Raises `StoreError`.
     """
@@ -122,16 +122,17 @@ def reapply_result_edits(conversation: Conversation, view: View, store: Store) -
 
 
 def _edits_of_store(conversation: Conversation, view: View, edits: Sequence[Edit]) -> list[Edit]:
-    """Return what the store has to know of *edits*, were it to know nothing of them."""
+    """Return all edits that the store needs for *edits*."""
     local = conversation.compactor.settings.local_names
     by_compactor = [edit for edit in edits if edit.by not in local]
     return [*by_compactor, *_edits_to_save(conversation, view, edits)]
 
 
 def _edits_to_save(conversation: Conversation, view: View, edits: Sequence[Edit]) -> list[Edit]:
-    """Return what the store has to know of *edits* beside those that a compactor saves itself.
+    """Return the edits that the store needs for *edits* in addition to those that a compactor saves
+    itself.
 
-    That is what they show of single results, and edits of local strategies that signed thinking
+    These are decisions about single results, and edits of local strategies that signed thinking
     will be bound to.
     """
     local = conversation.compactor.settings.local_names
@@ -141,12 +142,12 @@ def _edits_to_save(conversation: Conversation, view: View, edits: Sequence[Edit]
     return find_result_edits(conversation.tenant, view, [e for e in edits if e.by not in local])
 
 
-# --- single results, kept by the ids and contents of calls and results ----------------------------
+# --- decisions about single results, by ids and contents of calls and results ---------------------
 
 
 def find_result_edits(tenant: str, view: View, edits: Iterable[Edit]) -> list[Edit]:
-    """Return the decisions in those of *edits* that show one message with other contents, for the
-    store."""
+    """Return the decisions to store, from those of *edits* that change the contents of one
+    message."""
     single = (edit for edit in edits if edit.stop == edit.start + 1)
     return [decision for edit in single for decision in _decisions(tenant, view, edit)]
 
@@ -158,7 +159,7 @@ def result_tips(tenant: str, messages: Sequence[Message]) -> list[str]:
 
 
 def make_result_edits(tenant: str, view: View, decisions: Sequence[Edit]) -> list[Edit]:
-    """Return edits of *view* that show again what was decided, and those that drop thinking they
+    """Return edits of *view* that repeat these decisions, and those that drop thinking they
     invalidate."""
     by_tip = {
         decision.tip: decision
@@ -208,11 +209,11 @@ def _result_tip(tenant: str, part: Part) -> str:
     return hash_parts("decision", tenant, hash_message(Message("tool", (part,))).hex())
 
 
-# --- what the store could not take ----------------------------------------------------------------
+# --- unsaved edits --------------------------------------------------------------------------------
 
 
 class RowLedger:
-    """A ledger that appends to a list: until the store takes the rows, or to forget them."""
+    """A ledger that appends to a list, for rows that are written later or dropped."""
 
     def __init__(self, rows: list[LedgerRow]) -> None:
         self._rows = rows
@@ -227,11 +228,10 @@ class RowLedger:
 
 
 class Outbox:
-    """Writes what the store could not take, as soon as it takes anything again, in a separate
-    thread.
+    """Writes unsaved edits, in a separate thread, as soon as the store works again.
 
-    So whichever process gets the next request of a conversation finds it. *done* is called when all
-    is written.
+    So any process that gets the next request of a conversation finds them. *done* is called once
+    everything is written.
     """
 
     def __init__(
@@ -249,12 +249,12 @@ class Outbox:
         self._job = Job(0.0, has_ended=True)
 
     def wake(self) -> None:
-        """Try every second from now on, as long as anything waits."""
+        """Try every second from now on, as long as anything is unsaved."""
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def aclose(self) -> None:
-        """Make a last attempt, if anything waits, and end."""
+        """Make a last attempt if anything is unsaved, and stop."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -263,8 +263,8 @@ class Outbox:
         self._workers.close()
 
     async def flush(self) -> bool:
-        """Write all that waits; return whether that succeeded. Never raises, nor asks a store twice
-        that hangs."""
+        """Write all unsaved edits; return whether that succeeded. Never raises, and never starts a
+        second attempt while one hangs."""
         if not self._job.has_ended:
             return False
         self._job = Job(0.0)

@@ -1,10 +1,10 @@
-"""What stands around the store: one that tells when it is waited for, one that writes only when
-told to, and summaries that processes share: one of them writes each, all find it.
+"""Wrappers of the store: one that measures waiting, one that writes only on commit, and summaries
+shared by processes, so that one process writes each and all find it.
 
-A claim is a row in the store. It is renewed as long as its owner lives and lapses with it, so a
-process that is killed holds nobody up for longer than LEASE_SECONDS. Prepared summaries are stored
-as edits under separate tips, so that they do not show. All edits of one preparation share the tip
-of the last of them: a lookup finds all or none, and only in a history that has them all.
+A claim is a row in the store. Its owner renews it and it expires with its owner, so a killed
+process blocks others for at most LEASE_SECONDS. Prepared summaries are stored as edits under
+separate tips, so that they do not show. All edits of one preparation share the tip of the last of
+them: a lookup finds all or none, and only in a history that has them all.
 """
 
 import json
@@ -35,27 +35,27 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LEASE_SECONDS = 15.0
-"""How long a claim outlives its owner."""
+"""Seconds until a claim expires that is not renewed."""
 CLAIM_MESSAGES = 2
-"""Messages that a claim's name is made of: a process that sees the conversation a turn later claims
-the same."""
+"""Messages that a claim's name depends on: a process that sees the conversation a turn later makes
+the same claim."""
 
 AllowWaiting = Callable[[], AbstractContextManager[Callable[[float], bool]]]
-"""As `Workers.allow_waiting`."""
+"""`Workers.allow_waiting`."""
 
 
 def hash_parts(*parts: str) -> str:
-    """Return one short name for several parts."""
+    """Return a short hash of several parts."""
     return blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 
 
 class ClaimResult(NamedTuple):
-    """Who holds a claim, and whether it was waited for."""
+    """Whether a claim was obtained, and whether it was waited for."""
 
     is_mine: bool
-    """False if another process holds it still."""
+    """False if another process still holds it."""
     has_waited: bool
-    """Did another process hold it? Then the work may be done already."""
+    """Whether another process held it, and so may have done the work."""
 
 
 @contextmanager
@@ -67,9 +67,9 @@ def hold_claim(
     wait: bool,
     lease: float = LEASE_SECONDS,
 ) -> Iterator[ClaimResult]:
-    """Hold the claim *name* within, renewed as long as that lasts.
+    """Hold the claim *name* in this context, and renew it meanwhile.
 
-    If another process holds it, *wait* until that is done or dead, or the job may wait no
+    If another process holds it, *wait* until that process is done or dead, or the job may wait no
     longer. Raises `StoreError`.
     """
     owner, done = uuid4().hex, Event()
@@ -89,23 +89,23 @@ def hold_claim(
         yield result
     finally:
         done.set()
-        with suppress(StoreError):  # it lapses
+        with suppress(StoreError):  # it expires anyway
             store.release(name, owner)
 
 
 def _renew_claim(store: ClaimStore, name: str, owner: str, lease: float, done: Event) -> None:
     while not done.wait(lease / 3):
-        with suppress(StoreError):  # the next time, perhaps
+        with suppress(StoreError):  # the next renewal may succeed
             store.claim(name, owner, lease)
     with suppress(StoreError):  # it may have been renewed while it was released
         store.release(name, owner)
 
 
 class SharedSummaries:
-    """What processes with one *store* do for one another; nothing unless a model writes (*asks*)
-    and the store has claims.
+    """Claims and prepared summaries that processes with one *store* share; no effect unless a model
+    writes summaries (*asks*) and the store has claims.
 
-    Rules come to the same summary in every process. All methods raise `StoreError`.
+    Rules make the same summary in every process. All methods raise `StoreError`.
     """
 
     def __init__(self, store: Store, allow_waiting: AllowWaiting, *, asks: bool) -> None:
@@ -113,9 +113,9 @@ class SharedSummaries:
         self._claims = as_claim_store(store) if asks else None
 
     def hold(self, family: str, view: View, *, wait: bool) -> AbstractContextManager[ClaimResult]:
-        """Hold the right to summarize a conversation of this *family*, among all processes.
+        """Hold the claim to summarize a conversation of this *family*, among all processes.
 
-        The claim's name is the same at every turn, and another if the first messages differ.
+        The claim's name is the same in every turn, and another if the first messages differ.
         """
         if self._claims is None:
             return nullcontext(ClaimResult(is_mine=True, has_waited=False))
@@ -125,17 +125,17 @@ class SharedSummaries:
         return hold_claim(self._claims, name, self._allow_waiting, wait=wait)
 
     def save(self, edits: Iterable[Edit]) -> None:
-        """Keep what was prepared."""
+        """Store prepared edits."""
         if self._claims is not None:
             self._store.save(_copies(edits))
 
     def remove(self, edits: Iterable[Edit]) -> None:
-        """Forget what was prepared: it is used, or of no use."""
+        """Remove prepared edits, which are used or useless."""
         if self._claims is not None:
             self._store.remove(copy.id for copy in _copies(edits))
 
     def find(self, view: View) -> Preview | None:
-        """Return what was prepared last for this history and is not yet part of it."""
+        """Return the last preparation for this history that is not yet part of it."""
         if self._claims is None:
             return None
         tips = view.transcript.tips
@@ -164,10 +164,10 @@ def _tip_for_preparation(tip: str) -> str:
 
 
 class TimedStore:
-    """A store that tells a slow store from slow work, and a replaced one from the old.
+    """A store that reports its waiting times and its replacement.
 
-    *mark* is called with True before and False after every call, *on_replaced* when the store was
-    deleted or replaced, *after_save* after edits were saved.
+    *mark* is called with True before and with False after every call, *on_replaced* when the store
+    was deleted or replaced, *after_save* after edits were saved.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class TimedStore:
         return partial(self._call, value) if callable(value) else value
 
     def save(self, edits: Iterable[Edit]) -> None:
-        """Save as the store does."""
+        """Save *edits*."""
         self._call(self._save, edits)
 
     def _save(self, edits: Iterable[Edit]) -> None:
@@ -205,10 +205,10 @@ class TimedStore:
 
 
 class TentativeStore:
-    """A store for a caller whose key is not proved yet: what *base* holds, and what is written
-    here.
+    """A store for a caller whose key is not verified yet. It reads from *base*, and keeps writes in
+    memory.
 
-    Only `commit` writes that to *base*, when the upstream has accepted the key.
+    `commit` writes them to *base*, once the upstream has accepted the key.
     """
 
     def __init__(self, base: Store) -> None:
@@ -217,7 +217,7 @@ class TentativeStore:
         self._pending = list[Callable[[], object]]()
 
     def load(self, tips: Sequence[str]) -> Sequence[Edit]:
-        """Load the edits of both; those written here go first."""
+        """Load the edits of both; those written here take precedence."""
         new = self._new.load(tips)
         hidden = self._removed.union(edit.id for edit in new)
         return (*(edit for edit in self._base.load(tips) if edit.id not in hidden), *new)
@@ -237,7 +237,7 @@ class TentativeStore:
         self._pending.append(partial(self._base.remove, ids))
 
     def version(self) -> int:
-        """Return a number that grows with every change of either."""
+        """Return a number that grows with every change of either store."""
         return self._base.version() + self._new.version()
 
     def record(self, rows: Iterable[LedgerRow]) -> None:
@@ -251,11 +251,11 @@ class TentativeStore:
         return ledger.ledger(edit) if ledger else ()
 
     def defer(self, listener: Callable[[Any], object], event: Any) -> None:
-        """Call *listener* with *event* when this is committed."""
+        """Call *listener* with *event* at the commit."""
         self._pending.append(partial(listener, event))
 
     def commit(self) -> None:
-        """Write all of it to *base*. Raises `StoreError`."""
+        """Write everything to *base*. Raises `StoreError`."""
         pending, self._pending = self._pending, []
         for write in pending:
             write()

@@ -1,5 +1,5 @@
-"""Work in threads, with a deadline, that may ask a model on the event loop; and work that no
-request waits for: summaries that are prepared ahead, and what the API asks for."""
+"""Worker threads with deadlines, which may ask a model on the event loop, and background jobs that
+no request waits for: summaries made ahead, and work for the API."""
 
 import asyncio
 import threading
@@ -21,67 +21,68 @@ from refold.models.responses import answer_of_timeout
 T = TypeVar("T")
 
 MODEL_WAITS = 256
-"""Jobs of each kind that may wait for models at once, beside those that compute."""
+"""Jobs of each kind that may wait for models at once, in addition to those that compute."""
 
 
 @dataclass(slots=True)
 class StoreWait:
-    """How long a job waits for the store."""
+    """Time that a job waits for the store."""
 
     began: float | None = None
-    """Since when it is waiting; None if it is not."""
+    """Start of the current wait; None if it is not waiting."""
     before: float = 0.0
-    """Seconds that it has waited before that."""
+    """Seconds of earlier waits."""
 
     @property
     def seconds(self) -> float:
-        """Seconds that it has waited in all."""
-        began = self.began  # which another thread may change
+        """Seconds of all waits."""
+        began = self.began  # another thread may change it
         return self.before + (monotonic() - began if began is not None else 0.0)
 
     def end(self) -> None:
-        """Wait no longer."""
+        """End the current wait."""
         self.began, self.before = None, self.seconds
 
 
 @dataclass(eq=False)
 class Job:
-    """One piece of work, as seen from outside its thread."""
+    """One piece of work and its state, as seen from other threads."""
 
     model_seconds: float
     """Seconds left for asking models."""
     is_background: bool = False
-    """Does no request wait for it?"""
+    """Whether no request waits for it."""
     loop: asyncio.AbstractEventLoop | None = None
     is_waiting: bool = False
-    """Is it waiting for a model, or for another process that does?"""
+    """Whether it waits for a model, or for another process that does."""
     waited_seconds: float = 0.0
-    """Seconds that it has waited so."""
+    """Seconds of such waits."""
     store_wait: StoreWait = field(default_factory=StoreWait)
     is_stuck: bool = False
-    """Was it given up while it waited for the store? Then it ends when the store answers at
-    last."""
+    """Whether it was abandoned while it waited for the store. Then it ends when the store
+    answers."""
     has_ended: bool = False
     slots: threading.Semaphore = field(default_factory=threading.Semaphore, repr=False)
-    """One is held while it computes."""
+    """One slot is held while it computes."""
     is_abandoned: bool = False
-    """Does nobody wait for it any more? Then no model is asked."""
+    """Whether nobody waits for it any more. Then no model is asked."""
     questions: list["Future[Answer | None]"] = field(default_factory=list)
 
     @property
     def is_asking_store(self) -> bool:
-        """Is it waiting for the store?"""
+        """Whether it waits for the store."""
         return self.store_wait.began is not None
 
     def end_store_call(self) -> None:
-        """Count the time as work again. Raises `DeadlineExceeded` if the job was given up
+        """Count the time as work again. Raises `DeadlineExceeded` if the job was abandoned
         meanwhile."""
         self.store_wait.end()
         if self.is_stuck:
             raise DeadlineExceeded
 
     def remaining_seconds(self, began: float, deadline: float, longest: float) -> float:
-        """Return the seconds left, of *longest* to work and of *deadline* to wait for the store."""
+        """Return the seconds left of *longest* for work, or of *deadline* for the store if that is
+        less."""
         worked = monotonic() - began - self.waited_seconds
         return min(longest - worked, deadline - self.store_wait.seconds)
 
@@ -91,11 +92,10 @@ class DeadlineExceeded(TimeoutError):  # noqa: N818 - it says what it is
 
 
 class Workers:
-    """Threads for requests, of which *count* compute at a time, and a quarter as many for
-    background jobs: requests never wait for one of those, nor for one that waits for a model.
+    """Threads for requests, *count* of which compute at a time, and for background jobs, a quarter
+    as many. Requests never wait for a background job, nor for a job that waits for a model.
 
-    Models are asked on the event loop that the work was given from; *counters* count those that
-    fail.
+    Models are asked on the event loop that called `run`. *counters* count failures.
     """
 
     def __init__(self, count: int, ask: AsyncAsker | None, counters: Counters) -> None:
@@ -110,11 +110,11 @@ class Workers:
     async def run(
         self, work: Callable[[], T], job: Job, deadline: float, longest: float | None = None
     ) -> T:
-        """Return the outcome of *work*.
+        """Return the result of *work*.
 
-        Raises `DeadlineExceeded` if it takes longer than *deadline* seconds, waiting for models
-        aside. With *longest* it may compute for so long, and wait for the store until the deadline.
-        If the caller is cancelled, the model calls are cancelled too.
+        Raises `DeadlineExceeded` if it takes longer than *deadline* seconds, not counting waits for
+        models. With *longest*, it may compute for that long, and wait for the store until the
+        deadline. If the caller is cancelled, the model calls are cancelled too.
         """
         longest = deadline if longest is None else longest
         pool = self._background_pool if job.is_background else self._pool
@@ -138,8 +138,8 @@ class Workers:
                     question.cancel()
 
     def ask(self, ask: Ask, other: AsyncAsker | None = None) -> Answer | None:
-        """Ask the model, or another one, from within one of these threads, as long as its job may
-        wait for models."""
+        """Ask the model, or *other*, from one of these threads, as long as its job may wait for
+        models."""
         job, asker = self.current_job(), other or self._ask
         if asker is None or job is None or job.loop is None or job.is_abandoned:
             return None
@@ -165,10 +165,10 @@ class Workers:
 
     @contextmanager
     def allow_waiting(self) -> Iterator[Callable[[float], bool]]:
-        """Let the job of this thread wait within, as it may wait for a model.
+        """Let the current job wait in this context, within its time for models.
 
         Yields a function that sleeps for some seconds and returns True, or returns False at once if
-        the job may wait no longer or nobody waits for it.
+        the job may wait no longer or was abandoned.
         """
         job = self.current_job()
         if job is None:
@@ -179,11 +179,11 @@ class Workers:
             yield partial(_sleep, job, began + seconds)
 
     def current_job(self) -> Job | None:
-        """Return the job of this thread; None if the thread is not one of these."""
+        """Return the job of this thread; None in any other thread."""
         return getattr(self._local, "job", None)
 
     def mark_store_call(self, begins: bool) -> None:
-        """Count the time of a request's job as the store's, until the call ends."""
+        """Count the time of a request's job as waiting for the store, until the call ends."""
         job = self.current_job()
         if job is None or job.is_background:
             return
@@ -193,7 +193,7 @@ class Workers:
             job.end_store_call()
 
     def close(self) -> None:
-        """Take no more work; what runs ends by itself."""
+        """Accept no more work. Running jobs end by themselves."""
         for pool in (self._pool, self._background_pool):
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -211,8 +211,8 @@ class Workers:
 
 @contextmanager
 def _count_waiting(job: Job) -> Iterator[float]:
-    """Count what happens within as waiting, not as work, and let others compute meanwhile. Yields
-    when it began."""
+    """Count the time in this context as waiting, and free the job's slot meanwhile. Yields the
+    start time."""
     began, job.is_waiting = monotonic(), True
     job.slots.release()
     try:
@@ -237,7 +237,7 @@ async def _await(ask: AsyncAsker, question: Ask) -> Answer | None:
 
 
 def _consume_error(done: "asyncio.Future[Any]") -> None:
-    """Take what an abandoned job raises: it was reported by then, or does not matter."""
+    """Ignore the error of an abandoned job, which was reported or does not matter."""
     with suppress(Exception, asyncio.CancelledError):
         done.result()
 
@@ -247,25 +247,25 @@ def _consume_error(done: "asyncio.Future[Any]") -> None:
 
 @dataclass(eq=False)
 class Prefetch:
-    """A compaction that is made in the background, before it is due."""
+    """A compaction made in the background, before it is due."""
 
     preview: Preview | None = None
     """The compaction, until it is used."""
     is_running: bool = False
     job: Callable[[], Preview | None] | None = None
-    """Makes one; to be started when the request is under way."""
+    """Makes one. It starts when the request is under way."""
 
 
 class BackgroundJobs:
     """Jobs in the *workers*' background threads. A summary may take *summary_timeout* seconds, and
-    twice as much ahead."""
+    twice as long if made ahead."""
 
     def __init__(self, workers: Workers, counters: Counters, summary_timeout: float) -> None:
         self._workers, self._counters, self._timeout = workers, counters, summary_timeout
         self.tasks = set[asyncio.Task[None]]()
 
     def start_prefetch(self, prefetch: Prefetch) -> None:
-        """Start the summary that the turn has asked for, if it has."""
+        """Start the summary that the turn has requested, if any."""
         job, prefetch.job = prefetch.job, None
         if job is None or prefetch.is_running or prefetch.preview:
             return
@@ -275,13 +275,13 @@ class BackgroundJobs:
         task.add_done_callback(self.tasks.discard)
 
     async def run(self, work: Callable[[], T], seconds: float | None = None) -> T:
-        """Return the outcome of *work*. Raises `DeadlineExceeded` after *seconds*, models aside,
-        and what *work* raises."""
+        """Return the result of *work*. Raises what *work* raises, and `DeadlineExceeded` after
+        *seconds*, not counting waits for models."""
         seconds = self._timeout if seconds is None else seconds
         return await self._workers.run(work, Job(seconds, is_background=True), seconds)
 
     async def aclose(self) -> None:
-        """Stop all prefetching."""
+        """Cancel all prefetches."""
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
@@ -291,7 +291,7 @@ class BackgroundJobs:
         try:
             prefetch.preview = await self.run(job, self._timeout * 2)
             result = "ready" if prefetch.preview else "nothing"
-        except Exception as error:  # noqa: BLE001 - there will be another
+        except Exception as error:  # noqa: BLE001 - a later turn will try again
             log("no summary was prepared", **error_fields(error))
         finally:
             prefetch.is_running = False
