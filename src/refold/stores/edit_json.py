@@ -1,8 +1,7 @@
-"""Edits and ledger rows as JSON: documented in docs/stores.md, exact, and the same in every
-store.
+"""Edits and ledger rows as JSON, documented in docs/stores.md: exact, and the same in every store.
 
-Field order is fixed and a field at its default is left out, so equal values give equal bytes.
-Fields that this version does not know are passed over when reading; a newer format is refused.
+Field order is fixed and fields at their default are omitted, so equal values give equal bytes.
+Unknown fields are ignored when reading. A newer format is refused.
 """
 
 import json
@@ -28,33 +27,33 @@ from refold.stores.store import LedgerRow
 from refold.text.json_values import JsonObject
 
 FORMAT = 1
-"""Version of the form written here: the field `refold` of every document and line."""
+"""Version of the format, in the field `refold` of every document and line."""
 
 HALVES = re.compile("(?<=[\ud800-\udbff])(?=[\udc00-\udfff])")
-"""Between two halves of a surrogate pair that stand side by side without being one character."""
+"""Position between two neighbouring surrogates that form a pair but are separate characters."""
 
 
 class NewerFormatError(StoreError):
-    """Written by a newer version of Refold."""
+    """The document was written by a newer version of Refold."""
 
 
 def dump_edit(edit: Edit) -> str:
-    """Return one edit as one line of JSON, without a line end."""
+    """Return an edit as one line of JSON, without a line end."""
     return dump({"refold": FORMAT, **edit_fields(edit)})
 
 
 def load_edit(text: str | bytes) -> Edit:
-    """Read what `dump_edit` wrote. Raises `StoreError`."""
+    """Read the output of `dump_edit`. Raises `StoreError`."""
     return read_edit(load(text))
 
 
 def dump_row(row: LedgerRow) -> str:
-    """Return one ledger row as one line of JSON, without a line end."""
+    """Return a ledger row as one line of JSON, without a line end."""
     return dump({"refold": FORMAT, **row_fields(row)})
 
 
 def load_row(text: str | bytes) -> LedgerRow:
-    """Read what `dump_row` wrote. Raises `StoreError`."""
+    """Read the output of `dump_row`. Raises `StoreError`."""
     return read_row(load(text))
 
 
@@ -62,7 +61,7 @@ def load_row(text: str | bytes) -> LedgerRow:
 
 
 def dump(document: JsonObject) -> str:
-    """Return compact JSON in one line that UTF-8 can hold; only lone surrogates are escaped."""
+    """Return compact JSON in one line, encodable as UTF-8. Only lone surrogates are escaped."""
     text = _encoder.encode(document)
     try:
         text.encode()
@@ -76,7 +75,7 @@ def load(text: str | bytes) -> JsonObject:
     """Read a document of this format or an older one. Raises `StoreError`, `NewerFormatError`."""
     try:
         document = json.loads(text)
-    except (ValueError, TypeError, RecursionError) as error:  # TypeError: a row without text
+    except (ValueError, TypeError, RecursionError) as error:  # TypeError: NULL in a row
         raise StoreError(f"malformed JSON: {error}") from error
     if not isinstance(document, dict):
         raise StoreError(f"a JSON object was expected, not {type(document).__name__}")
@@ -92,8 +91,8 @@ _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan
 
 
 def _split(value: Any) -> Any:
-    """JSON would read two neighbouring halves as one character: such a text becomes a list of
-    pieces."""
+    """Return *value* with texts split into lists at neighbouring surrogates, which JSON would
+    join."""
     if isinstance(value, str):
         return HALVES.split(value) if HALVES.search(value) else value
     if isinstance(value, list):
@@ -105,7 +104,7 @@ def _split(value: Any) -> Any:
 
 
 def edit_fields(edit: Edit) -> JsonObject:
-    """Return an edit's fields, as they stand in a document or a list of edits."""
+    """Return an edit's fields, as in a document or a list of edits."""
     insert = [
         {"role": message.role, "parts": [_part_fields(part) for part in message.parts]}
         for message in edit.insert
@@ -121,7 +120,7 @@ def edit_fields(edit: Edit) -> JsonObject:
 
 
 def read_edit(value: JsonObject) -> Edit:
-    """Read what `edit_fields` made. Raises `StoreError`, also if the id is not that of the
+    """Read the output of `edit_fields`. Raises `StoreError`, also if the id does not match the
     fields."""
     start, stop = _field(value, "start", int), _field(value, "stop", int)
     insert = tuple(_read_message(message) for message in _field(value, "insert", list))
@@ -181,14 +180,14 @@ def row_fields(row: LedgerRow) -> JsonObject:
 
 
 def read_row(value: JsonObject) -> LedgerRow:
-    """Read what `row_fields` made. Raises `StoreError`."""
+    """Read the output of `row_fields`. Raises `StoreError`."""
     return cast("LedgerRow", _read_fields(LedgerRow, value))
 
 
 # --- one field -------------------------------------------------------------------------------
 
 _JSON_TYPES: Mapping[Any, type] = {int: int, float: float, bool: bool, tuple[Content, ...]: tuple}
-"""The type of a field's data where that is no text; a result's content is read already."""
+"""JSON types of fields that are not texts. A result's content is parsed separately."""
 _FIELDS: Mapping[type, Sequence[tuple[str, type, Any]]] = {
     kind: [(field.name, _JSON_TYPES.get(field.type, str), field.default) for field in fields(kind)]
     for kind in (*PARTS.values(), LedgerRow)
@@ -197,13 +196,13 @@ _FIELDS: Mapping[type, Sequence[tuple[str, type, Any]]] = {
 
 
 def _nondefault_fields(value: Part | LedgerRow) -> JsonObject:
-    """Return the fields of a value that are not at their default, in the order of its class."""
+    """Return the fields of a value that differ from their default, in the order of its class."""
     settings = ((name, getattr(value, name), default) for name, _, default in _FIELDS[type(value)])
     return {name: data for name, data, default in settings if data != default}
 
 
 def _read_fields(kind: type, value: Any) -> Any:
-    """Return a value of a class of which *value* has the fields that are not at their default."""
+    """Return an instance of *kind* from its fields in *value*; missing ones have their default."""
     source, data = value if isinstance(value, dict) else {}, JsonObject()
     for name, json_type, default in _FIELDS[kind]:
         item = source.get(name, default)
@@ -215,9 +214,8 @@ def _read_fields(kind: type, value: Any) -> Any:
 
 
 def _field(value: Any, name: str, kind: type) -> Any:
-    """Return a field of one JSON type, which must be there; for a float an integer will do.
-
-    A list of pieces is one text that JSON would change (see `_split`)."""
+    """Return a required field of one JSON type. A float may be an integer, and a text a list of
+    pieces (`_split`)."""
     if not isinstance(value, dict):
         raise StoreError(f"a JSON object was expected, not {type(value).__name__}")
     data = value.get(name)

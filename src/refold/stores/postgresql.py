@@ -1,5 +1,5 @@
-"""A store in a PostgreSQL database, shared by processes on many machines. A few connections serve
-all threads of a process. Needs the extra `postgresql`."""
+"""A store in a PostgreSQL database, shared by processes on many machines. A small pool of
+connections serves all threads of a process. Needs the extra `postgresql`."""
 
 import logging
 import os
@@ -30,38 +30,37 @@ T = TypeVar("T")
 _log = logging.getLogger("refold")
 Row = tuple[Any, ...]
 INCREMENT_VERSION = "UPDATE refold_version SET version = version + 1"
-"""Begins each write of edits. Its lock makes writers wait for each other, so that who reads a
-version has all edits up to it, and edits are ordered as they were committed."""
+"""First statement of each write of edits. Its lock makes writers wait for each other, so that a
+reader of a version sees all edits up to it, and edits are ordered by commit."""
 INSERT_VERSION = (
     "INSERT INTO refold_version SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint "
     "WHERE NOT EXISTS (SELECT FROM refold_version)"
 )
-"""A version for a table that was emptied: beyond any before, so that nobody takes it for an old
-one."""
+"""Version for an emptied table: above any earlier one, so that it is not mistaken for one."""
 SELECT_VERSION = (
     "SELECT (SELECT version FROM refold_version LIMIT 1), 'refold_version'::regclass::oid::bigint, "
     "pg_relation_filenode(to_regclass('refold_edits'))::bigint"
 )
-"""With which tables they are: TRUNCATE gives a table another file."""
+"""The version, and the identity of the tables: TRUNCATE gives a table another file."""
 
 
 class Connection(psycopg.Connection[Row]):
-    """A connection that waits for its server no longer than `reply_timeout` seconds at a time: for
-    some thousand statements that it is sent together, from one answer to the next.
+    """A connection that waits at most `reply_timeout` seconds for each answer of its server, also
+    within a batch of statements.
 
-    The server's own `statement_timeout` does not help if the server, or the way to it, is dead, and
-    libpq's `tcp_user_timeout` does not if a server takes what is sent and does not answer.
+    The server's `statement_timeout` does not help if the server or the network is down. libpq's
+    `tcp_user_timeout` does not help if the server accepts data but does not answer.
     """
 
     reply_timeout = 30.0
 
     def wait(self, gen: Generator[Any, Any, T], interval: float = 0.1, *_: Any, **__: Any) -> T:
-        """Wait as psycopg does, but not without end."""
+        """Wait as psycopg does, but with a timeout."""
         return super().wait(_give_up_after(self.reply_timeout, gen), interval)
 
 
 def _give_up_after(seconds: float, gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
-    """Go on with *gen* until nothing has come, and nothing could be sent, for so long."""
+    """Run *gen* until nothing could be received or sent for this number of seconds."""
     try:
         wanted, latest = next(gen), monotonic()
         while True:
@@ -77,11 +76,11 @@ def _give_up_after(seconds: float, gen: Generator[Any, Any, T]) -> Generator[Any
 
 
 class PostgreSQLPool:
-    """At most *size* connections, made when they are needed and kept.
+    """A pool of at most *size* connections, opened on demand.
 
-    *timeout* is how many seconds to wait for one, for a server to let us in, and for a statement.
-    *part* names the tables that *migrations* make. A server that went away is noticed before a
-    connection is used again. Raises `StoreError`, which never holds a password.
+    *timeout* is the maximum seconds to wait for a free connection, for the server to connect, and
+    for a statement. *part* names the tables that *migrations* create. A lost server is noticed
+    before a connection is used again. Raises `StoreError`, which never contains a password.
     """
 
     placeholder = "%s"
@@ -103,12 +102,11 @@ class PostgreSQLPool:
         self._is_closed = self._has_tables = False
         self._tables: tuple[int | None, ...] | None = None
         self.replacements = 0
-        """How often the tables were found to be others than before: dropped, emptied by TRUNCATE,
-        or of another database."""
+        """How often the tables were found dropped, emptied by TRUNCATE, or of another database."""
 
     @contextmanager
     def connection(self, doing: str) -> Iterator[Connection]:
-        """Lend a connection to this thread alone; what goes wrong becomes a `StoreError`."""
+        """Lend a connection to this thread only. Errors become `StoreError`."""
         try:
             with self._borrow() as connection:
                 yield connection
@@ -120,8 +118,8 @@ class PostgreSQLPool:
 
     @contextmanager
     def transaction(self, *, edits: bool = True) -> Iterator[Connection]:
-        """Lend a connection in a transaction, kept whole at the end or not at all. The version
-        changes only if *edits* are written."""
+        """Lend a connection in a transaction, committed in full at the end or not at all. The
+        version changes only if *edits* are written."""
         with self.connection("write") as connection, connection.transaction():
             if edits and not connection.execute(INCREMENT_VERSION).rowcount:
                 connection.execute(INSERT_VERSION)
@@ -145,18 +143,18 @@ class PostgreSQLPool:
             )
 
     def close(self) -> None:
-        """Disconnect for good."""
+        """Disconnect permanently."""
         with self._returned:
             self._is_closed = True
             self._close_idle()
 
     def before_fork(self) -> None:
-        """Close what is idle: parent and child must not speak over one connection."""
+        """Close idle connections, because parent and child must not share one."""
         self._returned.acquire()
         self._close_idle()
 
     def after_fork(self) -> None:
-        """Go on. Connections that other threads use stay with the parent, which has those
+        """Continue. Connections in use by other threads stay with the parent, which has those
         threads."""
         if self._process != os.getpid():
             self._process, self._in_use = os.getpid(), 0
@@ -167,7 +165,7 @@ class PostgreSQLPool:
         process, connection = os.getpid(), self._take()
         try:
             yield connection
-        except psycopg.errors.UndefinedTable:  # they were dropped: the next connection makes them
+        except psycopg.errors.UndefinedTable:  # dropped; the next connection creates them
             connection.close()
             with self._returned:
                 self._has_tables = False
@@ -222,7 +220,7 @@ class PostgreSQLPool:
         address = make_conninfo(**{**defaults, **self._address, "options": options.strip()})
         connection = Connection.connect(address, autocommit=True)
         connection.reply_timeout, connection.prepare_threshold = self._timeout + 1.0, None
-        # Whatever the database's default is: else who has waited for another writer fails.
+        # Under stricter levels, a writer that has waited for another one would fail.
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         try:
             if not self._has_tables:
@@ -239,14 +237,15 @@ class PostgreSQLPool:
         self._idle.clear()
 
     def _reason(self, error: psycopg.Error) -> str:
-        text = error.diag.message_primary or str(error)  # details may quote what was to be written
+        text = error.diag.message_primary or str(error)  # details may quote the written data
         text = " ".join(text.split()) or type(error).__name__
         password = self._address.get("password")
         return text.replace(str(password), "***") if password else text
 
 
 def _is_alive(connection: Connection) -> bool:
-    """Does the server say nothing on an idle connection? When it ends or restarts, it says so."""
+    """Return whether an idle connection has no data, which a server sends when it stops or
+    restarts."""
     if connection.closed:
         return False
     with DefaultSelector() as selector:
@@ -255,8 +254,8 @@ def _is_alive(connection: Connection) -> bool:
 
 
 def _parse_address(url: str) -> dict[str, Any]:
-    """Return the parts of an address. libpq's error about an unreadable one quotes it, so that is
-    not passed on; of a password that is not encoded it takes pieces for port, host or database."""
+    """Return the parts of an address. libpq's error is hidden, because it quotes the address. In a
+    password that is not percent-encoded libpq finds a port, host or database."""
     try:
         address = dict(conninfo_to_dict(url))
     except psycopg.Error:
@@ -272,7 +271,7 @@ def _parse_address(url: str) -> dict[str, Any]:
 
 
 def _public_name(address: dict[str, Any]) -> str:
-    """Return the address without its secrets."""
+    """Return the address without secrets."""
     user = f"{address['user']}@" if address.get("user") else ""
     port = f":{address['port']}" if address.get("port") else ""
     return f"postgresql://{user}{address.get('host', '')}{port}/{address.get('dbname', '')}"
@@ -282,16 +281,17 @@ def _public_name(address: dict[str, Any]) -> str:
 
 
 NOW = "extract(epoch from clock_timestamp())"
-"""Seconds since 1970 by the server's clock, which is the same for all."""
+"""Seconds since 1970 by the server's clock, which all clients share."""
 HOUR = sql.HOUR.format(now=NOW)
 WHEN = """substring(json FROM '"when":([-+.eE0-9]+)')::double precision"""
-"""When a row of the ledger is of: not by `::json`, which refuses some of our texts."""
+"""Time of a ledger row. Not read by `::json`, which refuses some of our texts."""
 SELECT_VALUE = "SELECT value FROM refold_values WHERE name = %s"
 INSERT_VALUE = "INSERT INTO refold_values (name, value) VALUES (%s, %s) ON CONFLICT DO NOTHING"
 
 
 def _translate(statement: str) -> str:
-    """Return a statement in PostgreSQL's dialect: tables begin with `refold_`, values are `%s`."""
+    """Return a statement in PostgreSQL's dialect: tables prefixed with `refold_`, values as
+    `%s`."""
     for table in ("edits", "ledger", "claims"):
         statement = statement.replace(f" {table} ", f" refold_{table} ")
         statement = statement.replace(f" {table}.", f" refold_{table}.")
@@ -299,8 +299,8 @@ def _translate(statement: str) -> str:
 
 
 def text_array(names: Iterable[str]) -> str:
-    """Return the different *names* as a PostgreSQL array of keys: made here, it costs a fifth of
-    what a list costs the driver."""
+    """Return the distinct *names* as a PostgreSQL array of keys. Building it here takes a fifth of
+    the driver's time for a list."""
     distinct = set(names)
     if sql.is_alphanumeric("".join(distinct)):
         return '{"' + '","'.join(name or r"\"\"" for name in distinct) + '"}'
@@ -316,7 +316,7 @@ STATEMENTS = sql.Statements(
     "used = excluded.used",
     remove="DELETE FROM refold_edits WHERE id = ANY(%s::text[])",
     note_use=f"UPDATE refold_edits SET used = {HOUR} WHERE id = ANY(%s::text[])",  # noqa: S608 - names of ours
-    note_unknown="",  # a row that an older version writes has the time of its writing
+    note_unknown="",  # rows written by an older version have the time of writing as default
     page=_translate(sql.PAGE),
     find_unused=_translate(sql.FIND_UNUSED),
     remove_unused=f"DELETE FROM refold_edits WHERE used < {HOUR} - %s AND id = ANY(%s::text[])",  # noqa: S608 - names of ours
@@ -325,8 +325,8 @@ STATEMENTS = sql.Statements(
     record=_translate(sql.RECORD),
     ledger=_translate(sql.LEDGER),
     ledger_by_edit=_translate(sql.LEDGER_BY_EDIT),
-    # `OFFSET 0` keeps the server to looking each tip up: with `ANY` it reads the whole table as
-    # long as it has no statistics.
+    # `OFFSET 0` makes the server look up each tip in the index: with `ANY` it scans the whole table
+    # as long as it has no statistics.
     ledger_by_tip="SELECT json FROM (SELECT matches.seq, matches.json "
     "FROM unnest(%s::text[]) AS asked (tip) CROSS JOIN LATERAL (SELECT seq, json "
     "FROM refold_ledger WHERE refold_ledger.tip = asked.tip OFFSET 0) AS matches "
@@ -342,11 +342,11 @@ class PostgreSQLStore(sql.SQLStore):
     `postgresql://user@host:5432/database`, or any other form that libpq knows, which also reads
     `PGPASSWORD`, `PGSERVICE` and `~/.pgpass`.
 
-    What `save` acknowledged is as safe as the server makes it. *timeout* is how many seconds a call
-    may wait for a connection, for the server, and for other writers; *connections* is how many
-    there are at most. Usable from several threads, processes and forked children. Without *connect*
-    the first call connects, so that a server that is down now can be up then. Raises `StoreError`,
-    which never holds the password.
+    Saved edits are as durable as the server makes them. *timeout* is the maximum seconds that a
+    call waits for a connection, for the server, and for other writers; *connections* is the maximum
+    number of connections. Usable from several threads, processes and forked children. Without
+    *connect* the first call connects, so that the server may be down now. Raises `StoreError`,
+    which never contains the password.
     """
 
     _database: PostgreSQLPool
@@ -362,12 +362,12 @@ class PostgreSQLStore(sql.SQLStore):
 
     @property
     def replacements(self) -> int:
-        """How often its tables were found to be others than before; missing ones are made anew."""
+        """How often its tables were found replaced. Missing ones are created."""
         return self._database.replacements
 
     def get_or_create(self, name: str, make: Callable[[], bytes]) -> bytes:
-        """Return the value of this *name* for all who share the database. Of several who make it at
-        once, the first one's stays. Raises `StoreError`."""
+        """Return the value of this *name*, shared by all users of the database. If several create
+        it at once, the first one's is kept. Raises `StoreError`."""
         with self._database.connection("read") as connection:
             row = connection.execute(SELECT_VALUE, (name,)).fetchone()
             if row is None:

@@ -1,5 +1,4 @@
-"""The tables of a store in SQLite and in PostgreSQL, and how a database gets them: from nothing, or
-from an older version."""
+"""The tables of a store in SQLite and PostgreSQL, and their creation and migration."""
 
 import sqlite3
 import time
@@ -9,7 +8,7 @@ from typing import Any
 from refold.errors import StoreError
 
 APPLICATION_ID = 0x52464C44
-"""`RFLD` in the file's header: says that the file is ours (`PRAGMA application_id`)."""
+"""`RFLD` in the file's header (`PRAGMA application_id`) marks a file of ours."""
 MEMORIES_ID = 0x52464C4D
 """`RFLM`: a file of memories (`refold.memory`)."""
 INDEX_ID = 0x52464C49
@@ -36,8 +35,7 @@ SQLITE_MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
     (
         "ALTER TABLE ledger ADD COLUMN tip TEXT",
-        # In a row's JSON `"tip":` is the field and nothing else: inside a text a quotation mark has
-        # a backslash before it.
+        # In a row's JSON `"tip":` can only be the field: in texts, quotation marks are escaped.
         """UPDATE ledger SET tip = CASE WHEN instr(json, '"tip":') = 0 THEN '""'
             WHEN instr(json, '"tip":"') > 0 THEN
             substr(json, instr(json, '"tip":"') + 7,
@@ -48,16 +46,16 @@ SQLITE_MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
     ("ALTER TABLE edits ADD COLUMN used INTEGER",),
 )
-"""Step n brings a file from version n to version n + 1 (`PRAGMA user_version`). Steps are only ever
-added.
+"""Step n migrates a file from version n to version n + 1 (`PRAGMA user_version`). Steps are only
+ever added.
 
-A row's tip is NULL where it is not known what a look-up would ask for: tips of other characters
-than letters and digits in rows that schema 3 wrote, and rows that a process which opened the file
-as schema 3 goes on to write. They are read with every look-up (`refold.stores.sql`).
+A row's tip is NULL if the key that a lookup would use is unknown: for tips with characters other
+than letters and digits in rows written by schema 3, and for rows written by a process that opened
+the file as schema 3. Every lookup reads these rows (`refold.stores.sql`).
 
-`used` is when an edit was used last, in hours since 1970; NULL in rows of an older version, for
-which it is the time of the first look at them. No index has it, so that noting it writes one row
-alone."""
+`used` is the last use of an edit in hours since 1970; NULL in rows of an older version, for which
+it counts from the first look at them. No index contains it, so that recording it writes one row
+only."""
 
 
 def prepare_sqlite(
@@ -66,16 +64,16 @@ def prepare_sqlite(
     migrations: Sequence[Sequence[str]] = SQLITE_MIGRATIONS,
     application_id: int = APPLICATION_ID,
 ) -> None:
-    """Give the database behind *connection* (autocommit, its own busy timeout of *timeout* seconds)
-    the tables of *migrations* and our settings. Several processes may do so at once.
+    """Create the tables of *migrations* and our settings in the database of *connection*
+    (autocommit, with a busy timeout of *timeout* seconds). Several processes may do so at once.
 
     Raises `StoreError`, `sqlite3.Error`.
     """
     deadline = time.monotonic() + timeout
     newest = len(migrations)
     _retry_while_locked(deadline, lambda: _inspect(connection, newest, application_id))
-    # SQLite answers "locked" at once, busy timeout or not, when two connections change the journal
-    # mode.
+    # If two connections change the journal mode, SQLite ignores the busy timeout and raises "locked"
+    # at once.
     _retry_while_locked(
         deadline, lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone()
     )
@@ -89,8 +87,8 @@ def upgrade_copy(
     migrations: Sequence[Sequence[str]],
     application_id: int,
 ) -> sqlite3.Connection:
-    """Return *connection*, or if its database is of an older version, one to an upgraded copy in
-    memory. Nothing is written. Raises `StoreError`, `sqlite3.Error`."""
+    """Return *connection*, or if its database has an older version, a connection to an upgraded
+    copy in memory. Nothing is written. Raises `StoreError`, `sqlite3.Error`."""
     deadline, newest = time.monotonic() + timeout, len(migrations)
     _retry_while_locked(deadline, lambda: _inspect(connection, newest, application_id))
     if _pragma(connection, "user_version") == newest:
@@ -107,7 +105,7 @@ def upgrade_copy(
 
 
 def _retry_while_locked(deadline: float, act: Callable[[], object]) -> None:
-    """Do *act*, again while the database is locked, until *deadline* (`time.monotonic`)."""
+    """Call *act*, again while the database is locked, until *deadline* (`time.monotonic`)."""
     while True:
         try:
             act()
@@ -120,13 +118,13 @@ def _retry_while_locked(deadline: float, act: Callable[[], object]) -> None:
 
 
 def _is_busy(error: sqlite3.Error) -> bool:
-    """Did it fail only because of what another connection is doing at the moment?"""
+    """Return whether it failed only because of another connection's current work."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
 
 
 def _inspect(connection: sqlite3.Connection, newest: int, application_id: int) -> None:
-    """Refuse a foreign file, as it is at one moment: another process may be giving it its
+    """Refuse a foreign file, reading it in one transaction because another process may be creating
     tables."""
     connection.execute("BEGIN")
     try:
@@ -137,8 +135,7 @@ def _inspect(connection: sqlite3.Connection, newest: int, application_id: int) -
 
 
 def _refuse_foreign(connection: sqlite3.Connection, newest: int, application_id: int) -> None:
-    """Raise `StoreError` for a database of another kind, or newer than we are; nothing is
-    written."""
+    """Raise `StoreError` for a database of another kind or a newer version. Nothing is written."""
     version = _pragma(connection, "user_version")
     actual_id = _pragma(connection, "application_id")
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -150,7 +147,7 @@ def _refuse_foreign(connection: sqlite3.Connection, newest: int, application_id:
 
 
 def _refuse_newer(version: int, newest: int) -> None:
-    """Raise `StoreError` for a schema that is newer than we are."""
+    """Raise `StoreError` for a newer schema."""
     if version > newest:
         raise StoreError(
             f"written with schema {version}; this version of Refold knows schemas up to {newest}"
@@ -160,7 +157,7 @@ def _refuse_newer(version: int, newest: int) -> None:
 def _migrate(
     connection: sqlite3.Connection, migrations: Sequence[Sequence[str]], application_id: int
 ) -> None:
-    """Take the steps that are missing, in one transaction, under the write lock."""
+    """Run the missing steps in one transaction, under the write lock."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         _refuse_foreign(connection, len(migrations), application_id)
@@ -203,8 +200,8 @@ POSTGRESQL_MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
     (
         'ALTER TABLE refold_ledger ADD COLUMN tip text COLLATE "C"',
-        # Not by UPDATE: that leaves as many dead rows, each without a tip, and every look-up has to
-        # pass them until a vacuum.
+        # Not by UPDATE, which leaves a dead row without a tip for each row, and every lookup has to
+        # skip them until a vacuum.
         """ALTER TABLE refold_ledger ALTER COLUMN tip TYPE text COLLATE "C" USING
             CASE WHEN position('"tip":' IN json) = 0 THEN '""'
             ELSE substring(
@@ -212,7 +209,7 @@ POSTGRESQL_MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX refold_ledger_by_tip ON refold_ledger (tip)",
     ),
     (
-        # Before the rows are locked, as with our own writes: so neither waits for the other.
+        # The version is locked before the rows, as in our own writes, to avoid deadlocks.
         """CREATE OR REPLACE FUNCTION refold_note_deletion() RETURNS trigger
             LANGUAGE plpgsql AS $$ BEGIN
             EXECUTE format('UPDATE %I.refold_version SET version = version + 1', TG_TABLE_SCHEMA);
@@ -220,7 +217,7 @@ POSTGRESQL_MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """CREATE TRIGGER refold_deletion BEFORE DELETE ON refold_edits
             FOR EACH STATEMENT EXECUTE FUNCTION refold_note_deletion()""",
     ),
-    # `now()` is the same for all rows, so that no row is written, however many there are.
+    # `now()` is the same for all rows, so that PostgreSQL rewrites none of them.
     (
         (
             "ALTER TABLE refold_edits ADD COLUMN used integer NOT NULL "
@@ -228,19 +225,19 @@ POSTGRESQL_MIGRATIONS: tuple[tuple[str, ...], ...] = (
         ),
     ),
 )
-"""Step n brings a database from version n to version n + 1 (`refold_schema`). Steps are only ever
-added. The tip of a ledger row is NULL in the cases that `SQLITE_MIGRATIONS` names."""
+"""Step n migrates a database from version n to version n + 1 (`refold_schema`). Steps are only ever
+added. The tip of a ledger row is NULL in the same cases as in `SQLITE_MIGRATIONS`."""
 
 SCHEMA_EXISTS = (
     "SELECT EXISTS (SELECT FROM pg_class "
     "WHERE relname = 'refold_schema' AND pg_table_is_visible(oid))"
 )
-"""Not `to_regclass`: that may remember from before the lock that there was none."""
+"""Not `to_regclass`, which may use a cached result from before the lock."""
 LOCK = "SELECT pg_advisory_xact_lock(%s)"
 NO_TIMEOUT = "SET LOCAL statement_timeout = 0"
 STEP_SECONDS = 3_600.0
-"""Seconds that a step may take: a ledger of millions of rows has to be read. Who waits for its end
-has a timeout still."""
+"""Maximum seconds of a step, which may have to read a ledger of millions of rows. Processes that
+wait for it keep their own timeout."""
 CREATE = (
     "CREATE TABLE IF NOT EXISTS refold_schema (part text PRIMARY KEY, version integer NOT NULL)"
 )
@@ -256,15 +253,15 @@ def prepare_postgresql(
     migrations: Sequence[Sequence[str]] = POSTGRESQL_MIGRATIONS,
     part: str = "store",
 ) -> None:
-    """Give the database behind *connection* (autocommit) the tables of *migrations*; *part* is what
-    they are for. Several processes may do so at once: one does, the others wait for it. Raises
+    """Create the tables of *migrations*, for the purpose *part*, in the database of *connection*
+    (autocommit). If several processes do so at once, one does it and the others wait. Raises
     `StoreError`, `psycopg.Error`."""
     if _version(connection, len(migrations), part) == len(migrations):
         return
     with connection.transaction():
         connection.execute(LOCK, (APPLICATION_ID,))
         connection.execute(NO_TIMEOUT)
-        connection.reply_timeout = STEP_SECONDS  # the pool sets it back
+        connection.reply_timeout = STEP_SECONDS  # the pool resets it
         connection.execute(CREATE)
         for step in migrations[_version(connection, len(migrations), part) :]:
             for statement in step:
@@ -273,8 +270,7 @@ def prepare_postgresql(
 
 
 def _version(connection: Any, newest: int, part: str) -> int:
-    """Return the version of a database; 0 for none. Raises `StoreError` for one newer than we
-    are."""
+    """Return the version of a database; 0 for none. Raises `StoreError` for a newer one."""
     if not connection.execute(SCHEMA_EXISTS).fetchone()[0]:
         return 0
     row = connection.execute(GET_VERSION, (part,)).fetchone()

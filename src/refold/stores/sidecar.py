@@ -1,9 +1,9 @@
-"""A store in one text file beside a session file: a line for each write, none ever rewritten.
+"""A store in one text file beside a session file: one line for each write, never rewritten.
 
 A line is one whole `save`, `remove` or `record`, so a torn line is a write that never happened. No
-lock is needed: a line goes to the end of the file in one `write` on a descriptor opened for
-appending, which local POSIX file systems do not interleave. Where two processes may write and the
-file system is another (Windows, NFS), use `SQLiteStore`.
+lock is needed: each line is appended by one `write` on a descriptor opened with O_APPEND, which
+local POSIX file systems do not interleave. If two processes may write on another file system
+(Windows, NFS), use `SQLiteStore`.
 """
 
 import logging
@@ -32,20 +32,20 @@ from refold.text.json_values import JsonObject
 
 _log = logging.getLogger("refold")
 SUFFIX = ".refold"
-"""Not `.jsonl`: agents take every `*.jsonl` in their folders for a session."""
+"""Not `.jsonl`, because agents treat every `*.jsonl` in their folders as a session."""
 
 TORN = b" <torn>\n"
-"""What the next writer puts behind a line that was cut off, so that nobody reads it as whole."""
+"""Marker that the next writer appends to a torn line, so that nobody reads it as whole."""
 
 START = b'{"refold":'
 
 
 class SidecarStore:
-    """Keeps edits and ledger as lines of JSON in the file at *path*, made at the first write.
+    """Keeps edits and ledger as lines of JSON in the file at *path*, created by the first write.
 
-    What `save` acknowledged survives a kill and a power cut. Lines that cannot be read are passed
-    over and named in `problems`. The whole file is read again after each change, so this is a store
-    for one session, not for a service. Raises `StoreError`.
+    Saved edits survive a kill and a power cut. Unreadable lines are skipped and listed in
+    `problems`. The whole file is read again after each change, so this is a store for one session,
+    not for a service. Raises `StoreError`.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -54,7 +54,7 @@ class SidecarStore:
         self._read_version: int | None = None
         self._file_state: tuple[int, int] | None = None
         self.replacements = 0
-        """How often another file, or none, was found in the place of the one before."""
+        """How often the file was found deleted or replaced."""
         self._content = SidecarContent()
 
     @classmethod
@@ -69,12 +69,11 @@ class SidecarStore:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Do nothing, as `close`."""
+        """Do nothing, like `close`."""
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """The lines that were passed over, each with its number and what is wrong. Raises
-        `StoreError`."""
+        """The skipped lines, each with its number and error. Raises `StoreError`."""
         return tuple(self._read().problems)
 
     def load(self, tips: Sequence[str]) -> Sequence[Edit]:
@@ -84,16 +83,16 @@ class SidecarStore:
         return tuple(edit for edit in self._read().edits.values() if edit.tip in wanted)
 
     def save(self, edits: Iterable[Edit]) -> None:
-        """Keep *edits*, all or none; of one id the later counts. Raises `StoreError`."""
+        """Save *edits*, all or none. A later edit with the same id replaces the earlier one. Raises
+        `StoreError`."""
         self._append("save", [edit_fields(edit) for edit in edits])
 
     def remove(self, ids: Iterable[str]) -> None:
-        """Forget the edits with these full ids, passing over unknown ones. Raises `StoreError`."""
+        """Remove the edits with these full ids; unknown ids are ignored. Raises `StoreError`."""
         self._append("remove", list(ids))
 
     def version(self) -> int:
-        """Return another number after every change of the file, whoever made it. Raises
-        `StoreError`."""
+        """Return a number that changes with the file, by any writer. Raises `StoreError`."""
         try:
             status = self.path.stat()
         except FileNotFoundError:
@@ -105,8 +104,8 @@ class SidecarStore:
         return hash((status.st_ino, status.st_size, status.st_mtime_ns))
 
     def _note_file(self, file: tuple[int, int] | None) -> None:
-        """Notice if the file, by inode and size, is another than before: one of ours only grows.
-        A new one in the place of one that was missed already does not count again."""
+        """Record the file's inode and size, and count a replacement if the inode changed or it
+        shrank, because our files only grow. A new file after a missing one does not count again."""
         before, self._file_state = self._file_state, file
         if before is not None and (file is None or before[0] != file[0] or before[1] > file[1]):
             self.replacements += 1
@@ -149,7 +148,7 @@ class SidecarStore:
     def _append(self, kind: str, items: Sequence[Any]) -> None:
         line = dump({"refold": FORMAT, kind: items}).encode() + b"\n"
         with self._lock:
-            self._check_file()  # a file that is gone is noticed before another is made
+            self._check_file()  # notices a missing file before a new one is created
             try:
                 append(self.path, line)
             except (OSError, ValueError) as error:
@@ -159,13 +158,13 @@ class SidecarStore:
             self._check_file()
 
     def _check_file(self) -> None:
-        """Note which file it is. If that fails, reading or writing it will say so."""
+        """Record the current file. If that fails, the read or write reports it."""
         with suppress(StoreError):
             self.version()
 
     def _error(self, doing: str, error: OSError | ValueError) -> StoreError:
-        """Say what is wrong. A ValueError is a path that no file can have: with a NUL, or half a
-        character."""
+        """Return the error to raise. A ValueError is an impossible path, with a NUL or lone
+        surrogate."""
         return StoreError(
             f"{self.path}: cannot {doing}: {getattr(error, 'strerror', None) or error}"
         )
@@ -176,7 +175,7 @@ class SidecarStore:
 
 @dataclass(slots=True)
 class SidecarContent:
-    """What the lines of a file add up to."""
+    """The combined contents of a file's lines."""
 
     edits: dict[str, Edit] = field(default_factory=dict)
     rows: list[LedgerRow] = field(default_factory=list)
@@ -197,8 +196,8 @@ class SidecarContent:
 
 
 def replay(data: bytes) -> SidecarContent:
-    """Read everything that a sidecar file says. Raises `StoreError` for a file that is none, or a
-    newer one."""
+    """Read all contents of a sidecar file. Raises `StoreError` for other files and newer
+    versions."""
     refuse_foreign(data)
     content = SidecarContent()
     lines = data.split(b"\n")
@@ -217,7 +216,7 @@ def replay(data: bytes) -> SidecarContent:
 
 
 def refuse_foreign(data: bytes) -> None:
-    """Raise `StoreError` for a file that begins as no sidecar does, whole or cut off."""
+    """Raise `StoreError` unless a file begins as a sidecar, in full or truncated."""
     head = data.partition(TORN[:-1])[0][: len(START)]
     if not START.startswith(head):
         raise StoreError(f"not a Refold sidecar: it begins with {data[:40]!r}")
@@ -234,25 +233,24 @@ def _items(document: JsonObject, kind: str) -> list[Any]:
 
 
 def open_private(path: str | Path, flags: int) -> int:
-    """Open a file, for its owner alone if it is new: what was said in a session is nobody else's.
-    An `opener` for `open`."""
+    """Open a file, readable by its owner only if it is new, because sessions are private. An
+    `opener` for `open`."""
     return os.open(path, flags, 0o600)
 
 
 def write_new(path: Path, data: bytes) -> None:
-    """Write a private file that was not there: whole, or not at all. Raises OSError that names
-    it."""
-    file = open(path, "xb", opener=open_private)  # noqa: SIM115 - its closing may fail, too
+    """Write a private new file, in full or not at all. Raises OSError with its name."""
+    file = open(path, "xb", opener=open_private)  # noqa: SIM115 - closing may fail, too
     try:
         with file:
             file.write(data)
-    except OSError as error:  # a full disk names no file
+    except OSError as error:  # the error of a full disk has no file name
         path.unlink()
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def append(path: Path, line: bytes, write: Callable[[int, bytes], int] = os.write) -> None:
-    """Put *line* at the end of the file, on its own, and on disk. Raises `OSError`,
+    """Append *line* to the file, as a line of its own, and sync it to disk. Raises `OSError`,
     `StoreError`."""
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
     descriptor = open_private(path, flags)
@@ -269,11 +267,11 @@ def append(path: Path, line: bytes, write: Callable[[int, bytes], int] = os.writ
 
 
 def _write_line(descriptor: int, line: bytes, write: Callable[[int, bytes], int]) -> bool:
-    """Write *line* in one piece, and tell whether the line before it was whole.
+    """Write *line* in one piece, and return whether the line before it was whole.
 
-    A writer killed in mid-write leaves a line without an end: the next one marks it as torn first.
-    If that happened only after this one had looked, the two lines have become one, and this one
-    must be written again.
+    A writer killed during a write leaves a line without an end, which the next writer first marks
+    as torn. If that happened after this writer had checked, the two lines have become one, and this
+    one must be written again.
     """
     size = os.fstat(descriptor).st_size
     whole = not size or _read(descriptor, size - 1, 1) == b"\n"
@@ -290,7 +288,7 @@ def _read(descriptor: int, at: int, count: int) -> bytes:
 
 
 def _sync_directory(path: Path) -> None:
-    """Put a new file's name on disk, where it is only when its directory is; Windows has no such
+    """Sync the directory of a new file, without which its name is not on disk. Windows has no such
     call."""
     if hasattr(os, "O_DIRECTORY"):
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

@@ -1,4 +1,4 @@
-"""Edits, ledger and claims in an SQL database: what is the same in SQLite and PostgreSQL."""
+"""Edits, ledger and claims in an SQL database: the common part of SQLite and PostgreSQL."""
 
 import json
 import os
@@ -15,37 +15,37 @@ from refold.stores.store import LedgerRow
 
 
 class ForkAware(Protocol):
-    """Something that must not be open while a process forks."""
+    """An object that must be closed while a process forks."""
 
     def before_fork(self) -> None:
-        """Close what a child cannot use, in the thread that forks, and let nobody open it again."""
+        """Close what a child cannot use, in the forking thread, and prevent reopening."""
 
     def after_fork(self) -> None:
-        """Allow its use again, in parent and child."""
+        """Allow use again, in parent and child."""
 
 
 class Database(ForkAware, Protocol):
-    """Connections to one database. Everything that goes wrong is a `StoreError`."""
+    """Connections to one database. All errors are `StoreError`."""
 
     placeholder: str
-    """What a statement has for each value: `?` or `%s`."""
+    """Placeholder for a value in a statement: `?` or `%s`."""
 
     def connection(self, doing: str) -> AbstractContextManager[Any]:
-        """Lend a connection to this thread alone. *doing* (`read`, `write`) is for errors."""
+        """Lend a connection to this thread only. *doing* (`read`, `write`) is used in errors."""
 
     def transaction(self, *, edits: bool = True) -> AbstractContextManager[Any]:
-        """Lend a connection in a transaction, kept whole or not at all. *edits*: are edits
-        written?"""
+        """Lend a connection in a transaction, committed in full or not at all. *edits*: whether
+        edits are written."""
 
     def version(self) -> int:
-        """Return a number that changes with every write of edits, whoever wrote."""
+        """Return a number that changes with every write of edits, by any writer."""
 
     def close(self) -> None:
-        """Disconnect for good; closing twice is fine."""
+        """Disconnect permanently. Closing twice is fine."""
 
 
 def close_before_forks(database: ForkAware) -> None:
-    """Have *database* closed before each fork of this process, as long as it lives."""
+    """Close *database* before each fork of this process, as long as it is alive."""
     if not hasattr(os, "register_at_fork"):
         return
     reference = weakref.ref(database)
@@ -64,8 +64,7 @@ def close_before_forks(database: ForkAware) -> None:
 
 
 class DatabaseClient:
-    """Uses a database until it is closed: by `close`, at the end of a `with` block, or with the
-    program."""
+    """Uses a database until it is closed: by `close`, at the end of a `with` block, or at exit."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -73,7 +72,7 @@ class DatabaseClient:
         weakref.finalize(self, database.close)
 
     def close(self) -> None:
-        """Disconnect. Nothing else can be done with it after; closing twice is fine."""
+        """Disconnect permanently. Closing twice is fine."""
         self._database.close()
 
     def __enter__(self) -> Self:
@@ -85,52 +84,51 @@ class DatabaseClient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statements:
-    """The statements of a store in one dialect of SQL."""
+    """A store's statements in one SQL dialect."""
 
     load: str
-    """The edits of several tips, in order. Takes the tips as *keys* makes them."""
+    """Edits of several tips, in order. Takes the tips, encoded by *keys*."""
     save: str
-    """Takes id, tip and JSON; an id that is there goes to the end."""
+    """Takes id, tip and JSON. An existing id moves to the end."""
     remove: str
-    """Takes ids as *keys* makes them."""
+    """Takes ids, encoded by *keys*."""
     record: str
     """Takes an edit's id or None, tip and JSON."""
     ledger: str
     ledger_by_edit: str
     ledger_by_tip: str
-    """The rows of several tips, and those of unknown tip, in order. Takes tips as *keys* makes
-    them."""
+    """Rows of several tips and rows with an unknown tip, in order. Takes tips, encoded by
+    *keys*."""
     claim: str
     """Takes name, owner and seconds. Changes one row if the claim succeeds, else none."""
     release: str
     keys: Callable[[Iterable[str]], Any]
-    """Several keys as one parameter."""
+    """Encodes several keys as one parameter."""
     note_use: str
-    """Notes that edits are used now. Takes ids as *keys* makes them."""
+    """Marks edits as used now. Takes ids, encoded by *keys*."""
     note_unknown: str
-    """Takes the edits of which nothing is known for used now; empty where there are none."""
+    """Marks edits without a time of use as used now. An empty string if there are none."""
     page: str
-    """The `seq` that is so many edits behind another. Takes the other `seq` and how many."""
+    """The `seq` at an offset after another one. Takes that `seq` and the offset."""
     find_unused: str
-    """Ids of edits between two `seq` that were not used for some hours. Takes all three."""
+    """Ids of edits between two `seq` that were not used for a number of hours. Takes all three."""
     remove_unused: str
-    """Takes hours, and ids as *keys* makes them."""
+    """Takes hours, and ids, encoded by *keys*."""
     page_of_ledger: str
     prune_ledger: str
-    """Removes rows between two `seq` that are of no edit that there is, and older than so many
+    """Removes rows between two `seq` that belong to no existing edit and are older than a number of
     seconds. Takes all three."""
 
 
 class Pruned(NamedTuple):
-    """What was removed by its age."""
+    """Numbers of edits and ledger rows that were removed by age."""
 
     edits: int
     rows: int
-    """Of the ledger."""
 
 
 class SQLStore(DatabaseClient):
-    """A store in an SQL database; a subclass says which database and which statements."""
+    """A store in an SQL database. Subclasses define the database and the statements."""
 
     _statements: Statements
 
@@ -146,8 +144,8 @@ class SQLStore(DatabaseClient):
         return self._note_use(unnoted, wanted, edits) if unnoted else edits
 
     def _note_use(self, ids: Sequence[str], wanted: Any, edits: Sequence[Edit]) -> Sequence[Edit]:
-        """Note that the edits with these *ids* are used; return *edits*, or if some of them were
-        pruned meanwhile, those that are left. What cannot be noted now is at a later load."""
+        """Mark the edits with these *ids* as used; return *edits*, or if some were pruned
+        meanwhile, the remaining ones. If marking fails, a later load does it."""
         statements = self._statements
         with suppress(StoreError), self._database.transaction(edits=False) as connection:
             noted = connection.execute(statements.note_use, (statements.keys(ids),)).rowcount
@@ -157,21 +155,21 @@ class SQLStore(DatabaseClient):
         return edits
 
     def save(self, edits: Iterable[Edit]) -> None:
-        """Keep *edits*, all or none; of one id the later counts. Raises `StoreError`."""
+        """Save *edits*, all or none. A later edit with the same id replaces the earlier one. Raises
+        `StoreError`."""
         rows = [(edit.id, to_key(edit.tip), dump_edit(edit)) for edit in edits]
         with self._database.transaction() as connection:
             connection.cursor().executemany(self._statements.save, rows)
 
     def remove(self, ids: Iterable[str]) -> None:
-        """Forget the edits with these full ids; unknown ids are passed over. Raises
-        `StoreError`."""
+        """Remove the edits with these full ids; unknown ids are ignored. Raises `StoreError`."""
         keys = self._statements.keys(ids)
         with self._database.transaction() as connection:
             connection.execute(self._statements.remove, (keys,))
 
     def version(self) -> int:
-        """Return a number that changes with every write of edits, of this store object, another
-        one, another process. Raises `StoreError`."""
+        """Return a number that changes with every write of edits, by this object or any other, in
+        any process. Raises `StoreError`."""
         return self._database.version()
 
     def record(self, rows: Iterable[LedgerRow]) -> None:
@@ -202,12 +200,12 @@ class SQLStore(DatabaseClient):
         return tuple(row for row in rows if row.tip in wanted)
 
     def prune(self, seconds: float) -> Pruned:
-        """Remove the edits that were not used for so long, and the rows of the ledger that are
-        older and about no edit that is left.
+        """Remove edits that were not used for this number of seconds, and older ledger rows that
+        belong to no remaining edit.
 
-        An edit is used when it is saved and when a `load` finds it, which is noted every few hours:
-        so at least `MIN_SECONDS`. Removes some thousands at a time, between which others write.
-        Raises ValueError, `StoreError`.
+        An edit is used when it is saved and when a `load` finds it. The latter is recorded every
+        few hours, so the minimum is `MIN_SECONDS`. Removes some thousands at a time, so that others
+        can write in between. Raises ValueError, `StoreError`.
         """
         if seconds < MIN_SECONDS:
             raise ValueError(f"edits are kept for {MIN_SECONDS / 3600:g} hours at least")
@@ -220,7 +218,7 @@ class SQLStore(DatabaseClient):
                 place = first, last, hours
                 ids = [id for (id,) in connection.execute(statements.find_unused, place).fetchall()]
             if ids:
-                with self._database.transaction() as connection:  # some may be in use by now
+                with self._database.transaction() as connection:  # skips those used by now
                     values = hours, statements.keys(ids)
                     edits += connection.execute(statements.remove_unused, values).rowcount
         for first, last in self._pages(statements.page_of_ledger):
@@ -230,7 +228,7 @@ class SQLStore(DatabaseClient):
         return Pruned(edits, rows)
 
     def _pages(self, statement: str) -> Iterator[tuple[int, int]]:
-        """Yield bounds of `seq`, the first excluded, between which there are `PAGE_ROWS` rows."""
+        """Yield bounds of `seq` (start exclusive) with `PAGE_ROWS` rows between them."""
         first = -1
         while True:
             with self._database.connection("read") as connection:
@@ -246,15 +244,15 @@ class SQLStore(DatabaseClient):
             return tuple(load_row(text) for (text,) in connection.execute(query, keys).fetchall())
 
     def claim(self, name: str, owner: str, seconds: float) -> bool:
-        """Take *name* for so many seconds from now, or longer if *owner* has it already.
+        """Claim *name* for this number of seconds from now, or renew the claim of *owner*.
 
-        Return False if somebody else has it. Raises `StoreError`."""
+        Return False if another owner has it. Raises `StoreError`."""
         values = (to_key(name), to_key(owner), seconds)
         with self._database.transaction(edits=False) as connection:
             return bool(connection.execute(self._statements.claim, values).rowcount)
 
     def release(self, name: str, owner: str) -> None:
-        """Give *name* back, if *owner* has it. Raises `StoreError`."""
+        """Release *name*, if *owner* has it. Raises `StoreError`."""
         with self._database.transaction(edits=False) as connection:
             connection.execute(self._statements.release, (to_key(name), to_key(owner)))
 
@@ -267,14 +265,14 @@ CLAIM = (
     "ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, until = excluded.until "
     "WHERE claims.owner = excluded.owner OR claims.until <= {now}"
 )
-"""One statement, so that of two who try at once one has it: the row is locked by the first."""
+"""One statement, so that only one of two simultaneous claims succeeds: the first locks the row."""
 HOUR = "CAST({now} / 3600 AS INTEGER)"
-"""Hours since 1970."""
+"""Hours since 1970, from {now} in seconds."""
 NOTED_HOURS = 6
-"""After so long the use of an edit is noted again: one write for many loads."""
+"""Hours after which the use of an edit is recorded again, so that many loads cause one write."""
 MIN_SECONDS = 86_400.0
-"""For which edits are kept at least: long against `NOTED_HOURS`, and against the time that a known
-conversation is not loaded (`refold.compactor.loading.RELOAD_SECONDS`)."""
+"""Minimum time that edits are kept: long compared with `NOTED_HOURS`, and with the interval at
+which a known conversation is loaded (`refold.compactor.loading.RELOAD_SECONDS`)."""
 PAGE_ROWS = 5_000
 MAX_SEQ = 2**62
 PAGE = "SELECT seq FROM edits WHERE seq > ? ORDER BY seq LIMIT 1 OFFSET ?"
@@ -285,15 +283,15 @@ PRUNE_LEDGER = (
     "AND NOT EXISTS (SELECT 1 FROM edits WHERE edits.id = ledger.edit)"
 )
 RELEASE = "DELETE FROM claims WHERE (name = ? AND owner = ?) OR until < {now} - 3600"
-"""Also removes what was left behind by owners who were killed."""
+"""Also removes old claims of owners that were killed."""
 
 
 def to_key(name: str) -> str:
-    """Return a tip or id as a database can compare it: no NUL, no lone surrogate. Ours are hex and
-    stay as they are."""
+    """Return a tip or id without NUL and lone surrogates, as a database needs it. Hex, as ours are,
+    is unchanged."""
     return name if is_alphanumeric(name) else json.dumps(name)
 
 
 def is_alphanumeric(text: str) -> bool:
-    """Is *text* made of ASCII letters and digits alone, and not empty?"""
+    """Return whether *text* consists of ASCII letters and digits only and is not empty."""
     return text.isascii() and text.isalnum()

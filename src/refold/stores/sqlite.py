@@ -1,5 +1,5 @@
-"""A store in one SQLite file: survives kills and power loss, shared by threads and processes. One
-connection serves all threads of a process; it is closed while the process forks."""
+"""A store in one SQLite file, which survives kills and power loss and is shared by threads and
+processes. One connection serves all threads of a process. It is closed while the process forks."""
 
 import json
 import logging
@@ -25,27 +25,26 @@ from refold.stores.schema import (
 
 MEMORY = ":memory:"
 FAILURES = (sqlite3.Error, OSError, ValueError)
-"""What comes of a file that cannot be used. A ValueError is a path that no file can have (NUL, half
-a character), or a text that damage made unreadable for Python's own module."""
+"""Errors of unusable files. A ValueError is an impossible path (NUL, lone surrogate), or a damaged
+text that Python's module cannot decode."""
 CHANGED = "it was written to while it was read; read it again"
 _log = logging.getLogger("refold")
 
 Inode = tuple[int, int]
 """Device and inode of a file."""
 Stamp = tuple[int, int, int]
-"""Inode, size and time of the last change of a file: another one after each change."""
+"""Inode, size and modification time of a file, which differ after each change."""
 
 
 class SQLiteDatabase:
     """A connection to the file at *path*, its lock and its count of writes.
 
-    With *read_only* the file must be there, and nothing is made or written, beside it neither. A
-    file in WAL mode is read through two others, `-wal` and `-shm`, which SQLite makes if they are
-    missing; on a medium that cannot be written to it fails. So as long as a `-wal` holds something
-    the file is opened with `mode=ro`, as by any reader beside a writer. Without one nobody has
-    written to it since it was closed: it is opened with `immutable=1`, which takes no locks and
-    makes no files, and each use ends by making sure that it is still the same file
-    (https://www.sqlite.org/wal.html#readonly).
+    With *read_only* the file must exist, and no file is created or written, not even beside it.
+    SQLite reads a file in WAL mode through two others, `-wal` and `-shm`, which it creates if they
+    are missing. On a read-only medium that fails. So if the `-wal` is not empty, the file is opened
+    with `mode=ro`, like any reader beside a writer. Otherwise nobody has written to it since it was
+    closed, and it is opened with `immutable=1`, which takes no locks and creates no files. Each use
+    then ends with a check that the file is unchanged (https://www.sqlite.org/wal.html#readonly).
     """
 
     placeholder = "?"
@@ -70,23 +69,23 @@ class SQLiteDatabase:
         self._rest_stamp: Stamp | None = None
         self._inodes: dict[str, Inode | None] = {}
         self.replacements = 0
-        """How often another file, or none, was found in the place of the one that was open."""
+        """How often the open file was found deleted or replaced."""
 
     def open(self) -> None:
-        """Connect now instead of with the first use. Raises `StoreError`."""
+        """Connect now instead of at the first use. Raises `StoreError`."""
         with self.connection("open"):
             pass
 
     @contextmanager
     def connection(self, doing: str) -> Iterator[sqlite3.Connection]:
-        """Lend the connection to this thread alone; what goes wrong becomes a `StoreError`."""
+        """Lend the connection to this thread only. Errors become `StoreError`."""
         with self._lock:
             try:
                 yield self._current()
                 self._refuse_changed()
             except FAILURES as error:
                 if _code(error) == sqlite3.SQLITE_READONLY and _may_write(self.path):
-                    self._disconnect()  # it was opened when that was forbidden, and stays so
+                    self._disconnect()  # it was opened read-only, but may be written by now
                 reason = CHANGED if self._has_changed_at_rest() else _reason(self.path, error)
                 raise StoreError(f"{self.path}: cannot {doing}: {reason}") from error
             except StoreError as error:
@@ -94,11 +93,11 @@ class SQLiteDatabase:
 
     @contextmanager
     def transaction(self, *, edits: bool = True) -> Iterator[sqlite3.Connection]:
-        """Lend the connection in a transaction, kept whole at the end or not at all. The version
-        changes only if *edits* are written.
+        """Lend the connection in a transaction, committed in full at the end or not at all. The
+        version changes only if *edits* are written.
 
-        The write lock is taken at the start, where SQLite waits for other writers; a transaction
-        that begins by reading could only fail when it comes to write.
+        The write lock is taken at the start, where SQLite waits for other writers. A transaction
+        that begins with a read could only fail at its first write.
         """
         with self.connection("write") as connection:
             self._writes += edits
@@ -112,34 +111,34 @@ class SQLiteDatabase:
                 raise
 
     def version(self) -> int:
-        """Return own writes and SQLite's count of other connections' commits: both only grow."""
+        """Return our writes plus SQLite's count of commits by other connections. Both only grow."""
         with self.connection("read") as connection:
             return self._writes + int(connection.execute("PRAGMA data_version").fetchone()[0])
 
     def close(self) -> None:
-        """Disconnect for good."""
+        """Disconnect permanently."""
         with self._lock:
             self._is_closed = True
             self._disconnect()
 
     def before_fork(self) -> None:
-        """Disconnect: SQLite's locks, and what it believes of them, do not survive in a child."""
+        """Disconnect, because SQLite's locks and their state do not survive in a child."""
         self._lock.acquire()
         if self.path != MEMORY:
             self._disconnect()
 
     def after_fork(self) -> None:
-        """Let the next use connect again, in parent and child."""
+        """Allow the next use to connect again, in parent and child."""
         self._lock.release()
 
     def _current(self) -> sqlite3.Connection:
-        """Return the connection, another one if the file was deleted, replaced, or changed at
-        rest."""
+        """Return the connection; a new one if the file was deleted, replaced, or changed while read
+        without locks."""
         if self._connection is not None and self._is_replaced(self._connection):
             self._disconnect()
             if not self._read_only:
                 self._remove_leftovers()
-            self._inodes[""] = None  # the new file may have the same inode from now on
+            self._inodes[""] = None  # the new file may get the same inode
         if self._read_only and self._connection and _stamp_at_rest(self.path) != self._rest_stamp:
             self._disconnect()
         if self._connection is None:
@@ -147,7 +146,7 @@ class SQLiteDatabase:
                 raise StoreError("the store is closed")
             self._connection = self._connect()
             self._note_files()
-            # A new connection counts others' commits from its own start: avoid the old count.
+            # A new connection counts others' commits from zero: avoid earlier versions.
             self._writes += 1 << 32
         return self._connection
 
@@ -167,7 +166,7 @@ class SQLiteDatabase:
             check_same_thread=False,
         )
         schema = (self._timeout, self._migrations, self._application_id)
-        # SQLite's own knows no letters but A to Z.
+        # SQLite's own LOWER handles only A to Z.
         connection.create_function("LOWER", 1, str.lower, deterministic=True)
         try:
             if self._read_only:
@@ -186,16 +185,16 @@ class SQLiteDatabase:
             self._connection.close()
             self._connection = None
 
-    # --- another file in the same place -----------------------------------------------------------
+    # --- replaced files ---------------------------------------------------------------------------
 
     def _is_replaced(self, connection: sqlite3.Connection) -> bool:
-        """Is another file in the place of the open one, or none? What is written to it is lost."""
+        """Return whether the open file was replaced or deleted, so that writes to it are lost."""
         if not self._inodes or connection.in_transaction:
             return False
         return _inode(self.path) != self._inodes[""]
 
     def _note_files(self) -> None:
-        """Remember which files are open, and report if they are others than before."""
+        """Record which files are open, and report if they were replaced."""
         if self.path == MEMORY:
             return
         before = self._inodes
@@ -208,7 +207,7 @@ class SQLiteDatabase:
             )
 
     def _remove_leftovers(self) -> None:
-        """Remove log and index of a file that is gone: they must not be taken for another's."""
+        """Remove `-wal` and `-shm` of a deleted file, so that no other file uses them."""
         for suffix in ("-wal", "-shm"):
             inode = self._inodes[suffix]
             if inode is not None and _inode(self.path + suffix) == inode:
@@ -219,12 +218,12 @@ class SQLiteDatabase:
             raise StoreError(CHANGED)
 
     def _has_changed_at_rest(self) -> bool:
-        """Has a file that was read without locks changed meanwhile?"""
+        """Return whether a file read without locks has changed meanwhile."""
         return self._rest_stamp is not None and _stamp(self.path) != self._rest_stamp
 
 
 def _inode(path: str) -> Inode | None:
-    """Return device and inode; None if there is no file. Raises OSError if that cannot be known."""
+    """Return device and inode; None if there is no file. Raises OSError if it cannot be checked."""
     try:
         status = os.stat(path)  # noqa: PTH116 - with every use: half the time of a Path
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -242,7 +241,7 @@ def _stamp(path: str) -> Stamp:
 
 
 def _stamp_at_rest(path: str) -> Stamp | None:
-    """Return the stamp of a file that nobody is writing to; None if somebody may be."""
+    """Return the stamp of a file that has no writer; None if it may have one."""
     for suffix in ("-wal", "-journal"):
         with suppress(OSError):
             if Path(path + suffix).stat().st_size:
@@ -251,30 +250,30 @@ def _stamp_at_rest(path: str) -> Stamp | None:
 
 
 def _make_private(path: str) -> None:
-    """Make a new file that is its owner's alone: summaries hold what was said. SQLite gives its
-    other files the same rights."""
-    with suppress(OSError):  # it is there already, or SQLite will say better what is wrong
+    """Create a file readable by its owner only, because summaries are private. SQLite gives its
+    other files the same permissions."""
+    with suppress(OSError):  # it exists, or SQLite reports the error better
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
 def _code(error: Exception) -> int:
-    """Return SQLite's primary code of an error; 0 if it is none of SQLite's."""
+    """Return an error's primary SQLite code; 0 for other errors."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 def _may_write(path: str) -> bool:
-    """May the file be written, and others beside it?"""
+    """Return whether the file, and others beside it, may be written."""
     return os.access(path, os.W_OK) and os.access(Path(path).parent, os.W_OK)
 
 
 def _reason(path: str, error: Exception) -> str:
-    """Return what is wrong with the file, in better words than SQLite's if there are any."""
+    """Return the cause of an error, in better words than SQLite's if possible."""
     code = _code(error)
     if code == sqlite3.SQLITE_NOTADB:
         return "it is not an SQLite database"
-    if code != sqlite3.SQLITE_CANTOPEN:  # Python's module quotes a text that it cannot decode
+    if code != sqlite3.SQLITE_CANTOPEN:  # Python's module quotes texts that it cannot decode
         return str(error).partition(" with text '")[0]
-    # With `os.path`, since `Path.is_dir` raises for a name that is too long.
+    # With `os.path`, because `Path.is_dir` raises if a name is too long.
     if os.path.isdir(path):  # noqa: PTH112
         return "it is a directory"
     if not os.path.isdir(Path(path).parent):  # noqa: PTH112
@@ -296,11 +295,11 @@ NOW = "((julianday('now') - 2440587.5) * 86400.0)"
 """Seconds since 1970."""
 HOUR = sql.HOUR.format(now=NOW)
 WHEN = """CAST(substr(json, instr(json, '"when":') + 7) AS REAL)"""
-"""When a row of the ledger is of."""
+"""Time of a ledger row."""
 
 
 def json_array(names: Iterable[str]) -> str:
-    """Return the different *names* as a JSON list of keys."""
+    """Return the distinct *names* as a JSON list of keys."""
     distinct = set(names)
     if sql.is_alphanumeric("".join(distinct)):
         return '["' + '","'.join(name or r"\"\"" for name in distinct) + '"]'
@@ -308,7 +307,7 @@ def json_array(names: Iterable[str]) -> str:
 
 
 STATEMENTS = sql.Statements(
-    # Each tip, without repeats, is looked up in the index; `CROSS` keeps SQLite to that order.
+    # Each distinct tip is looked up in the index. `CROSS` makes SQLite keep that order.
     load=f"SELECT edits.json, edits.id, COALESCE(edits.used, 0) <= {HOUR} - {sql.NOTED_HOURS} "  # noqa: S608 - names of ours
     "FROM json_each(?) AS asked CROSS JOIN edits ON edits.tip = asked.value ORDER BY edits.seq",
     save=f"INSERT OR REPLACE INTO edits (id, tip, json, used) VALUES (?, ?, ?, {HOUR})",  # noqa: S608 - names of ours
@@ -336,12 +335,11 @@ STATEMENTS = sql.Statements(
 class SQLiteStore(sql.SQLStore):
     """Keeps edits and ledger in the SQLite file at *path* (`:memory:` for none).
 
-    What `save` acknowledged survives a kill of the process and, with *synchronous* `FULL`, a power
-    cut; `NORMAL` saves an fsync a write and may lose the last writes to a power cut (figures:
-    docs/decisions/0003-stores.md). *timeout* is how many seconds to wait for other writers.
-    With *read_only* the file must be there, and neither it nor its directory is written to: what
-    would write raises. Usable from several threads, processes and forked children.
-    Raises `StoreError`.
+    Saved edits survive a kill of the process and, with *synchronous* `FULL`, a power cut. `NORMAL`
+    saves an fsync per write, but may lose the last writes in a power cut (figures:
+    docs/decisions/0003-stores.md). *timeout* is the seconds to wait for other writers. With
+    *read_only* the file must exist, neither it nor its directory is written to, and writes raise.
+    Usable from several threads, processes and forked children. Raises `StoreError`.
     """
 
     _database: SQLiteDatabase
@@ -364,6 +362,6 @@ class SQLiteStore(sql.SQLStore):
 
     @property
     def replacements(self) -> int:
-        """How often the file was found deleted or replaced while it was open: then another was
-        opened or made in its place."""
+        """How often the file was found deleted or replaced while open. Another was then opened or
+        created."""
         return self._database.replacements

@@ -1,5 +1,5 @@
-"""What a store of retrospective edits is, what it can do besides, and the simplest one. Four
-methods make one."""
+"""The interface of a store of retrospective edits, optional extensions, and the simplest store. A
+store has four methods."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,8 @@ from refold.edits import Edit, Outcome
 
 
 class Store(Protocol):
-    """Keeps edits by the tip they were made for. Nothing of the conversation need be in it."""
+    """Keeps edits by the tip that they were made for. It need not contain anything of the
+    conversation."""
 
     def load(self, tips: Sequence[str]) -> Sequence[Edit]:
         """Return every edit made for one of *tips*, in the order in which they were saved.
@@ -19,83 +20,84 @@ class Store(Protocol):
         Raises `StoreError`."""
 
     def save(self, edits: Iterable[Edit]) -> None:
-        """Keep *edits*; when this returns they are safe. One id is kept once, the later wins.
+        """Save *edits*, durably once this returns. A later edit with the same id replaces the
+        earlier one.
 
-        All or none of them are kept. Raises `StoreError`."""
+        All or none of them are saved. Raises `StoreError`."""
 
     def remove(self, ids: Iterable[str]) -> None:
-        """Forget the edits with these full ids; unknown ids are passed over. Raises
-        `StoreError`."""
+        """Remove the edits with these full ids; unknown ids are ignored. Raises `StoreError`."""
 
     def version(self) -> int:
-        """Return a number that changes whenever anybody else may have changed the store. Cheap."""
+        """Return a number that changes whenever anyone else may have changed the store. Cheap."""
 
 
 class ClaimStore(Protocol):
-    """A store in which processes tell each other what they are working on. Optional for a store."""
+    """A store in which processes can claim work. Optional."""
 
     def claim(self, name: str, owner: str, seconds: float) -> bool:
-        """Take *name* for so many seconds from now, or longer if *owner* has it already.
+        """Claim *name* for this number of seconds from now, or renew the claim of *owner*.
 
-        Return False if somebody else has it. A claim that nobody renews is free when its time is
-        over. Raises `StoreError`."""
+        Return False if another owner has it. A claim that is not renewed expires. Raises
+        `StoreError`."""
 
     def release(self, name: str, owner: str) -> None:
-        """Give *name* back, if *owner* has it. Raises `StoreError`."""
+        """Release *name*, if *owner* has it. Raises `StoreError`."""
 
 
 Grade = Literal["", "exact", "recoverable", "lossy"]
-"""What an edit costs in content: nothing, it shows what was said; nothing while the transcript is
-kept, the model can ask for it; something. `""` is unknown."""
+"""Loss of content by an edit. `exact`: none, all content shows. `recoverable`: none while the
+transcript is kept, and the model can ask for it. `lossy`: some. Empty: unknown."""
 
 Action = Literal["compact", "preview", "accept", "revert"]
-"""What was done: edits made and kept; made and not kept; kept as previewed; taken back."""
+"""`compact`: edits made and saved. `preview`: made and not saved. `accept`: saved as previewed.
+`revert`: undone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerRow:
-    """One line of the ledger: one edit and how it came about, or one attempt that made none.
+    """One row of the ledger: one edit and how it came about, or one attempt that made none.
 
-    If an attempt made several edits, each has a row of its own with the tokens before and after
-    it; what the attempt cost stands in the first, so sums over rows are right.
+    If an attempt made several edits, each has its own row with the tokens before and after it. The
+    first row has the attempt's cost, so that sums over rows are correct.
     """
 
     when: float
     """Seconds since 1970-01-01 UTC."""
     outcome: Outcome
     edit: str | None = None
-    """Full id of the edit that was made; None if none was."""
+    """Full id of the edit; None if none was made."""
     by: str = ""
-    """The repr of the strategy that tried."""
+    """The repr of the strategy."""
     reason: str = ""
-    """Why it ended so, in a sentence; the rung reached for `degraded`."""
+    """Reason for the outcome, in a sentence; for `degraded`, the rung reached."""
     before: int = 0
-    """Tokens of the request before: in a ledger by our own counter alone
-    (`View.tokens_uncalibrated`), so that rows of different times can be compared; as
-    `Compactor.ledger_rows` returns them, as `View.tokens`."""
+    """Tokens of the request before. In a ledger they are counted by our own counter alone
+    (`View.tokens_uncalibrated`), so that rows of different times can be compared; in
+    `Compactor.ledger_rows` they are as `View.tokens`."""
     after: int = 0
     """Tokens of the request after; equal to `before` if nothing was done."""
     calls: int = 0
     """Model calls made for it."""
     cost: float = 0.0
-    """What those calls cost, in US dollars."""
+    """Cost of these calls in US dollars."""
     model: str = ""
     prompt: str = ""
-    """Name and version of the prompt that was used."""
+    """Name and version of the prompt."""
     grade: Grade = ""
     action: Action = "compact"
     actor: str = ""
-    """Who wanted it: `auto` for a trigger, `manual`, or the name that was given."""
+    """The initiator: `auto` for a trigger, `manual`, or a given name."""
     trigger: str = ""
-    """What the trigger read, in words."""
+    """Description of the trigger's reading."""
     run: str = ""
-    """The same for all rows of one compaction."""
+    """Equal for all rows of one compaction."""
     tip: str = ""
-    """The transcript's tip then: names the history that was compacted."""
+    """The transcript's tip at that time, which identifies the history that was compacted."""
 
 
 class LedgerStore(Protocol):
-    """A store that keeps a ledger too. Optional for a store."""
+    """A store that also keeps a ledger. Optional."""
 
     def record(self, rows: Iterable[LedgerRow]) -> None:
         """Add *rows* to the ledger, all or none. Raises `StoreError`."""
@@ -108,7 +110,7 @@ class LedgerStore(Protocol):
 
 
 class IndexedLedgerStore(LedgerStore, Protocol):
-    """A ledger that finds the rows about one history among those of all others. Optional."""
+    """A ledger that can look up the rows about one history. Optional."""
 
     def ledger_of(self, tips: Sequence[str]) -> Sequence[LedgerRow]:
         """Return the rows whose tip is one of *tips*, in the order of recording.
@@ -117,8 +119,8 @@ class IndexedLedgerStore(LedgerStore, Protocol):
         """
 
 
-# --- what a store can do besides --------------------------------------------------------------
-# Asked by the names of the methods, so that a store that passes calls on to another counts too.
+# --- optional abilities of a store ------------------------------------------------------------
+# Detected by method names, so that a store that delegates to another one counts too.
 
 
 def as_ledger_store(store: object) -> LedgerStore | None:
@@ -127,26 +129,26 @@ def as_ledger_store(store: object) -> LedgerStore | None:
 
 
 def as_claim_store(store: object) -> ClaimStore | None:
-    """Return *store* if claims can be made in it."""
+    """Return *store* if it supports claims."""
     return cast("ClaimStore", store) if _has(store, "claim", "release") else None
 
 
 def replacement_count(store: object) -> int:
     """Return how often *store* noticed that its file or tables were deleted or replaced while it
-    was open, as its `replacements` says; then what is known has to be written again. 0 if it does
-    not look."""
+    was open (its `replacements`). Then known edits must be written again. 0 if it does not
+    check."""
     return getattr(store, "replacements", 0)
 
 
 def list_problems(store: object) -> Sequence[str]:
-    """Return what *store* could not read and passed over, as its `problems` says. Raises
+    """Return the entries that *store* could not read and skipped (its `problems`). Raises
     `StoreError`."""
     return tuple(getattr(store, "problems", ()))
 
 
 def rows_about(ledger: LedgerStore, tips: Sequence[str]) -> Sequence[LedgerRow]:
-    """Return the rows about the history with these *tips* and about what it branched from, in the
-    order of recording. Reads the whole ledger unless it is indexed. Raises `StoreError`."""
+    """Return the rows about the history with these *tips* and the histories that it branched from,
+    in the order of recording. Reads the whole ledger unless it is indexed. Raises `StoreError`."""
     if _has(ledger, "ledger_of"):
         return cast("IndexedLedgerStore", ledger).ledger_of(tips)
     wanted = set(tips)
@@ -157,11 +159,11 @@ def _has(store: object, *methods: str) -> bool:
     return all(hasattr(store, method) for method in methods)
 
 
-# --- the simplest: for one process ----------------------------------------------------------------
+# --- the simplest store, for one process ----------------------------------------------------------
 
 
 class MemoryStore:
-    """Keeps edits and ledger in memory. Usable from several threads."""
+    """Keeps edits and ledger in memory. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -174,7 +176,7 @@ class MemoryStore:
 
     def load(self, tips: Sequence[str]) -> Sequence[Edit]:
         """Return every edit made for one of *tips*, in the order in which they were saved."""
-        if not self._by_tip:  # then the tips need not be computed
+        if not self._by_tip:  # avoids computing the tips
             return ()
         with self._lock:
             wanted = self._by_tip.keys() & set(tips)
@@ -182,7 +184,7 @@ class MemoryStore:
         return tuple(edit for _, edit in sorted(matches, key=lambda placed: placed[0]))
 
     def save(self, edits: Iterable[Edit]) -> None:
-        """Keep *edits*, all or none; of one id the later counts."""
+        """Save *edits*, all or none. A later edit with the same id replaces the earlier one."""
         named = [(edit.id, edit) for edit in edits]
         with self._lock:
             for name, edit in named:
@@ -192,7 +194,7 @@ class MemoryStore:
             self._version += 1
 
     def remove(self, ids: Iterable[str]) -> None:
-        """Forget the edits with these full ids; unknown ids are passed over."""
+        """Remove the edits with these full ids; unknown ids are ignored."""
         ids = list(ids)
         with self._lock:
             for name in ids:
