@@ -1,8 +1,7 @@
-"""What answers an `Ask`: a provider's SDK, an HTTP endpoint, a function, or several of these in
-turn.
+"""Models that answer an `Ask`: a provider's SDK, an HTTP endpoint, a function, or several in turn.
 
-Names are imported when they are first used, so that importing this needs no SDK; each SDK is an
-extra of its own (`openai`, `anthropic`, `litellm`).
+Names are imported at their first use, so that importing this package needs no SDK. Each SDK has its
+own extra (`openai`, `anthropic`, `litellm`).
 """
 
 from refold import lazy_names

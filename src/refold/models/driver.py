@@ -1,4 +1,4 @@
-"""Ask: functions as models, and drivers that run a strategy's questions to their end."""
+"""Functions as models, and drivers that run a strategy and its asks to the end."""
 
 import asyncio
 import logging
@@ -15,8 +15,8 @@ _log = logging.getLogger("refold")
 T = TypeVar("T")
 
 Effect = Callable[[], Any]
-"""Something blocking, such as a store's load: the sync driver calls it, the async one in a
-thread."""
+"""A blocking call, such as loading from a store. The sync driver calls it, the async one runs it in
+a thread."""
 Asker = Callable[[Ask], Answer | Awaitable[Answer | None] | None]
 """Sync or async."""
 AsyncAsker = Callable[[Ask], Awaitable[Answer | None]]
@@ -25,8 +25,8 @@ AsyncAsker = Callable[[Ask], Awaitable[Answer | None]]
 
 
 def drive(run: Generator[Ask | Effect, Any, T], ask: Asker | None = None) -> T:
-    """Run a generator to its end; without *ask* every question goes unanswered. Whatever *ask*
-    raises is an answer that failed. Interrupts pass, and end the generator too."""
+    """Run a generator to its end. Without *ask* no question is answered; exceptions of *ask* become
+    failed answers. Interrupts propagate and close the generator."""
     with closing(run):
         reply: Any = None
         while True:
@@ -41,8 +41,8 @@ def drive(run: Generator[Ask | Effect, Any, T], ask: Asker | None = None) -> T:
 
 
 async def adrive(run: Generator[Ask | Effect, Any, T], ask: Asker | None = None) -> T:
-    """As `drive`, for async code: questions are awaited, or asked in a thread where *ask* is a sync
-    function, as blocking effects are."""
+    """Async version of `drive`: questions are awaited; sync functions and blocking effects run in a
+    thread."""
     with closing(run):
         step = advance(run)
         while not isinstance(step, End):
@@ -55,8 +55,8 @@ async def adrive(run: Generator[Ask | Effect, Any, T], ask: Asker | None = None)
 
 
 async def call_in_thread(function: Callable[..., T], *values: Any) -> T:
-    """Call a model or a store in a thread. A StopIteration, as of `next` on answers that ran out,
-    cannot leave one: who awaits it would wait for ever, so it is a RuntimeError."""
+    """Call a model or a store in a thread. A StopIteration, such as from `next` on exhausted
+    answers, would never reach the awaiting code, so it becomes a RuntimeError."""
 
     def call() -> T:
         try:
@@ -68,8 +68,8 @@ async def call_in_thread(function: Callable[..., T], *values: Any) -> T:
 
 
 def call_safely(act: Callable[..., Any], *values: Any) -> None:
-    """Call a listener or a ledger. Its failure is logged, never raised: it must not lose a
-    compaction."""
+    """Call a listener or a ledger. Its exception is logged and not raised, because it must not lose
+    a compaction."""
     try:
         act(*values)
     except Exception:  # noqa: BLE001 - whatever a listener raises
@@ -80,19 +80,18 @@ def call_safely(act: Callable[..., Any], *values: Any) -> None:
 
 
 def as_text_model(function: Callable[[str], Any]) -> "FunctionModel":
-    """Make a model of a function `str -> str` (or `-> Answer`), sync or async. The text it gets is
+    """Return a model from a function `str -> str` (or `-> Answer`), sync or async. Its argument is
     the ask's system prompt, messages and prompt, one after the other."""
     return FunctionModel(function, ask_as_text)
 
 
 def as_model(function: Callable[[Ask], Any]) -> "FunctionModel":
-    """Make a model of a function `Ask -> Answer | str | None`, sync or async."""
+    """Return a model from a function `Ask -> Answer | str | None`, sync or async."""
     return FunctionModel(function)
 
 
 def require_asker(ask: T) -> T:
-    """Return what is to answer. Raises TypeError for what cannot be called, such as a chat model of
-    LangChain's."""
+    """Return *ask*. Raises TypeError if it cannot be called, such as a chat model of LangChain."""
     if ask is not None and not callable(ask):
         raise TypeError(
             f"a model is a function of an Ask, and {type(ask).__name__} is none; a chat model of "
@@ -102,8 +101,8 @@ def require_asker(ask: T) -> T:
 
 
 def ask_safely(ask: Callable[[Ask], Any], question: Ask) -> Answer | None:
-    """Ask a model or a function of an `Ask`. Never raises for what that does: an exception, or
-    a reply that is no answer, becomes an `Answer` that says so."""
+    """Ask a model or a function. Never raises for its errors: an exception, or a reply that is not
+    an answer, becomes a failed `Answer`."""
     try:
         return as_model(ask)(question)
     except Exception as error:  # noqa: BLE001 - a model that fails must not stop an agent
@@ -111,25 +110,26 @@ def ask_safely(ask: Callable[[Ask], Any], question: Ask) -> Answer | None:
 
 
 def ask_as_text(ask: Ask) -> str:
-    """Return the ask as one text; each message is headed by its role."""
+    """Return the ask as one text. Each message has its role as a heading."""
     messages = [f"[{message.role}]\n{message.text}" for message in ask.messages]
     return "\n\n".join(text for text in (ask.system, *messages, ask.prompt) if text)
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionModel:
-    """A function as a model: what it raises becomes an `Answer` that says so.
+    """A function as a model. Its exceptions become failed answers.
 
-    A function that blocks cannot be cut short: in sync code it takes what it takes, in async code
-    it runs in a thread that a cancelled task leaves behind.
+    A blocking function cannot be interrupted: in async code it runs in a thread, which continues
+    after a cancelled task.
     """
 
     function: Callable[[Any], Any]
     convert: Callable[[Ask], Any] = field(default=lambda ask: ask, repr=False)
-    """Makes of an ask what the function takes."""
+    """Converts an ask to the function's argument."""
 
     def __call__(self, ask: Ask, _within: float | None = None, /) -> Answer | None:
-        """Ask. Runs an async function to its end; raises TypeError inside a running event loop."""
+        """Answer the ask. Runs an async function to its end; raises TypeError inside a running
+        event loop."""
         try:
             reply = self.function(self.convert(ask))
         except Exception as error:  # noqa: BLE001 - a model that fails must not stop an agent
@@ -137,7 +137,7 @@ class FunctionModel:
         return _run(reply) if isawaitable(reply) else _as_answer(reply)
 
     async def acall(self, ask: Ask, _within: float | None = None, /) -> Answer | None:
-        """As calling it, for async code."""
+        """Async version of `__call__`."""
         try:
             return _as_answer(await as_async(self.function)(self.convert(ask)))
         except Exception as error:  # noqa: BLE001 - a model that fails must not stop an agent
@@ -145,7 +145,8 @@ class FunctionModel:
 
 
 def as_async(ask: Callable[[Ask], Any]) -> Callable[[Ask], Awaitable[Answer | None]]:
-    """Return *ask* for async code: a model's `acall`, an async function, any other in a thread."""
+    """Return *ask* as an async function: a model's `acall`, an async function, or a sync one in a
+    thread."""
     acall = getattr(ask, "acall", None)
     if acall is not None:
         return acall  # type: ignore[no-any-return]
@@ -190,6 +191,6 @@ def _as_answer(reply: Any) -> Answer | None:
 
 
 def _error_answer(error: Exception) -> Answer:
-    # Only the kind is logged: the text may quote the conversation.
+    # Only the type is logged, because the text may quote the conversation.
     _log.warning("a model raised %s", type(error).__name__)
     return answer_of_exception(error)

@@ -1,4 +1,4 @@
-"""Several tries, several models, one answer, and a circuit breaker for when all of them fail."""
+"""Retries, several models in turn, and a circuit breaker for when all of them fail."""
 
 import asyncio
 import time
@@ -18,11 +18,11 @@ from refold.tokens.usage import Usage
 
 
 class CircuitBreaker:
-    """Opens after so many failures in a row; a success closes it.
+    """Opens after this number of failures in a row. A success closes it.
 
-    While it is open no automatic run asks a model; what a user starts by hand still does. With
-    *cooldown*, one automatic run is let through every so many seconds; without, it stays open until
-    a success or `record_success()`. Fallbacks can share one breaker. Usable from several threads.
+    While it is open, no automatic run asks a model, but runs that a user starts do. With
+    *cooldown*, one automatic run is allowed each time these seconds pass; without it, the breaker
+    stays open until a success or `record_success()`. Fallbacks can share a breaker. Thread-safe.
     """
 
     def __init__(
@@ -30,9 +30,9 @@ class CircuitBreaker:
     ) -> None:
         self.failures, self.cooldown = failures, cooldown
         self.failures_in_a_row = 0
-        """Failures in a row until now."""
+        """Current number of failures in a row."""
         self.last_error = ""
-        """What the last one said."""
+        """Error of the last failure."""
         self._clock, self._lock, self._since = clock, Lock(), 0.0
 
     def __repr__(self) -> str:
@@ -40,11 +40,12 @@ class CircuitBreaker:
 
     @property
     def is_open(self) -> bool:
-        """Did so many runs fail in a row?"""
+        """Whether enough runs failed in a row."""
         return self.failures_in_a_row >= self.failures
 
     def allows(self) -> bool:
-        """May an automatic run ask now? While it is open, one may after each cooldown."""
+        """Return whether an automatic run may ask now. While the breaker is open, one may after
+        each cooldown."""
         with self._lock:
             if not self.is_open:
                 return True
@@ -54,33 +55,33 @@ class CircuitBreaker:
             return True
 
     def record_failure(self, error: str = "") -> None:
-        """Count a failure; also for what only the caller can judge, such as a summary that was no
-        good."""
+        """Count a failure; also for failures that only the caller detects, such as a useless
+        summary."""
         with self._lock:
             self.failures_in_a_row += 1
             self.last_error, self._since = error, self._clock()
 
     def record_success(self) -> None:
-        """Close it."""
+        """Close the breaker."""
         with self._lock:
             self.failures_in_a_row, self.last_error = 0, ""
 
 
 class ModelCall(NamedTuple):
-    """Ask this model, within so many seconds."""
+    """Ask this model, with a limit in seconds."""
 
     model: Model
     within: float
 
 
 class Wait(NamedTuple):
-    """Do nothing for so many seconds."""
+    """Wait for this number of seconds."""
 
     seconds: float
 
 
 class Clock(NamedTuple):
-    """Where time comes from; tests bring their own."""
+    """Time functions, replaceable in tests."""
 
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -88,19 +89,19 @@ class Clock(NamedTuple):
 
 
 CLOCK = Clock()
-"""The real one."""
+"""The real clock."""
 
 FallbackSteps = Generator[ModelCall | Wait, Answer | None, Answer | None]
 
 
 class Fallback:
-    """A model made of several, the best first: when one fails, the next answers.
+    """A model made of several, best first. If one fails, the next answers.
 
-    A failure that may pass (rate limit, overload, timeout, connection) is tried again, with growing
-    pauses; any other goes to the next model at once. Any answer is final: whether one that is cut
-    off or filtered is good enough is for the summarizer to judge. The final `Answer` counts all
-    calls, tokens and dollars. Of several failures it reports the last, or that the request was too
-    large if any model said so, since that can be helped.
+    A transient failure (rate limit, overload, timeout, connection) is retried with growing pauses;
+    any other goes to the next model at once. Any answer is final: the summarizer judges whether a
+    truncated or filtered one is good enough. The final `Answer` counts all calls, tokens and
+    dollars. Of several failures it reports the last, or that the request was too large if any model
+    said so, because that can be fixed.
 
     A function among *models* takes an `Ask` (see `refold.models.as_model`). Raises ValueError
     without models.
@@ -140,13 +141,13 @@ class Fallback:
 
     @property
     def manual(self) -> "Fallback":
-        """The same for runs that a user starts: it asks although the breaker is open."""
+        """A copy for runs that a user starts, which asks even if the breaker is open."""
         manual = copy(self)
         manual._manual = True  # noqa: SLF001 - its own kind
         return manual
 
     def __call__(self, ask: Ask, within: float | None = None, /) -> Answer | None:
-        """Ask. What a model was doing when it is interrupted ends with it."""
+        """Answer the ask. An interrupt also stops the model's work."""
         run = self._answer(within)
         step = advance(run)
         while not isinstance(step, End):
@@ -158,7 +159,7 @@ class Fallback:
         return step.value
 
     async def acall(self, ask: Ask, within: float | None = None, /) -> Answer | None:
-        """As calling it, for async code; a model that is too slow is cancelled."""
+        """Async version of `__call__`. A model that is too slow is cancelled."""
         run = self._answer(within)
         step = advance(run)
         while not isinstance(step, End):
@@ -186,7 +187,7 @@ class Fallback:
         return answer
 
     def _ask_models(self, seconds: float) -> FallbackSteps:
-        """Ask each model in turn, as often as it is worth trying, until one answers."""
+        """Ask each model in turn, with retries, until one answers."""
         answers, end = list[Answer](), self._clock.now() + seconds
         random = Random(self.seed)  # noqa: S311 - for pauses
         for model in self.models:
@@ -208,7 +209,7 @@ class Fallback:
         return _total(answers) if answers else None
 
     def _pause(self, answer: Answer | None, attempt: int, random: Random) -> float | None:
-        """Return the seconds until the next try; None if there is no sense in one."""
+        """Return the seconds until the next try; None if a retry makes no sense."""
         failure = answer.failure if answer is not None else None
         if failure is None or not failure.is_transient:
             return None
@@ -218,7 +219,7 @@ class Fallback:
 
 
 def _total(answers: Sequence[Answer]) -> Answer:
-    """Return the last answer, or the failure to report, with what all calls came to."""
+    """Return the last answer, or the failure to report, with the totals of all calls."""
     overflows = (a for a in answers if a.failure is not None and a.failure.kind == "overflow")
     last = answers[-1]
     answer = next(overflows, last) if last.finish == "error" else last

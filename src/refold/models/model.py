@@ -1,5 +1,5 @@
-"""What a model is to the rest of Refold, what the models of all providers share, and an `Ask` as a
-request: standing alone, or the conversation's own request continued."""
+"""The model protocol, the base of all providers' models, and an `Ask` as a request: on its own, or
+continuing the conversation's request."""
 
 import json
 from abc import ABC, abstractmethod
@@ -26,26 +26,27 @@ from refold.text.json_values import JsonObject, dig, without_keys
 
 @runtime_checkable
 class Model(Protocol):
-    """What answers an `Ask`. It never raises for what a provider does: a failed call is an `Answer`
-    whose `finish` is `error`. Cancelling and `KeyboardInterrupt` pass through."""
+    """A model that answers an `Ask`. It never raises for a provider's errors: a failed call is an
+    `Answer` with `finish` set to `error`. Cancellation and `KeyboardInterrupt` propagate."""
 
     def __call__(self, ask: Ask, within: float | None = None, /) -> Answer | None:
-        """Answer, if possible within so many seconds. Raises TypeError for a model that is async
-        only."""
+        """Answer the ask, if possible within this number of seconds. Raises TypeError if the model
+        is async only."""
 
     async def acall(self, ask: Ask, within: float | None = None, /) -> Answer | None:
-        """As calling it, for async code."""
+        """Async version of `__call__`."""
 
 
 # --- an ask as a request --------------------------------------------------------------------------
 
 
 OPENING = "(The conversation begins.)"
-"""Stands before messages of which the model spoke the first: APIs want a user's first (AN-4)."""
+"""User message put before an initial assistant message, because APIs require the user's first
+(AN-4)."""
 
 CHAT_CAPS = ("max_tokens", "max_completion_tokens")
 CAPS = {RESPONSES: "max_output_tokens", MESSAGES: "max_tokens"}
-"""Fields that cap an answer: Chat Completions has an old and a new one."""
+"""Fields for the output cap. Chat Completions has an old and a new one."""
 
 _DROPPED = frozenset(
     (
@@ -53,19 +54,19 @@ _DROPPED = frozenset(
         *("response_format", "output_format", "logprobs", "top_logprobs", "modalities", "audio"),
     )
 )
-"""Fields of a conversation's request that would make its answer no plain text, or none at once."""
+"""Fields of a conversation's request that would prevent an immediate plain-text answer."""
 _SERVER_HELD = ("previous_response_id", "conversation")
 
 
 class ModelRequest(NamedTuple):
-    """A request body and the format it is in."""
+    """A request body and its format."""
 
     format: str
     body: JsonObject
 
 
 def standalone_request(ask: Ask, format: str) -> ModelRequest:
-    """Return the ask as a request of its own."""
+    """Return the ask as a new request."""
     turns, body = alternating_turns(ask), JsonObject()
     if ask.system and format == CHAT:
         turns = [("system", ask.system), *turns]
@@ -77,7 +78,7 @@ def standalone_request(ask: Ask, format: str) -> ModelRequest:
 
 
 def alternating_turns(ask: Ask) -> list[tuple[str, str]]:
-    """Return role and text of each turn, the prompt last: roles alternate and the user begins."""
+    """Return role and text of each turn, the prompt last. Roles alternate and the user begins."""
     turns: list[tuple[str, str]] = []
     for message in (*ask.messages, user(ask.prompt)):
         if turns and turns[-1][0] == message.role:
@@ -88,10 +89,10 @@ def alternating_turns(ask: Ask) -> list[tuple[str, str]]:
 
 
 def continue_request(ask: Ask, formats: Iterable[str], window: int | None) -> ModelRequest | None:
-    """Return the request of the conversation itself, with the prompt as its last user message: what
-    the provider has cached is not sent anew. None if it cannot be: the history came as something
-    else than a request body of one of *formats*, the server holds part of it, it ends in calls that
-    are not answered yet, or request and answer would exceed *window* tokens."""
+    """Return the conversation's own request with the prompt as its last user message, so that the
+    provider's cache is used. None if that is not possible: the history is not a request body of one
+    of *formats*, the server holds part of it, it ends in unanswered calls, or request and answer
+    would exceed *window* tokens."""
     view = ask.view
     payload = view.source if view is not None else None
     if view is None or payload is None or not payload.field or payload.codec.NAME not in formats:
@@ -110,9 +111,9 @@ def continue_request(ask: Ask, formats: Iterable[str], window: int | None) -> Mo
 
 
 def complete_body(request: ModelRequest, model: str, max_tokens: int, cap: str) -> JsonObject:
-    """Return the request's body with *model*, if it names none, and the cap of its answer.
+    """Return the request's body with *model*, if it names none, and its output cap.
 
-    *cap* is the field for that in Chat Completions, if the request has none.
+    *cap* is the field for the cap in Chat Completions, if the request has none.
     """
     format, body = request
     field = CAPS.get(format) or next((name for name in CHAT_CAPS if name in body), cap)
@@ -122,7 +123,7 @@ def complete_body(request: ModelRequest, model: str, max_tokens: int, cap: str) 
 
 
 def _breaks_a_rule(view: View, ask: Ask) -> bool:
-    """Would the prompt at the end break a rule that the view keeps?"""
+    """Return whether adding the prompt would violate a rule that the view keeps."""
     check, messages = view.profile.rules.check, view.messages
     after = {(v.rule, v.subject) for v in check(_with_prompt(view, ask.prompt))}
     return bool(after - {(v.rule, v.subject) for v in check(messages)})
@@ -136,7 +137,7 @@ def _with_prompt(view: View, prompt: str) -> tuple[Message, ...]:
 
 
 def _parse_body(payload: Any) -> Mapping[str, Any]:
-    """Return a request body that came as an object or as JSON text."""
+    """Return a request body from an object or JSON text."""
     if isinstance(payload, bytes):
         payload = payload.decode("utf-8", "replace")
     body: Body = json.loads(payload, strict=False) if isinstance(payload, str) else payload
@@ -153,14 +154,13 @@ def _entries_with_prompt(codec: Codec, body: Body, prompt: str) -> list[Any]:
 
 
 def _thinking_budget(body: Body) -> int:
-    """Return the tokens of an Anthropic request's thinking, which count towards the cap."""
+    """Return the thinking tokens of an Anthropic request, which count towards the cap."""
     budget = dig(body, "thinking", "budget_tokens")
     return budget if isinstance(budget, int) else 0
 
 
 def _without_form(body: JsonObject) -> JsonObject:
-    """Return *body* without the schema its answers had to follow (`text.format`,
-    `output_config.format`)."""
+    """Return *body* without its response schema (`text.format`, `output_config.format`)."""
     for name in ("text", "output_config"):
         if isinstance(body.get(name), Mapping):
             body[name] = without_keys(body[name], "format")
@@ -168,8 +168,8 @@ def _without_form(body: JsonObject) -> JsonObject:
 
 
 def _without_tools(body: JsonObject, format: str) -> JsonObject:
-    """Return *body* with its tools but no wish to have one called. Anthropic caches messages under
-    the request's `tool_choice`, so there it is touched only where it forces a call."""
+    """Return *body* with its tools, but with tool calls off. Anthropic's cache depends on
+    `tool_choice`, so there it is changed only if it forces a call."""
     if format != MESSAGES:
         return body | {"tool_choice": "none"} if body.get("tools") else body
     is_forced = dig(body, "tool_choice", "type") in ("any", "tool")
@@ -180,12 +180,12 @@ def _without_tools(body: JsonObject, format: str) -> JsonObject:
 
 
 Price = tuple[float, ...]
-"""US dollars per million tokens: input, output, and, where they differ, cached input and input
-that is written to the cache."""
+"""US dollars per million tokens: input, output, and, if different, cached input and cache
+writes."""
 
 
 def with_cost(answer: Answer, price: Price | None) -> Answer:
-    """Return the answer with what it cost."""
+    """Return the answer with its cost."""
     usage = answer.usage
     if price is None or usage is None:
         return answer
@@ -197,44 +197,44 @@ def with_cost(answer: Answer, price: Price | None) -> Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class ProviderModel(ABC):
-    """A model behind an API of OpenAI's or Anthropic's form."""
+    """A model behind an API in OpenAI's or Anthropic's format."""
 
     model: str
     same_model: bool = False
-    """It is the model that the conversation is with: continue the conversation's own request, which
-    the provider has cached, wherever the ask brings one that fits."""
+    """Whether this is the conversation's own model. Then an ask continues the conversation's
+    request, which the provider has cached, if there is one that fits."""
     window: int | None = None
-    """The model's window in tokens; None leaves unchecked whether a continued request fits."""
+    """The model's window in tokens. With None, the size of a continued request is not checked."""
     spare: int = 0
-    """Tokens added to the cap of each answer, for a model that reasons before it speaks."""
+    """Tokens added to the output cap, for a model that reasons first."""
     cap: str = "max_tokens"
-    """The field that caps an answer in Chat Completions; newer servers want
+    """Field for the output cap in Chat Completions. Newer servers require
     `max_completion_tokens`."""
     timeout: float = 120.0
-    """Seconds without a sign of life from the server."""
+    """Seconds without data from the server."""
     price: Price | None = None
     """US dollars per million tokens: input, output, and optionally cached input and cache
     writes."""
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """Further fields of every request, such as `temperature` or `reasoning_effort`."""
+    """Additional fields of every request, such as `temperature` or `reasoning_effort`."""
 
     @property
     def formats(self) -> tuple[str, ...]:
-        """The formats that the API takes: first that of its own requests, then those in which it
-        can only continue a conversation."""
+        """Formats that the API accepts: first that of its own requests, then those in which it can
+        only continue a conversation."""
         return (CHAT,)
 
     @property
     def secrets(self) -> Iterable[str | None]:
-        """What no error may show."""
+        """Texts that no error may show."""
         return ()
 
     @abstractmethod
     def send(self, request: ModelRequest, seconds: float) -> Any:
-        """Return the reply, as parsed JSON or an SDK's object. May raise anything."""
+        """Return the reply, as parsed JSON or an SDK's object. May raise any exception."""
 
     async def asend(self, request: ModelRequest, seconds: float) -> Any:
-        """As `send`, for async code: in a thread, which a cancelled task leaves behind."""
+        """Async version of `send`. It runs in a thread, which continues after a cancelled task."""
         return await call_in_thread(self.send, request, seconds)
 
     def read(self, reply: Any, format: str) -> Answer:
@@ -242,11 +242,11 @@ class ProviderModel(ABC):
         return with_cost(READERS[format](as_mapping(reply)), self.price)
 
     def fail(self, error: Exception) -> Answer:
-        """Return the answer of a call that raised."""
+        """Return the answer for a call that raised *error*."""
         return answer_of_exception(error, self.secrets)
 
     def __call__(self, ask: Ask, within: float | None = None, /) -> Answer:
-        """Ask."""
+        """Answer the ask."""
         try:
             request = self._request(ask)
             return self.read(self.send(request, self._timeout(within)), request.format)
@@ -254,7 +254,7 @@ class ProviderModel(ABC):
             return self.fail(error)
 
     async def acall(self, ask: Ask, within: float | None = None, /) -> Answer:
-        """As calling it, for async code."""
+        """Async version of `__call__`."""
         try:
             request = self._request(ask)
             return self.read(await self.asend(request, self._timeout(within)), request.format)
@@ -268,5 +268,5 @@ class ProviderModel(ABC):
         return ModelRequest(request.format, {**body, **self.options})
 
     def _timeout(self, within: float | None) -> float:
-        """Return the seconds that a call may take: the model's own limit, or less."""
+        """Return the smaller of the model's own timeout and *within*, in seconds."""
         return self.timeout if within is None else min(self.timeout, within)

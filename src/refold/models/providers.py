@@ -1,6 +1,5 @@
-"""Providers as models. OpenAI and Anthropic are asked by their SDKs, and many more by LiteLLM. Any
-HTTP endpoint that speaks Chat Completions (vLLM, llama.cpp, Ollama, routers) is asked without an
-SDK."""
+"""Providers as models: OpenAI and Anthropic by their SDKs, many more by LiteLLM, and any HTTP
+endpoint for Chat Completions (vLLM, llama.cpp, Ollama, routers) without an SDK."""
 
 import asyncio
 import json
@@ -35,23 +34,23 @@ _CALLS = {
     RESPONSES: ("responses", ("model", "input")),
     MESSAGES: ("messages", ("model", "messages", "max_tokens")),
 }
-"""Where a client sends a format, and the fields that it insists on."""
+"""Client method for each format, and the arguments that it requires."""
 
 
 @dataclass(frozen=True)
 class SDKModel(ProviderModel):
-    """Asks by a client of an SDK.
+    """A model called by an SDK's client.
 
-    An async client serves `acall` only; a sync one serves both, `acall` in a thread that a
-    cancelled task leaves behind until its timeout. Without a client one is made for each call.
-    One ask is one HTTP request: the SDK's own retries are off, retrying is the work of `Fallback`.
+    An async client serves `acall` only. A sync one serves both, `acall` in a thread that continues
+    after a cancelled task until its timeout. Without a client, one is made for each call. One ask
+    is one HTTP request: the SDK's own retries are off, because `Fallback` retries.
     """
 
     client: Any = field(default=None, repr=False)
     sdk: ClassVar[str]
-    """The name of its package, and of the extra that brings it."""
+    """Name of the SDK's package and extra."""
     clients: ClassVar[tuple[str, str]]
-    """The names of its sync and of its async client."""
+    """Names of its sync and async clients."""
 
     def __post_init__(self) -> None:
         if self.client is None:
@@ -59,7 +58,7 @@ class SDKModel(ProviderModel):
 
     @property
     def is_async(self) -> bool:
-        """Does the client serve async code only?"""
+        """Whether the client is async only."""
         return hasattr(self.client, "__aenter__")
 
     @property
@@ -68,7 +67,7 @@ class SDKModel(ProviderModel):
         return getattr(self.client, "api_key", None), getattr(self.client, "auth_token", None)
 
     def __call__(self, ask: Ask, within: float | None = None, /) -> Answer:
-        """Ask. Raises TypeError if the client is an async one."""
+        """Answer the ask. Raises TypeError if the client is async."""
         if self.is_async:
             name, client = type(self).__name__, self.clients[0]
             raise TypeError(
@@ -82,7 +81,7 @@ class SDKModel(ProviderModel):
             return _create(client, request, seconds)
 
     async def asend(self, request: ModelRequest, seconds: float) -> Any:
-        """As `send`, for async code."""
+        """Async version of `send`."""
         if self.client and not self.is_async:
             return await super().asend(request, seconds)
         async with (
@@ -98,44 +97,44 @@ class SDKModel(ProviderModel):
 
 @dataclass(frozen=True)
 class AnthropicModel(SDKModel):
-    """Asks by `client.messages.create`.
+    """A model called by `client.messages.create`.
 
-    *client* is any client of the SDK, that of Bedrock or Vertex too, with your key and address;
-    without one a client is made for each call, which reads `ANTHROPIC_API_KEY`.
+    *client* is any client of the SDK, also for Bedrock or Vertex, with your key and address.
+    Without one, a client that reads `ANTHROPIC_API_KEY` is made for each call.
     """
 
     sdk, clients = "anthropic", ("Anthropic", "AsyncAnthropic")
 
     @property
     def formats(self) -> tuple[str, ...]:
-        """Anthropic's own."""
+        """Anthropic's format."""
         return (MESSAGES,)
 
 
 @dataclass(frozen=True)
 class OpenAIModel(SDKModel):
-    """Asks by `client.chat.completions.create`, or by `client.responses.create`: OpenAI itself,
-    Azure, and every server that speaks its APIs.
+    """A model called by `client.chat.completions.create` or `client.responses.create`: OpenAI
+    itself, Azure, and every server with its APIs.
 
-    *client* is an `OpenAI` or `AsyncOpenAI` with your key and address; without one a client is made
-    for each call, which reads `OPENAI_API_KEY`.
+    *client* is an `OpenAI` or `AsyncOpenAI` with your key and address. Without one, a client that
+    reads `OPENAI_API_KEY` is made for each call.
     """
 
     api: Literal["chat", "responses"] = field(default="chat", kw_only=True)
-    """For requests of its own; a conversation is continued in the format it is in."""
+    """API for standalone requests. A conversation is continued in its own format."""
     cap: str = field(default="max_completion_tokens", kw_only=True)
-    """The field that caps an answer in Chat Completions; older servers know `max_tokens`."""
+    """Field for the output cap in Chat Completions. Older servers know `max_tokens`."""
 
     sdk, clients = "openai", ("OpenAI", "AsyncOpenAI")
 
     @property
     def formats(self) -> tuple[str, ...]:
-        """Both, that of *api* first."""
+        """Both formats, that of *api* first."""
         return (CHAT, RESPONSES) if self.api == "chat" else (RESPONSES, CHAT)
 
 
 def _load(package: str, model: str) -> Any:
-    """Return a package that *model* needs. Raises ImportError."""
+    """Import a package that *model* needs. Raises ImportError."""
     try:
         return import_module(package)
     except ImportError as error:
@@ -144,8 +143,8 @@ def _load(package: str, model: str) -> Any:
 
 
 def _create(client: Any, request: ModelRequest, seconds: float) -> Any:
-    """Send; with an async client what comes back is to be awaited. The fields that the SDK insists
-    on go by name, all others as they are: it need not know them."""
+    """Send the request; with an async client, return an awaitable. Fields that the SDK requires are
+    named arguments. All others are passed unchanged, so the SDK need not know them."""
     path, names = _CALLS[request.format]
     named = {name: request.body[name] for name in names}
     rest = {name: value for name, value in request.body.items() if name not in names}
@@ -160,13 +159,13 @@ _ONE_CALL = {"max_retries": 0, "num_retries": 0}
 
 @dataclass(frozen=True)
 class LiteLLMModel(ProviderModel):
-    """Asks by `litellm.completion` and `litellm.acompletion`.
+    """A model called by `litellm.completion` and `litellm.acompletion`.
 
     *model* is LiteLLM's name, such as `anthropic/claude-haiku-4-5` or `gemini/gemini-2.5-flash`.
-    Keys come from the environment, as LiteLLM reads them, or with *options*, the further arguments
-    of every call: `api_key`, `api_base`, `client`, `temperature` ... Without *price* an answer
-    costs what LiteLLM says. One ask is one call: LiteLLM's own retries are off, retrying is the
-    work of `Fallback`.
+    Keys come from the environment, as LiteLLM reads them, or from *options*, the additional
+    arguments of every call: `api_key`, `api_base`, `client`, `temperature` ... Without *price*,
+    LiteLLM's cost is used. One ask is one call: LiteLLM's own retries are off, because `Fallback`
+    retries.
     """
 
     def __post_init__(self) -> None:
@@ -184,7 +183,7 @@ class LiteLLMModel(ProviderModel):
         return import_module("litellm").completion(**options)
 
     async def asend(self, request: ModelRequest, seconds: float) -> Any:
-        """As `send`, for async code."""
+        """Async version of `send`."""
         options = {"timeout": seconds, **_ONE_CALL, **request.body}
         return await import_module("litellm").acompletion(**options)
 
@@ -202,12 +201,12 @@ class LiteLLMModel(ProviderModel):
 
 @dataclass(frozen=True)
 class HTTPModel(ProviderModel):
-    """Asks by `POST {url}/chat/completions`, with the standard library alone.
+    """A model called by `POST {url}/chat/completions`, with the standard library only.
 
     *url* is the address up to the version (`http://localhost:11434/v1`) or of the endpoint itself.
-    *key* goes out as a bearer token. Proxies are those of the environment; redirects are not
-    followed, so that the key reaches no other server. One ask is one HTTP request. Cancelling
-    `acall` cuts the connection. Raises ValueError for an address that is neither http nor https.
+    *key* is sent as a bearer token. Proxies come from the environment. Redirects are not followed,
+    so that the key reaches no other server. One ask is one HTTP request. Cancelling `acall` closes
+    the connection. Raises ValueError if the address is neither http nor https.
     """
 
     url: str = field(repr=False)
@@ -220,7 +219,7 @@ class HTTPModel(ProviderModel):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The key, and whatever goes with it."""
+        """The key and the values of *headers*."""
         return self.key, *self.headers.values()
 
     def send(self, request: ModelRequest, seconds: float) -> Any:
@@ -228,7 +227,7 @@ class HTTPModel(ProviderModel):
         return self._post(_Connections(), request, seconds)
 
     async def asend(self, request: ModelRequest, seconds: float) -> Any:
-        """As `send`, for async code: in a thread, which a cancelled task cuts short."""
+        """Async version of `send`, in a thread that a cancelled task stops."""
         connections = _Connections()
         try:
             return await asyncio.to_thread(self._post, connections, request, seconds)
@@ -252,7 +251,7 @@ class HTTPModel(ProviderModel):
             return {"error": {"message": "the reply is no JSON"}}
 
     def fail(self, error: Exception) -> Answer:
-        """Return the answer of a call that raised."""
+        """Return the answer for a call that raised *error*."""
         match error:
             case HTTPError():
                 with error:
@@ -266,7 +265,7 @@ class HTTPModel(ProviderModel):
 
 
 def _body(error: HTTPError) -> str:
-    """Return what a refusal says; nothing if even that breaks off."""
+    """Return the body of an error response; its reason phrase if the body cannot be read."""
     try:
         return error.read(65_536).decode("utf-8", "replace")
     except (OSError, HTTPException):
@@ -274,14 +273,14 @@ def _body(error: HTTPError) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return an SDK's object inside a conversation as JSON. Raises TypeError for any other."""
+    """Return an SDK's object inside a conversation as JSON. Raises TypeError for other objects."""
     if hasattr(value, "model_dump"):
         return value.model_dump(exclude_unset=True)
     raise TypeError(f"{type(value).__name__} is no JSON")
 
 
 class _Connections(HTTPHandler, HTTPSHandler):
-    """The connections of one request, so that another thread can cut them."""
+    """The connections of one request, which another thread can close."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -297,7 +296,7 @@ class _Connections(HTTPHandler, HTTPSHandler):
     def _connect(
         self, kind: Callable[..., HTTPConnection], *args: Any, **options: Any
     ) -> HTTPConnection:
-        """Make a new connection. Raises ConnectionAbortedError once they are cut."""
+        """Return a new connection. Raises ConnectionAbortedError after `cut`."""
         if self._is_cut:
             raise ConnectionAbortedError
         connection = kind(*args, **options)
@@ -305,7 +304,7 @@ class _Connections(HTTPHandler, HTTPSHandler):
         return connection
 
     def cut(self) -> None:
-        """Break off the request: whoever waits for an answer wakes up."""
+        """Abort the request, which wakes up the thread that waits for an answer."""
         self._is_cut = True
         for connection in self._connections:
             with suppress(OSError, AttributeError):  # closed already, or not yet connected
@@ -314,4 +313,4 @@ class _Connections(HTTPHandler, HTTPSHandler):
 
 class _NoRedirects(HTTPRedirectHandler):
     def redirect_request(self, *_: Any, **__: Any) -> None:
-        """A redirect is a refusal: the key is not carried to another address."""
+        """Follow no redirect, so that the key is not sent to another address."""

@@ -1,7 +1,7 @@
-"""What came of a call, as an answer: a reply of OpenAI's two APIs or of Anthropic's, or a failure.
+"""Results of calls as answers: replies of OpenAI's two APIs or Anthropic's, and failures.
 
-Exceptions are recognised by what they carry (`status_code`, `response.headers`) and by their class
-names, so that no SDK is needed to read those of another.
+Exceptions are recognised by their attributes (`status_code`, `response.headers`) and class names,
+so that no SDK is needed.
 """
 
 import re
@@ -16,14 +16,14 @@ from refold.text.json_values import Record, dig, object_at, objects_at, objects_
 from refold.tokens.usage import read_usage
 
 CHAT, RESPONSES, MESSAGES = "openai_chat", "openai_responses", "anthropic"
-"""The formats, by the names of their codecs."""
+"""Names of the formats, as of their codecs."""
 
 # --- failures: their kind, and their text without secrets ------------------------------------
 
 ERROR_LIMIT = 240
-"""Characters of a failure that are kept."""
+"""Maximum characters kept of an error."""
 _READ = 4_000
-"""Characters of a failure that are looked at."""
+"""Maximum characters searched of an error."""
 
 _OVERFLOW = re.compile(
     r"context.?(?:length|window|size)|maximum context"
@@ -33,7 +33,7 @@ _OVERFLOW = re.compile(
     r"|exceeds? .{0,40}(?:token|context)|reduce the length",
     re.IGNORECASE,
 )
-"""How providers say that a request is larger than the model's window."""
+"""Providers' phrases for a request that exceeds the model's window."""
 _QUOTA = re.compile(
     r"insufficient_quota|exceeded your current quota|credit balance|billing", re.IGNORECASE
 )
@@ -46,8 +46,7 @@ _SECRET = re.compile(
     r"|\b(?:sk|pk|rk|gsk|xai|hf|ghp|AIza)[-_A-Za-z0-9*]{8,}"
     r"|(?<![A-Za-z0-9_-])(?=[A-Za-z_-]*+[0-9])[A-Za-z0-9_-]{32,}"
 )
-"""What looks like a key: after words that announce one, with a known beginning, or long and
-random."""
+"""Possible keys: after a phrase that announces one, with a known prefix, or long and random."""
 
 _KINDS: Mapping[int, FailureKind] = {
     401: "auth",
@@ -64,7 +63,7 @@ _KINDS: Mapping[int, FailureKind] = {
 
 
 def answer_of_exception(error: Exception, secrets: Iterable[str | None] = ()) -> Answer:
-    """Return the answer of a model whose call ended in *error*, without *secrets*."""
+    """Return the answer for a call that raised *error*, without *secrets*."""
     text = type(error).__name__
     with suppress(Exception):  # whatever an SDK's exception does to say what it is
         text = f"{text}: {error}"
@@ -74,20 +73,20 @@ def answer_of_exception(error: Exception, secrets: Iterable[str | None] = ()) ->
 def answer_of_status(
     status: int, text: str, headers: Mapping[str, str], secrets: Iterable[str | None] = ()
 ) -> Answer:
-    """Return the answer of a server that replied with an error's status."""
+    """Return the answer for a reply with an error status."""
     error = shorten_error(f"HTTP {status}: {text}", secrets)
     return Answer("", "error", error, failure=failure_of_status(status, text, headers))
 
 
 def answer_of_timeout(seconds: float) -> Answer:
-    """Return the answer of a model that gave none in time."""
+    """Return the answer for a timeout."""
     return Answer(
         "", "error", f"no answer within {seconds:.3g} seconds", failure=Failure("timeout")
     )
 
 
 def shorten_error(text: str, secrets: Iterable[str | None] = ()) -> str:
-    """Return a failure's text on one short line, without *secrets* and what looks like one."""
+    """Return an error's text as one short line, without *secrets* and possible keys."""
     for secret in secrets:
         if secret:
             text = text.replace(secret, "***")
@@ -121,7 +120,7 @@ def failure_of_status(status: int, text: str, headers: Mapping[str, str]) -> Fai
 
 
 def _headers(error: Exception) -> Mapping[str, str]:
-    """The headers of the reply; LiteLLM keeps them in a place of its own."""
+    """Return the reply's headers. LiteLLM has its own attribute for them."""
     headers = getattr(error, "litellm_response_headers", None) or getattr(
         getattr(error, "response", None), "headers", None
     )
@@ -129,8 +128,7 @@ def _headers(error: Exception) -> Mapping[str, str]:
 
 
 def retry_after(headers: Mapping[str, Any]) -> float | None:
-    """Return the seconds to wait as `retry-after-ms` or `retry-after` says, the latter in seconds
-    or as a date."""
+    """Return the seconds to wait, from `retry-after-ms` or `retry-after` (seconds or a date)."""
     lower = {str(name).lower(): str(value).strip() for name, value in headers.items()}
     milliseconds, text = _number(lower.get("retry-after-ms")), lower.get("retry-after", "")
     if milliseconds is not None:
@@ -161,10 +159,9 @@ _OPENING = re.compile(rf"<{_TAGS}>", re.IGNORECASE)
 
 
 def strip_reasoning(text: str) -> str:
-    """Return *text* without the reasoning that it begins with: `<think>…</think>`, such a block
-    that never closes (then nothing is left), or one whose opening tag the chat template swallowed.
-    Tags further down, as in a summary that speaks of them, stay. Without reasoning the text comes
-    back as it is."""
+    """Return *text* without leading reasoning: `<think>…</think>`, an unclosed block (then nothing
+    is left), or a block whose opening tag the chat template removed. Later tags, as in a summary
+    about them, are kept. Text without reasoning is unchanged."""
     at = 0
     while match := _LEADING.match(text, at):
         at = match.end()
@@ -183,12 +180,12 @@ _FINISHES = {word: finish for finish, words in _WORDS.items() for word in words.
 
 
 def read_finish(word: str) -> str:
-    """Return why a model stopped, from its provider's word; one that is unknown stays."""
+    """Return the finish reason for a provider's word. Unknown words are unchanged."""
     return _FINISHES.get(word.lower(), word)
 
 
 def as_mapping(reply: Any) -> Record:
-    """Return an SDK's reply as parsed JSON; empty if it is no object."""
+    """Return an SDK's reply as parsed JSON; empty if it is not an object."""
     if isinstance(reply, Mapping):
         return reply
     return reply.model_dump(warnings=False) if hasattr(reply, "model_dump") else {}
@@ -240,7 +237,7 @@ READERS = {CHAT: read_chat, RESPONSES: read_responses, MESSAGES: read_messages}
 def _answer(
     reply: Record, text: str, word: Any, *, calls: object, refused: object = False
 ) -> Answer:
-    """Return an answer; *word* is the provider's for why the model stopped."""
+    """Return an answer. *word* is the provider's finish reason."""
     finish = read_finish(word) if isinstance(word, str) and word else "unknown"
     finish = "tool" if calls else "filter" if refused else finish
     model, usage = str(reply.get("model") or ""), read_usage(reply.get("usage"))
@@ -254,7 +251,8 @@ def _text(content: Any, kind: str) -> str:
 
 
 def _unreadable(reply: Record) -> Answer:
-    """A reply that came with a good status and holds no answer; some routers put errors there."""
+    """Return the error of a reply with a success status but no answer. Some routers send errors
+    so."""
     error = object_at(reply, "error")
     code, text = error.get("code"), str(error.get("message") or "the reply holds no answer")
     if isinstance(code, int) and code >= 400:
