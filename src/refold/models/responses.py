@@ -65,7 +65,7 @@ _KINDS: Mapping[int, FailureKind] = {
 def answer_of_exception(error: Exception, secrets: Iterable[str | None] = ()) -> Answer:
     """Return the answer for a call that raised *error*, without *secrets*."""
     text = type(error).__name__
-    with suppress(Exception):  # whatever an SDK's exception does to say what it is
+    with suppress(Exception):  # an SDK's exception may fail to describe itself
         text = f"{text}: {error}"
     return Answer("", "error", shorten_error(text, secrets), failure=failure_of_exception(error))
 

@@ -53,9 +53,8 @@ A row's tip is NULL if the key that a lookup would use is unknown: for tips with
 than letters and digits in rows written by schema 3, and for rows written by a process that opened
 the file as schema 3. Every lookup reads these rows (`refold.stores.sql`).
 
-`used` is the last use of an edit in hours since 1970; NULL in rows of an older version, for which
-it counts from the first look at them. No index contains it, so that recording it writes one row
-only."""
+`used` is the last use of an edit in hours since 1970; NULL in rows of an older version until they
+are first loaded or pruned. No index contains it, so that recording it writes one row only."""
 
 
 def prepare_sqlite(

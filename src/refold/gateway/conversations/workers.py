@@ -65,7 +65,7 @@ class Job:
     slots: threading.Semaphore = field(default_factory=threading.Semaphore, repr=False)
     """One slot is held while it computes."""
     is_abandoned: bool = False
-    """Whether nobody waits for it any more. Then no model is asked."""
+    """Whether its caller has stopped waiting. Then no model is asked."""
     questions: list["Future[Answer | None]"] = field(default_factory=list)
 
     @property

@@ -246,7 +246,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Handle this number of bytes of a response."""
         response = self._response
-        if response is None or response.is_complete:  # nobody has asked for this
+        if response is None or response.is_complete:  # unexpected data
             self.close()
             return
         response.feed(bytes(self._buffer[:nbytes]))

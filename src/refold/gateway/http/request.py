@@ -33,7 +33,7 @@ HOP_BY_HOP = frozenset(
 )
 """Hop-by-hop headers (RFC 9110, 7.6.1). Those that `connection` names are added."""
 _NOT_FORWARDED = HOP_BY_HOP | {b"host", b"content-length", b"expect"}
-"""Headers that are set anew for the upstream."""
+"""Headers that are not copied to the upstream request."""
 _DOTS = re.compile(r"(?:^|/)\.\.?(?:/|$)")
 
 _GENERATION_PATHS = (

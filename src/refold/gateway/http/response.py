@@ -34,7 +34,7 @@ except ImportError:  # without the extra `otel`
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Stop = Callable[[], object]
-"""Ends what was begun."""
+"""Stops waiting for a disconnect."""
 OnDisconnect = Callable[[Callable[[], None]], Stop]
 """Registers a callback for the client's disconnect. Calling the result removes it."""
 ON_DISCONNECT = "refold.on_disconnect"

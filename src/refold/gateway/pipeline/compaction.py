@@ -250,7 +250,7 @@ def keeps_cache_for_hour(turn: Turn, view: View) -> bool:
     cache, latest = conversation.cache, conversation.latest
     answered_at = cache.answered_at
     if answered_at is not None and latest is not None and latest.sent_at <= answered_at:
-        cache.pauses.append(settings.clock() - answered_at)  # once, whatever is tried again
+        cache.pauses.append(settings.clock() - answered_at)  # not again for retries
     rates = find_rates(turn.model, settings.prices)
     if rates is None:
         return cache.keeps_hour

@@ -219,7 +219,7 @@ def _model_key(incoming: Incoming, model: str) -> ModelKey:
 
 @lru_cache(maxsize=256)
 def manual_budget(levels: TokenLevels) -> Budget:
-    """Return a budget that never triggers by itself."""
+    """Return a budget that never triggers."""
     return Budget(NEVER, levels.target, window=levels.window)
 
 

@@ -96,7 +96,7 @@ class Resources:
         pins: Pins,
     ) -> Compactor:
         """Return a compactor for the conversation *name* with these *pins*. It makes only local
-        edits until it is told to compact."""
+        edits unless told to compact."""
         on_event: OnEvent | None = self.settings.on_event
         if self.ledger_writer is not None:
             on_event = ledger_listener(self.ledger_writer.book, tenant, name, on_event)
@@ -276,7 +276,7 @@ def model_of(payload: Payload) -> str:
 # that it shares.
 
 OLDER_ANTHROPIC = with_rules(anthropic, anthropic.older_rules)
-"""Messages codec for accounts for which the API does not check what thinking is bound to (AN-8)."""
+"""Messages codec for accounts whose thinking is not bound to its prefix (AN-8)."""
 
 
 def open_request(resources: Resources, incoming: Incoming) -> Payload:
