@@ -50,8 +50,8 @@ Grade = Literal["", "exact", "recoverable", "lossy"]
 transcript is kept, and the model can ask for it. `lossy`: some. Empty: unknown."""
 
 Action = Literal["compact", "preview", "accept", "revert"]
-"""`compact`: edits made and saved. `preview`: made and not saved. `accept`: saved as previewed.
-`revert`: undone."""
+"""Operation that a row is about. `compact`: edits made and saved. `preview`: made and not saved.
+`accept`: saved as previewed. `revert`: undone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
