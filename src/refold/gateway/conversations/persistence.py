@@ -122,15 +122,14 @@ def reapply_result_edits(conversation: Conversation, view: View, store: Store) -
 
 
 def _edits_of_store(conversation: Conversation, view: View, edits: Sequence[Edit]) -> list[Edit]:
-    """Return all edits that the store needs for *edits*."""
+    """Return the edits to save for *edits* if the store has none of them."""
     local = conversation.compactor.settings.local_names
     by_compactor = [edit for edit in edits if edit.by not in local]
     return [*by_compactor, *_edits_to_save(conversation, view, edits)]
 
 
 def _edits_to_save(conversation: Conversation, view: View, edits: Sequence[Edit]) -> list[Edit]:
-    """Return the edits that the store needs for *edits* in addition to those that a compactor saves
-    itself.
+    """Return the edits to save for *edits* in addition to those that a compactor saves itself.
 
     These are decisions about single results, and edits of local strategies that signed thinking
     will be bound to.

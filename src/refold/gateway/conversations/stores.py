@@ -35,13 +35,13 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LEASE_SECONDS = 15.0
-"""Seconds until a claim expires that is not renewed."""
+"""Seconds after which a claim expires unless it is renewed."""
 CLAIM_MESSAGES = 2
 """Messages that a claim's name depends on: a process that sees the conversation a turn later makes
 the same claim."""
 
 AllowWaiting = Callable[[], AbstractContextManager[Callable[[float], bool]]]
-"""`Workers.allow_waiting`."""
+"""Type of `Workers.allow_waiting`."""
 
 
 def hash_parts(*parts: str) -> str:

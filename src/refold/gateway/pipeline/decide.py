@@ -272,7 +272,7 @@ def _cap_for_figures(
     turn: Turn, outgoing: Outgoing, figures: ErrorFigures, *, keep: float
 ) -> Outgoing | None:
     """Return *outgoing* with its output cap lowered to the upstream's figures; None if none is to
-    be lowered. Thinking keeps the share *keep* of its budget."""
+    be lowered. Thinking keeps at least the share *keep* of its budget."""
     room = figures.answer_room(outgoing.tokens_after)
     caps = fit_caps(turn.incoming.api, turn.payload.body, room, keep)
     body = write_caps(outgoing.body, caps)
