@@ -1,5 +1,5 @@
-"""The only kind of change: show *insert* instead of `messages[start:stop]`; how the run ended that
-made it, and what it takes out of sight."""
+"""Edits, the only kind of change; the outcome of the strategy run that made them; and what they
+hide."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -19,24 +19,25 @@ class Edit:
     stop: int
     insert: tuple[Message, ...]
     tip: str
-    """Hash of `messages[:stop]`: the edit holds for exactly that history."""
+    """Hash of `messages[:stop]`. The edit applies to exactly that history."""
     by: str = ""
     """The repr of the strategy that made it."""
     id: str = field(init=False, repr=False, compare=False)
-    """16 hex digits; an unambiguous beginning is enough to name it."""
+    """16 hex digits. Any unique prefix names the edit."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "id", edit_id(self.start, self.stop, self.tip, self.by))
 
 
 def edit_id(start: int, stop: int, tip: str, by: str) -> str:
-    """Name an edit by place and maker, not by what it shows, so that a stub can say its name."""
+    """Return the id of an edit. It does not depend on the inserted messages, so a stub can contain
+    it."""
     key = f"{start}:{stop}:{tip}:{by}".encode("utf-8", "surrogatepass")
     return blake2b(key, digest_size=8).hexdigest()
 
 
 def name_edit(edit: str | Edit) -> str:
-    """Return the id that names an edit. Raises `EditError` for what is neither."""
+    """Return the id of an edit that is given as an `Edit` or as its id. Raises `EditError`."""
     name = edit.id if isinstance(edit, Edit) else edit
     if not isinstance(name, str):
         raise EditError(f"name an edit by its id, as `view.edits` has it, not by {edit!r}")
@@ -48,37 +49,37 @@ Outcome = Literal["applied", "noop", "rejected", "degraded", "failed", "no_headr
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One strategy's run. Every run ends in exactly one outcome, whatever happened."""
+    """One run of a strategy. Every run ends in exactly one outcome."""
 
     by: str
     """The strategy's repr."""
     outcome: Outcome
-    """`applied`: edits were taken; `noop`: it proposed none; `rejected`: none of its proposals made
-    the view smaller and kept it valid; `failed`: it gave up; `degraded`: it fell back on less;
-    `no_headroom`: all strategies together left the request over the trigger and hardly smaller
-    (see `refold.Budget.progress`)."""
+    """`applied`: some edits were accepted; `noop`: the strategy proposed none; `rejected`: no
+    proposed edit was valid and made the view smaller; `failed`: the strategy gave up; `degraded`:
+    it fell back to something weaker; `no_headroom`: all strategies together left the request above
+    the trigger and hardly smaller (see `refold.Budget.progress`)."""
     reason: str = ""
     tokens_before: int = 0
-    """Tokens of the request before it ran: as `View.tokens` in all that a compactor returns or
-    emits; while strategies run, by our own counter alone."""
+    """Tokens of the request before the run. Attempts that a compactor returns or emits count as
+    `View.tokens` does; while strategies run, only the library's own counter is used."""
     tokens_after: int = 0
     edits_applied: int = 0
-    """How many of its edits were taken."""
+    """Number of its edits that were accepted."""
     edit_tokens: tuple[tuple[str, int], ...] = field(default=(), compare=False, repr=False)
-    """The id of each of its edits, and the tokens of the request after it."""
+    """The id of each of its edits, with the tokens of the request after it."""
     asks: int = 0
-    """How many times it asked a model."""
+    """Number of questions to a model."""
     calls: int = 0
-    """How many model calls that took, retries included."""
+    """Number of model calls for them, retries included."""
     cost: float = 0.0
-    """What those calls cost, in US dollars, if prices are known."""
+    """Price of those calls in US dollars, if prices are known."""
     model: str = ""
     """The model that answered last."""
     prompt: str = ""
     """Name and hash of the last prompt."""
 
     def calibrate(self, count: Callable[[int], int]) -> "Attempt":
-        """Return it with its estimated tokens as *count* expects them (`Profile.calibrate`)."""
+        """Return a copy whose estimated tokens are calibrated by *count* (`Profile.calibrate`)."""
         return replace(
             self,
             tokens_before=count(self.tokens_before),
@@ -90,50 +91,50 @@ class Attempt:
 # --- what is lost ------------------------------------------------------------------------------
 
 LossKind = Literal["constraints", "requests", "open_work", "facts", "paths", "identifiers"]
-"""What is lost, the gravest first."""
+"""Kinds of loss, the most serious first."""
 
 
 class Loss(NamedTuple):
-    """Words that no longer appear."""
+    """A text that the view no longer shows."""
 
     kind: LossKind
     text: str
     at: int | None = None
-    """Position of the message that said it last; None if only an earlier summary says it."""
+    """Position of the last message that contains it; None if only an earlier summary does."""
     line: int = 1
-    """Where it begins there, counted from 1 in `refold.text.plain.readable_text`."""
+    """Line in that message where it begins, counted from 1 in `refold.text.plain.readable_text`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """What no longer appears. What appears in other words counts as lost: only the words can be
-    looked for."""
+    """Everything that the view no longer shows. A paraphrase counts as a loss, because only the
+    exact words are searched for."""
 
     items: tuple[Loss, ...] = ()
-    """By kind, those of a kind in the order of the conversation or by weight."""
+    """Sorted by kind, then by position or by weight."""
 
     def __repr__(self) -> str:
         counts = Counter(loss.kind.replace("_", " ") for loss in self.items)
         return f"<Losses: {', '.join(f'{n:,} {kind}' for kind, n in counts.items()) or 'none'}>"
 
     def texts(self, kind: LossKind) -> tuple[str, ...]:
-        """Return the words of one kind."""
+        """Return the texts of one kind."""
         return tuple(loss.text for loss in self.items if loss.kind == kind)
 
     @property
     def constraints(self) -> tuple[str, ...]:
-        """Sentences of the user that say what must or must not be done."""
+        """Sentences of the user that require or forbid something."""
         return self.texts("constraints")
 
     @property
     def requests(self) -> tuple[str, ...]:
-        """What the user asked for, whole; line breaks and spaces make no difference."""
+        """Whole requests of the user, compared without regard to whitespace."""
         return self.texts("requests")
 
     @property
     def open_work(self) -> tuple[str, ...]:
-        """Items of the latest plan that are not done, the last failure that nothing mended, and
-        what the model announced next."""
+        """Unfinished items of the latest plan, the last failure that was not fixed, and the step
+        that the model announced."""
         return self.texts("open_work")
 
     @property
@@ -148,11 +149,11 @@ class Losses:
 
     @property
     def identifiers(self) -> tuple[str, ...]:
-        """Other names and values out of calls and results, the most likely to be needed first."""
+        """Other names and values in calls and results, the most likely to be needed first."""
         return self.texts("identifiers")
 
     def by_kind(self) -> dict[LossKind, tuple[str, ...]]:
-        """Return the words of every kind, also of those of which nothing is lost."""
+        """Return the texts of every kind, including kinds without a loss."""
         return {kind: self.texts(kind) for kind in get_args(LossKind)}
 
     def __bool__(self) -> bool:

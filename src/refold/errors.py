@@ -1,4 +1,4 @@
-"""Everything Refold raises on purpose."""
+"""The errors that Refold raises on purpose, and checks of settings."""
 
 import math
 from collections.abc import Iterable
@@ -11,24 +11,25 @@ class RefoldError(Exception):
 
 
 class EditError(RefoldError, ValueError):
-    """The edit does not belong to this view."""
+    """An edit that does not belong to the view."""
 
 
 class FormatError(RefoldError, ValueError):
-    """The payload or file is in no form that Refold knows; the message says what was tried."""
+    """A payload or file in an unknown form. The message lists the forms that were tried."""
 
 
 class StoreError(RefoldError):
-    """The store could not be read or written; the message says which file and why, and quotes
-    nothing that is in it: the gateway logs it."""
+    """A store that cannot be read or written. The message names the file and the cause, and quotes
+    no content, because the gateway logs it."""
 
 
 class ModelNotNamed(UserWarning):
-    """A request names no model, and what may be left out of it depends on the model."""
+    """A warning: the request names no model, but what may be left out of it depends on the
+    model."""
 
 
 def install_hint(name: str) -> str:
-    """Say how to get the packages of an extra, at the end of an error."""
+    """Return the end of an error message: how to install the packages of an extra."""
     return (
         f"install Refold with its extra {name!r}: "
         f"in a clone of its repository, pip install '.[{name}]'"
@@ -53,13 +54,13 @@ def require_number(least: float, most: float, **settings: Any) -> None:
 
 
 def is_number(value: object) -> bool:
-    """Is it a finite number?"""
+    """Return whether *value* is a finite number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def require_callable(**settings: Any) -> None:
-    """Raise ValueError unless each setting can be called; a class makes only what can, and what
-    an async function does would never be awaited."""
+    """Raise ValueError unless each setting is a callable. Classes are refused, and so are async
+    functions, which would never be awaited."""
     for name, value in settings.items():
         call = getattr(value, "__call__", None)  # noqa: B004 - is it async?
         if isinstance(value, type) or call is None:
@@ -70,12 +71,13 @@ def require_callable(**settings: Any) -> None:
 
 
 def require_callable_or_none(**settings: Any) -> None:
-    """Raise ValueError unless each setting can be called, or is None."""
+    """Raise ValueError unless each setting is a callable or None."""
     require_callable(**{name: value for name, value in settings.items() if value is not None})
 
 
 def as_names(setting: str, value: Iterable[str]) -> tuple[str, ...]:
-    """Return the distinct names of a setting, sorted; a text is one name. Raises ValueError."""
+    """Return the distinct names in a setting, sorted. A string is a single name. Raises
+    ValueError."""
     if isinstance(value, str):
         return (value,)
     distinct = set(value) if isinstance(value, Iterable) else {None}

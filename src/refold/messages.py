@@ -1,4 +1,5 @@
-"""What a conversation is made of: frozen values with no provider, no identity and no I/O.
+"""The values that a conversation is made of. They are frozen and have no provider, no id and no
+I/O.
 
 A codec makes them from a provider's wire form. The wire form itself stays in the payload
 (`refold.codecs.codec`), so an unedited message is never re-encoded.
@@ -16,11 +17,12 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """A model's reasoning, no part of a message's identity (`refold.transcript.hash_message`)."""
+    """A model's reasoning. It is not part of a message's identity
+    (`refold.transcript.hash_message`)."""
 
     text: str = ""
     signature: str = ""
-    """What the provider needs back unchanged: a signature or encrypted content."""
+    """A signature or encrypted content that the provider needs back unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +32,10 @@ class ToolCall:
     id: str
     name: str
     arguments: str
-    """Canonical JSON (sorted keys, no spaces), or the text as sent if it is no JSON."""
+    """Canonical JSON (sorted keys, no spaces), or the text as sent if it is not JSON."""
     caller: str = ""
-    """Id of the provider's call whose program makes this one, and reads its result; empty if the
-    model does."""
+    """Id of the provider-side program that makes this call and reads its result; empty if the model
+    makes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +56,11 @@ class Media:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A part we do not understand. It is carried, counted and never edited."""
+    """A part of an unknown type. It is carried along and counted, but never edited."""
 
     kind: str
     json: str
-    """Canonical JSON, without what clients move from turn to turn."""
+    """Canonical JSON, without fields that clients move from turn to turn."""
     opens: str = ""
     """Id of the call that this part makes, if any (server-side tools)."""
     closes: str = ""
@@ -70,7 +72,7 @@ Content = Text | Media | Opaque
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool answered."""
+    """The result of a tool call."""
 
     id: str
     content: tuple[Content, ...] = ()
@@ -80,7 +82,7 @@ class ToolResult:
 
     @property
     def text(self) -> str:
-        """All text of the result; media and unknown parts left out."""
+        """All text of the result, without media and unknown parts."""
         return "\n".join(part.text for part in self.content if isinstance(part, Text))
 
 
@@ -94,11 +96,11 @@ class Message:
     role: str
     parts: tuple[Part, ...] = ()
     sender: str = field(default="", compare=False)
-    """Who of several people writes it, if the wire form states it; no part of its identity."""
+    """Author among several people, if the wire form names one. It is not part of the identity."""
 
     @property
     def calls(self) -> tuple[str, ...]:
-        """Ids of the calls it makes, in order, server-side ones included."""
+        """Ids of the calls in this message, in order, server-side calls included."""
         return tuple(
             [
                 part.id if isinstance(part, ToolCall) else part.opens
@@ -109,7 +111,8 @@ class Message:
 
     @property
     def results(self) -> tuple[str, ...]:
-        """Ids of the calls it answers, in order, server-side ones included."""
+        """Ids of the calls whose results are in this message, in order, server-side calls
+        included."""
         return tuple(
             [
                 part.id if isinstance(part, ToolResult) else part.closes
@@ -120,15 +123,16 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The text people read: no thinking, no tool traffic."""
+        """The visible text: no thinking, no tool calls or results."""
         return "\n".join(part.text for part in self.parts if isinstance(part, Text))
 
     @property
     def is_request(self) -> bool:
-        """Does the user's role hold no result here? Who speaks in it, `refold.speakers` tells."""
+        """Whether this is a user message without tool results. `refold.speakers` decides who wrote
+        it."""
         return self.role == "user" and not self.results
 
 
 def user(text: str) -> Message:
-    """Return a user message of one text."""
+    """Return a user message with one text."""
     return Message("user", (Text(text),))

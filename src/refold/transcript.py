@@ -1,4 +1,4 @@
-"""What was said, and the name of every prefix of it."""
+"""The messages of a conversation, and a hash for every prefix of them."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
@@ -50,7 +50,7 @@ class AppendLog(Sequence[T]):
         return longer
 
     def is_prefix_of(self, other: Sequence[T]) -> bool:
-        """Is this the beginning of *other*? Compared by value."""
+        """Return whether this log is a prefix of *other*, compared by value."""
         if not self._length <= len(other) or (self._length and self._buffer[0] != other[0]):
             return False  # nearly always decided by the first item
         return self._buffer[: self._length] == list(other[: self._length])
@@ -89,8 +89,7 @@ class AppendLog(Sequence[T]):
 
 
 class Joined(Sequence[Message]):
-    """Messages and those that are decoded after them. To copy the former would cost all of them
-    each time that one is added."""
+    """Two sequences of messages as one, without copying either."""
 
     def __init__(self, first: Sequence[Message], second: Sequence[Message]) -> None:
         self._first, self._second = first, second
@@ -118,12 +117,12 @@ class Transcript:
     __slots__ = ("_hashed", "messages")
 
     def __init__(self, messages: AppendLog[Message], hashed: AppendLog[str]) -> None:
-        """*hashed*: the tips of a beginning of *messages*, at least the first."""
+        """*hashed* holds the tips of a prefix of *messages*, at least the first."""
         self.messages, self._hashed = messages, hashed
 
     @classmethod
     def of(cls, messages: Iterable[Message] = (), salt: str = "") -> "Transcript":
-        """Start a transcript. *salt* keeps the tips of different tenants apart."""
+        """Start a transcript. *salt* gives different tenants different tips."""
         key = salt.encode("utf-8", "surrogatepass")
         first = blake2b(key, digest_size=16).hexdigest() if salt else ""
         return cls(AppendLog(messages), AppendLog([first]))
@@ -134,9 +133,9 @@ class Transcript:
 
     @property
     def tips(self) -> AppendLog[str]:
-        """The names of all prefixes, the empty one first.
+        """Hashes of all prefixes, the empty one first.
 
-        Hashed when they are read: most turns of most conversations end without an edit to name.
+        They are computed on first use, because most turns end without an edit.
         """
         done = len(self._hashed)
         if done <= len(self.messages):
@@ -158,12 +157,12 @@ class Transcript:
         return f"Transcript({len(self)} messages)"
 
     def matches(self, edit: Edit) -> bool:
-        """Was this edit made for this history?"""
+        """Return whether *edit* was made for this history."""
         return 0 <= edit.start < edit.stop <= len(self) and self.tips[edit.stop] == edit.tip
 
 
 class LazyTips(Sequence[str]):
-    """The tips of a transcript from a position on, hashed when somebody looks at one."""
+    """Tips of a transcript from a position on, computed on first use."""
 
     def __init__(self, transcript: Transcript, start: int) -> None:
         self._transcript, self._start = transcript, start
@@ -187,9 +186,9 @@ def _next_tip(tip: str, message: Message) -> str:
 
 
 def hash_message(message: Message) -> bytes:
-    """Hash a message's identity: role and parts.
+    """Return the hash of a message's identity: its role and parts.
 
-    Thinking is no part of it: clients drop, re-encode and restore signatures and encrypted
+    Thinking is left out, because clients drop, re-encode and restore signatures and encrypted
     reasoning (docs/formats.md).
     """
     fields = [message.role.encode("utf-8", "surrogatepass")]
@@ -199,7 +198,7 @@ def hash_message(message: Message) -> bytes:
 
 
 def _identity(part: Part | Content) -> Iterable[bytes]:
-    """Return what a part says, field by field, each behind its length in bytes."""
+    """Return the fields of a part's identity, each with its length in bytes as a prefix."""
     if isinstance(part, Text):  # the two commonest, without the cost of matching
         return b"4:text", _with_length(part.text)
     if isinstance(part, ToolResult):

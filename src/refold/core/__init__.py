@@ -1,1 +1,2 @@
-"""The model: strategies propose edits, a view is what a transcript shows under them."""
+"""The model of the library: strategies propose edits, and a view shows a transcript with its
+edits."""

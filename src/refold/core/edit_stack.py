@@ -1,4 +1,4 @@
-"""Edits over a transcript: which of them show, how many tokens show, and what is sent."""
+"""Edits on a transcript: which are visible, how many tokens remain, and what is sent."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,14 +16,14 @@ _EMPTY, _BEFORE = Text(""), user("what stands before an edit that begins with an
 
 
 class VisibleEdit(NamedTuple):
-    """An edit that no other covers, and the tokens of what it shows."""
+    """An edit that no other edit covers, with the tokens of its inserted messages."""
 
     edit: Edit
     tokens: int
 
 
 class EditStack:
-    """What a view is made of while edits are added, in the time of what is added."""
+    """A mutable builder of views. Adding an edit costs time for that edit only."""
 
     def __init__(
         self,
@@ -38,19 +38,18 @@ class EditStack:
 
     @property
     def tokens(self) -> int:
-        """Tokens of the request, as `View.tokens`."""
+        """Tokens of the request, as in `View.tokens`."""
         return self.base.profile.calibrate(self.tokens_uncalibrated)
 
     @property
     def tokens_uncalibrated(self) -> int:
-        """As `View.tokens_uncalibrated`."""
+        """As in `View.tokens_uncalibrated`."""
         return self.base.profile.fixed_tokens + self.estimate
 
     def add(self, edit: Edit, tokens: int | None = None, *, smaller: bool = False) -> None:
-        """Add *edit*. Raises `EditError`, and then nothing is changed.
-        *tokens* are those of what it shows, if it was checked on this base before. With *smaller*
-        an edit that makes nothing smaller is refused too.
-        """
+        """Add *edit*, or raise `EditError` and change nothing. *tokens* are those of its insert, if
+        it was checked on this base before. With *smaller*, an edit that makes nothing smaller is
+        refused too."""
         if tokens is None:
             check_edit(self.base, edit)
         first = bisect_left(self._starts, edit.start)
@@ -83,7 +82,7 @@ class EditStack:
 
 
 def check_edit(base: CountedTranscript, edit: Edit) -> None:
-    """Raise `EditError` unless the edit is true of this history and keeps it valid."""
+    """Raise `EditError` unless the edit belongs to this history and keeps it valid."""
     if not base.transcript.matches(edit):
         raise EditError(f"{_describe(edit)} was made for another history")
     if any(not message.parts or _EMPTY in message.parts for message in edit.insert):
@@ -125,7 +124,7 @@ def _covers(outer: Edit, inner: Edit) -> bool:
 
 
 def _is_inside(inner: Edit, outer: Edit) -> bool:
-    """Is *inner* strictly inside? On one span the later edit shows."""
+    """Return whether *inner* is strictly inside *outer*'s span."""
     return _covers(outer, inner) and (outer.start, outer.stop) != (inner.start, inner.stop)
 
 
@@ -133,21 +132,22 @@ def _is_inside(inner: Edit, outer: Edit) -> bool:
 
 
 class RenderedMessage(NamedTuple):
-    """A message to send, and the position of the message it stands for, if it stands for one."""
+    """A message to send, with the position of the transcript message that it stands for, if any."""
 
     message: Message
     origin: int | None
 
 
 Piece = slice | list[RenderedMessage]
-"""An unedited run; or one entry to send, made of one message or of neighbours of one role."""
+"""An unedited run of the transcript, or one entry to send: a message, or neighbours of one role."""
 
 
 def render(base: CountedTranscript, edits: Iterable[Edit]) -> Iterator[Piece]:
-    """Yield what to send of a transcript under *edits*, which stand apart and come in order.
-    If roles alternate, neighbours of one role that an edit brought together become one entry, and a
-    system message that it moved stands between the user's and the model's next words (AN-4); those
-    that stood side by side in the transcript stay as they are.
+    """Yield the pieces to send of a transcript under *edits*, which are disjoint and sorted.
+
+    If roles alternate, messages of one role that an edit made neighbours become one entry, and a
+    system message that it moved stands between the user's and the model's next message (AN-4).
+    Neighbours in the transcript itself stay separate.
     """
     messages = base.transcript.messages
     rendering, at = _Rendering(messages, base.profile.rules.alternate), 0
@@ -164,7 +164,7 @@ def render(base: CountedTranscript, edits: Iterable[Edit]) -> Iterator[Piece]:
 
 
 def flatten(pieces: Iterable[Piece], messages: Sequence[Message]) -> Iterator[Message]:
-    """Yield the messages that *pieces* of *messages* say, those of one entry joined."""
+    """Yield the messages of *pieces*, the messages of one entry joined."""
     for piece in pieces:
         if isinstance(piece, slice):
             yield from messages[piece]
@@ -175,21 +175,21 @@ def flatten(pieces: Iterable[Piece], messages: Sequence[Message]) -> Iterator[Me
 
 
 def has_same_shape(first: Message, second: Message) -> bool:
-    """Do two messages make and answer the same calls, in the same role?"""
+    """Return whether two messages have the same role, calls and results."""
     return (first.role, first.calls, first.results) == (second.role, second.calls, second.results)
 
 
 class _Rendering:
-    """Pieces while they are put together; the last may still become longer."""
+    """Pieces under construction. The last one may still grow."""
 
     def __init__(self, messages: Sequence[Message], alternate: bool) -> None:
         self.pieces = list[Piece]()
         self.waiting = list[RenderedMessage]()
-        """System messages that an edit moved, until the model speaks behind the user."""
+        """System messages moved by an edit. They wait for the model's message after the user's."""
         self._messages, self._alternate = messages, alternate
 
     def add_run(self, start: int, stop: int) -> None:
-        """Add an unedited run; what an edit brought together is looked at one by one."""
+        """Add an unedited run. Messages at the seam with an edit are added one by one."""
         while start < stop:
             first = RenderedMessage(self._messages[start], start)
             if not (self.waiting or self._is_met(first)):
@@ -199,7 +199,7 @@ class _Rendering:
             start += 1
 
     def add(self, rendered: RenderedMessage, piece: Piece | None = None) -> None:
-        """Add a message as an entry, which may be a *piece* already, or to the entry before it."""
+        """Add a message as a new entry, possibly its own *piece*, or to the last entry."""
         role, is_met = rendered.message.role, self._is_met(rendered)
         if role == "user" and is_met and self._end_of().message.role == "system":
             self._lift_system()
@@ -216,12 +216,12 @@ class _Rendering:
         self.pieces.append([*self._take_last(), rendered])
 
     def as_piece(self, rendered: RenderedMessage) -> Piece:
-        """Return a message as an entry: the one that it stands for, if it says the same."""
+        """Return a message as a piece: the transcript's own entry if they are equal."""
         message, at = rendered
         return [rendered] if at is None or self._messages[at] != message else slice(at, at + 1)
 
     def _is_met(self, rendered: RenderedMessage) -> bool:
-        """Did an edit bring a message to the last one, which it joins or must not follow?"""
+        """Return whether an edit moved the message next to one that it must join or not follow."""
         if not (self._alternate and self.pieces):
             return False
         last, role = self._end_of(), rendered.message.role
@@ -230,14 +230,14 @@ class _Rendering:
         return apart_before and (role in (last.message.role, "system") or is_led)
 
     def _lift_system(self) -> None:
-        """Let the system messages at the end wait: the user's words follow them."""
+        """Make the system messages at the end wait, because a user message follows."""
         lifted = list[RenderedMessage]()
         while self.pieces and self._end_of().message.role == "system":
             lifted[:0] = self._take_last()
         self.waiting[:0] = lifted
 
     def _take_last(self) -> list[RenderedMessage]:
-        """Take the last entry off, and return the messages of which it is made."""
+        """Remove the last entry and return its messages."""
         last, piece = self._end_of(), self.pieces.pop()
         if not isinstance(piece, slice):
             return piece
@@ -246,7 +246,7 @@ class _Rendering:
         return [last]
 
     def take_settled(self) -> list[Piece]:
-        """Return what no longer changes: all before the last piece that is no system message."""
+        """Return the final pieces: all before the last one that is not a system message."""
         open_count = 1
         while open_count < len(self.pieces) and self._end_of(-open_count).message.role == "system":
             open_count += 1
@@ -261,7 +261,7 @@ class _Rendering:
 
 
 def _render_edit(messages: Sequence[Message], edit: Edit) -> list[RenderedMessage]:
-    """Return each inserted message with the position of the one it stands for."""
+    """Return each inserted message with the position of the message it stands for."""
     span, start = messages[edit.start : edit.stop], edit.start
     if len(edit.insert) == len(span) and all(map(has_same_shape, edit.insert, span)):
         return [RenderedMessage(message, start + k) for k, message in enumerate(edit.insert)]
@@ -279,8 +279,8 @@ def _render_edit(messages: Sequence[Message], edit: Edit) -> list[RenderedMessag
 
 
 def _find_repeated(span: Sequence[Message], inserted: frozenset[Message]) -> Iterator[int]:
-    """Yield where in *span* a message stands that is *inserted* again. An answer without the
-    reasoning that led to it is not that one: by its id an API knows that it had some (OA-4)."""
+    """Yield the positions in *span* of messages equal to those *inserted*. An answer without its
+    reasoning is not equal: by its id the API knows that it had some (OA-4)."""
     roles, is_bare = {message.role for message in inserted}, False
     for at, message in enumerate(span):
         kinds = {type(part) for part in message.parts}
@@ -294,7 +294,7 @@ def _find_repeated(span: Sequence[Message], inserted: frozenset[Message]) -> Ite
 
 def _find_media(message: Message, span: Sequence[Message], start: int) -> int | None:
     """Return the position of the message whose images *message* repeats, as a request does that
-    stood in one entry with an earlier summary: their bytes are in that entry alone."""
+    shared an entry with an earlier summary. Only that entry has their bytes."""
     media = {part for part in message.parts if isinstance(part, Media)}
     places = enumerate(span if media else (), start)
     return next((at for at, whole in places if media.issubset(whole.parts)), None)

@@ -1,4 +1,4 @@
-"""How a conversation is counted and cut, and its transcript counted that way."""
+"""How messages are counted and where they may be cut, and a transcript with these counts."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,35 +15,36 @@ from refold.transcript import AppendLog, Transcript
 
 
 def keep_estimate(tokens: int) -> int:
-    """Calibrate nothing: the estimate is the figure."""
+    """Return the estimate unchanged: no calibration."""
     return tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Everything about a conversation that is not said in it."""
+    """Properties of a conversation that are not in its messages."""
 
     count: Callable[[Message], int] = count_message
-    """Tokens of one message, its framing included."""
+    """Function that counts the tokens of one message, framing included."""
     rules: Rules = Rules()
     fixed_tokens: int = 0
-    """Tokens of the system prompt and the tool definitions, which no edit touches."""
+    """Tokens of the system prompt and tool definitions, which no edit changes."""
     calibrate: Callable[[int], int] = keep_estimate
-    """From estimated to expected tokens of a whole request (`refold.compactor.calibration`)."""
+    """Function from estimated to expected tokens of a whole request
+    (`refold.compactor.calibration`)."""
     model: str = ""
-    """The model that the request names, or that it goes to if it names none; empty if unknown."""
+    """Model that the request names or goes to; empty if unknown."""
 
 
 class ViewItem(NamedTuple):
-    """A run of the transcript and what shows for it; unedited messages come one by one."""
+    """A run of the transcript with the messages shown for it. Each unedited message is an item."""
 
     start: int
     stop: int
     messages: tuple[Message, ...]
-    """What shows."""
+    """The messages that are shown."""
     edit: Edit | None
     tokens: int
-    """Estimated tokens of what shows."""
+    """Estimated tokens of these messages."""
 
 
 T = TypeVar("T")
@@ -52,7 +53,7 @@ NO_COLUMNS: Columns = MappingProxyType({})
 
 
 class CountedTranscript:
-    """A transcript with its token sums and legal cuts, each worked out once."""
+    """A transcript with its token sums and legal cuts, each computed once."""
 
     def __init__(
         self,
@@ -62,8 +63,8 @@ class CountedTranscript:
         columns: Columns = NO_COLUMNS,
         under: dict[tuple[str, int, int], tuple[Edit, Any]] | None = None,
     ) -> None:
-        """*token_sums*: tokens before each message, and of all of them at the end; *under*: what
-        was worked out `compute_under` edits."""
+        """*token_sums*: tokens before each message, and their total at the end. *under*: cached
+        results of `compute_under`."""
         self.transcript, self.profile, self.token_sums = transcript, profile, token_sums
         self.total_tokens = token_sums[-1]
         self._columns = dict(columns)
@@ -72,12 +73,12 @@ class CountedTranscript:
 
     @classmethod
     def of(cls, transcript: Transcript, profile: Profile) -> "CountedTranscript":
-        """Count a transcript from its beginning."""
+        """Count a transcript from its start."""
         tokens = map(profile.count, transcript.messages)
         return cls(transcript, profile, AppendLog(accumulate(tokens, initial=0)))
 
     def extend(self, messages: Sequence[Message]) -> "CountedTranscript":
-        """Return the transcript followed by *messages*, in the time of what is added."""
+        """Return the transcript followed by *messages*. Only the new messages are counted."""
         tokens = map(self.profile.count, messages)
         _, *sums = accumulate(tokens, initial=self.total_tokens)
         transcript, token_sums = self.transcript.extend(messages), self.token_sums.extend(sums)
@@ -90,7 +91,8 @@ class CountedTranscript:
         )
 
     def map_cached(self, function: Callable[[Message], T]) -> AppendLog[T]:
-        """Map the messages, each only once while the transcript grows. *function* is pure."""
+        """Return *function* of each message. *function* is pure; results are cached as the
+        transcript grows."""
         column: AppendLog[T] = self._columns.get(function, AppendLog())
         if len(column) < len(self.transcript):
             new = self.transcript.messages[len(column) :]
@@ -98,16 +100,16 @@ class CountedTranscript:
         return column
 
     def compute_once(self, function: Callable[["CountedTranscript"], T]) -> T:
-        """Return what *function*, which is pure, makes of this transcript: one that has grown is
-        another."""
+        """Return the cached result of the pure *function* of this transcript. A longer transcript
+        has none."""
         if function not in self._facts:
             self._facts[function] = function(self)
         fact: T = self._facts[function]
         return fact
 
     def compute_under(self, edit: Edit, name: str, compute: Callable[[], T]) -> T:
-        """Return what *compute*, which is pure and has this *name*, makes of an edit and of what it
-        hides: only once, since that stays the same while the transcript grows."""
+        """Return the cached result of the pure function *compute*, called *name*, for an edit and
+        the messages it hides. It stays valid while the transcript grows."""
         key = name, edit.start, edit.stop
         if (entry := self._under.get(key)) and (entry[0] is edit or entry[0] == edit):
             value: T = entry[1]
@@ -118,15 +120,15 @@ class CountedTranscript:
 
     @cached_property
     def cuts(self) -> frozenset[int]:
-        """Legal cuts of the whole transcript, edits aside."""
+        """Legal cuts of the whole transcript, without regard to edits."""
         return self.profile.rules.cuts(self.transcript.messages)
 
     def tokens(self, start: int, stop: int) -> int:
-        """Return the tokens of `messages[start:stop]`, unedited."""
+        """Return the unedited tokens of `messages[start:stop]`."""
         return self.token_sums[stop] - self.token_sums[start]
 
     def iter_items(self, start: int, stop: int) -> Iterator[ViewItem]:
-        """Yield the messages from *start* to *stop* as they are."""
+        """Yield the messages from *start* to *stop* as unedited items."""
         sums = pairwise(self.token_sums[start : stop + 1])
         pairs = zip(self.transcript.messages[start:stop], sums, strict=True)
         for at, (message, (before, after)) in enumerate(pairs, start):

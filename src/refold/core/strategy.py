@@ -1,4 +1,4 @@
-"""What a strategy is, and what it may say while it runs."""
+"""What a strategy is, and what it may yield while it runs."""
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, fields, replace
@@ -17,13 +17,13 @@ T = TypeVar("T")
 @final
 @dataclass(frozen=True, slots=True)
 class End(Generic[T]):
-    """What a generator returned."""
+    """The return value of a generator."""
 
     value: T
 
 
 def advance(run: Generator[S, Any, T], reply: Any = None) -> S | End[T]:
-    """Return the next step of *run*, which is sent *reply*, or its end."""
+    """Send *reply* to the generator *run*. Return its next step, or its end."""
     try:
         return run.send(reply)
     except StopIteration as done:
@@ -31,7 +31,7 @@ def advance(run: Generator[S, Any, T], reply: Any = None) -> S | End[T]:
 
 
 def map_steps(run: Generator[S, Any, T], change: Callable[[S], Any]) -> Generator[Any, Any, T]:
-    """Change every step of *run* by *change* before the driver sees it."""
+    """Pass every step of *run* through *change* before the driver gets it."""
     step = advance(run)
     while not isinstance(step, End):
         step = advance(run, (yield change(step)))
@@ -40,24 +40,24 @@ def map_steps(run: Generator[S, Any, T], change: Callable[[S], Any]) -> Generato
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A strategy's request to a model. The driver of the strategy answers it.
+    """A strategy's question to a model. The driver of the strategy answers it.
 
-    It goes out as a request of its own: *system*, then *messages*, then *prompt* as the last user
-    message. If *view* is given and the answering model is the one the conversation is with, it
-    may go out as that view's own request (same system prompt, tools and messages, which the
-    provider has cached) with *prompt* as the last user message instead of *system* and *messages*.
+    It is sent as a separate request: *system*, then *messages*, then *prompt* as the last user
+    message. If *view* is given and the answering model is that of the conversation, it may be sent
+    as that view's own request instead (same system prompt, tools and messages, which the provider
+    has cached) with *prompt* as the last user message.
     """
 
     prompt: str
     max_tokens: int = 2_000
-    """Cap of the answer, in tokens."""
+    """Maximum tokens of the answer."""
     purpose: str = "summary"
-    """What the answer is for; goes into logs and ledger."""
+    """Purpose of the answer, for logs and the ledger."""
     system: str = ""
     messages: tuple[Message, ...] = ()
-    """Texts in the roles `user` and `assistant`: no calls, no results, no media."""
+    """Text messages in the roles `user` and `assistant`, without calls, results or media."""
     view: View | None = field(default=None, repr=False)
-    """The conversation that the answer is about, for an answerer that continues it."""
+    """The conversation that is asked about, for a driver that can continue it."""
     prompt_id: str = ""
     """Name and hash of the prompt's text, for the ledger."""
 
@@ -75,66 +75,67 @@ FailureKind = Literal[
     "breaker",
     "other",
 ]
-"""Kinds of failures to answer (docs/models.md)."""
+"""Kinds of failed model calls (docs/models.md)."""
 
 
 class Failure(NamedTuple):
-    """The kind of a failure to answer, which decides what to do next."""
+    """A failed model call. Its kind decides what to do next."""
 
     kind: FailureKind
-    """Transient are `rate` (limit reached), `overload` (the server's own error), `timeout`,
-    `connection` (refused or cut) and `reply` (nothing that can be read). Asking the same again does
-    not help with `overflow` (the request exceeds the model's window), `auth`, `quota` (no money
-    left), `request` (refused as it is), `breaker` (not even tried) and `other`."""
+    """Transient kinds: `rate` (limit reached), `overload` (server error), `timeout`, `connection`
+    (refused or cut), `reply` (unreadable). Others, for which a retry does not help: `overflow`
+    (longer than the model's window), `auth`, `quota` (no money left), `request` (refused),
+    `breaker` (not even tried) and `other`."""
     retry_after: float | None = None
-    """Seconds to wait, if the server says so."""
+    """Seconds to wait before a retry, if the server says so."""
 
     @property
     def is_transient(self) -> bool:
-        """May the same request succeed a little later?"""
+        """Whether the same request may succeed a little later."""
         return self.kind in ("rate", "overload", "timeout", "connection", "reply")
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A model's answer to an `Ask`, or why there is none."""
+    """A model's answer to an `Ask`, or the error."""
 
     text: str
     finish: str = "stop"
-    """Why it stopped: `stop`, `length` (cut off), `filter`, `tool` (calls a tool), `error` (nobody
-    answered; *error* says why), or a provider's own word for something else."""
+    """Why the model stopped: `stop`, `length` (cut off), `filter`, `tool` (it calls a tool),
+    `error` (no answer, see *error*), or another word of the provider."""
     error: str = ""
     model: str = ""
     usage: Usage | None = None
-    """Tokens of all calls made for it, if the provider reports them."""
+    """Tokens of all calls made for the answer, if the provider reports them."""
     calls: int = 1
-    """How many calls were made for it, retries included."""
+    """Number of calls made for the answer, retries included."""
     cost: float = 0.0
-    """US dollars, if prices are known."""
+    """Price in US dollars, if prices are known."""
     failure: Failure | None = None
-    """The kind of an `error`, if it is known."""
+    """Kind of the error, if known."""
 
 
 class Ending(NamedTuple):
-    """How a strategy's run ended, if its edits alone do not tell."""
+    """The outcome of a strategy's run, if its edits alone do not show it."""
 
     outcome: Outcome
-    """`degraded`: it fell back on less than was asked for; `rejected`: what a model answered was no
-    good; `failed`: nobody answered; `noop`: there was nothing to do."""
+    """`degraded`: it fell back to something weaker; `rejected`: the model's answer was unusable;
+    `failed`: no model answered; `noop`: there was nothing to do."""
     reason: str
 
 
 Asking = Generator[Ask, Answer | None, T]
-"""What asks a model on its way to a result: an `Ask` gets its `Answer`, None when there is nobody
-to ask."""
+"""A generator with a result that may ask a model: it yields an `Ask` and gets its `Answer`, or None
+if there is no model."""
 Steps = Generator[Edit | Ask, Answer | None, Ending | None]
-"""An `Edit` gets None back, an `Ask` its `Answer` (None when there is nobody to ask)."""
+"""The steps of a strategy: an `Edit` is answered by None, an `Ask` by its `Answer` (None without a
+model)."""
 Edits = Generator[Edit | Ask, Answer | None, None]
-"""The steps of a strategy whose edits say all there is to say."""
+"""The steps of a strategy without an `Ending`."""
 
 
 def change_edits(run: Steps, change: Callable[[Edit], Edit | None]) -> Steps:
-    """Change every edit of *run* by *change*, or leave it out if that returns None."""
+    """Pass every edit of *run* through *change*, and drop those for which it returns None."""
     step = advance(run)
     while not isinstance(step, End):
         changed = change(step) if isinstance(step, Edit) else step
@@ -143,58 +144,59 @@ def change_edits(run: Steps, change: Callable[[Edit], Edit | None]) -> Steps:
 
 
 class Strategy(Protocol):
-    """A rule of thumb that proposes edits: usually a frozen dataclass with `__call__`.
+    """A function that proposes edits of a view, usually a frozen dataclass with `__call__`.
 
-    A strategy does no I/O and looks only at the view it is given: one function serves sync, async
-    and tests. Its repr is the name of its edits, so it must state every setting.
+    A strategy does no I/O and depends only on the view, so the same function works in sync code,
+    async code and tests. Its repr names its edits, so it must contain every setting.
 
-    With `local = True` it is *local*: each edit swaps one message, and depends on that message and
-    those before it only, never on when it runs. Local edits are made at first sight, kept nowhere,
-    and never break a prompt cache. All others are *retrospective*: they run when the budget says so
-    and their edits are stored. One with a method `aim_at` is asked for itself with the tokens that
-    a budget comes down to, and what that returns runs.
+    With `local = True` it is *local*: each edit replaces one message and depends only on that
+    message and those before it, never on when it runs. Local edits are made when a message first
+    appears, are not stored, and never break a prompt cache. All others are *retrospective*: they
+    run when the budget says so, and their edits are stored.
+
+    If it has a method `aim_at`, the strategy that this returns for the budget's target in tokens
+    runs instead.
     """
 
     def __call__(self, view: View, /) -> Steps:
-        """Propose edits of *view*, most useful first."""
+        """Yield edits of *view*, the most useful first."""
 
 
 def with_goal(strategy: Strategy, goal: int) -> Strategy:
-    """Return *strategy* as it comes down to *goal* tokens, if it takes a goal."""
+    """Return *strategy* aimed at *goal* tokens, if it has `aim_at`; otherwise *strategy*."""
     aim_at: Callable[[int], Strategy] | None = getattr(strategy, "aim_at", None)
     return strategy if aim_at is None else aim_at(goal)
 
 
 @dataclass(frozen=True)
 class Wrapped:
-    """A strategy that runs as *run* has it; its edits have its own name."""
+    """A strategy whose steps are produced by *run*. Its edits carry its own name."""
 
     strategy: Any
     run: Callable[..., Steps]
-    """Takes the strategy, aimed at a goal if there is one, and what it is called with."""
+    """Function that is called with the strategy (aimed at a goal, if there is one) and its
+    arguments."""
 
     def __repr__(self) -> str:
         return repr(self.strategy)
 
     @property
     def local(self) -> bool:
-        """As the strategy's own."""
+        """Whether the inner strategy is local."""
         return is_local(self.strategy)
 
     def aim_at(self, goal: int) -> "Wrapped":
-        """Return the same with a strategy that comes down to *goal* tokens, if it can."""
+        """Return a copy with the inner strategy aimed at *goal* tokens, if it can be."""
         return replace(self, strategy=with_goal(self.strategy, goal))
 
     def __call__(self, view: View, *since: int) -> Steps:
-        """Propose what *run* does."""
+        """Yield the steps of *run*."""
         return self.run(self.strategy, view, *since)
 
 
 def full_repr(strategy: Any) -> str:
-    """Return the repr of a dataclass strategy with every setting, positional ones first.
-
-    Functions are given by their names, so that it is the same in every process.
-    """
+    """Return the repr of a dataclass strategy with every setting, positional ones first. Functions
+    are named, so that the repr is the same in every process."""
     ordered = sorted(fields(strategy), key=lambda setting: bool(setting.kw_only))
     settings = ((setting.name, getattr(strategy, setting.name)) for setting in ordered)
     arguments = (
@@ -205,31 +207,30 @@ def full_repr(strategy: Any) -> str:
 
 
 def require_step(step: Any, strategy: Strategy) -> None:
-    """Raise TypeError unless a strategy yielded an edit or a question."""
+    """Raise TypeError unless a strategy yielded an `Edit` or an `Ask`."""
     if not isinstance(step, Edit | Ask):
         raise TypeError(f"a strategy yields edits and asks, and {strategy!r} yields {step!r:.80}")
 
 
 def is_local(strategy: Strategy) -> bool:
-    """Does this strategy decide on each message at first sight?"""
+    """Return whether a strategy is local."""
     return bool(getattr(strategy, "local", False))
 
 
 class Summary(NamedTuple):
-    """What a summarizer returns."""
+    """The result of a summarizer."""
 
     text: str
-    """Empty if there is none to offer."""
+    """The text; empty if there is no summary."""
     ending: Ending | None = None
-    """How it went, if the text alone does not tell: why it is `degraded`, `rejected`, `failed`."""
+    """Why the summary is `degraded`, `rejected` or `failed`, if it is."""
 
 
 Summarizer = Callable[[View, int, int, int], Asking[Summary]]
-"""Summarises `messages[start:stop]` of a view: `(view, start, stop, max_tokens)`.
-
-It may `yield Ask` to have a model answer. The text, wrapped by
-`refold.text.summary_wrapper.wrap_summary`, has at most *max_tokens* by `view.profile.count`.
-"""
+"""A function `(view, start, stop, max_tokens)` that summarises `messages[start:stop]` of a view. It
+may `yield Ask` to have a model answer. Its text, wrapped by
+`refold.text.summary_wrapper.wrap_summary`, has at most *max_tokens* tokens by
+`view.profile.count`."""
 
 
 __all__ = [

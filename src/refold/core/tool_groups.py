@@ -1,5 +1,5 @@
-"""What a strategy finds in a view: tool groups (calls made together, with all their results),
-messages that it may replace one by one, and results that were fetched again."""
+"""Tool groups (calls made together, with their results), messages that a strategy may replace one
+by one, and results that were fetched again."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -15,29 +15,25 @@ from refold.rules.pairing import client_ids, pair_calls
 
 
 class PairedCall(NamedTuple):
-    """A tool call, and where it and its result stand."""
+    """A tool call with the positions of its call and its result."""
 
     call: ToolCall
     call_at: int
-    """Position of the message that makes the call."""
+    """Position of the message with the call."""
     result_at: int | None
-    """Position of the message with its result; None while the call is open."""
+    """Position of the message with the result; None while the call is open."""
 
 
 ToolGroup = tuple[PairedCall, ...]
-"""The calls of one step of the model, in order.
-
-They are those of one assistant message, or of neighbouring ones if the wire form gives each call
-an entry of its own (OpenAI Responses).
-"""
+"""The calls of one step of the model, in order: those of one assistant message, or of neighbouring
+ones if the wire form gives each call an entry (OpenAI Responses)."""
 
 
 def group_calls(messages: Sequence[Message], start: int = 0) -> list[ToolGroup]:
-    """Return the tool groups of *messages*, oldest first; *start* is the first one's position.
-
-    Calls and results are matched by `refold.rules.pairing`. Results without a call are in no group,
-    nor are server-side calls, whose results come in the same message and are never edited.
-    """
+    """Return the tool groups of *messages*, oldest first. *start* is the position of the first
+    message. Calls and results are matched by `refold.rules.pairing`. Results without a call are
+    ignored, and so are server-side calls, whose results are in the same message and are never
+    edited."""
     pairs = pair_calls(messages, client_ids).pairs
     results = {(call.at, call.part): start + result.at for call, result in pairs}
     groups: list[list[PairedCall]] = []
@@ -54,8 +50,8 @@ def group_calls(messages: Sequence[Message], start: int = 0) -> list[ToolGroup]:
 
 
 def match_calls(messages: Sequence[Message]) -> list[dict[str, ToolCall]]:
-    """Return for each message the calls that its results answer, by their ids: some servers use an
-    id again in each turn."""
+    """Return for each message the calls that its results answer, by id. Some servers reuse ids in
+    each turn, so one mapping for all messages would not do."""
     calls, pairing = [dict[str, ToolCall]() for _ in messages], pair_calls(messages, client_ids)
     for spot, result in chain(pairing.pairs, pairing.again):
         call = messages[spot.at].parts[spot.part]
@@ -70,8 +66,8 @@ def tool_results(message: Message) -> list[ToolResult]:
 
 
 def find_answers(messages: Sequence[Message], start: int = 0) -> list[int]:
-    """Return where the model's answers begin, from *start* on. Messages of the model that follow
-    one another are one answer."""
+    """Return the positions from *start* on where answers of the model begin. Consecutive messages
+    of the model are one answer."""
     return [
         at
         for at in range(start, len(messages))
@@ -80,17 +76,15 @@ def find_answers(messages: Sequence[Message], start: int = 0) -> list[int]:
 
 
 def first_unseen(messages: Sequence[Message], end: int | None = None) -> int:
-    """Return the first position of `messages[:end]` that the model has not seen.
-
-    That is what follows its latest message.
-    """
+    """Return the position of the first message in `messages[:end]` after the model's latest, which
+    the model has not read."""
     positions = range(len(messages) if end is None else end)
     return next((at + 1 for at in reversed(positions) if messages[at].role == "assistant"), 0)
 
 
 def latest_turn_start(messages: Sequence[Message], end: int | None = None, start: int = 0) -> int:
-    """Return the position after the last message of the user's in `messages[start:end]` that holds
-    no result, where a provider sees a new turn; 0 without one."""
+    """Return the position after the last user message without results in `messages[start:end]`,
+    where providers begin a new turn; 0 if there is none."""
     positions = reversed(range(start, len(messages) if end is None else end))
     return next((at + 1 for at in positions if messages[at].is_request), 0)
 
@@ -104,10 +98,8 @@ def clearable_calls(
     messages: Sequence[Message], groups: Iterable[ToolGroup], keep: int, protect: Collection[str]
 ) -> Iterator[PairedCall]:
     """Yield the calls whose results may be cleared: those of all but the newest *keep* groups.
-
-    Left out are groups with a call that is open or a result that the model has not read yet, the
-    tools named in *protect*, and what a program reads in the model's place (`read_by_programs`).
-    """
+    Excluded are groups with an open call or a result that the model has not read, tools named in
+    *protect*, and results read by programs (`read_by_programs`)."""
     candidates, seen = with_results(groups), first_unseen(messages)
     for group in candidates[: max(0, len(candidates) - keep)]:
         if all(pair.result_at is not None and pair.result_at < seen for pair in group):
@@ -117,10 +109,8 @@ def clearable_calls(
 
 
 def find_call(messages: Sequence[Message], at: int, id: str, within: int) -> ToolCall | None:
-    """Return the call that the result *id* at position *at* answers.
-
-    It is the latest of that id among the *within* messages before it; None if there is none.
-    """
+    """Return the call that the result *id* at position *at* answers: the latest with that id in the
+    *within* messages before it. Return None if there is none."""
     for before in range(at - 1, max(-1, at - 1 - within), -1):
         for part in reversed(messages[before].parts):
             if isinstance(part, ToolCall) and part.id == id:
@@ -129,12 +119,12 @@ def find_call(messages: Sequence[Message], at: int, id: str, within: int) -> Too
 
 
 NEAR = 200
-"""Messages before a result among which the program that called for it is looked for."""
+"""Number of messages before a result in which to look for the program that made the call."""
 
 
 def read_by_programs(messages: Sequence[Message], at: int) -> frozenset[str]:
-    """Return the ids of the results at *at* that a program reads: a provider's sandbox runs it, and
-    it called the tools. What is changed in them changes what the program computes, and no model
+    """Return the ids of the results at *at* that are read by a program in a provider's sandbox,
+    which made the calls. A change to them would change what the program computes, and no model
     reads them."""
     calls = (find_call(messages, at, result.id, NEAR) for result in tool_results(messages[at]))
     return frozenset(call.id for call in calls if call and call.caller)
@@ -151,14 +141,14 @@ class MessageSlot(NamedTuple):
 
     at: int
     message: Message
-    """What is shown: the message itself, or what an edit shows instead."""
+    """The message itself, or the one that an edit shows instead."""
     tokens: int
     by: str
-    """What made the edit that shows it; empty for an unedited message."""
+    """The `by` of that edit; empty for an unedited message."""
 
 
 def iter_slots(view: View) -> Iterator[MessageSlot]:
-    """Yield the slots after the last fold: a summary stays as it is."""
+    """Yield the slots after the last fold, so that summaries are left alone."""
     start = last_fold_end(view)
     visible = {v.edit.start: v for v in view.visible_edits if v.edit.start >= start}
     sums = pairwise(view.base.token_sums[start:])
@@ -178,7 +168,8 @@ def slot_at(view: View, at: int) -> MessageSlot:
 
 
 def last_fold_end(view: View) -> int:
-    """Return where the last fold of several messages ends, such as a summary; 0 without one."""
+    """Return the end of the last fold of several messages, such as a summary; 0 if there is
+    none."""
     edits = (visible.edit for visible in reversed(view.visible_edits))
     return next((edit.stop for edit in edits if edit.stop - edit.start > 1), 0)
 
@@ -190,13 +181,14 @@ def find_tool_groups(view: View) -> list[ToolGroup]:
 
 
 def map_parts(message: Message, change: Callable[[Part], Part]) -> Message:
-    """Change each part of a message; empty texts go, which no edit may show."""
+    """Return the message with each part changed. Texts that became empty are dropped, because no
+    edit may show them."""
     parts = map(change, message.parts)
     return Message(message.role, tuple([part for part in parts if part != EMPTY_TEXT]))
 
 
 def replace_if_smaller(view: View, slot: MessageSlot, message: Message, by: str) -> Iterable[Edit]:
-    """Yield the edit that shows *message* in *slot*, if that takes fewer tokens."""
+    """Yield an edit that shows *message* in *slot*, if it has fewer tokens."""
     if message.parts and view.profile.count(message) < slot.tokens:
         yield view.replace(slot.at, message, by)
 
@@ -205,20 +197,20 @@ def replace_if_smaller(view: View, slot: MessageSlot, message: Message, by: str)
 
 
 MAX_SHARE = 3
-"""Of so many tokens that a view shows, refetched results may take one."""
+"""Refetched results take at most one part in this many of the view's tokens."""
 MAX_AGE = 2
-"""A refetched result stays until so many times as much is said after it as a view shows."""
+"""A refetched result is kept until this many times the view's tokens have followed it."""
 LIKENESS = 0.9
-"""Share of its characters, by lines, that a result has in common with one that it repeats."""
+"""Share of equal characters, line by line, that makes a result a repeat of another."""
 
 
 def find_refetched(view: View, max_tokens: int | None = None) -> set[int]:
-    """Return positions of results that show and repeat a hidden result of the same call.
+    """Return the positions of visible results that repeat a hidden result of the same call.
 
-    They need not be equal: clients put counts and times beside what a tool says. The newest are
-    returned that have *max_tokens* together (a third of what the view shows), and none that more
-    than twice as much was said after as the view shows. A call that says something else each time,
-    such as a test run, was not fetched again.
+    They need not be equal, because clients add counts and times to tool output. Only the newest are
+    returned, up to *max_tokens* together (a third of the view), and none with more than twice the
+    view's tokens after it. If a call returns something different each time, such as a test run,
+    nothing was fetched again.
     """
     tokens_left = view.estimate // MAX_SHARE if max_tokens is None else max_tokens
     if not view.visible_edits:
@@ -256,7 +248,8 @@ def _find_repeated_calls(base: CountedTranscript) -> list[list[PlacedResult]]:
 
 
 def _newest_repeat(results: Sequence[PlacedResult], is_hidden: Callable[[int], bool]) -> int:
-    """Return where the newest of one call's *results* stands that repeats a hidden one, or -1."""
+    """Return the position of the newest of one call's *results* that repeats a hidden one, or
+    -1."""
     hidden_lines, newest = set[str](), -1
     for at, result in results:
         lines = _lines(result)
@@ -270,7 +263,7 @@ def _newest_repeat(results: Sequence[PlacedResult], is_hidden: Callable[[int], b
 
 
 def _make_hidden_test(view: View) -> Callable[[int], bool]:
-    """Return whether a visible edit changes or leaves out the results at a position."""
+    """Return a predicate: is the result at a position changed or left out by a visible edit?"""
     messages, edits = view.transcript.messages, [edit for edit, _ in view.visible_edits]
     stops = [edit.stop for edit in edits]
 
@@ -291,8 +284,8 @@ def _make_hidden_test(view: View) -> Callable[[int], bool]:
 
 
 def _lines(result: ToolResult) -> list[str]:
-    """Return the lines of a result, also if a client gives them as JSON; the fields of a record on
-    one line, so that a count or a time among them does not make it another."""
+    """Return the lines of a result, also of one in JSON. The fields of a record become one line, so
+    that a count or time among them makes little difference."""
     texts = (part.text if isinstance(part, Text) else repr(part) for part in result.content)
     lines = "\n".join(texts).replace("\\n", "\n").split("\n")
     return lines if len(lines) > 1 else lines[0].split(",")

@@ -1,4 +1,4 @@
-"""What the model sees: a pure function of a transcript and its edits."""
+"""A view: what the model sees, a pure function of a transcript and its edits."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,21 +20,21 @@ from refold.transcript import AppendLog, Transcript
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """A transcript as its edits show it. Immutable: every method returns another view."""
+    """A transcript as its edits show it. It is immutable: every method returns a new view."""
 
     base: CountedTranscript = field(repr=False)
     edits: tuple[Edit, ...] = ()
-    """All edits, in the order in which they were made; later ones may cover earlier ones."""
+    """All edits in the order in which they were made. Later ones may cover earlier ones."""
     source: Payload | None = field(default=None, repr=False)
-    """The payload that the messages came from, if they came from one."""
+    """Payload that the messages were read from, if any."""
     visible_edits: tuple[VisibleEdit, ...] = field(default=(), repr=False)
-    """The edits that no other covers, by position."""
+    """Edits that no other edit covers, by position."""
     estimate: int = field(default=0, repr=False)
-    """Tokens of the messages shown, not calibrated, without system prompt and tools."""
+    """Uncalibrated tokens of the visible messages, without system prompt and tools."""
     attempts: tuple[Attempt, ...] = field(default=(), repr=False)
-    """How the strategies' runs ended that led to this view; empty if none ran."""
+    """Runs of strategies that led to this view."""
     goal: int | None = field(default=None, repr=False)
-    """Tokens that it had to come down to; None if no compaction was due."""
+    """Tokens that the compaction had to come down to; None if none was due."""
 
     @classmethod
     def of(
@@ -44,7 +44,7 @@ class View:
         profile: Profile | None = None,
         source: Payload | None = None,
     ) -> "View":
-        """View a transcript. Raises `EditError` when an edit does not belong to it."""
+        """Return a view of a transcript. Raises `EditError` if an edit does not belong to it."""
         if not isinstance(transcript, Transcript):
             transcript = Transcript.of(transcript)
         base = CountedTranscript.of(transcript, profile or Profile())
@@ -61,7 +61,7 @@ class View:
         return hash((self.transcript.tips[-1], self.edits))
 
     def __repr__(self) -> str:
-        """Say in one line how large it is and what was done to it."""
+        """Return one line with the view's size and what was done to it."""
         edits = f"{len(self.edits):,} edit{'s' * (len(self.edits) != 1)}"
         sizes = f"{self.tokens:,} of {self.tokens_unedited:,} tokens, {edits}"
         over = "" if self.fits else f", over its goal of {self.goal:,}"
@@ -70,26 +70,26 @@ class View:
     # What these ask is imported when it is asked; what finds losses stands on a floor above.
 
     def report(self) -> str:
-        """Return in words what was done, what it saves and what did not work."""
+        """Return a description of what was done, what it saves and what did not work."""
         return "\n".join(import_module("refold.core.view_lines").report_lines(self))
 
     def diff(self) -> str:
-        """Return what is shown against what was said, edit by edit, as text."""
+        """Return a diff from the original to the visible messages, edit by edit, as text."""
         lines = import_module("refold.core.view_lines").diff_lines(self)
         return "\n".join(line.text for line in lines)
 
     def losses(self) -> Losses:
-        """Return what was said and stands nowhere in what is shown, by kind, message and line."""
+        """Return what only the original messages say, by kind, message and line."""
         find: Callable[..., Losses] = import_module("refold.compactor.by_hand").find_losses
         return find(self.revert(), self)
 
     def _repr_html_(self) -> str:
-        """Return the messages and a fold for each edit, for notebooks; what is cut is said."""
+        """Return the messages as HTML for notebooks, shortened, with a fold for each edit."""
         html: str = import_module("refold.core.view_lines").html_of(self)
         return html.encode("utf-8", "replace").decode()  # a kernel sends no half of a character
 
     def before(self, at: int) -> "View":
-        """Return what was said before the message *at*, without edits."""
+        """Return the original messages before position *at*."""
         messages, tips = self.transcript.messages[:at], self.transcript.tips[: at + 1]
         beginning = Transcript(AppendLog(messages), AppendLog(tips))
         return View.of(beginning, profile=self.profile, source=self.source)
@@ -98,55 +98,55 @@ class View:
 
     @property
     def fits(self) -> bool:
-        """Is it as small as it had to be? True if no compaction was due."""
+        """Whether the goal was reached. True if no compaction was due."""
         return self.goal is None or self.tokens <= self.goal
 
     @property
     def transcript(self) -> Transcript:
-        """What was said."""
+        """The original messages."""
         return self.base.transcript
 
     @property
     def profile(self) -> Profile:
-        """How it is counted and cut."""
+        """How messages are counted and where they may be cut."""
         return self.base.profile
 
     @property
     def tokens(self) -> int:
-        """Tokens of the request this view makes: system prompt, tools and what is shown."""
+        """Tokens of the request: system prompt, tools and visible messages."""
         return self.profile.calibrate(self.tokens_uncalibrated)
 
     @property
     def tokens_unedited(self) -> int:
-        """Tokens that the request would have without any edit."""
+        """Tokens of the request without any edit."""
         return self.profile.calibrate(self.profile.fixed_tokens + self.base.total_tokens)
 
     @property
     def tokens_uncalibrated(self) -> int:
-        """As `tokens`, but by our own counter alone, whatever was learned from usage: figures of
-        different times can be compared, and a history that grows never counts for less."""
+        """As `tokens`, but without calibration by reported usage. Such figures are comparable over
+        time, and a growing history never counts for less."""
         return self.profile.fixed_tokens + self.estimate
 
     def count_part(self, tokens: int) -> int:
-        """Return what a part of the request, estimated at *tokens*, counts for in `tokens`."""
+        """Return the calibrated tokens of a part of the request with *tokens* estimated tokens."""
         return self.profile.calibrate(self.tokens_uncalibrated + tokens) - self.tokens
 
     @cached_property
     def messages(self) -> tuple[Message, ...]:
-        """What to send."""
+        """The messages to send."""
         return tuple(flatten(self._pieces(), self.transcript.messages))
 
     @cached_property
     def payload(self) -> Any:
-        """What to send, in the form in which the history came; unedited entries are the same."""
+        """What to send, in the form of the history; unedited entries are the same objects."""
         return list(self.messages) if self.source is None else self.encode(self.source)
 
     def encode(self, payload: Payload) -> Any:
-        """Write what to send into *payload*, which holds the messages of this transcript."""
+        """Write the messages to send into *payload*, which holds this transcript's messages."""
         return payload.encode(self._pieces(), self.transcript.messages, self._make_forget())
 
     def _make_forget(self) -> Callable[[Any], Any] | None:
-        """Return what takes references to hidden messages out of an entry; None without any."""
+        """Return a function that removes references to hidden messages, or None."""
         messages, references = self.transcript.messages, self.profile.rules.references
         if references is None:
             return None
@@ -159,11 +159,11 @@ class View:
 
     @property
     def items(self) -> tuple[ViewItem, ...]:
-        """What each run of the transcript is shown as."""
+        """What is shown for each run of the transcript."""
         return tuple(self.iter_items())
 
     def iter_items(self) -> Iterator[ViewItem]:
-        """Yield the items: together they would take a quarter of the transcript's memory."""
+        """Yield the items. All of them at once would take a quarter of the transcript's memory."""
         at = 0
         for edit, tokens in self.visible_edits:
             yield from self.base.iter_items(at, edit.start)
@@ -173,13 +173,13 @@ class View:
 
     @cached_property
     def cuts(self) -> frozenset[int]:
-        """Positions between which messages may be hidden: nothing that belongs together is parted,
-        and no visible edit is cut through."""
+        """Positions between which messages may be hidden without separating what belongs together
+        or cutting through a visible edit."""
         insides = (range(edit.start + 1, edit.stop) for edit, _ in self.visible_edits)
         return self.base.cuts.difference(chain.from_iterable(insides))
 
     def iter_unedited(self, since: int) -> Iterator[tuple[int, Message]]:
-        """Yield position and message of what no edit covers from *since* on."""
+        """Yield position and message of every message from *since* on that no edit covers."""
         messages, edits, at = self.transcript.messages, self.visible_edits, since
         first = bisect_right(edits, since, key=lambda visible: visible.edit.stop) if edits else 0
         for index in range(first, len(edits)):
@@ -196,15 +196,15 @@ class View:
 
     def apply(self, *edits: Edit) -> "View":
         """Return this view with more edits. Raises `EditError` for an edit that was made for
-        another history, parts what belongs together, or cuts through another edit."""
+        another history, separates what belongs together, or cuts through another edit."""
         stack = self.edit_stack()
         for edit in edits:
             stack.add(edit)
         return self.with_stack(stack)
 
     def apply_valid(self, edits: Iterable[Edit]) -> "View":
-        """Return this view with those of *edits* that belong to it: in a store other writers and
-        other branches put theirs too."""
+        """Return this view with those of *edits* that belong to it. A store also holds edits of
+        other writers and branches."""
         if not (edits := tuple(edits)):
             return self
         stack = self.edit_stack()
@@ -214,8 +214,8 @@ class View:
         return self.with_stack(stack)
 
     def apply_counted(self, other: "View", edits: Iterable[Edit]) -> "View":
-        """Return this view with *edits*, without checking and counting those that *other*, a view
-        of the same transcript, shows. Raises `EditError`."""
+        """Return this view with *edits*. Those visible in *other*, a view of the same transcript,
+        are not checked and counted again. Raises `EditError`."""
         tokens = {id(visible.edit): visible.tokens for visible in other.visible_edits}
         stack = self.edit_stack()
         for edit in edits:
@@ -223,28 +223,28 @@ class View:
         return self.with_stack(stack)
 
     def revert(self, *ids: str | Edit) -> "View":
-        """Return this view without these edits, given themselves or by their ids or unique
-        beginnings of ids; without ids all go. Raises `EditError` for what is none of its edits."""
+        """Return this view without these edits (objects, ids or unique prefixes of ids), or without
+        any. Raises `EditError` for an edit that it does not have."""
         reverted = {edit.id for edit in (self.find_all(ids) if ids else self.edits)}
         estimate = self.base.total_tokens
         bare = View(self.base, source=self.source, estimate=estimate, attempts=self.attempts)
         return bare.apply(*(edit for edit in self.edits if edit.id not in reverted))
 
     def extend(self, messages: Sequence[Message]) -> "View":
-        """Return the view of a longer transcript, in the time of what is added."""
+        """Return the view of a longer transcript. Only the new messages cost time."""
         return self.rebase(self.base.extend(messages))
 
     def rebase(self, base: CountedTranscript, source: Payload | None = None) -> "View":
-        """Return this view's edits on a transcript that continues this one, from *source*."""
+        """Return these edits on a longer transcript, which was read from *source*."""
         estimate = self.estimate + base.total_tokens - self.base.total_tokens
         return View(base, self.edits, source, self.visible_edits, estimate, self.attempts)
 
     def edit_stack(self) -> EditStack:
-        """Return this view's edits as a stack to add more, in the time of what is added."""
+        """Return this view's edits as a stack, to add more efficiently."""
         return EditStack(self.base, self.edits, self.visible_edits, self.estimate)
 
     def with_stack(self, stack: EditStack) -> "View":
-        """Return this view with the edits of *stack*, which began as its own."""
+        """Return this view with the edits of *stack*, which started from `edit_stack()`."""
         if len(stack.edits) == len(self.edits):
             return self
         edits, visible = tuple(stack.edits), tuple(stack.visible_edits)
@@ -260,20 +260,20 @@ class View:
         return edit
 
     def replace(self, at: int, message: Message, by: str = "") -> Edit:
-        """Return an edit that shows *message* at *at*, which makes the same calls and results."""
+        """Return an edit that shows *message*, with the same calls and results, at *at*."""
         return Edit(at, at + 1, (message,), self._tip(at + 1), by)
 
     def edit_name(self, start: int, stop: int, by: str) -> str:
-        """Return the short id an edit will have, for a stub that says how to unfold it."""
+        """Return the short id that an edit will have, for a stub that says how to unfold it."""
         return edit_id(start, stop, self._tip(stop), by)[:8]
 
     def find(self, id: str | Edit) -> Edit:
-        """Return the edit with this id or unique beginning of an id. Raises `EditError`."""
+        """Return the edit with this id or unique prefix of an id. Raises `EditError`."""
         return self.find_all((id,))[0]
 
     def find_all(self, ids: Iterable[str | Edit]) -> list[Edit]:
-        """Return the edits with these ids or unique beginnings of ids; an edit stands for its own
-        id. Raises `EditError`."""
+        """Return the edits with these ids or unique prefixes of ids; an `Edit` stands for its id.
+        Raises `EditError`."""
         edits = {edit.id: edit for edit in self.edits}
         names, matches = sorted(edits), list[Edit]()
         for id in map(name_edit, ids):
@@ -286,8 +286,8 @@ class View:
         return matches
 
     def unfold(self, id: str | Edit) -> list[Any]:
-        """Return what an edit hides: wire entries if the view came from a payload, else messages.
-        Raises `EditError`."""
+        """Return what an edit hides: wire entries if the view came from a payload, otherwise
+        messages. Raises `EditError`."""
         edit = self.find(id)
         if self.source is None:
             return list(self.transcript.messages[edit.start : edit.stop])

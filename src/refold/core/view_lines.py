@@ -1,5 +1,4 @@
-"""Messages, views and their differences as lines for people, a view as HTML, and where its tokens
-are."""
+"""Messages, views and diffs as lines of text, a view as HTML, and the breakdown of its tokens."""
 
 import json
 import re
@@ -41,8 +40,8 @@ LineKind = Literal[
     "text", "user", "assistant", "tool", "system", "edit", "note",
     "call", "result", "error", "thinking", "media", "hunk", "removed", "added",
 ]  # fmt: skip
-"""What a line is: words, the heading of a message by role or of an edit, a note of Refold's, a
-part, a line of a difference."""
+"""Kind of a line: text, heading of a message by role or of an edit, note of Refold, part, diff
+line."""
 
 WORDS = {
     "ClearThinking": "old thinking cleared",
@@ -57,7 +56,7 @@ WORDS = {
     "as said": "shown as it came",
     "Restore": "message restored",
 }
-"""What edits do that are no summary, by the name of what made them."""
+"""Descriptions of edits other than summaries, by the name of their strategy."""
 SUMMARIZERS = {"RuleSummary": "rules", "ModelSummary": "a model", "FactSummary": "facts"}
 SUMMARIZER = re.compile("|".join(SUMMARIZERS))
 
@@ -70,7 +69,7 @@ class ViewLine(NamedTuple):
 
 
 def describe_strategy(by: str) -> str:
-    """Return what an edit's *by* does, in words; of a strategy that is not built in its name."""
+    """Return a description of an edit's *by*; for unknown strategies their name."""
     by = by.removeprefix("decided (")  # the gateway made the strategy's edit again
     name = by.partition("(")[0].strip()
     if name in WORDS:
@@ -81,19 +80,19 @@ def describe_strategy(by: str) -> str:
 
 
 def span_text(start: int, stop: int) -> str:
-    """Return positions of messages as text: `#3`, `#3-7`."""
+    """Return a range of positions as text: `#3`, `#3-7`."""
     return f"#{start}" if stop == start + 1 else f"#{start}-{stop - 1}"
 
 
 def speaker(message: Message) -> str:
-    """Return who speaks: the role, or `tool` for a message of nothing but results."""
+    """Return the speaker: the role, or `tool` for a message that holds only results."""
     has_only_results = all(isinstance(part, ToolResult) for part in message.parts)
     return "tool" if message.parts and has_only_results else message.role
 
 
 def first_words(message: Message, width: int = 90) -> str:
-    """Return the beginning of a message's text, calls or results on one line, at most *width* cells
-    of a terminal wide."""
+    """Return the beginning of a message's text, calls or results on one line of at most *width*
+    terminal cells."""
     calls = [f"→ {call_title(part)}" for part in message.parts if isinstance(part, ToolCall)]
     results = [f"← {part.text}" for part in message.parts if isinstance(part, ToolResult)]
     kinds = [type(part).__name__.lower() for part in message.parts]
@@ -104,11 +103,11 @@ def first_words(message: Message, width: int = 90) -> str:
 
 
 Titles = Mapping[str, str]
-"""What calls are about, by their ids."""
+"""Titles of calls, by id."""
 
 
 def call_titles(view: "View") -> Callable[[int, int], Titles]:
-    """Return what tells the titles of the calls that results in `messages[start:stop]` answer."""
+    """Return a function to the titles of the calls answered in `messages[start:stop]`."""
     calls = match_calls(view.transcript.messages)
     return lambda start, stop: {
         id: call_title(call) for answered in calls[start:stop] for id, call in answered.items()
@@ -119,13 +118,13 @@ def call_titles(view: "View") -> Callable[[int, int], Titles]:
 
 
 def message_lines(message: Message, titles: Titles) -> Iterator[ViewLine]:
-    """Yield a message, part by part; *titles* says what the calls are about that it answers."""
+    """Yield a message, part by part. *titles* has the titles of the calls that it answers."""
     for part in message.parts:
         yield from part_lines(part, titles)
 
 
 def part_lines(part: Part, titles: Titles) -> Iterator[ViewLine]:
-    """Yield a part; everything but plain text begins with a mark."""
+    """Yield a part. Everything but plain text starts with a marker."""
     match part:
         case Text(text):
             yield from _lines(text)
@@ -155,7 +154,7 @@ def _lines(text: str, kind: LineKind = "text", mark: str = "") -> Iterator[ViewL
 
 
 def _arguments(text: str) -> str:
-    """Return a call's arguments as lines of `name: value`, or as they are if they are no object."""
+    """Return a call's arguments as lines of `name: value`; as they are if not an object."""
     arguments = parse_or_none(text)
     if not isinstance(arguments, dict):
         return text
@@ -169,7 +168,7 @@ def _arguments(text: str) -> str:
 
 
 def select_items(view: "View", only: int | None) -> Iterator["ViewItem"]:
-    """Yield the items of a view; with *only* the one that stands for that message."""
+    """Yield the items of a view; with *only*, the item that covers that message."""
     items = view.iter_items()
     return (item for item in items if only is None or item.start <= only < item.stop)
 
@@ -177,8 +176,8 @@ def select_items(view: "View", only: int | None) -> Iterator["ViewItem"]:
 def view_lines(
     view: "View", most: int | None = None, only: int | None = None
 ) -> Iterator[ViewLine]:
-    """Yield what the model would see; of each message at most *most* lines, and with *only* no more
-    than what stands for that message."""
+    """Yield what the model would see, at most *most* lines of each message; with *only*, what is
+    shown for that message."""
     titles = call_titles(view)
     if view.profile.fixed_tokens and only is None:
         fixed = view.count_part(view.profile.fixed_tokens)
@@ -199,7 +198,7 @@ def view_lines(
 
 
 def edit_title(view: "View", item: "ViewItem") -> str:
-    """Return what an edit hides, how, and what that saves."""
+    """Return a title: what an edit hides, how, and the tokens it saves."""
     if item.edit is None:
         return ""
     place, before = span_text(item.start, item.stop), view.base.tokens(item.start, item.stop)
@@ -216,8 +215,8 @@ def _message_title(view: "View", item: "ViewItem", message: Message) -> ViewLine
 
 
 def diff_lines(view: "View", only: int | None = None, width: int = 130) -> Iterator[ViewLine]:
-    """Yield what the model would see against what was said, edit by edit; with *only* the edit that
-    hides that message. A message that is hidden is a line of at most *width* cells."""
+    """Yield a diff from the original to the visible messages, edit by edit; with *only*, the edit
+    that hides that message. A hidden message is a line of at most *width* cells."""
     messages, at, titles = view.transcript.messages, 0, call_titles(view)
     for item in select_items(view, only):
         if item.edit is None:
@@ -250,7 +249,7 @@ def _diff(
 
 
 def _replacement(view: "View", item: "ViewItem", titles: Titles, width: int) -> Iterator[ViewLine]:
-    """Yield one line for each hidden message, then everything that is shown instead."""
+    """Yield one line for each hidden message, then all of what is shown instead."""
     for at in range(item.start, item.stop):
         message, count = view.transcript.messages[at], view.count_part(view.base.tokens(at, at + 1))
         text = f"- #{at} {speaker(message)} · {count:,} tokens · "
@@ -264,24 +263,24 @@ def _replacement(view: "View", item: "ViewItem", titles: Titles, width: int) -> 
 
 
 class Saving(NamedTuple):
-    """What the edits of one strategy save in a view."""
+    """Tokens that the edits of one strategy save in a view."""
 
     by: str
     edits: int
     saved: int
     """Estimated tokens."""
     outcome: str = "applied"
-    """Of the strategy's run."""
+    """Outcome of the strategy's run."""
     reason: str = ""
 
 
 def tokens_saved(view: "View", edit: Edit) -> int:
-    """Return the tokens that an edit hides, less those that it shows."""
+    """Return the tokens that an edit hides minus those of its insert."""
     return view.base.tokens(edit.start, edit.stop) - sum(map(view.profile.count, edit.insert))
 
 
 def savings_by_strategy(view: "View") -> list[Saving]:
-    """Return what the visible edits save, by strategy; the largest saving first."""
+    """Return the savings of the visible edits by strategy, the largest first."""
     edits = sorted((placed.edit for placed in view.visible_edits), key=lambda edit: edit.by)
     grouped = ((by, list(group)) for by, group in groupby(edits, lambda edit: edit.by))
     savings = [
@@ -292,7 +291,7 @@ def savings_by_strategy(view: "View") -> list[Saving]:
 
 
 def report_lines(view: "View") -> Iterator[str]:
-    """Yield in words what was done to a view, by how much, and what did not work."""
+    """Yield lines that say what was done to a view, what it saved, and what did not work."""
     before, after = view.tokens_unedited, view.tokens
     share = f" ({1 - after / before:.0%} less)" if after < before else ""
     fits = "" if view.goal is None else f", {'fits' if view.fits else 'over'} {view.goal:,}"
@@ -328,18 +327,18 @@ overflow-wrap:anywhere;font:12px/1.45 ui-monospace,Menlo,Consolas,monospace}
 .refold .thinking,.refold .note{color:var(--ink3)}
 """
 MOST_CHARACTERS = 20_000
-"""Of one message in a notebook, and ten times as many of all together; what is cut is said."""
+"""Maximum characters of one message in a notebook; ten times as many for all together."""
 
 
 def html_of(view: "View", most: int | None = MOST_CHARACTERS) -> str:
-    """Return *view* as a piece of HTML with its own style, of each message at most *most*
-    characters."""
+    """Return *view* as an HTML fragment with its own style, at most *most* characters of each
+    message."""
     return f'<div class="refold"><style>{STYLE}</style>{"".join(_body(view, most))}</div>'
 
 
 def html_page(view: "View", title: str = "", *, diff: bool = False, only: int | None = None) -> str:
-    """Return a whole page: nothing of it is loaded from elsewhere, nothing is cut; with *only*
-    no more than what stands for that message."""
+    """Return a complete HTML page without external resources; with *only*, what is shown for that
+    message."""
     pieces = (
         ("<pre>", _spans(diff_lines(view, only)), "</pre>") if diff else _body(view, None, only)
     )
@@ -430,32 +429,32 @@ def _spans(lines: Iterable[ViewLine]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Breakdown:
-    """Estimated tokens of a request, cut four ways; each of the four adds up to `total`."""
+    """Estimated tokens of a request, broken down in four ways that all add up to `total`."""
 
     system: int
     """System prompt."""
     tools: int
     """Tool definitions."""
     messages: tuple[int, ...]
-    """Each message, its framing included; system prompt and tools are not among them."""
+    """Each message, framing included, without system prompt and tools."""
     roles: Mapping[str, int]
-    """Most first; with `system` and `tools`."""
+    """By role, the largest first, with `system` and `tools`."""
     kinds: Mapping[str, int]
-    """`text`, `thinking`, `call`, `result`, `image` ..., `opaque`, `framing`, `system`, `tools`."""
+    """Kinds: `text`, `thinking`, `call`, `result`, `image` ..., `opaque`, `framing` and so on."""
     names: Mapping[str, int]
-    """Calls and results together by the tool's name; everything else under the empty name."""
+    """By tool, calls and results together. Everything else is under the empty name."""
 
     @property
     def total(self) -> int:
-        """Tokens of the whole request, as `view.tokens_uncalibrated`."""
+        """Tokens of the whole request, as in `View.tokens_uncalibrated`."""
         return self.system + self.tools + sum(self.messages)
 
 
 def break_down(view: "View") -> Breakdown:
-    """Break down what *view* shows, by its profile's counter.
+    """Break down the tokens of *view* by its profile's counter.
 
-    What a message has beyond its parts is its framing. System prompt and tools are counted apart
-    when the view came from a payload; without one all of `fixed_tokens` counts as the system
+    Tokens of a message beyond its parts are its framing. System prompt and tools are counted
+    separately if the view came from a payload; otherwise all of `fixed_tokens` counts as the system
     prompt.
     """
     items, calls = view.items, match_calls(view.transcript.messages)
@@ -479,7 +478,7 @@ def break_down(view: "View") -> Breakdown:
 
 
 def _split_fixed_tokens(view: "View") -> tuple[int, int]:
-    """Return tokens of system prompt and tools, together the profile's `fixed_tokens`."""
+    """Return the tokens of system prompt and tools, together the profile's `fixed_tokens`."""
     total = view.profile.fixed_tokens
     if view.source is None:
         return total, 0
@@ -508,7 +507,7 @@ def _kind_of(part: Part | Content) -> str:
 
 
 def _tool_of(part: Part | Content, answered: Iterable[Mapping[str, ToolCall]]) -> str:
-    """Return the name of a part's tool; *answered* are the calls that results here answer."""
+    """Return the name of a part's tool. *answered*: the calls that the results answer."""
     match part:
         case ToolCall(_, name, _):
             return name
