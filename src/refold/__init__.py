@@ -17,9 +17,9 @@ __version__ = "0.1.0"
 def lazy_names(
     module: str, homes: Mapping[str, Iterable[str]], package: str = ""
 ) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__all__`, `__getattr__` and `__dir__` of *module*, of which *homes* says which other
-    module has which names of its face. Homes are named below *package*, by default the module.
-    Type checkers read the stub beside it."""
+    """Return `__all__`, `__getattr__` and `__dir__` of *module*. *homes* maps other modules, named
+    relative to *package* (by default the module), to the public names that they define. Type
+    checkers read the stub beside it."""
     home_of = {
         name: f"{package or module}.{home}" for home, names in homes.items() for name in names
     }

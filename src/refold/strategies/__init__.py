@@ -1,4 +1,4 @@
-"""Strategies, each of which proposes edits that make a view smaller."""
+"""Strategies. Each proposes edits that make a view smaller."""
 
 from refold.strategies.clear import ClearThinking, ClearToolInputs, ClearToolResults
 from refold.strategies.first_sight import ClipResults, DropDuplicates, OutlineResults

@@ -1,4 +1,4 @@
-"""Strategies that clear what is old: results of tools, arguments of calls, thinking."""
+"""Strategies that clear old content: tool results, call arguments, thinking."""
 
 import json
 import re
@@ -45,43 +45,45 @@ from refold.text.plain import call_title
 # --- results --------------------------------------------------------------------------------------
 
 ERROR_CHARS = 320
-"""Characters of error lines that stay of a failure."""
+"""Maximum characters of error lines kept of a failed result."""
 
 
 class ClearedResult(NamedTuple):
-    """A result that is cleared, for a stub in other words than ours."""
+    """A result to be cleared, as a custom stub function gets it."""
 
     call: ToolCall
     original: ToolResult
-    """The result as the tool gave it."""
+    """The unedited result."""
     edit: str
-    """Short name of the edit that brings it back."""
+    """Short id of the edit that brings it back."""
     failure: tuple[str, ...]
-    """Of a failure, exit code and error lines, which are to stay."""
+    """Exit code and error lines of a failed result, which should be kept."""
 
 
 Stub = Callable[[ClearedResult], str]
-"""The text to show instead of a result; empty to leave it as it is. Its repr is part of the
-strategy's."""
+"""A function that returns the text shown instead of a result; empty to leave the result alone. Its
+repr is part of the strategy's repr."""
 
 
 @dataclass(frozen=True)
 class ClearToolResults:
-    """Instead of old tool results show a stub: which call it was, how much it said, and the edit
-    that brings it back. Of a failure, exit code and error lines stay; so does what a person said at
-    the end of a result while the agent worked.
+    """Replace old tool results by stubs.
 
-    Left alone are results that were fetched again after an edit had hidden them, the results of the
-    newest *keep* tool groups (one step of the model with all its calls), the newest groups up to
-    *keep_tokens* tokens of output, results the model has not seen yet, those of the tools named in
-    *protect* and references to tools wherever they are, those under *min_tokens* tokens, and any
-    whose stub would not be smaller. Unless at least *at_least* tokens can be reclaimed, nothing is
-    done. What is before a summary, or is cleared already, stays so. *media* says whether images and
-    documents in a result go with its text.
+    A stub names the call, the size of the result and the edit that brings it back. A failed result
+    keeps its exit code and error lines, and text that a person wrote at the end of a result is kept
+    too.
 
-    Oldest first, or with a *scorer* least important first (docs/strategies.md); but what refers to
-    an older result before that. With *stub* the text of each stub is yours. Raises ValueError for
-    negative figures.
+    Results are left alone if they were fetched again after an edit had hidden them, belong to the
+    newest *keep* tool groups (one step of the model with all its calls) or the newest groups with
+    up to *keep_tokens* tokens of output, were not read by the model yet, come from tools named in
+    *protect*, refer to tools, have fewer than *min_tokens* tokens, or would not get smaller.
+    Nothing is done unless at least *at_least* tokens can be reclaimed. Messages before a summary
+    and cleared results are not touched. *media* says whether images and documents in a result are
+    dropped with its text.
+
+    The oldest results go first, or with a *scorer* the least important (docs/strategies.md), but
+    results that refer to an older one always go before it. *stub* returns a custom text. Raises
+    ValueError for negative numbers.
     """
 
     keep: int = 3
@@ -103,7 +105,7 @@ class ClearToolResults:
         object.__setattr__(self, "protect", as_names("protect", self.protect))
 
     def __call__(self, view: View) -> Edits:
-        """Yield an edit for each message with results to clear, or none at all."""
+        """Yield an edit for each message with results to clear, or no edit at all."""
         plan: Iterable[tuple[int, Edit]] = self._plan(view)
         if self.at_least > 1:  # else each is made only when it is wanted
             plan = list(plan)
@@ -112,7 +114,7 @@ class ClearToolResults:
         yield from (edit for _, edit in plan)
 
     def _plan(self, view: View) -> Iterator[tuple[int, Edit]]:
-        """Yield each edit with the tokens it reclaims."""
+        """Yield each edit with the tokens that it reclaims."""
         groups, by, own = find_tool_groups(view), repr(self), type(self).__name__ + "("
         results = {pair.result_at for group in groups for pair in group}
         slots = {s.at: s for s in iter_slots(view) if s.at in results and not s.by.startswith(own)}
@@ -141,7 +143,7 @@ class ClearToolResults:
     def _newest_to_keep(
         self, view: View, groups: list[ToolGroup], slots: dict[int, MessageSlot]
     ) -> int:
-        """Return how many of the newest groups stay: *keep*, or as many as hold *keep_tokens*
+        """Return the number of newest groups to keep: *keep*, or as many as hold *keep_tokens*
         tokens of results that are neither protected nor cleared."""
         count, tokens = 0, 0
         for group in reversed(with_results(groups)) if self.keep_tokens else ():
@@ -161,12 +163,12 @@ class ClearToolResults:
     def _clear(
         self, view: View, slot: MessageSlot, calls: dict[str, ToolCall], name: str, shown: Part
     ) -> Part:
-        """Return the stub for a result of one of *calls*; any other part, and a result of which no
-        stub is smaller, as it is shown.
+        """Return the stub for a result of one of *calls*. Other parts, and results whose stub would
+        not be smaller, are returned unchanged.
 
-        A local edit may show a long result in fewer tokens than a stub has, but only while what it
-        refers to is shown (`DropDuplicates`): it gets a briefer stub, or clearing the one would
-        bring back the other.
+        A local edit may show a long result in fewer tokens than a stub, but only while the result
+        that it refers to is visible (`DropDuplicates`). It gets a shorter stub, because clearing
+        the other result would bring it back in full.
         """
         if not isinstance(shown, ToolResult) or shown.id not in calls or loads_of(shown):
             return shown
@@ -205,14 +207,13 @@ class ClearToolResults:
 
 
 def _with_steering(stub: ToolResult, original: ToolResult) -> ToolResult:
-    """Return a stub with what a person said at the end of the result that it replaces."""
+    """Return a stub with the text that a person wrote at the end of the result."""
     blocks = steering_texts(original)
     return replace(stub, content=(*stub.content, Text("\n\n".join(blocks)))) if blocks else stub
 
 
 def _tokens(view: View, slot: MessageSlot, result: ToolResult) -> int:
-    """Return the tokens of one result; those of its message, where it is alone there, are known
-    already."""
+    """Return the tokens of one result. If it is alone in its message, they are known already."""
     return slot.tokens if slot.message.parts == (result,) else _count(view, slot, result)
 
 
@@ -221,7 +222,7 @@ def _count(view: View, slot: MessageSlot, result: ToolResult) -> int:
 
 
 def _size(content: Iterable[Content]) -> str:
-    """Return how much a result said: `1,234 characters, 1 image`."""
+    """Return the size of a result as text: `1,234 characters, 1 image`."""
     chars = sum(len(part.text) for part in content if isinstance(part, Text))
     kinds = [part.kind for part in content if not isinstance(part, Text)]
     counted = (f"{n} {kind}" + "s" * (n > 1) for kind, n in Counter(kinds).items()) if kinds else ()
@@ -229,7 +230,7 @@ def _size(content: Iterable[Content]) -> str:
 
 
 def _failure(result: ToolResult) -> list[str]:
-    """Return what stays of a failure: exit code and error lines."""
+    """Return the exit code and error lines of a failed result."""
     text = result.text
     if result.error or is_failure(text):
         return failure_lines(text, ERROR_CHARS) or [head(text.strip(), WIDTH)]
@@ -239,24 +240,26 @@ def _failure(result: ToolResult) -> list[str]:
 # --- arguments ------------------------------------------------------------------------------------
 
 DEFAULT_LONGER_THAN = 200
-"""Characters from which on a string argument is long: paths and most commands are shorter."""
+"""Characters from which a string argument is long. Paths and most commands are shorter."""
 OPENING = 80
-"""Characters of a long string's beginning that stay, in one line."""
+"""Characters kept from the beginning of a long string, on one line."""
 STRING = re.compile(r'(?<!\\)("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?', re.DOTALL)
-"""A string of a JSON text; a colon behind it makes it a key."""
+"""A string in JSON text. A colon behind it makes it a key."""
 
 
 @dataclass(frozen=True)
 class ClearToolInputs:
-    """Shorten long string arguments of old tool calls, such as the content of a file written: its
-    beginning and a note of the length stay. The call's id and name, its other
-    arguments and their spelling stay, and it remains a valid JSON object.
+    """Shorten long string arguments of old tool calls, such as the content of a written file.
 
-    A string of more than *longer_than* characters is long. Left alone are the newest *keep* tool
-    groups, calls that are open or whose results the model has not seen, calls of tools named in
-    *protect*, and calls of fewer than *min_tokens* tokens.
-    Arguments that are no JSON become an object of one field, `input`. Oldest first, or with a
-    *scorer* least important first (docs/strategies.md). Raises ValueError for negative figures.
+    The beginning of the string is kept, with a note of its length. Id and name of the call, other
+    arguments and their spelling do not change, and the arguments remain a valid JSON object.
+    Strings of more than *longer_than* characters are long. The newest *keep* tool groups are left
+    alone, and so are open calls, calls whose results the model has not read, calls of tools named
+    in *protect*, and calls of fewer than *min_tokens* tokens. Arguments that are not JSON become an
+    object with one field, `input`.
+
+    The oldest calls go first, or with a *scorer* the least important (docs/strategies.md). Raises
+    ValueError for negative numbers.
     """
 
     keep: int = 3
@@ -302,8 +305,8 @@ class ClearToolInputs:
 
 
 def _shorten_arguments(arguments: str, name: str, limit: int) -> str:
-    """Return arguments with their long strings shortened; every other character stays as it is, so
-    that numbers and key order do too."""
+    """Return the arguments with long strings shortened. All other characters stay, so that numbers
+    and the order of keys do not change."""
     if not _is_object(arguments):
         return json.dumps({"input": _length_note(arguments, name)}, ensure_ascii=False)
     return STRING.sub(lambda match: _shorten_string(match, name, limit), arguments)
@@ -340,14 +343,14 @@ def _is_object(arguments: str) -> bool:
 
 @dataclass(frozen=True)
 class ClearThinking:
-    """Leave out the thinking of all but the newest *keep* steps of the model that have some. A step
-    is what the model says between two things said to it.
+    """Remove the thinking of all but the newest *keep* steps of the model that have some.
 
-    Always oldest first and without a gap, as providers that sign thinking require (AN-10); their
-    latest turn, everything since the last user request, keeps its thinking (AN-6). Where the rules
-    say that thinking is fixed (OA-4, GE-3, DS-1), nothing is done; where no model is named, nothing
-    to what is not signed. A message of thinking alone is hidden, where the rules allow a cut on
-    both sides of it. Raises ValueError for a negative *keep*.
+    A step is everything that the model says between two inputs. Thinking is removed from the oldest
+    step on without a gap, as providers that sign thinking require (AN-10), and never from the
+    latest turn, everything since the last user request (AN-6). Nothing is done if the rules fix
+    thinking in its place (OA-4, GE-3, DS-1), nor to unsigned thinking if no model is named. A
+    message with nothing but thinking is hidden if the rules allow a cut on both sides. Raises
+    ValueError for a negative *keep*.
     """
 
     keep: int = 1
@@ -356,7 +359,7 @@ class ClearThinking:
         require_int(0, keep=self.keep)
 
     def __call__(self, view: View) -> Edits:
-        """Yield an edit for each message whose thinking goes."""
+        """Yield an edit for each message whose thinking is removed."""
         kind = view.profile.rules.thinking
         if kind == "fixed":
             return
@@ -374,7 +377,7 @@ class ClearThinking:
                 return
 
     def _first_kept(self, view: View, thinking: list[MessageSlot], *, free: bool) -> int:
-        """Return the first position whose thinking stays."""
+        """Return the first position whose thinking is kept."""
         messages = view.transcript.messages
         steps: list[int] = []
         for before, slot in zip([None, *thinking], thinking, strict=False):
@@ -388,7 +391,7 @@ class ClearThinking:
 
 
 def _without_thinking(view: View, slot: MessageSlot, by: str) -> Iterator[Edit]:
-    """Yield the edit that shows a message without its thinking, if there is a legal one."""
+    """Yield the edit that shows a message without its thinking, if such an edit is legal."""
     parts = tuple(p for p in slot.message.parts if not isinstance(p, Thinking) and p != Text(""))
     if parts:
         yield from replace_if_smaller(view, slot, replace(slot.message, parts=parts), by)

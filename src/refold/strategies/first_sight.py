@@ -1,5 +1,5 @@
-"""Strategies that decide on a tool result when it is first seen. A long result is shown in part,
-and one that the same call gave again is shown once."""
+"""Strategies that edit a tool result when it first appears: long results are shortened, and
+repeated ones are shown once."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -29,23 +29,23 @@ from refold.text.plain import call_title, path_of, terms
 # --- head and tail --------------------------------------------------------------------------------
 
 LEAST = 400
-"""Characters that leave room for head and tail."""
+"""Minimum limit in characters, which leaves room for head and tail."""
 
 
 @dataclass(frozen=True)
 class ClipResults:
-    """Of a tool result longer than *limit* characters show the head and the tail.
+    """Show the head and tail of tool results longer than *limit* characters.
 
-    Local: it decides on each message at first sight, from that message alone, so the bytes sent are
-    the same ever after and no prompt cache breaks. A mark in the middle says how much is left out
-    and names the edit that brings it back. Lines of the middle that say what went wrong (exit
-    codes, errors, the last line of a traceback) stay, up to an eighth of the limit. Media stay;
-    several texts of one result are cut as one. A clipped JSON result is text, no longer JSON.
+    It is local: each message is edited when it first appears and depends on nothing else, so the
+    same bytes are sent ever after and no prompt cache breaks. A mark in the middle gives the length
+    of the omitted text and the edit that brings it back. Lines of the middle that report a failure
+    (exit codes, errors, the last line of a traceback) are kept, up to an eighth of the limit. Media
+    are kept. Several texts of a result are cut as one. A clipped JSON result is no longer JSON.
 
-    *head* is the share of what stays that is taken from the start. *version* changes when the same
-    settings would cut otherwise. With a *scorer* (docs/strategies.md) what matters more is cut
-    less: the limit of a message is *limit* times 1 + its score, the scorer being shown that message
-    alone. Raises ValueError for a limit under 400 and a *head* that is no share.
+    *head* is the head's share of the text that is kept. *version* changes when equal settings would
+    cut differently. With a *scorer* (docs/strategies.md), which is shown the message alone, the
+    limit is *limit* times 1 + its score. Raises ValueError for a limit under 400 and a *head*
+    outside 0 to 1.
     """
 
     limit: int = 4_000
@@ -84,7 +84,7 @@ class ClipResults:
 
 
 def change_results(view: View, at: int, change: Callable[[Part], Part]) -> Message:
-    """Return the message at *at* with its parts changed, but for what a program reads."""
+    """Return the message at *at* with its results changed, except results that a program reads."""
     spared = read_by_programs(view.transcript.messages, at)
 
     def change_unless_spared(part: Part) -> Part:
@@ -94,10 +94,8 @@ def change_results(view: View, at: int, change: Callable[[Part], Part]) -> Messa
 
 
 def clip_part(part: Part, limit: int, head: float, name: str) -> Part:
-    """Return a result of over *limit* characters with its middle left out; other parts as they are.
-
-    *head* is the share taken from the start, *name* that of the edit that brings the middle back.
-    """
+    """Return a result of over *limit* characters without its middle; other parts unchanged. *head*
+    is the head's share, *name* the id of the edit that brings the middle back."""
     if not isinstance(part, ToolResult) or _text_length(part) <= limit:
         return part
     own = steering_texts(part)
@@ -107,8 +105,8 @@ def clip_part(part: Part, limit: int, head: float, name: str) -> Part:
 
 
 def _text_length(part: Part) -> int:
-    """Return characters of a result's text, as `ToolResult.text` joins it; of any other part
-    none."""
+    """Return the characters of a result's text, joined as by `ToolResult.text`; 0 for other
+    parts."""
     return (
         sum([len(item.text) + 1 for item in part.content if isinstance(item, Text)]) - 1
         if isinstance(part, ToolResult)
@@ -117,7 +115,7 @@ def _text_length(part: Part) -> int:
 
 
 def _splice(content: tuple[Content, ...], cut: Gap, mark: str) -> Iterator[Content]:
-    """Yield content with the text of *cut* left out; the mark stands where the cut begins."""
+    """Yield content without the text of *cut*, with the mark where the cut begins."""
     at, marked = 0, False
     for part in content:
         if not isinstance(part, Text):
@@ -138,27 +136,27 @@ def _splice(content: tuple[Content, ...], cut: Gap, mark: str) -> Iterator[Conte
 # --- outlines -------------------------------------------------------------------------------------
 
 WITHIN = 200
-"""Messages before a result among which its call and the latest request are looked for."""
+"""Number of messages before a result in which to look for its call and the latest request."""
 READ = 8_000
-"""Characters of a request, a call or a text that say what was asked for."""
+"""Maximum characters read of a request, call or text to find what was asked for."""
 TRIES = 5
-"""How often an outline is made shorter until it takes no more tokens than head and tail."""
+"""Maximum attempts to make an outline as short as head and tail."""
 
 
 @dataclass(frozen=True)
 class OutlineResults:
-    """Of a tool result longer than *limit* characters show an outline that its kind decides.
+    """Show an outline of tool results longer than *limit* characters, depending on their kind.
 
-    Local: it decides at first sight, from the message, its calls and the request before it, so the
-    bytes sent are the same ever after. A kind is recognised by the shape of the text
-    (`refold.text.outline.KINDS`): of a log the first of each kind of line and what went wrong stay,
-    of JSON the shape and entries out of the ordinary, of a list of paths every folder. The first
-    line says so and names the edit that brings the rest back; marks count what is left out.
+    It is local: it depends on the message, its calls and the request before it, so the same bytes
+    are sent ever after. The kind is recognised by the shape of the text
+    (`refold.text.outline.KINDS`). A log keeps the first of each kind of line and its failures, JSON
+    its shape and unusual entries, a list of paths every folder. The first line says so and names
+    the edit that brings the rest back. Marks count what is omitted.
 
-    Only *kinds* are outlined. The rest shows head and tail, as `ClipResults` has them, if it is
-    longer than *rest* characters. No outline is longer than head and tail would be, in characters
-    or in tokens. *version* changes when the same settings would show something else. Raises
-    ValueError for a limit under 400 and for a kind there is not.
+    Only *kinds* are outlined. Other results longer than *rest* characters are clipped as by
+    `ClipResults`. An outline is never longer than head and tail would be, in characters or tokens.
+    *version* changes when equal settings would show something else. Raises ValueError for a limit
+    under 400 and unknown kinds.
     """
 
     limit: int = 8_000
@@ -183,7 +181,7 @@ class OutlineResults:
                 yield from replace_if_smaller(view, slot_at(view, at), shown, by)
 
     def _show(self, part: Part, view: View, at: int, name: str) -> Part:
-        """Return a long result as an outline, of another kind as head and tail."""
+        """Return a long result as an outline, or clipped if it is of another kind."""
         if not isinstance(part, ToolResult) or _text_length(part) <= self.limit:
             return clip_part(part, self.rest, 0.5, name)
         own = steering_texts(part)
@@ -201,7 +199,8 @@ class OutlineResults:
     def _fit(
         self, view: View, part: ToolResult, plain: Part, lines: Outline, frame: tuple[str, str]
     ) -> Part:
-        """Return a result as what of *lines* takes no more than *plain*, or that."""
+        """Return the result with as many of *lines* as need no more room than *plain*, or
+        *plain*."""
         media = tuple(item for item in part.content if not isinstance(item, Text))
         most = _text_length(plain)
         size = most - sum(map(len, frame))
@@ -219,7 +218,7 @@ class OutlineResults:
 
 
 def _find_asked(messages: Sequence[Message], at: int, id: str) -> frozenset[str]:
-    """Return the terms of the call *id* that the message at *at* answers, of what was said with it,
+    """Return the terms of the call *id* that the message at *at* answers, of the text beside it,
     and of the latest request before it."""
     asked = set[str]()
     for message in reversed(messages[max(0, at - WITHIN) : at]):
@@ -235,26 +234,26 @@ def _find_asked(messages: Sequence[Message], at: int, id: str) -> frozenset[str]
 # --- repeats --------------------------------------------------------------------------------------
 
 ResultContent = tuple[Content, ...]
-"""What a result says."""
+"""The content of a result."""
 CallKey = tuple[str, str, str]
-"""What makes two calls the same."""
+"""Key that is equal for equal calls."""
 
 
 @dataclass(frozen=True)
 class DropDuplicates:
-    """Of equal results of one call show the first; a later one says that it is the same.
+    """Show the first of equal results of the same call, and a reference instead of later ones.
 
-    The same call is the same tool with the same arguments, or with the same file and other
-    arguments (a range that covers all of it). The results are equal in every character. Results
-    under *min_chars* characters and failures are left alone: that something fails again is news.
+    Calls are the same if they have the same tool and arguments, or the same file and other
+    arguments (a range that covers all of it). The results must be equal in every character. Results
+    under *min_chars* characters and failures are left alone, because a repeated failure is
+    information.
 
-    Local: it decides at first sight. The earlier result is at most *within* messages back and still
-    shown; when a stored edit hides it, the later one is shown in full again. Copies are looked for
-    within stretches of twice *within* messages, counted from the start of the transcript, so that
-    the cost of a turn does not grow with the history and no stub refers to another stub.
-
-    *version* changes when the same settings would decide otherwise. Raises ValueError for figures
-    under 1.
+    It is local: each message is edited when it first appears. The earlier result is at most
+    *within* messages back and visible; if a stored edit hides it, the later one is shown in full
+    again. Copies are looked for in stretches of twice *within* messages from the start of the
+    transcript, so that the cost of a turn does not grow with the history and no reference points to
+    another. *version* changes when equal settings would decide differently. Raises ValueError for
+    numbers under 1.
     """
 
     min_chars: int = 200
@@ -308,8 +307,8 @@ class DropDuplicates:
 def _find_repeated(
     new: list[ResultContent], view: View, since: int, back: int
 ) -> set[ResultContent]:
-    """Return *new*, if any of it may come again: among itself, or in the *back* messages before
-    *since*. A quick look at how each begins, which in most turns is all that is needed."""
+    """Return *new* if it may contain repeats, of one another or of the *back* messages before
+    *since*. Only the openings are compared, which suffices in most turns."""
     openings = {_opening(content) for content in new}
     before = view.base.map_cached(_openings)[since - back : since] if back else ()
     is_new = len(openings) == len(new) and openings.isdisjoint(chain.from_iterable(before))
@@ -317,7 +316,7 @@ def _find_repeated(
 
 
 def _openings(message: Message) -> tuple[str, ...]:
-    """Return how the results in a message begin."""
+    """Return the openings of the results in a message."""
     return tuple([_opening(part.content) for part in message.parts if type(part) is ToolResult])
 
 
@@ -334,7 +333,7 @@ def _results(message: Message) -> list[ToolResult]:
 
 
 class Copies:
-    """The results of one stretch that are shown in full, by what they say and by call."""
+    """The results of one stretch that are shown in full, by content and call."""
 
     def __init__(self, messages: Sequence[Message], within: int) -> None:
         self._messages, self._within = messages, within
@@ -342,8 +341,8 @@ class Copies:
         self._full: dict[tuple[ResultContent, CallKey], tuple[int, ToolCall]] = {}
 
     def find_earlier(self, at: int, result: ToolResult) -> ToolCall | None:
-        """Return the call whose result is equal and still shown in full; without one, this result
-        is taken down as shown. Calls are looked at only when a content comes again."""
+        """Return the call with an equal result that is shown in full; without one, remember this
+        result. Calls are compared only if a content repeats."""
         content = result.content
         if content not in self._first:
             self._first[content] = at, result.id
@@ -365,8 +364,8 @@ class Copies:
 
 
 def _keys(call: ToolCall | None) -> Iterator[CallKey]:
-    """Yield what makes two calls the same: tool and arguments, or tool and file. A call that a
-    program made is like no other: the model does not see its result."""
+    """Yield the keys of a call: tool and arguments, tool and file. A call by a program equals no
+    other, because the model does not see its result."""
     if call and not call.caller:
         yield ("arguments", call.name, call.arguments)
         if path := path_of(call):
@@ -374,8 +373,8 @@ def _keys(call: ToolCall | None) -> Iterator[CallKey]:
 
 
 def _stub_repeats(message: Message, earlier: dict[str, ToolCall], name: str) -> Message:
-    """Return *message* with a line in place of each result of which an *earlier* call has the
-    same."""
+    """Return *message* with a reference instead of each result that equals that of an *earlier*
+    call."""
 
     def change(part: Part) -> Part:
         if not isinstance(part, ToolResult) or part.id not in earlier:

@@ -1,6 +1,6 @@
-"""Replace everything before the kept tail with one summary: what is older than so many messages, or
-so much that a request comes down to a number of tokens; what matters may stand as it is beside
-it."""
+"""Strategies that replace everything before a tail with one summary: before so many newest
+messages, or so that the request has a number of tokens. Important messages may stay beside the
+summary."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -42,28 +42,27 @@ from refold.text.summary_wrapper import beside_summary, summary_in, wrap_summary
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Summarize:
-    """Fold everything from the first message to the kept tail into one summary.
+    """Replace everything from the first message to the tail with one summary.
 
-    Retrospective. Earlier edits inside that span are hidden with it; what an earlier summary
-    covers is merged, not summarised again. Proposes nothing when nothing is older than the tail,
-    when the summarizer has nothing to offer, or when the fold would not be smaller.
-
-    Raises ValueError for settings that are none.
+    It is retrospective. Earlier edits in the span are hidden with it, and an earlier summary is
+    merged, not summarised again. Nothing is proposed if nothing is older than the tail, the
+    summarizer returns nothing, or the result would not be smaller. Raises ValueError for invalid
+    settings.
     """
 
     keep: int | float = 8
-    """What stays as it is: a number of newest messages, or as a float a share of the tokens (see
-    `refold.summarizers.tail.tail_start`). Where no more than these is left and the target is still
-    not reached, only the latest exchange stays."""
+    """What is kept: a number of newest messages, or as a float a share of the tokens (see
+    `refold.summarizers.tail.tail_start`). If no more than these are left and the target is not
+    reached, only the latest exchange is kept."""
     max_tokens: int = 2_000
-    """Cap of the summary message, in tokens."""
+    """Maximum tokens of the summary message."""
     summarizer: Summarizer = field(default_factory=RuleSummary)
     place: str | Placement = "user"
-    """How the summary is carried: a `Placement` or the name of one
+    """Role that carries the summary: a `Placement` or the name of one
     (`refold.summarizers.placement.PLACEMENTS`)."""
     pin: Callable[[Message], bool] | None = None
-    """Messages that it accepts stay as they are behind the summary, however often the conversation
-    is compacted; a call or a result with all that belongs to it."""
+    """Predicate of messages that stay verbatim behind the summary through all compactions. Calls
+    and results stay together."""
 
     __repr__ = full_repr
 
@@ -94,8 +93,8 @@ class Summarize:
         return result.ending
 
     def surround(self, view: View, stop: int, room: int | None = None) -> Surroundings:
-        """Return what stays around the summary of everything before *stop*; if that may take about
-        *room* tokens, with the answer that the current request follows."""
+        """Return what is kept beside the summary of everything before *stop*; if about *room*
+        tokens are given for it, also the answer before the current request."""
         placement = PLACEMENTS[self.place] if isinstance(self.place, str) else self.place
         stays = find_verbatim(view, stop, room, with_answer=room is not None)
         beside = dict(stays.messages)
@@ -106,9 +105,9 @@ class Summarize:
         return keep_behind(view, stop, placement, self._find_pinned(view, stop), stays)
 
     def _find_pinned(self, view: View, stop: int) -> Sequence[int]:
-        """Return positions before *stop* that stay, each with what it cannot be parted from: what
-        *pin* accepts, what the provider alone can read, and results that were fetched again after
-        they had been hidden."""
+        """Return positions before *stop* that are kept, with everything that belongs to them:
+        messages that *pin* accepts, content that only the provider can read, and results that were
+        fetched again after an edit had hidden them."""
         messages = view.transcript.messages
         chosen = {at for at in find_refetched(view) if at < stop}
         chosen.update(at for at in range(stop) if is_sealed(messages[at]))
@@ -123,30 +122,29 @@ class Summarize:
 
 
 IN_CHATS = 0.9
-"""The share that is set aside for a summary if a person answers each turn."""
+"""Share of the target for the summary in a chat."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SummarizeTo:
-    """`Summarize` down to *tokens*, with a summary as long as the newest messages leave room for.
+    """`Summarize` down to *tokens*: the summary and the newest messages share them.
 
-    Retrospective. The summary gets *share* of the tokens, at most *most*, and the newest messages
-    the rest, from an assistant message or a request on. What these leave over the summary gets too,
-    so that little of the budget goes unused. If the latest exchange leaves it no room at all, it
-    gets half of its share all the same; if next to none, a twentieth of the tokens. Raises
-    ValueError for figures that leave nothing to fill.
+    It is retrospective. The summary gets *share* of the tokens, at most *most*, and the newest
+    messages the rest, starting with an assistant message or a request. Tokens that these do not use
+    go to the summary. If the latest exchange leaves no room, the summary still gets half of its
+    share; if very little, a twentieth of the tokens. Raises ValueError for invalid settings.
     """
 
     tokens: int | None = None
-    """Tokens of the whole request to come down to if the compaction's goal is not lower; by default
-    that goal, and half of the request if there is none."""
+    """Target for the whole request in tokens, unless the compaction's goal is lower. The default is
+    that goal, or half of the request without one."""
     share: float = 0.4
-    """The share of them that is set aside for the summary."""
+    """Share of the target that is reserved for the summary."""
     most: int = 6_000
-    """Tokens that are set aside for it at most."""
+    """Maximum tokens that are reserved for it."""
     summarizer: Summarizer = field(default_factory=RuleSummary)
     place: str | Placement = "user"
-    """As for `Summarize`, and so is *pin*."""
+    """As in `Summarize`, like *pin*."""
     pin: Callable[[Message], bool] | None = None
 
     __repr__ = full_repr
@@ -161,7 +159,7 @@ class SummarizeTo:
         )  # checks what it is given
 
     def aim_at(self, goal: int) -> "SummarizeTo":
-        """Return it with *goal* tokens to come down to, unless its own are fewer."""
+        """Return a copy with *goal* as its target, unless its own is lower."""
         has_fewer = self.tokens is not None and self.tokens <= goal
         return self if has_fewer else replace(self, tokens=max(1, goal))
 
@@ -185,7 +183,7 @@ class SummarizeTo:
                 cap = self._cap(view, goal, around)
 
         def summarize_once(view: View, start: int, stop: int, max_tokens: int) -> Asking[Summary]:
-            """Return the summary that is there, if it fits."""
+            """Return the summary that is already written, if it fits."""
             if draft.text and view.profile.count(wrap_summary(draft.text)) <= max_tokens:
                 return draft
             write = tell_beside(self.summarizer, around)
@@ -195,8 +193,8 @@ class SummarizeTo:
         return (yield from step).ending
 
     def _divide(self, view: View, goal: int) -> tuple[Surroundings, int] | None:
-        """Choose where the tail begins. Return what stays around a summary of all before it, and
-        the tokens that are set aside for the summary; None if nothing is before it."""
+        """Choose where the tail begins. Return what is kept beside the summary of everything before
+        it, and the tokens reserved for the summary; None if nothing is before it."""
         room = self._summary_room(view, goal)
         stop = _divide_at(view, goal, room)
         if not stop:
@@ -217,9 +215,9 @@ class SummarizeTo:
         return Summarize(0, 1, self.summarizer, self.place, self.pin).surround(view, stop, room)
 
     def _cap(self, view: View, goal: int, around: Surroundings) -> int:
-        """Return the tokens that the tail and what stays leave to the summary; at least 0, and if
-        it is the tail that leaves it next to nothing, a twentieth of the goal. What an earlier
-        summary that came as history says stands nowhere else: then a fifth in any case."""
+        """Return the tokens that the tail and the kept messages leave for the summary. It is at
+        least 0, a twentieth of the goal if the tail leaves very little, and a fifth if the summary
+        has to carry an earlier one whose messages are gone."""
         spare = goal - count_shown(view, around.stop)
         is_given = any(view.base.map_cached(summary_in)[: around.stop])
         least = goal // (5 if is_given else 20)
@@ -227,22 +225,22 @@ class SummarizeTo:
         return max(spare - around.tokens(view), least if needs_least else 0)
 
     def _summary_room(self, view: View, goal: int) -> int:
-        """Return the tokens that are set aside for the summary. In a chat they are more: there a
-        summary keeps more of what was said than the same tokens of newest messages do."""
+        """Return the tokens reserved for the summary. In a chat they are more, because there a
+        summary keeps more of the content than the newest messages do."""
         dialogue = view_dialogue_share(view)
         share = self.share + (IN_CHATS - self.share) * dialogue
         return int(min(share * goal, self.most + dialogue * goal))
 
     def _write_without_model(self, view: View, around: Surroundings, cap: int) -> Summary:
-        """Return the summary of what *around* surrounds; empty if a model has to write it."""
+        """Return the summary of what *around* surrounds; empty if a model must write it."""
         run = tell_beside(self.summarizer, around)(view, 0, around.stop, cap)
         step = advance(run)
         run.close()
         return step.value if isinstance(step, End) else Summary("")
 
     def _estimate(self, view: View) -> int:
-        """Return `tokens` as the view's counter estimates them: what a provider reported may differ
-        from that by a factor, and by what the caller did not pass."""
+        """Return `tokens` in units of the view's own counter. The provider's count may differ by a
+        factor, and by content that the caller did not pass."""
         unseen = view.profile.calibrate(0)
         reported = max(1, view.tokens - unseen)
         tokens = view.tokens // 2 if self.tokens is None else self.tokens
@@ -250,8 +248,8 @@ class SummarizeTo:
 
 
 def _divide_at(view: View, goal: int, room: int) -> int:
-    """Return where the tail begins that comes nearest to what a summary of *room* tokens leaves of
-    *goal*; the summary keeps half of its room at least."""
+    """Return the start of the tail that fits best beside a summary of *room* tokens in *goal*. The
+    summary keeps at least half of its room."""
     return tail_within(view, max(0, goal - room // 2), max(0, goal - room))
 
 
@@ -260,15 +258,15 @@ def _divide_at(view: View, goal: int, room: int) -> int:
 
 @dataclass(frozen=True)
 class KeepImportant:
-    """Run *strategy*, such as `Summarize()`, with the messages pinned that *scorer* gives *over* or
-    more: they stay as they are beside the summary. At most *max_tokens* tokens of them stay, those
-    with the highest scores, of equals the newest.
+    """Run *strategy*, such as `Summarize()`, with important messages pinned beside the summary.
 
-    *strategy* is a dataclass with a setting `pin`, a predicate of messages; what its own `pin`
-    accepts stays too, whatever it scores. What stays is chosen anew each time: with a scorer that
-    depends on what comes later, such as `References`, a message that has stayed once may be
-    summarised next time; with `Emphasis` or `Roles` it stays. Raises TypeError for
-    a strategy without `pin`, ValueError for a negative *max_tokens*.
+    Pinned are messages that *scorer* gives *over* or more, at most *max_tokens* tokens of them: the
+    highest scores first, of equal ones the newest. *strategy* is a dataclass with a setting `pin`,
+    a predicate of messages; messages that its own `pin` accepts stay whatever their score. The
+    choice is made anew each time. With a scorer that depends on later messages, such as
+    `References`, a message may be kept once and summarised the next time; with `Emphasis` or
+    `Roles` it is always kept. Raises TypeError for a strategy without `pin`, ValueError for a
+    negative *max_tokens*.
     """
 
     strategy: Any
@@ -284,11 +282,11 @@ class KeepImportant:
         require_callable(strategy=self.strategy, scorer=self.scorer)
 
     def aim_at(self, goal: int) -> "KeepImportant":
-        """Return it with a strategy that comes down to *goal* tokens, if that takes a goal."""
+        """Return a copy whose strategy is aimed at *goal* tokens, if it can be."""
         return replace(self, strategy=with_goal(self.strategy, goal))
 
     def __call__(self, view: View) -> Steps:
-        """Propose what the strategy does when the important messages are pinned."""
+        """Propose what the strategy proposes with the important messages pinned."""
         pin = choose_important(
             self.scorer, view, self.over, self.max_tokens, also=self.strategy.pin
         )

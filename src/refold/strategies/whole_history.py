@@ -1,5 +1,5 @@
-"""Replace the history with a summary of all of it, of its newest messages, or of each stretch; or
-with the facts that matter."""
+"""Strategies that replace the whole history: with a summary of all of it, of its newest messages or
+of each chunk, or with facts."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -17,15 +17,15 @@ from refold.summarizers.tail import find_unanswered, find_unsummarized
 
 @dataclass(frozen=True, slots=True, repr=False, kw_only=True)
 class HistorySummary:
-    """The settings that the strategies of this module share, and how they replace one span."""
+    """Settings that the strategies of this module share, and the replacement of one span."""
 
     max_tokens: int = 2_000
-    """Cap of one summary message, in tokens."""
+    """Maximum tokens of one summary message."""
     summarizer: Summarizer = field(default_factory=RuleSummary)
     preserve_memory: bool = True
-    """Whether memory messages stay."""
+    """Whether memory messages are kept."""
     memory: MessageFilter = field(default_factory=TaggedMemory)
-    """Which messages are memory."""
+    """Filter that accepts memory messages."""
 
     __repr__ = full_repr
 
@@ -34,7 +34,7 @@ class HistorySummary:
         require_callable(summarizer=self.summarizer, memory=self.memory)
 
     def replace_span(self, view: View, start: int, stop: int, since: int) -> Steps:
-        """Propose a summary of `messages[since:stop]`, and what stays, for
+        """Propose a summary of `messages[since:stop]`, beside what is kept, for
         `messages[start:stop]`."""
         memory = self.memory if self.preserve_memory else None
         surroundings = keep_before(view, start, stop, memory)
@@ -44,7 +44,7 @@ class HistorySummary:
         return result.ending
 
     def replace_spans(self, view: View, spans: Iterable[tuple[int, int]]) -> Steps:
-        """Propose a summary for each of *spans*, oldest first; give up when nobody answers."""
+        """Propose a summary for each of *spans*, oldest first. Stop if no model answers."""
         worst: Ending | None = None
         for start, stop in spans:
             ending = yield from self.replace_span(view, start, stop, start)
@@ -56,11 +56,11 @@ class HistorySummary:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class WholeHistory(HistorySummary):
-    """Show one summary instead of everything that the model has answered.
+    """Replace everything that the model has answered with one summary.
 
-    Retrospective. System messages, the first request, the current one, memory and whatever waits
-    for an answer stay as they are (`refold.summarizers.placement`). An earlier summary is merged
-    into the new one. Raises ValueError for *max_tokens* under 1.
+    It is retrospective. System messages, the first and the current request, memory and unanswered
+    messages are kept (`refold.summarizers.placement`). An earlier summary is merged into the new
+    one. Raises ValueError for *max_tokens* under 1.
     """
 
     def __call__(self, view: View) -> Steps:
@@ -73,14 +73,12 @@ class WholeHistory(HistorySummary):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class FromLastN(HistorySummary):
-    """Show a summary of the last *n* messages, and nothing of what was before them.
+    """Replace the history with a summary of its last *n* messages.
 
-    Retrospective. The same messages stay as with `WholeHistory`. At least *n* messages are
-    summarised, from the latest legal cut on; those that wait for an answer do not count. What is
-    before them is hidden without a word, an earlier summary too; it comes back when the edit is
-    reverted.
-
-    Raises ValueError for *n* or *max_tokens* under 1.
+    It is retrospective. The same messages are kept as by `WholeHistory`. At least *n* messages are
+    summarised, starting at a legal cut; unanswered messages do not count. Everything before them is
+    hidden without a summary, an earlier summary included, until the edit is reverted. Raises
+    ValueError for *n* or *max_tokens* under 1.
     """
 
     n: int = 5
@@ -100,31 +98,29 @@ class FromLastN(HistorySummary):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Chunked(HistorySummary):
-    """Show a summary for each *size* messages, oldest first, until the view fits.
+    """Replace each *size* messages with a summary, oldest first, until the view fits.
 
-    Retrospective; one edit a chunk. A chunk that would end inside a tool group takes the rest of
-    the group in. Chunks that are summarised already stay; the next run continues behind
-    them. The same messages stay as with `WholeHistory`. A chunk whose summary would not be smaller
-    is left alone.
-
-    Raises ValueError for a *size* or *max_tokens* under 1.
+    It is retrospective and makes one edit for each chunk. A chunk that would end inside a tool
+    group is extended to the group's end. Chunks that are already summarised stay, and the next run
+    goes on behind them. The same messages are kept as by `WholeHistory`. A chunk whose summary
+    would not be smaller is left alone. Raises ValueError for a *size* or *max_tokens* under 1.
     """
 
     size: int = 10
-    """Messages of one chunk, at least."""
+    """Minimum number of messages in a chunk."""
     max_tokens: int = field(default=500, kw_only=True)
-    """Cap of one summary message, in tokens."""
+    """Maximum tokens of one summary message."""
 
     def __post_init__(self) -> None:
         require_int(1, size=self.size)
         HistorySummary.__post_init__(self)
 
     def __call__(self, view: View) -> Steps:
-        """Propose an edit for each chunk; give up when nobody answers."""
+        """Propose an edit for each chunk. Stop if no model answers."""
         return (yield from self.replace_spans(view, self.chunks(view)))
 
     def chunks(self, view: View) -> Iterator[tuple[int, int]]:
-        """Yield where each chunk of what is not summarised yet begins and ends."""
+        """Yield start and stop of each chunk of messages that are not summarised yet."""
         cuts = sorted(view.cuts)
         for first, last in find_unsummarized(view, find_unanswered(view)):
             start = first
@@ -139,35 +135,34 @@ class Chunked(HistorySummary):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RetrieveFacts:
-    """Show facts under *concepts* instead of everything that the model has answered, and a note on
-    where things stand.
+    """Replace everything that the model has answered with facts under *concepts*, and a note on the
+    state of the work.
 
-    Retrospective; asks a model one question for all concepts. Stays as it is what `WholeHistory`
-    leaves too. Facts that were found before are merged with the new ones. If none are found, or
-    nobody answers, nothing changes, or *fallback* takes over.
-
-    Raises ValueError without concepts, for two of one keyword, and for figures under 1.
+    It is retrospective, and asks a model one question for all concepts. The same messages are kept
+    as by `WholeHistory`. Earlier facts are merged with the new ones. If there are none, or no model
+    answers, nothing changes, or *fallback* runs. Raises ValueError without concepts, for two
+    concepts with one keyword, and for numbers under 1.
     """
 
     concepts: tuple[Concept, ...]
     max_tokens: int = 2_000
-    """Cap of the message with the facts, in tokens."""
+    """Maximum tokens of the message with the facts."""
     piece: int = 60_000
-    """Tokens of history in one question; a longer one takes several."""
+    """Maximum tokens of history in one question. A longer history takes several."""
     asks: int = 8
-    """Questions at most; a history that takes more is left alone."""
+    """Maximum number of questions. A history that needs more is left alone."""
     fallback: Strategy | None = None
-    """What runs when there are no facts, such as `WholeHistory()`."""
+    """Strategy that runs if no facts are found, such as `WholeHistory()`."""
     preserve_memory: bool = True
-    """Whether memory messages stay."""
+    """Whether memory messages are kept."""
     memory: MessageFilter = field(default_factory=TaggedMemory)
-    """Which messages are memory."""
+    """Filter that accepts memory messages."""
     prompt: Prompt | str = FACTS_PROMPT
-    """How a model is to look for them: its system prompt."""
+    """System prompt for the model that looks for facts."""
 
     def __repr__(self) -> str:
-        """Return every setting; the prompt where it is another than the package's, so that the rest
-        can be given back."""
+        """Return every setting. The prompt is shown only if it is not the default, so that the repr
+        can be parsed."""
         return full_repr(self).replace(f", prompt={FACTS_PROMPT!r}", "")
 
     def __post_init__(self) -> None:
@@ -197,7 +192,7 @@ class RetrieveFacts:
         return (yield from self._fall_back(view, self.fallback, why))
 
     def _fall_back(self, view: View, fallback: Strategy, why: str) -> Steps:
-        """Propose what *fallback* does, and end `degraded`: it is less than was asked for."""
+        """Propose what *fallback* proposes, and end as `degraded`."""
         edits = list[Edit]()
 
         def note(edit: Edit) -> Edit:
