@@ -1,4 +1,4 @@
-"""When to act, and how far: by numbers, triggers, or when that makes the session cheaper."""
+"""The budget: when to compact and down to how many tokens, by token counts, triggers or cost."""
 
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
@@ -25,52 +25,52 @@ Level = Literal["none", "soft", "hard"]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What is due for one request."""
+    """The result of checking one request against a budget."""
 
     level: Level
     """`none`, `soft` (worth preparing) or `hard` (due)."""
     tokens: int
-    """Tokens of the request, with what is about to be added."""
+    """Tokens of the request, pending tokens included."""
     threshold: int | None
-    """The figure in tokens that was crossed; if none was, the lowest there is. None if the trigger
-    is no number of tokens, or takes a window that is not known."""
+    """Threshold in tokens that was crossed; if none was, the lowest one. None if the trigger is not
+    a number of tokens, or needs a window that is not known."""
     reason: str
-    """What the trigger read, in words; for a trigger that cannot fire, why."""
+    """Figures that the trigger compared, as text; for a trigger that cannot fire, why."""
     hold_reason: str = ""
-    """Why a compaction that is due is not tried again; empty if it would be."""
+    """Why a due compaction is not tried again; empty if it is."""
     is_periodic: bool = False
-    """Does what fired count from the last compaction?"""
+    """Whether the trigger that fired counts from the last compaction."""
 
     @property
     def is_due(self) -> bool:
-        """Is compaction worth a thought: soft or hard?"""
+        """Whether the level is soft or hard."""
         return self.level != "none"
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Act when a request has at least *trigger* tokens; bring it down to *target*.
+    """Compact when a request has at least *trigger* tokens, down to *target*.
 
-    `soft`, if given, is the figure from which compaction is worth preparing, though not yet due.
-    Instead of numbers of tokens, *trigger* and *soft* take any trigger of `refold.budget.triggers`,
-    and *target* one that is a number of tokens (`Tokens`, `Fraction`, `Reserve`). Raises ValueError
-    for figures that contradict one another.
+    `soft`, if given, is the level from which a compaction is worth preparing, but not yet due.
+    Instead of a number, *trigger* and *soft* take any trigger of `refold.budget.triggers`, and
+    *target* a trigger that is a number of tokens (`Tokens`, `Fraction`, `Reserve`). Raises
+    ValueError for figures that contradict one another.
     """
 
     trigger: int | Trigger
     target: int | Amount
     soft: int | Trigger | None = None
     window: int | Window | Windows | None = None
-    """The model's window in tokens, or a function from a model's name to its `Window`; without, the
-    table of `refold.tokens.model_table` is asked. 0 switches triggers that take a window off."""
+    """The model's window in tokens, or a function from a model's name to its `Window`. The default
+    is the table of `refold.tokens.model_table`. 0 switches off triggers that need a window."""
     progress: float = 0.05
-    """A compaction that leaves a request at the trigger must make it smaller by this share at
-    least; else there is no headroom."""
+    """Minimum reduction, as a share of the request, by a compaction that leaves the request at or
+    over the trigger. If it is less, the attempt is `no_headroom`."""
     hysteresis: float = 0.05
-    """After a compaction the request grows by this share of the trigger, or of itself if it stayed
-    above that, before the next one. 0 tries again every time."""
+    """Growth of the request before the next compaction, as a share of the trigger, or of the
+    request after the last one if that is larger. 0 tries again every time."""
     floor: int = field(init=False, repr=False, compare=False)
-    """Tokens below which nothing is due whatever else is true; 0 if a trigger is no number."""
+    """Tokens below which nothing can be due; 0 if a trigger is not a plain number."""
 
     def __post_init__(self) -> None:
         if not (0 <= self.progress < 1 and 0 <= self.hysteresis < 1):
@@ -103,8 +103,8 @@ class Budget:
 
     @classmethod
     def of_window(cls, window: int, reserve: int = 20_000, target: float = 0.5) -> "Budget":
-        """Return a budget for a model's window: act when less than *reserve* tokens are left for
-        the answer, go down to the share *target* of what is usable. Raises ValueError."""
+        """Return a budget for a model's window: compact when less than *reserve* tokens are left
+        for the answer, down to the share *target* of the rest of the window. Raises ValueError."""
         usable = window - reserve
         if usable <= 0:
             raise ValueError(
@@ -113,7 +113,7 @@ class Budget:
         return cls(trigger=usable, target=int(usable * target))
 
     def check(self, view: View) -> Level:
-        """Is compaction due? Exactly at a level counts as reached."""
+        """Return the level of *view*. Reaching a level exactly counts."""
         return "none" if view.tokens < self.floor else self.judge(self.observe(view)).level
 
     def observe(
@@ -124,15 +124,15 @@ class Budget:
         now: float = 0.0,
         idle: float | None = None,
     ) -> Moment:
-        """Return what this budget's triggers look at: *view* with *pending* estimated tokens that
-        are about to be added. *last* is the latest compaction, *now* the time (seconds since
-        1970-01-01 UTC), *idle* how many seconds ago the request before was."""
+        """Return the input of this budget's triggers: *view*, and *pending* estimated tokens that
+        will be added to it. *last* is the latest compaction, *now* the time in seconds since
+        1970-01-01 UTC, *idle* the seconds since the previous request."""
         tokens = view.profile.calibrate(view.tokens_uncalibrated + pending)
         window = find_window(view.profile.model, self.window)
         return Moment(view, tokens, window.window, window.reason, last or LastAttempt(), now, idle)
 
     def judge(self, moment: Moment) -> Check:
-        """Return the level of a moment, with the figure that was crossed and the reason."""
+        """Return the level of a moment, with the threshold that was crossed and the reason."""
         hard = _as_trigger(self.trigger)(moment)
         if hard.is_reached:
             return _build_check("hard", moment, hard)
@@ -142,11 +142,11 @@ class Budget:
         return _build_check("soft" if soft.is_reached else "none", moment, soft)
 
     def check_usage(self, usage: Any, model: str = "") -> Check:
-        """Return the level after a response, from the usage object that came with it, of any
-        provider: its request and its answer are what the next request starts from.
+        """Return the level after a response, from its usage object in the format of any provider.
+        The next request starts with the request and answer that it counts.
 
-        Cached tokens count once; a sum over several calls says nothing. Only
-        triggers of tokens and of the window can fire.
+        Cached tokens count once. A usage that sums several calls is not usable. Only triggers of
+        tokens and of the window can fire.
         """
         usage_read = read_usage(usage)
         if usage_read is None or usage_read.calls != 1:
@@ -157,11 +157,11 @@ class Budget:
         return self.judge(Moment(View.of(()), usage_read.context, window.window, window.reason))
 
     def compute_goal(self, moment: Moment, check: Check | None = None) -> int:
-        """Return the tokens to come down to: the target, or half of what there is where the target
-        is a share of a window that is not known.
+        """Return the tokens to come down to: the target, or half of the request if the target is a
+        share of an unknown window.
 
-        It is less than there is, too, where no number of tokens was crossed: the trigger is none,
-        or the compaction is forced.
+        If the trigger is not a number of tokens, or the compaction is forced, the goal is also
+        smaller than the request.
         """
         target = _tokens_of(self.target, moment.window)
         if target is None:
@@ -180,36 +180,36 @@ def _as_trigger(amount: int | Trigger) -> Trigger:
 
 
 def _tokens_of(amount: int | Trigger | None, window: Window | None) -> int | None:
-    """Return the figure in tokens, if there is one."""
+    """Return the number of tokens, if the trigger is one and its window is known."""
     if isinstance(amount, Amount):
         return amount.tokens(window)
     return amount if isinstance(amount, int) else None
 
 
 def _window_if_fixed(window: int | Window | Windows | None) -> Window | None:
-    """Return the window that was stated as such."""
+    """Return the window if it does not depend on the model's name."""
     return None if callable(window) else find_window("", window).window
 
 
-# --- by the bill: `refold.budget.planner` over a view ----------------------------------------
+# --- by cost: `refold.budget.planner` applied to a view --------------------------------------
 
 
 GOAL_STEP = 1_000
-"""Goals are multiples of so many tokens."""
+"""Default goals are rounded up to a multiple of this many tokens."""
 FULL = 0.9
-"""The share of the window at which it is compacted whether that pays or not."""
+"""Share of the window at which the default budget compacts even if that does not pay."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pays(Trigger):
-    """When a compaction to the planner's goal is due for the bill's sake, by the prices of the
-    view's model (docs/running.md). Never for a model without known prices."""
+    """A trigger that fires when a compaction to the planner's goal saves money, by the prices of
+    the view's model (docs/running.md). It never fires for a model without known prices."""
 
     prices: Rates | Prices | None = None
-    """Prices, if the table of `refold.tokens.model_table` should not say them."""
+    """Prices to use before those of `refold.tokens.model_table`."""
 
     def __call__(self, moment: Moment) -> TriggerResult:
-        """Does it pay to compact now?"""
+        """Return whether compacting pays now, and why."""
         view = moment.view
         rates = find_rates(view.profile.model, self.prices)
         if rates is None:
@@ -229,8 +229,8 @@ def plan_view(
     floor: int = 0,
     is_cold: bool = False,
 ) -> Plan | None:
-    """Return the compaction of *view* that is due for the bill's sake; *floor* and *is_cold* as for
-    `Figures`. What was fetched again is looked for only if one is."""
+    """Return the compaction of *view* that pays now, or None; *floor* and *is_cold* as in
+    `Figures`. Refetched results are counted only if a compaction would be due."""
     figures = replace(read_figures(view, floor), is_cold=is_cold)
     plan = find_plan(figures, rates, survival)
     refetched = count_refetched(view) if plan is not None and view.visible_edits else 0
@@ -238,13 +238,13 @@ def plan_view(
 
 
 def count_refetched(view: View) -> int:
-    """Return the tokens of results that show again what an edit hides."""
+    """Return the tokens of results that were fetched again after an edit had hidden them."""
     messages, count = view.transcript.messages, view.profile.count
     return sum(count(messages[at]) for at in find_refetched(view, view.estimate))
 
 
 def read_figures(view: View, floor: int = 0) -> Figures:
-    """Return the figures of a view, but what was fetched again and whether its cache is cold."""
+    """Return the figures of a view, except `refetched` and `is_cold`."""
     newest = takewhile(
         lambda message: message.role != "assistant", reversed(view.transcript.messages)
     )
@@ -259,13 +259,13 @@ def read_figures(view: View, floor: int = 0) -> Figures:
 
 
 def count_calls(view: View) -> int:
-    """Return how many calls a conversation has made, by its history."""
+    """Return the number of model calls in a conversation's history."""
     return sum(message.role == "assistant" for message in view.transcript.messages)
 
 
 def default_goal(view: View) -> int:
-    """Return the tokens that *view* comes down to by default: the planner's goal beside system
-    prompt and tools, at most half of the model's window."""
+    """Return the default goal in tokens: the planner's goal plus system prompt and tools, at most
+    half of the model's window."""
     window = find_window(view.profile.model).window
     goal = GOAL + view.profile.calibrate(view.profile.fixed_tokens)
     goal = -(-goal // GOAL_STEP) * GOAL_STEP
@@ -281,5 +281,5 @@ def require_budget(budget: Any) -> None:
 
 
 def default_budget(goal: int = GOAL) -> Budget:
-    """Return the budget used by default: when it pays, and when the window is nearly full."""
+    """Return the default budget: compact when it pays, or when the window is nearly full."""
     return Budget(Pays() | Fraction(FULL), goal)

@@ -1,19 +1,19 @@
-"""When an edit pays: what it saves on the calls to come, against the cache that it breaks. How many
-calls are to come is estimated from earlier sessions. The two say when a compaction is due, how far
-it goes, and how long the cache should last.
+"""When an edit pays: its savings on later calls against the cost of writing the cache again. Also
+when a compaction is due, how far it goes, and how long the cache should last.
 
-All figures are tokens, weighted by price: one is what a token of plain input costs. The formulas,
-with *w*, *r* and *o* for writing, reading and output in units of input:
+All figures are tokens, weighted by price: 1 is the price of a plain input token. *w*, *r* and *o*
+are the prices of a cache write, a cache read and output in that unit. The formulas:
 
-- an edit that removes D tokens and makes the provider write S tokens again saves
-  p·(r·D·R - (w-r)·S) + (1-p)·(w·D + r·D·(R-1)) - F, over R further calls, where p is the chance
-  that the cache is alive, and F what it costs to fetch some of it again;
-- so it pays after R* = ((w-r)·(p·S - (1-p)·D) + F) / (r·D) calls;
-- between two compactions a request that grows by g tokens a call should grow by √(2·g·K / r), where
-  K = (w-r)·S + F. If an edit's saving ends at any call with the chance h (the session ends, or
-  the cache lapses and the edit would be free), it should grow by more, by g·u/h where
-  u - 1 + e^-u = K·h² / (r·g);
-- if a session ends at any call with the chance 1/R, an edit is lost with the chance 1 - e^(-R*/R).
+- An edit that removes D tokens and makes the provider write S tokens again saves
+  p·(r·D·R - (w-r)·S) + (1-p)·(w·D + r·D·(R-1)) - F over R further calls. p is the probability
+  that the cache is alive, F the cost of fetching some of the removed content again.
+- So it pays after R* = ((w-r)·(p·S - (1-p)·D) + F) / (r·D) calls.
+- Between two compactions a request that grows by g tokens a call should grow by √(2·g·K / r), where
+  K = (w-r)·S + F. If the saving ends at any call with probability h (the session ends, or the cache
+  lapses and the edit would be free), it should grow by more: by g·u/h, where
+  u - 1 + e^-u = K·h² / (r·g).
+- If a session ends at any call with probability 1/R, an edit is lost with probability
+  1 - e^(-R*/R).
 """
 
 import json
@@ -25,57 +25,57 @@ from typing import NamedTuple
 
 from refold.tokens.model_table import Rates
 
-# --- calls to come and pauses ---------------------------------------------------------------------
-# What a gateway's own sessions tell comes first (`Survival`); until they are enough, a dated prior
-# of recorded ones (`PRIOR`). In those the calls still to come do not depend on how many there were.
+# --- remaining calls and pauses -------------------------------------------------------------------
+# Estimated from a gateway's own sessions (`Survival`), or from a dated prior of recorded sessions
+# (`PRIOR`) while these are too few. In the prior, remaining calls do not depend on past calls.
 
 EXACT = 64
-"""Up to here each number of calls is counted for itself, above in buckets of a tenth."""
+"""Number of calls up to which each number has its own bucket. Above, buckets grow by a tenth."""
 ENOUGH = 30
-"""Calls that must have been counted at a place for it to be believed."""
+"""Minimum count of a bucket for its figures to be used."""
 PRIOR_PAUSES = 20
-"""Pauses that those of recorded sessions count for, beside a session's own."""
+"""Weight of the prior beside a session's own pauses, in pauses."""
 LONGEST = 200
-"""The most calls that are expected."""
+"""Maximum number of expected calls."""
 PRIOR_PATH = Path(__file__).with_name("sessions.json")
 
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """What recorded sessions say of sessions that nothing is known of."""
+    """Statistics of recorded sessions, used for sessions without history."""
 
     date: str
-    """The day of the recordings' version, `YYYY-MM-DD`."""
+    """Day of the recordings' version, `YYYY-MM-DD`."""
     source: str
     remaining: tuple[tuple[float, float], ...]
-    """Calls still to come on average, this one included, for requests of up to so many tokens."""
+    """Pairs (maximum tokens of a request, mean number of remaining calls, this one included)."""
     growth: float
-    """Tokens that a call adds on average."""
+    """Mean number of tokens that a call adds."""
     output: float
-    """Tokens of an answer on average."""
+    """Mean number of tokens of an answer."""
     pauses: tuple[tuple[float, float], ...]
-    """The share of pauses between two calls that are longer than so many seconds."""
+    """Pairs (seconds, share of the pauses between two calls that are longer)."""
 
     def remaining_calls(self, tokens: int) -> float:
-        """Return the calls that are still to come after a request of *tokens*."""
+        """Return the mean number of remaining calls for a request of *tokens*."""
         return next(calls for most, calls in self.remaining if tokens <= most)
 
     def lapse_share(self, lifetime: float) -> float:
-        """Return the share of calls before which a cache that lives *lifetime* seconds has
+        """Return the share of calls before which a cache with a *lifetime* in seconds has
         lapsed."""
         shares = [share for seconds, share in self.pauses if seconds <= lifetime]
         return shares[-1] if shares else 1.0
 
 
 def lapse_share(pauses: Sequence[float], lifetime: float) -> float:
-    """Return the chance that a cache that lives *lifetime* seconds lapses before the next call of a
-    session that has made these *pauses*, in seconds."""
+    """Return the probability that a cache with a *lifetime* in seconds lapses before the next call
+    of a session with these *pauses*, in seconds."""
     lapses = sum(pause > lifetime for pause in pauses) + PRIOR_PAUSES * PRIOR.lapse_share(lifetime)
     return lapses / (len(pauses) + PRIOR_PAUSES)
 
 
 def read_prior() -> Prior:
-    """Return the prior in the file that `python -m benchmarks.fit_sessions` wrote."""
+    """Return the prior from the file that `python -m benchmarks.fit_sessions` wrote."""
     data = json.loads(PRIOR_PATH.read_text("utf-8"))
     remaining = tuple((inf if most is None else most, calls) for most, calls in data["remaining"])
     pauses = tuple((seconds, share) for seconds, share in data["pauses"])
@@ -83,7 +83,7 @@ def read_prior() -> Prior:
 
 
 def bucket_of(calls: int) -> int:
-    """Return the bucket that so many calls belong to, named by its first."""
+    """Return the bucket of a number of calls, named by its first number."""
     return calls if calls <= EXACT else _bucket_start(int(log(calls / EXACT) / log(1.1) + 1e-9))
 
 
@@ -92,7 +92,7 @@ def _bucket_start(number: int) -> int:
 
 
 def _bucket_width(start: int) -> int:
-    """Return how many numbers of calls the bucket from *start* on has."""
+    """Return how many numbers of calls belong to the bucket that begins at *start*."""
     if start < EXACT:
         return 1
     return next(
@@ -102,18 +102,19 @@ def _bucket_width(start: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Survival:
-    """How many calls were counted, by `bucket_of`.
+    """Counts of calls by `bucket_of` the number of calls before them.
 
-    Every call of a conversation that had *t* calls before it is counted under *t*. Conversations go
-    through each *t* once, so how these counts fall is how conversations end.
+    A call that *t* earlier calls of its conversation precede is counted under *t*. Every
+    conversation passes each *t* once, so the decrease of the counts shows where conversations
+    end.
     """
 
     counts: Mapping[int, int] = field(default_factory=dict)
 
     def remaining_calls(self, past: int) -> float | None:
-        """Return the calls that a conversation of *past* calls has still to come, this one
-        included, on average: those counted from here on, for each that came this far. None if too
-        few have been seen."""
+        """Return the mean number of remaining calls, this one included, of a conversation with
+        *past* calls: the calls counted from here on per conversation that came this far. None if
+        the bucket has too few."""
         here = bucket_of(past)
         if self.counts.get(here, 0) < ENOUGH:
             return None
@@ -128,8 +129,8 @@ PRIOR = read_prior()
 
 
 def estimate_remaining_calls(past: int, survival: Survival | None = None, tokens: int = 0) -> float:
-    """Return how many calls a session of *past* calls, whose request has *tokens*, has still to
-    come, this one included: what *survival* has learned, else what `PRIOR` says; at most
+    """Return the expected number of remaining calls, this one included, of a session with *past*
+    calls and a request of *tokens*. It is taken from *survival* or else `PRIOR`, and is at most
     `LONGEST`."""
     learned = survival.remaining_calls(past) if survival is not None else None
     return min(PRIOR.remaining_calls(tokens) if learned is None else learned, float(LONGEST))
@@ -138,56 +139,55 @@ def estimate_remaining_calls(past: int, survival: Survival | None = None, tokens
 # --- the worth of an edit -------------------------------------------------------------------------
 
 RISK = 0.03
-"""An edit must have paid for itself, but for what may be lost, within this share of the calls
-expected: so at most one in thirty loses more because the session ends before."""
+"""Share of the expected calls within which an edit must have paid for itself, except for
+`Offer.may_lose`. So at most one in thirty loses more because its session ends earlier."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """What an edit would do."""
+    """The effects of a proposed edit."""
 
     removed: int
-    """Tokens that each further request is smaller by."""
+    """Tokens that each later request is smaller by."""
     rewritten: int
-    """Tokens behind the earliest change, which the provider has to write to its cache again."""
+    """Tokens after the earliest change, which the provider must write to its cache again."""
     tokens: int
     """Tokens of the request without the edit."""
     growth: float = 0.0
     """Tokens that a call adds."""
     cache_alive: float = 1.0
-    """The chance that the cache is alive: 0 after its lifetime."""
+    """Probability that the cache is alive: 0 after its lifetime."""
     refetched: float = 0.0
-    """The share of what is removed that the agent fetches again."""
+    """Share of the removed tokens that the agent fetches again."""
     ends: float = 0.0
-    """The chance at each call that the edit saves no longer: the session ends, or the cache
-    lapses."""
+    """Probability per call that the saving ends: the session ends, or the cache lapses."""
     risk: float = RISK
-    """The share of the calls expected within which it must have paid for itself."""
+    """Share of the expected calls within which the edit must have paid for itself."""
     may_lose: float = 0.0
-    """What of its cost need not have come in by then, in tokens of plain input."""
+    """Part of its cost that need not be recovered by then, in tokens of plain input."""
 
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """Whether an edit pays, and how that was reckoned."""
+    """Whether an edit pays, with the figures behind it."""
 
     pays: bool
     after: float
-    """Calls after which it has paid for itself; infinite if it never does."""
+    """Number of calls after which it has paid for itself; infinite if it never does."""
     expected: float
-    """Calls that are expected."""
+    """Expected number of calls."""
     tokens_saved: float
     """Tokens of plain input saved over the expected calls; negative for a loss."""
     reason: str
 
 
 def refetch_cost(offer: Offer, rates: Rates) -> float:
-    """Return what it costs that the agent fetches some of what is removed again."""
+    """Return the cost of fetching some of the removed content again, in tokens of plain input."""
     return offer.refetched * offer.removed * rates.w
 
 
 def break_even(offer: Offer, rates: Rates) -> float:
-    """Return the calls after which *offer* has paid for itself; 0 if it does at once."""
+    """Return the number of calls after which *offer* has paid for itself; 0 if it does at once."""
     if offer.removed <= 0:
         return inf
     broken = (rates.w - rates.r) * (
@@ -200,8 +200,8 @@ def break_even(offer: Offer, rates: Rates) -> float:
 
 
 def tokens_saved(offer: Offer, rates: Rates, calls: float) -> float:
-    """Return the tokens of plain input that *offer* saves over *calls* further calls; negative for
-    a loss."""
+    """Return the tokens of plain input that *offer* saves over *calls* later calls; negative for a
+    loss."""
     while_alive = rates.r * offer.removed * calls - (rates.w - rates.r) * offer.rewritten
     after_lapse = rates.w * offer.removed + rates.r * offer.removed * (calls - 1)
     expected = offer.cache_alive * while_alive + (1 - offer.cache_alive) * after_lapse
@@ -209,8 +209,8 @@ def tokens_saved(offer: Offer, rates: Rates, calls: float) -> float:
 
 
 def best_growth(offer: Offer, rates: Rates) -> float:
-    """Return the tokens by which a request should grow between two compactions; infinite if reading
-    costs nothing."""
+    """Return the tokens by which a request should grow between two compactions; infinite if cache
+    reads cost nothing."""
     broken = (rates.w - rates.r) * offer.rewritten * offer.cache_alive
     price = max(0.0, broken + refetch_cost(offer, rates))
     growth, chance = max(offer.growth, 1.0), offer.ends
@@ -231,7 +231,7 @@ def _solve(value: float) -> float:
 
 
 def judge_offer(offer: Offer, rates: Rates, expected: float) -> Worth:
-    """Does *offer* pay in a session that is *expected* to make so many calls more?"""
+    """Return whether *offer* pays in a session with *expected* remaining calls."""
     after, gained = break_even(offer, rates), tokens_saved(offer, rates, expected)
     remaining = offer.tokens - offer.removed
     high = rates.factor(int(offer.tokens + offer.growth))
@@ -250,70 +250,70 @@ def judge_offer(offer: Offer, rates: Rates, expected: float) -> Worth:
 # --- the next compaction --------------------------------------------------------------------------
 
 GOAL = 10_000
-"""Tokens of the conversation that a compaction leaves. The bill alone would have fewer: what is
-fetched again costs little. So this is the least that keeps 95 % of the names that later calls of
-recorded sessions need (docs/benchmarks.md)."""
+"""Tokens of the conversation that a compaction leaves. Fewer would be cheaper, since fetching again
+costs little. This is the least that keeps 95 % of the names that later calls of recorded sessions
+need (docs/benchmarks.md)."""
 SMALLEST_REMOVAL = 0.5
-"""The least that must go, as a share of what is left."""
+"""Minimum tokens to remove, as a share of those that are left."""
 LOOP_PATIENCE = 1.25
-"""How many times the best growth is awaited within a tool loop. The bill is flat around it: a
-quarter more costs some 3 % of what compactions cost."""
+"""Factor by which the best growth is exceeded within a tool loop. The cost is flat around it: a
+quarter more adds about 3 % to the cost of compactions."""
 PRIOR_CALLS = 10
-"""Calls that the growth of recorded sessions counts for, beside a session's own."""
+"""Weight of the recorded sessions' growth beside a session's own, in calls."""
 MAY_LOSE = 0.02
-"""The share of what a session has cost so far that a compaction may lose if it ends too soon."""
+"""Share of a session's cost so far that a compaction may lose if the session ends too soon."""
 LATER_RISK = 0.3
-"""As `RISK`, for a session that has more hidden than it shows: what it has saved by then is more
-than another compaction can lose."""
+"""`RISK` for a session in which more is hidden than would be written again: it has already saved
+more than another compaction can lose."""
 REFETCHED_SHARE = 0.03
-"""The share of what is removed that an agent fetches again, until it is seen to fetch more."""
+"""Expected share of removed tokens that are fetched again, beside those seen so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """A request as far as the bill goes, in tokens."""
+    """The figures of a request that determine its cost, in tokens."""
 
     tokens: int
-    """The whole request, as it is shown now."""
+    """The whole request with its current edits."""
     unedited: int
-    """The same without any edits."""
+    """The whole request without edits."""
     fixed: int
-    """System prompt and tools, which stay."""
+    """System prompt and tools, which cannot be removed."""
     past: int
-    """Calls that the session has made so far."""
+    """Number of calls of the session so far."""
     floor: int = 0
-    """What the last compaction left, or the request when one was considered last: only what came
-    since is taken to be removable."""
+    """Size of the request after the last compaction or attempt. Only tokens that were added since
+    count as removable."""
     refetched: int = 0
-    """What was fetched again after an edit had hidden it."""
+    """Tokens that were fetched again after an edit had hidden them."""
     is_cold: bool = False
-    """Does the cache hold nothing of the conversation?"""
+    """Whether the cache holds nothing of the conversation."""
     is_turn_start: bool = False
-    """Has a person just asked for something?"""
+    """Whether a person has just made a request."""
 
 
 class Plan(NamedTuple):
     """A compaction that is due."""
 
     goal: int
-    """Tokens of the whole request to come down to."""
+    """Target for the whole request, in tokens."""
     offer: Offer
-    """What it is expected to do."""
+    """Its expected effects."""
     worth: Worth
 
 
 def find_goal(figures: Figures) -> int:
-    """Return the tokens of the whole request to come down to.
+    """Return the target for the whole request, in tokens.
 
-    What was fetched again after it was hidden is part of a larger working set, so more is left.
+    Refetched content shows that the working set is larger, so more is left.
     """
     return figures.fixed + GOAL + figures.refetched
 
 
 def find_plan(figures: Figures, rates: Rates, survival: Survival | None = None) -> Plan | None:
-    """Return the compaction that is due for a request of these *figures*; None while it is too
-    early for one, or too likely that it is lost."""
-    goal = rates.in_blocks(find_goal(figures))  # the rest of the last block costs nothing
+    """Return the compaction that is due for these *figures*; None if it is too early, or the risk
+    of a loss is too high."""
+    goal = rates.in_blocks(find_goal(figures))  # a partly used block costs as much as a full one
     least = rates.in_blocks(max(goal, figures.floor))
     removed = rates.in_blocks(figures.tokens) - least
     rewritten = least - figures.fixed // rates.block_tokens * rates.block_tokens
@@ -340,8 +340,8 @@ def find_plan(figures: Figures, rates: Rates, survival: Survival | None = None) 
 
 
 def estimate_spent(figures: Figures, rates: Rates) -> float:
-    """Return what a session has cost so far, in tokens of plain input: all of it written once, half
-    of what is shown read by each call, and answers as long as recorded ones."""
+    """Return an estimate of a session's cost so far, in tokens of plain input: everything written
+    once, half of the current request read by each call, and answers of recorded length."""
     read = figures.fixed + (figures.tokens - figures.fixed) / 2
     return rates.w * figures.unedited + figures.past * (rates.r * read + rates.o * PRIOR.output)
 
@@ -350,14 +350,14 @@ def estimate_spent(figures: Figures, rates: Rates) -> float:
 
 
 def is_hour_cheaper(tokens: int, pauses: Sequence[float], rates: Rates, expected: float) -> bool:
-    """Does it cost less to keep the cache for an hour than for the provider's shorter lifetime?
+    """Return whether a cache lifetime of an hour costs less than the provider's shorter one.
 
-    The request has so many *tokens*, all of which are written now; so many calls are *expected*,
-    and the session has made these *pauses*, in seconds.
+    All *tokens* of the request are written now, *expected* calls remain, and the session has made
+    these *pauses*, in seconds.
     """
 
     def cost_of_call(rates: Rates) -> float:
-        """Return what a call costs on average, in tokens of plain input."""
+        """Return the mean cost of a call, in tokens of plain input."""
         lapses = lapse_share(pauses, rates.lifetime)
         written = PRIOR.growth + lapses * tokens + tokens / max(1.0, expected)
         return rates.r * (1 - lapses) * tokens + rates.w * written

@@ -1,7 +1,7 @@
-"""When compaction is due, as an algebra: `Fraction(0.7) | Messages(100) & Elapsed(600)`.
+"""When compaction is due: triggers, which combine (`Fraction(0.7) | Messages(100) & Elapsed(600)`).
 
-A trigger is a value. Put it into a `Budget` as `trigger` (hard: compaction is due) or as `soft`
-(worth preparing). Reaching a figure exactly counts as reached.
+A trigger is a value. A `Budget` takes it as `trigger` (hard: compaction is due) or as `soft` (worth
+preparing). Reaching a threshold exactly counts.
 """
 
 from collections.abc import Callable
@@ -19,55 +19,55 @@ from refold.tokens.model_table import Window
 
 @dataclass(frozen=True, slots=True)
 class LastAttempt:
-    """When a conversation was compacted last, or seen first."""
+    """The last compaction of a conversation, or its first sight before any."""
 
     length: int = 0
-    """Messages of the transcript then."""
+    """Number of messages in the transcript then."""
     when: float = 0.0
     """Seconds since 1970-01-01 UTC."""
     tokens: int | None = None
     """Tokens of the request after the last attempt; None before any."""
     estimate: int | None = None
-    """The same before calibration, so that a report which corrects the count corrects this too."""
+    """The same before calibration, so that a later calibration corrects it too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What a trigger looks at."""
+    """The input of a trigger."""
 
     view: View
     tokens: int
-    """Tokens of the request, with what is about to be added."""
+    """Tokens of the request, pending tokens included."""
     window: Window | None = None
-    """The model's window; None if it is not known."""
+    """The model's window; None if unknown."""
     window_source: str = ""
-    """Where the window comes from, or why there is none."""
+    """Source of the window, or why there is none."""
     last: LastAttempt = LastAttempt()
     now: float = 0.0
     """Seconds since 1970-01-01 UTC."""
     idle: float | None = None
-    """Seconds since the request before; None if that is not known."""
+    """Seconds since the previous request; None if unknown."""
 
 
 class TriggerResult(NamedTuple):
-    """What a trigger says of one moment."""
+    """The result of a trigger for one moment."""
 
     is_reached: bool
     reason: str
     threshold: int | None = None
-    """The threshold in tokens, if it is one."""
+    """Threshold in tokens, for triggers that have one."""
     is_periodic: bool = False
-    """Does the trigger count from the last compaction and so keep its own distance?"""
+    """Whether the trigger counts from the last compaction, so that hysteresis does not apply."""
 
 
 class Trigger:
-    """A callable from a `Moment` to a `TriggerResult`. `a | b` fires when one of them does, `a & b`
-    when both do."""
+    """A callable from a `Moment` to a `TriggerResult`. `a | b` fires when either does, `a & b` when
+    both do."""
 
     __slots__ = ()
 
     def __call__(self, moment: Moment) -> TriggerResult:
-        """Is it reached?"""
+        """Return whether the trigger is reached, and why."""
         raise NotImplementedError
 
     def __or__(self, trigger: "Trigger") -> "Any":
@@ -78,16 +78,16 @@ class Trigger:
 
 
 class Amount(Trigger):
-    """A trigger that is a number of tokens, and so can be a target too."""
+    """A trigger that is a number of tokens, and so can also be a target."""
 
     __slots__ = ()
 
     def tokens(self, window: Window | None) -> int | None:
-        """Return the figure, or None if the window tells none."""
+        """Return the number of tokens; None if the window does not give one."""
         raise NotImplementedError
 
     def __call__(self, moment: Moment) -> TriggerResult:
-        """Has the request that many tokens?"""
+        """Return whether the request has that many tokens."""
         at = self.tokens(moment.window)
         if at is None:
             why = (
@@ -101,22 +101,23 @@ class Amount(Trigger):
 
 @dataclass(frozen=True, slots=True)
 class Tokens(Amount):
-    """At *count* tokens of the whole request. What fires only beyond a figure is
-    `Tokens(figure + 1)`."""
+    """Reached at *count* tokens of the whole request. To fire only above a number, use
+    `Tokens(number + 1)`."""
 
     count: int
 
     def __post_init__(self) -> None:
         _refuse_if(self.count < 0, f"a number of tokens is not negative: {self.count}")
 
-    def tokens(self, window: Window | None) -> int:  # noqa: ARG002 - as of every amount
-        """Return the figure itself."""
+    def tokens(self, window: Window | None) -> int:  # noqa: ARG002 - the signature of `Amount`
+        """Return the number itself."""
         return self.count
 
 
 @dataclass(frozen=True, slots=True)
 class Fraction(Amount):
-    """At this share of what the model's window lets a request have, from above 0 to 1."""
+    """Reached at this share, above 0 and at most 1, of the tokens that the model's window allows a
+    request."""
 
     share: float
 
@@ -126,16 +127,16 @@ class Fraction(Amount):
         )
 
     def tokens(self, window: Window | None) -> int | None:
-        """Return the first whole number of tokens that is no less than the share."""
+        """Return the share in tokens, rounded up."""
         return ceil(Exact(str(self.share)) * window.room) if window else None
 
 
 @dataclass(frozen=True, slots=True)
 class Reserve(Amount):
-    """When at most so many tokens are left for the answer: the window minus the reserve.
+    """Reached when at most *count* tokens of the window are left for the answer.
 
-    If the model limits the request on its own, the reserve is taken off that limit too, so that
-    there is headroom whichever limit comes first.
+    If the model has a separate input limit, the reserve is subtracted from that instead, so that
+    there is headroom below whichever limit comes first.
     """
 
     count: int = 20_000
@@ -144,13 +145,13 @@ class Reserve(Amount):
         _refuse_if(self.count < 0, f"a reserve is not negative: {self.count}")
 
     def tokens(self, window: Window | None) -> int | None:
-        """Return what the reserve leaves of the window; None if that is nothing."""
+        """Return the window minus the reserve; None if nothing is left."""
         return window.room - self.count if window and window.room > self.count else None
 
 
 @dataclass(frozen=True, slots=True)
 class Messages(Trigger):
-    """At so many messages as they are shown, system prompt aside."""
+    """Reached at *count* visible messages, without the system prompt."""
 
     count: int
 
@@ -158,13 +159,13 @@ class Messages(Trigger):
         _refuse_if(self.count < 1, f"a number of messages is at least 1: {self.count}")
 
     def __call__(self, moment: Moment) -> TriggerResult:
-        """Are so many shown?"""
+        """Return whether that many are visible."""
         return _compare(len(moment.view.messages), self.count, "messages")
 
 
 @dataclass(frozen=True, slots=True)
 class Turns(Trigger):
-    """At so many messages of the user in which a person speaks, as they are shown."""
+    """Reached at *count* visible user messages that contain text by a person."""
 
     count: int
 
@@ -172,7 +173,7 @@ class Turns(Trigger):
         _refuse_if(self.count < 1, f"a number of turns is at least 1: {self.count}")
 
     def __call__(self, moment: Moment) -> TriggerResult:
-        """Are so many shown?"""
+        """Return whether that many are visible."""
         messages = moment.view.messages
         spoken = zip(messages, segment_messages(messages), strict=True)
         turns = sum(message.role == "user" and has_person(own) for message, own in spoken)
@@ -181,9 +182,9 @@ class Turns(Trigger):
 
 @dataclass(frozen=True, slots=True)
 class EveryN(Trigger):
-    """Every so many steps of the model since the last compaction, for snapshots.
+    """Reached every *steps* steps of the model since the last compaction, for snapshots.
 
-    A step is one answer of the model, its calls included.
+    A step is one answer of the model with its tool calls.
     """
 
     steps: int
@@ -192,14 +193,14 @@ class EveryN(Trigger):
         _refuse_if(self.steps < 1, f"a number of steps is at least 1: {self.steps}")
 
     def __call__(self, moment: Moment) -> TriggerResult:
-        """Has the model taken so many steps since?"""
+        """Return whether the model has taken that many steps since."""
         steps = len(find_answers(moment.view.transcript.messages, moment.last.length))
         return _compare(steps, self.steps, "steps since the last compaction", is_periodic=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Elapsed(Trigger):
-    """So many seconds after the last compaction, or after the conversation was first seen."""
+    """Reached *seconds* after the last compaction, or after the conversation was first seen."""
 
     seconds: float
 
@@ -207,37 +208,36 @@ class Elapsed(Trigger):
         _refuse_if(not self.seconds > 0, f"a number of seconds is above 0: {self.seconds}")
 
     def __call__(self, moment: Moment) -> TriggerResult:
-        """Have they passed?"""
+        """Return whether they have passed."""
         passed = moment.now - moment.last.when
         return _compare(passed, self.seconds, "seconds since the last compaction", is_periodic=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Predicate(Trigger):
-    """When your function is true of the view. What it raises is raised."""
+    """Reached when your function of the view returns true. Its exceptions are not caught."""
 
     test: Callable[[View], bool]
     name: str = "the predicate"
 
     def __call__(self, moment: Moment) -> TriggerResult:
-        """Is it true?"""
+        """Return whether it returns true."""
         is_true = bool(self.test(moment.view))
         return TriggerResult(is_true, f"{self.name} says {'yes' if is_true else 'no'}")
 
 
 @dataclass(frozen=True, slots=True)
 class Never(Trigger):
-    """Not by itself: compaction is left to `Compactor.compact_now`, `preview` and `accept`."""
+    """Never reached: compaction is left to `Compactor.compact_now`, `preview` and `accept`."""
 
-    def __call__(self, moment: Moment) -> TriggerResult:  # noqa: ARG002 - as of every trigger
-        """Return that it is not reached."""
+    def __call__(self, moment: Moment) -> TriggerResult:  # noqa: ARG002 - as all triggers
+        """Return that the trigger is not reached."""
         return TriggerResult(False, "automatic compaction is switched off")
 
 
 @dataclass(frozen=True, init=False)
 class _Combination(Trigger):
-    """Several *terms*; a term of the same kind stands for its own terms. Raises ValueError without
-    one."""
+    """Several *terms*. Terms of the same class are flattened. Raises ValueError without any."""
 
     terms: tuple[Trigger, ...]
 
@@ -249,10 +249,10 @@ class _Combination(Trigger):
 
 @dataclass(frozen=True, init=False)
 class Any(_Combination):
-    """When at least one of *terms* is reached."""
+    """Reached when at least one of *terms* is."""
 
     def __call__(self, moment: Moment) -> TriggerResult:
-        """Is one reached?"""
+        """Return whether one is reached."""
         results = [term(moment) for term in self.terms]
         hits = [result for result in results if result.is_reached]
         return _combine(bool(hits), hits or results, hits)
@@ -260,10 +260,10 @@ class Any(_Combination):
 
 @dataclass(frozen=True, init=False)
 class All(_Combination):
-    """When every one of *terms* is reached."""
+    """Reached when all of *terms* are."""
 
     def __call__(self, moment: Moment) -> TriggerResult:
-        """Are all reached?"""
+        """Return whether all are reached."""
         results = [term(moment) for term in self.terms]
         missed = [result for result in results if not result.is_reached]
         return _combine(not missed, missed or results, results)
@@ -285,8 +285,8 @@ def _compare(
 def _combine(
     reached: bool, results: list[TriggerResult], periodic: list[TriggerResult]
 ) -> TriggerResult:
-    """Return one result for several; *periodic* are those that may make it so. The threshold in
-    tokens is the lowest: what comes first."""
+    """Return the combined result. *periodic* are the results that can make it periodic. The
+    threshold in tokens is the lowest, which is reached first."""
     reason = "; ".join(result.reason for result in results)
     thresholds = [result.threshold for result in results if result.threshold is not None]
     is_periodic = any(result.is_periodic for result in periodic)

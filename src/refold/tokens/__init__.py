@@ -1,1 +1,1 @@
-"""Counting tokens, and what is known of models: windows, prices."""
+"""Token counting, and tables of models: windows, calibration priors and prices."""

@@ -1,5 +1,5 @@
-"""Tokens of texts, messages and parts. Texts are estimated without a vocabulary, or counted exactly
-for one; framing goes by constants, media by formula."""
+"""Token counts of texts, messages and parts. Texts are estimated without a vocabulary or counted
+with one, framing has constants, and media have formulas."""
 
 import json
 import math
@@ -28,22 +28,21 @@ from refold.messages import (
 )
 
 # --- an estimate without a vocabulary -------------------------------------------------------------
-# Pairs and fours of character classes, weighted.
+# A linear model over pairs and fours of character classes.
 #
 # A byte-pair vocabulary splits text at changes of character class (word starts, capitals inside
-# words, groups of three digits, runs of punctuation), then splits rare words further. Both are
-# visible in which classes of characters follow one another. So each character's class and the next
-# one's make one byte, a table says what that byte is worth, and the sum of the text is its
-# estimate; the same for four neighbours in coarser classes. All of it runs in C: `bytes.translate`
-# classifies and weighs, shifting the text as one big integer puts neighbours side by side, a
-# checksum adds up.
+# words, groups of three digits, runs of punctuation), then splits rare words further. Both show in
+# the sequence of character classes. So the classes of two neighbours make one byte, a table has the
+# weight of that byte, and the sum of the weights is the estimate. The same is done for four
+# neighbours in coarser classes. All of it runs in C: `bytes.translate` classifies and weighs,
+# shifting the text as one big integer combines neighbours, and a checksum computes the sum.
 #
-# `weights.json` holds the weights, fitted to o200k; docs/decisions/0005-estimator.md tells how,
-# docs/models.md how well.
+# `weights.json` holds the weights, fitted to o200k (docs/decisions/0005-estimator.md; its accuracy
+# is in docs/models.md).
 
 LEFT_OUT = bytes(range(0x80, 0xC0)) + b"\r"
-"""Bytes of UTF-8 after the first of a character, so that a character is one class; and carriage
-returns, which share a token with their line feed."""
+"""UTF-8 continuation bytes, so that each character has one class, and carriage returns, which share
+a token with their line feed."""
 
 LEADS = (
     (0xC2, "E"),
@@ -57,13 +56,13 @@ LEADS = (
     (0xEE, "F"),
     (0xF0, "M"),
 )
-"""The first byte from which a class of characters outside ASCII begins. E: Latin and Greek, Y:
-Cyrillic, B: Hebrew, Arabic and their neighbours, I: Indic scripts, Thai and Georgian, S: symbols,
-J: kana and CJK punctuation, H: Han, K: Hangul, F: full width and private, M: emoji."""
+"""The lowest lead byte of each class of characters outside ASCII. E: Latin and Greek, Y: Cyrillic,
+B: Hebrew, Arabic and their neighbours, I: Indic scripts, Thai and Georgian, S: symbols, J: kana and
+CJK punctuation, H: Han, K: Hangul, F: full width and private, M: emoji."""
 
 
 def _classes(rest: int, *members: bytes, beyond: int) -> bytes:
-    """Return a table that gives each ASCII character the number of its group, or *rest*."""
+    """Return a table from ASCII bytes to the index of their group, or *rest*."""
     table = bytearray([rest] * 128 + [beyond] * 128)
     for number, group in enumerate(members):
         for byte in group:
@@ -88,13 +87,13 @@ SIXTEEN = _classes(
     b",;:",
     beyond=15,
 )
-"""Kinds of space, vowels, consonants, rare letters, capitals, digits, kinds of punctuation, and
-everything outside ASCII. What follows the last character counts as class 0, a line's end."""
+"""Character classes in pairs: spaces, vowels, consonants, rare letters, capitals, digits,
+punctuation, and all outside ASCII. After the last character class 0, a line end, is assumed."""
 
 FOUR = _classes(
     3, b" \n\t\v\f", b"aeiouyAEIOUY", b"bcdfghjklmnpqrstvwxzBCDFGHJKLMNPQRSTVWXZ", beyond=3
 )
-"""Spaces, vowels, consonants, and everything else: in fours, the shape of words."""
+"""Character classes in fours, for the shape of words: spaces, vowels, consonants, all others."""
 
 
 def _scripts() -> bytes:
@@ -116,26 +115,26 @@ SCRIPT = _scripts()
 
 
 class Script(NamedTuple):
-    """What a script's characters are worth beyond what pairs and fours tell."""
+    """Weights for the characters of a script, in addition to those of pairs and fours."""
 
     letter: bytes
-    """Its letter in `SCRIPT`."""
+    """The script's letter in `SCRIPT`."""
     patterns: tuple[bytes, ...]
-    """In letters of `SCRIPT`."""
+    """Patterns in letters of `SCRIPT`."""
     weights: tuple[float, ...]
     """Tokens of each pattern."""
     byte_patterns: tuple[bytes, ...]
     byte_weights: tuple[float, ...]
 
 
-# benchmarks/fit_tokens.py writes these, and fit_emoji.py finds those of emoji (F and M)
+# written by benchmarks/fit_tokens.py; those of emoji (F and M) are fitted by fit_emoji.py
 _DATA = json.loads(Path(__file__).with_name("weights.json").read_text("utf-8"))
 STEP: float = _DATA["step"]
-"""Tokens of one unit of the weights of pairs and fours."""
+"""Tokens per unit of the weights of pairs and fours."""
 ZERO: int = _DATA["zero"]
-"""What the weights of a character's pair and four are above their worth, together."""
+"""Zero point per character: the excess of the weights of its pair and four, together."""
 PAIRS, FOURS = (bytes.fromhex("".join(_DATA[name])) for name in ("pairs", "fours"))
-"""Of each pair of classes, and of each four."""
+"""Weights of all pairs and fours of classes, one byte each."""
 SCRIPTS = tuple(
     Script(
         letter.encode(),
@@ -149,17 +148,17 @@ SCRIPTS = tuple(
 
 
 SHORT = 16
-"""Characters up to which estimates are remembered."""
+"""Maximum length, in characters, of texts with cached estimates."""
 PIECE = 16_384
-"""Bytes worked on at a time: what fits a processor's cache takes half the time."""
+"""Bytes processed at a time. What fits into a processor's cache takes half the time."""
 
 
 def estimate(text: str) -> int:
     """Estimate the tokens of *text* in the o200k vocabulary; 0 for an empty text.
 
-    Mean error per conversation is below 5 % on English, code, JSON, terminal output, Chinese,
-    Japanese, Korean and emoji (docs/models.md). Linear in time (docs/decisions/0005-estimator.md);
-    takes any text, lone surrogates included.
+    The mean error per conversation is below 5 % for English, code, JSON, terminal output, Chinese,
+    Japanese, Korean and emoji (docs/models.md). It takes linear time
+    (docs/decisions/0005-estimator.md) and accepts any text, lone surrogates included.
     """
     return _short(text) if len(text) <= SHORT else _estimate(text)
 
@@ -178,20 +177,20 @@ def _estimate(text: str) -> int:
 
 
 _short = lru_cache(maxsize=4_096)(_estimate)
-"""Names of tools, roles and the like come again and again."""
+"""The cached estimate. Tool names, roles and other short texts recur."""
 
 
 def _weight(raw: bytes) -> int:
     if not raw.isascii() or b"\r" in raw:
-        raw = raw.translate(None, LEFT_OUT)  # so that a character is one class
+        raw = raw.translate(None, LEFT_OUT)  # so that each character has one class
     pairs, fours = pairs_of(raw), fours_of(raw)
     return total(pairs.translate(PAIRS) + fours.translate(FOURS)) - ZERO * len(pairs)
 
 
 def total(data: bytes) -> int:
-    """Sum up *data*, five times as fast as `sum`.
+    """Return the sum of *data*, five times as fast as `sum`.
 
-    The lower half of Adler-32 is one more than the sum modulo 65,521, which 256 bytes cannot reach.
+    The lower half of Adler-32 is the sum plus 1, modulo 65,521, which 256 bytes cannot reach.
     """
     if len(data) <= 256:
         return (adler32(data) & 0xFFFF) - 1
@@ -199,14 +198,14 @@ def total(data: bytes) -> int:
 
 
 def pairs_of(raw: bytes) -> bytes:
-    """Return for each byte its class of `SIXTEEN` and, in the lower four bits, that of the next."""
+    """Return for each byte its class of `SIXTEEN` (upper four bits) and that of the next byte."""
     classes = raw.translate(SIXTEEN)
     text = int.from_bytes(classes, "little")
     return (text << 4 | text >> 8).to_bytes(len(classes), "little")
 
 
 def fours_of(raw: bytes) -> bytes:
-    """Return for each byte its class of `FOUR` and those of the next three, two bits each."""
+    """Return for each byte its class of `FOUR` and those of the next three bytes, two bits each."""
     classes = raw.translate(FOUR)
     text = int.from_bytes(classes, "little")
     text = text << 2 | text >> 8
@@ -214,10 +213,9 @@ def fours_of(raw: bytes) -> bytes:
 
 
 def _beyond_ascii(raw: bytes) -> float:
-    """Estimate the tokens of other scripts, beyond what pairs and fours tell.
+    """Estimate the additional tokens of other scripts.
 
-    Counts of patterns, in the letters of `SCRIPT` and in bytes, looked for only if the script
-    occurs.
+    Patterns, in letters of `SCRIPT` and in bytes, are counted only for scripts that occur.
     """
     letters = raw.translate(SCRIPT, LEFT_OUT)
     return math.fsum(
@@ -228,32 +226,32 @@ def _beyond_ascii(raw: bytes) -> float:
     )
 
 
-# --- images, documents and sound ------------------------------------------------------------------
-# They count by their size: the bytes are never read as text.
+# --- images, documents, audio and video -----------------------------------------------------------
+# They are counted by size: the bytes are never read as text.
 
 UNKNOWN = 1_500
-"""Tokens of anything whose size is unknown: about the most that a picture costs."""
+"""Tokens of a medium of unknown size: about the maximum of an image."""
 EDGE = 1_568
-"""Pixels of the longer edge above which Anthropic scales a picture down."""
+"""Pixels of the longer edge above which Anthropic scales an image down."""
 PIXELS = 750
-"""Pixels a token, as Anthropic documents."""
+"""Pixels per token, as documented by Anthropic."""
 MOST = 1_600
-"""Tokens of the largest picture, after scaling."""
+"""Maximum tokens of an image, after scaling."""
 PAGE = 2_000
-"""Tokens of a PDF page; Anthropic documents 1,500 to 3,000 for its text."""
+"""Tokens of a PDF page. Anthropic documents 1,500 to 3,000 for its text."""
 PAGE_BYTES = 50_000
-"""Bytes of a PDF page, where pages cannot be counted."""
+"""Assumed bytes of a PDF page, since pages are not counted."""
 SOUND = 32, 16_000
-"""Tokens a second (as Gemini documents) and bytes a second (128 kbit/s)."""
+"""Audio: tokens per second (documented by Gemini) and assumed bytes per second (128 kbit/s)."""
 FILM = 295, 250_000
-"""Tokens a second (258 a frame and 32 of sound, with framing; Gemini) and bytes a second
-(2 Mbit/s)."""
+"""Video: tokens per second (Gemini: 258 a frame and 32 of audio, with framing) and assumed bytes
+per second (2 Mbit/s)."""
 BYTES = 4
-"""Bytes a token of a plain text sent as a document."""
+"""Bytes per token of plain text that is sent as a document."""
 
 
 def media_tokens(media: Media) -> int:
-    """Return tokens by Anthropic's formula for pictures and PDF, Gemini's for sound and film."""
+    """Return tokens by the formulas of Anthropic (images, PDF) and Gemini (audio, video)."""
     if media.kind == "image":
         return _picture(media.width, media.height)
     if not media.size:
@@ -267,10 +265,10 @@ def media_tokens(media: Media) -> int:
 
 
 def tile_tokens(media: Media) -> int:
-    """Return tokens as `media_tokens` does, with pictures by OpenAI's tiles (GPT-4o).
+    """Return tokens as `media_tokens` does, with images by OpenAI's tiles (GPT-4o).
 
-    Scaled into 2,048 x 2,048, the shorter edge to 768, then 85 tokens and 170 for each tile of 512
-    pixels.
+    Images are scaled into 2,048 x 2,048, then to a shorter edge of 768. They cost 85 tokens, and
+    170 for each tile of 512 pixels.
     """
     if media.kind != "image" or not (media.width and media.height):
         return media_tokens(media)
@@ -291,25 +289,25 @@ def _picture(width: int, height: int) -> int:
 
 
 Counter = Callable[[Message], int]
-"""Tokens of one message, its framing included."""
+"""A function that returns the tokens of one message, framing included."""
 TextCounter = Callable[[str], int]
-"""Tokens of a text: `estimate`, `refold.tokens.count.exact()`, or any tokenizer's."""
+"""A function that returns the tokens of a text, such as `estimate` or `exact()`."""
 MediaCounter = Callable[[Media], int]
 
 MESSAGE = 4
-"""Framing of a message: start, role, separator, end (OpenAI's chat format; 3 and the role)."""
+"""Framing of a message: start, role, separator, end (OpenAI's chat format: 3 and the role)."""
 CALL = 8
 """Framing of a tool call besides its name: channel, recipient and constraint in OpenAI's harmony
-format. The call's id is not shown to the model."""
+format. The model does not see the id of the call."""
 RESULT = 4
 """Framing of a tool result besides its content."""
 TOOL = 8
 """Framing of a tool definition."""
 SIGNED = 6.5
-"""Characters of a signature or of encrypted content for each token of the reasoning it holds.
-Measured on 467 thinking blocks of Claude Sonnet 4.5 whose whole text is known (6.55 by o200k)."""
+"""Characters of a signature or of encrypted content per token of the reasoning in it. Measured on
+467 thinking blocks of Claude Sonnet 4.5 with known text (6.55 by o200k)."""
 BLOB = 512
-"""A run of this many base64 characters in a part we do not understand is data, not text."""
+"""Base64 characters in a row from which a string in an unknown part is data, not text."""
 
 _BLOBS = re.compile(r"(?:[A-Za-z0-9+/_-]{60,}+=*+(?>(?:\\[rn])*))+")
 
@@ -330,15 +328,15 @@ def counter(text: TextCounter, media: MediaCounter = media_tokens) -> Counter:
 
 
 def part_counter(count: Counter) -> Callable[[Part | Content], int]:
-    """Return a counter of parts that uses a counter of messages: of what a part adds to one."""
+    """Return a counter of the tokens that a part adds to a message, from a counter of messages."""
     framing = count(Message("user"))
     return lambda part: count(Message("user", (part,))) - framing
 
 
 def is_estimator(count: Counter) -> bool:
-    """Does *count* estimate texts as `count_message` does?
+    """Return whether *count* estimates texts as `count_message` does.
 
-    If so, `refold.compactor.calibration` holds for its figures.
+    If so, `refold.compactor.calibration` applies to its figures.
     """
     return count is count_message or (
         isinstance(count, partial) and count.func is _message and count.args[0] is estimate
@@ -346,7 +344,7 @@ def is_estimator(count: Counter) -> bool:
 
 
 def count_fixed(system: Iterable[Part], tools: Iterable[str], text: TextCounter = estimate) -> int:
-    """Count the tokens of a system prompt and of tool definitions (each as JSON)."""
+    """Count the tokens of a system prompt and of tool definitions, each given as JSON."""
     prompt = sum(part_tokens(part, text) for part in system)
     return (prompt + MESSAGE if prompt else 0) + sum(text(tool) + TOOL for tool in tools)
 
@@ -354,13 +352,13 @@ def count_fixed(system: Iterable[Part], tools: Iterable[str], text: TextCounter 
 def part_tokens(
     part: Part | Content, text: TextCounter = estimate, media: MediaCounter = media_tokens
 ) -> int:
-    """Count the tokens of one part, its framing included.
+    """Count the tokens of one part, framing included.
 
-    Thinking counts as its text or as what its signature holds, whichever is more: providers send
-    a summary, or nothing, beside the signature of the whole and bill the whole. Base64 data
-    inside parts we do not understand never counts as text.
+    Thinking counts as its text or as the content of its signature, whichever is more: providers
+    send a summary or nothing beside the signature, and bill all of the thinking. Base64 data in
+    unknown parts does not count as text.
     """
-    if isinstance(part, Text):  # the two commonest, without the cost of matching
+    if isinstance(part, Text):  # the two most common ones, without the cost of `match`
         return text(part.text)
     if isinstance(part, ToolResult):
         return RESULT + sum([part_tokens(item, text, media) for item in part.content])
@@ -382,7 +380,7 @@ def _message(text: TextCounter, media: MediaCounter, message: Message) -> int:
 def _json_tokens(json: str, text: TextCounter) -> int:
     """Count the tokens of JSON.
 
-    A long base64 string in it counts as the reasoning it may hold, at most as a medium.
+    A long base64 string counts as encrypted reasoning, but at most as a medium of unknown size.
     """
     if len(json) < BLOB:
         return text(json)
@@ -396,27 +394,27 @@ def _json_tokens(json: str, text: TextCounter) -> int:
 
 
 # --- exact counters of texts ----------------------------------------------------------------------
-# Offline, with the extra `exact`.
+# They work offline. Extra: `exact`.
 
 CHUNK = 100_000
-"""Characters given to an encoder at once. Both recurse or panic on a million of one character."""
+"""Characters passed to an encoder at once. Both recurse or panic on a million equal characters."""
 
 _SEAM = re.compile(r"\n(?=[A-Za-z])")
-"""Where a text can be cut without changing its count in any byte-pair vocabulary: between a line
+"""Where a text can be split without changing its count in any byte-pair vocabulary: between a line
 end and a letter."""
 
 
 def exact(vocabulary: str = "o200k_base") -> Callable[[str], int]:
-    """Return a counter of texts that is exact for *vocabulary*; for `refold.tokens.count.counter`.
+    """Return a counter of texts that is exact for *vocabulary*, to be passed to `counter`.
 
     splintr-rs carries its vocabularies in the package (o200k_base, cl100k_base, llama3, qwen3,
-    deepseek_v3, glm4, kimi_k2, mistral_v3, gemma3, ...) and needs no network. tiktoken serves the
-    names splintr does not know, if its own file is on the machine already. Special tokens spelled
-    in a text count as the text they are; lone surrogates as U+FFFD. Texts above 100,000
-    characters are counted in pieces, cut where no token crosses; inside a run of more than 100,000
-    characters without a line that begins with a letter, a token more per cut is possible.
+    deepseek_v3, glm4, kimi_k2, mistral_v3, gemma3, ...) and needs no network. tiktoken is used for
+    names that splintr does not know, if its vocabulary file is already on the machine. Special
+    tokens in a text count as ordinary text, lone surrogates as U+FFFD. Texts above 100,000
+    characters are counted in pieces, split where no token crosses. In a run of more than 100,000
+    characters without a line that begins with a letter, each split may add a token.
 
-    Raises `RefoldError` when neither package is installed or neither knows *vocabulary*.
+    Raises `RefoldError` if neither package is installed or neither knows *vocabulary*.
     """
     tried: list[str] = []
     for load in (_splintr, _tiktoken):
@@ -424,7 +422,7 @@ def exact(vocabulary: str = "o200k_base") -> Callable[[str], int]:
             return partial(_count_in_pieces, load(vocabulary))
         except ImportError as error:
             tried.append(f"{error.name} is not installed")
-        except Exception as error:  # noqa: BLE001 - each loader has errors of its own
+        except Exception as error:  # noqa: BLE001 - each loader raises other errors
             tried.append(f"{load.__name__.strip('_')}: {error}")
     raise RefoldError(
         f"no exact counter for {vocabulary!r} ({'; '.join(tried)}); "
@@ -454,7 +452,7 @@ def _count_in_pieces(encode: Callable[[str], list[int]], text: str) -> int:
 
 
 def _cuts(text: str) -> list[int]:
-    """Return positions that part *text* into pieces of at most about CHUNK characters."""
+    """Return positions that split *text* into pieces of at most about `CHUNK` characters."""
     cuts = [0]
     while len(text) - cuts[-1] > CHUNK:
         limit = cuts[-1] + CHUNK

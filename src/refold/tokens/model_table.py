@@ -1,8 +1,9 @@
-"""What is known of models, as dated data: the pattern counts that spells most of a model's name.
+"""Tables of models, as dated data: windows, token ratios and prices. Of the patterns that match a
+model's name, the one with the most literal characters applies.
 
-A table in a library is never complete and soon old: a model that is not in it is unknown, and
-nothing is decided by a guess. There are three: the windows of models (`windows.json`), what their
-providers count for an estimated token (`priors.json`), and what tokens cost (`prices.json`).
+A model that is not in a table is unknown, and nothing is guessed. The tables are the windows of
+models (`windows.json`), the tokens that providers count per estimated token (`priors.json`), and
+prices (`prices.json`).
 """
 
 import json
@@ -18,14 +19,14 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from refold.errors import require_int, require_number
 
 LONGEST_NAME = 500
-"""Characters of a model's name that count: names that clients make up are remembered."""
+"""Maximum length of a model's name in characters. Clients can invent names, and they are cached."""
 
 T = TypeVar("T")
 
 
 class ModelTable(Generic[T]):
-    """The table in the JSON file at *path*, read when it is first asked; *make* makes an entry of
-    the fields of a row."""
+    """A table in the JSON file at *path*, read on first use. *make* creates an entry from the
+    fields of a row."""
 
     def __init__(self, path: Path, make: Callable[..., T]) -> None:
         self._path, self._make = path, make
@@ -33,7 +34,7 @@ class ModelTable(Generic[T]):
 
     @property
     def date(self) -> str:
-        """The day when it was checked, `YYYY-MM-DD`."""
+        """Day when the table was checked, `YYYY-MM-DD`."""
         return str(self._data["date"])
 
     @cached_property
@@ -43,7 +44,7 @@ class ModelTable(Generic[T]):
 
     @cached_property
     def _rows(self) -> list[tuple[str, T]]:
-        """Patterns and their entries: those first that spell most of a name."""
+        """Patterns and their entries, those with the most literal characters first."""
         rows = (dict(row) for row in self._data["models"])
         entries = [(row.pop("model"), self._make(**row)) for row in rows]
         return sorted(entries, key=lambda entry: _rank_pattern(entry[0]), reverse=True)
@@ -51,9 +52,9 @@ class ModelTable(Generic[T]):
     def _lookup(self, model: str) -> T | None:
         """Return the entry of *model*; None if there is none.
 
-        A host before the name (`anthropic/`, `models/`, `us.anthropic.`) does not matter, unless
-        the model is one that many hosts serve (`open`), each in its own way; a tag behind such a
-        name (`:4b`) is Ollama's, unless a host stands before it.
+        A host prefix (`anthropic/`, `models/`, `us.anthropic.`) is ignored, except for models that
+        many hosts serve in different ways (`open`). Without such a prefix, a tag after one of those
+        names (`:4b`) is Ollama's, which is unknown.
         """
         name = _OWN.sub("", model.lower())
         bare = _HOST.sub("", name)
@@ -68,14 +69,14 @@ class ModelTable(Generic[T]):
 
 
 _HOST = re.compile(r"^(?:.*/)?(?:[a-z-]+\.)*")
-"""What stands before the name that a maker gave: a path, and Bedrock's regions and makers."""
+"""Host prefix of a name: a path, and Bedrock's regions and vendors."""
 _OWN = re.compile(r"^(?:dashscope|moonshot)/")
-"""By what LiteLLM calls the own APIs of makers whose models others serve as well."""
+"""LiteLLM's prefixes for the vendors' own APIs, for models that other hosts serve too."""
 _WILD = re.compile(r"\[[^][]*\]|\*")
 
 
 def _rank_pattern(pattern: str) -> tuple[int, int]:
-    """Return the characters that a pattern spells out, then its length."""
+    """Return the number of literal characters of a pattern, then its length."""
     return len(_WILD.sub("", pattern)), len(pattern)
 
 
@@ -88,14 +89,14 @@ def _fits(spellings: Iterable[str], pattern: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What one model can take, in tokens. Raises ValueError for figures that cannot be."""
+    """The window of one model, in tokens. Raises ValueError for impossible figures."""
 
     context: int
-    """Request and answer together."""
+    """Maximum of request and answer together."""
     input: int | None = None
-    """A limit of the request alone, if the provider has one; never more than *context*."""
+    """Maximum of the request alone, if the provider has one; never more than *context*."""
     output: int | None = None
-    """The longest answer."""
+    """Maximum of the answer."""
 
     def __post_init__(self) -> None:
         if self.context <= 0 or not 0 < self.room <= self.context:
@@ -104,26 +105,26 @@ class Window:
 
     @property
     def room(self) -> int:
-        """Tokens that a request may have, nothing kept back for the answer."""
+        """Maximum tokens of a request, with nothing reserved for the answer."""
         return self.context if self.input is None else self.input
 
 
 Windows = Callable[[str], Window | None]
-"""Your own table: from a model's name to its window, None to look it up in ours."""
+"""Your own table: from a model's name to its window, or to None to use the built-in table."""
 
 
 class Found(NamedTuple):
-    """A window, or why there is none."""
+    """A window, or the reason why there is none."""
 
     window: Window | None
     reason: str
 
 
 def find_window(model: str, given: int | Window | Windows | None = None) -> Found:
-    """Return the window of *model*: what is *given*, else what the table says.
+    """Return the window of *model*: *given*, or else from the table.
 
-    *given* is a number of tokens, a `Window` or a function; 0 switches it off. The reason says
-    where the window comes from, or why there is none.
+    *given* is a number of tokens, a `Window` or a function; 0 switches the window off. The reason
+    says where the window comes from, or why there is none.
     """
     if callable(given):
         given = given(model)
@@ -144,7 +145,7 @@ def find_window(model: str, given: int | Window | Windows | None = None) -> Foun
 
 
 def lookup(model: str) -> Window | None:
-    """Return the table's entry for *model*; None if it is not in the table."""
+    """Return the table's entry for *model*, or None."""
     return _TABLE.lookup(model)
 
 
@@ -156,20 +157,20 @@ def table_date() -> str:
 _TABLE = ModelTable(Path(__file__).with_name("windows.json"), Window)
 
 
-# --- tokens that a provider counts for an estimated one -----------------------------------------
+# --- ratio of counted to estimated tokens -------------------------------------------------------
 
 
 PRIORS = ModelTable(Path(__file__).with_name("priors.json"), lambda *, ratio: float(ratio))
-"""Tokens that providers count for an estimated one, by the families of their models."""
+"""Tokens that providers count per estimated token, by model family."""
 
 
 def prior_of(model: str) -> float:
-    """Return the tokens that the provider of *model* is expected to count for an estimated one; 1.0
-    for a family of which nothing was measured."""
+    """Return the factor from estimated tokens to those that the provider of *model* is expected to
+    count; 1.0 for a family that was not measured."""
     return PRIORS.lookup(model) or 1.0
 
 
-# --- prices: what tokens cost, and what you state instead -----------------------------------------
+# --- prices -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,17 +180,17 @@ class Rates:
     input: float
     output: float
     read: float
-    """Input that the provider's cache holds."""
+    """Price of input read from the provider's cache."""
     write: float
-    """Input that is written to the cache; equal to *input* if that costs nothing."""
+    """Price of input written to the cache; equal to *input* if writing costs nothing extra."""
     lifetime: float = 300.0
-    """Seconds that a cached prefix lives after it was used last."""
+    """Seconds that a cached prefix lives after its last use."""
     cliffs: tuple[tuple[int, float], ...] = ()
-    """Above so many tokens the whole request's input costs so many times as much."""
+    """Pairs (tokens, factor): the price factor of all input in requests above that many tokens."""
     hour: float | None = None
-    """What writing costs if it is kept for an hour; None if it costs the same."""
+    """Price of input written to the cache for an hour; None without such a price."""
     block_tokens: int = 1
-    """Tokens of a block of the cache, which is kept whole or not at all."""
+    """Tokens of a cache block, which is kept whole or not at all."""
 
     def __post_init__(self) -> None:
         if self.input <= 0 or min(self.output, self.read, self.write, self.lifetime) < 0:
@@ -198,50 +199,49 @@ class Rates:
 
     @property
     def r(self) -> float:
-        """What a cached token costs in units of an input token."""
+        """Price of a cache read in units of an input token."""
         return self.read / self.input
 
     @property
     def w(self) -> float:
-        """What writing a token to the cache costs in units of an input token."""
+        """Price of a cache write in units of an input token."""
         return self.write / self.input
 
     @property
     def o(self) -> float:
-        """What an output token costs in units of an input token."""
+        """Price of output in units of an input token."""
         return self.output / self.input
 
     def for_an_hour(self) -> "Rates":
-        """Return the prices of what is kept for an hour, as marks of the cache with `ttl: 1h`
-        ask."""
+        """Return the prices for a cache lifetime of an hour (cache marks with `ttl: 1h`)."""
         return self if self.hour is None else replace(self, write=self.hour, lifetime=3600.0)
 
     def factor(self, tokens: int) -> float:
-        """Return how many times as much the input of a request of *tokens* costs."""
+        """Return the factor of the input price for a request of *tokens*."""
         return max((factor for above, factor in self.cliffs if tokens > above), default=1.0)
 
     def in_blocks(self, tokens: int) -> int:
-        """Return the tokens of the blocks that *tokens* take."""
+        """Return *tokens* rounded up to whole cache blocks."""
         return -(-tokens // self.block_tokens) * self.block_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineProfile:
-    """What an engine of one's own has to spend: seconds of prefill, and blocks of its cache.
+    """The resources of a self-hosted inference engine: prefill time and cache blocks.
 
-    Raises ValueError for figures that cannot be.
+    Raises ValueError for impossible figures.
     """
 
     prefill_rate: float
-    """Tokens of input that it computes in a second."""
+    """Input tokens processed per second."""
     cache_blocks: int
-    """Blocks of its cache."""
+    """Number of blocks in its cache."""
     block_tokens: int = 16
     """Tokens of a block, which is kept whole or not at all."""
     call_seconds: float = 10.0
     """Seconds for which a call holds its blocks."""
     lifetime: float = 300.0
-    """Seconds after which other sessions have taken the blocks of one that makes no calls."""
+    """Seconds after which other sessions have taken the blocks of an idle one."""
 
     def __post_init__(self) -> None:
         require_number(0.001, inf, prefill_rate=self.prefill_rate)
@@ -250,10 +250,11 @@ class EngineProfile:
 
     @property
     def rates(self) -> Rates:
-        """What tokens cost in seconds of the whole engine, per million tokens.
+        """Costs in seconds of the whole engine, per million tokens.
 
-        Prefill takes all of it; a block that is held takes its share of the cache for
-        *call_seconds*, the answer's time included, and never more than computing it anew.
+        Prefill occupies the whole engine. A block that is held occupies its share of the cache for
+        *call_seconds*, the time of the answer included, but never costs more than computing it
+        again.
         """
         prefill = 1e6 / self.prefill_rate
         held = 1e6 * self.call_seconds / (self.cache_blocks * self.block_tokens)
@@ -268,12 +269,11 @@ class EngineProfile:
 
 
 Prices = Callable[[str], Rates | None]
-"""Your own table: from a model's name to its prices, None to look them up in ours."""
+"""Your own table: from a model's name to its prices, or to None to use the built-in table."""
 
 
 def find_rates(model: str, given: Rates | Prices | None = None) -> Rates | None:
-    """Return the prices of *model*: what is *given*, else what the table says; None if nothing is
-    known."""
+    """Return the prices of *model*: *given*, or else from the table; None if they are unknown."""
     if isinstance(given, Rates):
         return given
     rates = given(model) if given is not None else None
@@ -285,4 +285,4 @@ def _make_rates(*, cliffs: Iterable[Sequence[float]] = (), **prices: Any) -> Rat
 
 
 PRICES = ModelTable(Path(__file__).with_name("prices.json"), _make_rates)
-"""Prices of models, as they were on the day that the table names."""
+"""Prices of models on the day of the table."""

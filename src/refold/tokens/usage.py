@@ -1,32 +1,31 @@
-"""What a call used, read from any provider's usage object, every input token once."""
+"""Token usage of a call, from any provider's usage object. Every input token counts once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 MOST_TOKENS = 10**9
-"""Of one call. A larger figure counts nothing, and its money in picodollars would overflow 64
-bits."""
+"""Maximum tokens of one call. A larger figure counts as missing: its cost in picodollars would
+overflow 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one model call. Cached tokens are part of `input`, not in addition to it."""
+    """Tokens of one model call. Cached tokens are included in `input`."""
 
     input: int
-    """Every token of the request: read from a cache, written to one, or neither."""
+    """All tokens of the request: read from a cache, written to one, or neither."""
     output: int = 0
     """Tokens of the answer, reasoning included."""
     cached: int = 0
-    """The share of `input` that was read from a cache."""
+    """Part of `input` that was read from a cache."""
     written: int = 0
-    """The share of `input` that was written to a cache."""
+    """Part of `input` that was written to a cache."""
     calls: int = 1
-    """Model calls that the figures are the sum of, where the provider says so; 0 where it only says
-    that it is a sum. Anything but 1 measures no single request."""
+    """Number of model calls that the figures sum; 0 if the provider only says that it is a sum.
+    Figures with anything but 1 do not measure a single request."""
     hour: int | None = None
-    """The share of `written` that the cache keeps for an hour; None if the provider does not
-    say."""
+    """Part of `written` that the cache keeps for an hour; None if the provider does not say."""
 
     @property
     def context(self) -> int:
@@ -34,12 +33,12 @@ class Usage:
         return self.input + self.output
 
     def is_plausible(self, estimated: int, window: int | None = None) -> bool:
-        """Can this be the usage of one request that was estimated at *estimated* tokens?
+        """Return whether this can be the usage of one request with *estimated* tokens.
 
-        False for a sum over several calls: stated as such, larger than the model's *window*
-        (tokens), or more than three times the estimate; for less than a third of it (a provider
-        that leaves cached tokens out); and for zeros, as aborted calls report.
-        Differences below 2,000 tokens pass: tokenizers and hidden prompts explain those.
+        It cannot if it is a sum over several calls, larger than the model's *window* in tokens,
+        more than three times the estimate, less than a third of it (some providers leave out cached
+        tokens), or zero, as aborted calls report. Differences of up to 2,000 tokens are accepted,
+        since tokenizers and hidden prompts explain them.
         """
         if self.calls != 1 or self.input <= 0 or (window is not None and self.input > window):
             return False
@@ -51,29 +50,27 @@ class Usage:
 
 _FACTOR = 3
 _SLACK = 2_000
-"""A hidden system prompt of a tool-using API (Anthropic's is 300 to 800 tokens) and then some."""
+"""More than a hidden system prompt of a tool-using API (Anthropic's has 300 to 800 tokens)."""
 
 
 def read_usage(usage: Any) -> Usage | None:
     """Read a usage object of Anthropic, OpenAI (Chat, Responses), Gemini, Bedrock's Converse,
-    DeepSeek or LiteLLM, or as Codex, Gemini CLI, OpenCode and pi write it down.
+    DeepSeek or LiteLLM, or as Codex, Gemini CLI, OpenCode and pi write it to their files.
 
-    *usage* is the parsed object (`response["usage"]`, `usageMetadata`), not the response around it.
-    None when it is missing, holds no input figure, or holds none above zero, as for aborted calls.
-    Never raises: figures that are no whole numbers, or above `MOST_TOKENS`, count as missing.
+    *usage* is the parsed object (`response["usage"]`, `usageMetadata`) or a `Usage`. Returns None
+    if it is missing or has no input figure above zero, as for aborted calls. Never raises: figures
+    that are not whole numbers, or above `MOST_TOKENS`, count as missing.
 
     - Anthropic: `input_tokens` excludes the cache, so `cache_creation_input_tokens` and
       `cache_read_input_tokens` are added. With `iterations` (server tools, compaction) the top
-      level is a sum: the last iteration of the model itself is the one request that counts. What is
-      written for five minutes and what for an hour stands apart in `cache_creation`.
-    - OpenAI Chat `prompt_tokens`, Responses `input_tokens` with details, Gemini `promptTokenCount`
-      (its cached share included), DeepSeek `prompt_cache_hit_tokens`, Moonshot `cached_tokens`: the
-      cached share is inside.
-    - LiteLLM: `prompt_tokens` with Anthropic's cache fields beside it, which are inside too.
+      level is a sum, so the model's own last iteration is read. `cache_creation` has the tokens
+      written for five minutes and for an hour.
+    - OpenAI Chat `prompt_tokens`, Responses `input_tokens` with details, Gemini `promptTokenCount`,
+      DeepSeek `prompt_cache_hit_tokens`, Moonshot `cached_tokens`: the input includes the cache.
+    - LiteLLM: `prompt_tokens` includes Anthropic's cache fields beside it.
     - Converse: `inputTokens`, `cacheReadInputTokens`, `cacheWriteInputTokens` add up.
-    - pi: `input`, `cacheRead`, `cacheWrite` add up; OpenCode: `input` and what is in `cache`.
-    - Codex's `cached_input_tokens` and Gemini CLI's `cached` are part of the input, as above.
-    - A `Usage` is read already.
+    - pi: `input`, `cacheRead`, `cacheWrite` add up. OpenCode: `input` and the fields of `cache`.
+    - Codex's `cached_input_tokens` and Gemini CLI's `cached` are part of the input.
     """
     if isinstance(usage, Usage):
         return usage if usage.input > 0 else None
@@ -112,7 +109,7 @@ def _anthropic_sum(usage: Mapping[str, Any], calls: int = 1) -> Usage:
 
 
 def _by_term(usage: Mapping[str, Any], total: str, terms: str) -> tuple[int, int | None]:
-    """Return what was written to a cache, and the share of it that is kept for an hour."""
+    """Return the tokens written to a cache, and the part of them that is kept for an hour."""
     counts = {name: _whole(count) for name, count in _object(usage, terms).items()}
     written = _int(usage, total) or sum(counts.values())
     if not any(counts.values()):
@@ -139,7 +136,7 @@ def _chat(usage: Mapping[str, Any]) -> Usage:
     total = _int(usage, "prompt_tokens") or _int(usage, "prompt_cache_hit_tokens") + _int(
         usage, "prompt_cache_miss_tokens"
     )
-    # xAI and Google leave reasoning out of the answer's figure; the sum shows it.
+    # xAI and Google omit reasoning from the completion figure; the total includes it.
     output = max(_int(usage, "total_tokens") - total, _int(usage, "completion_tokens"))
     return Usage(total, output, cached, written, hour=hour)
 
@@ -172,7 +169,7 @@ def _opencode(usage: Mapping[str, Any]) -> Usage:
     cache = _object(usage, "cache")
     cached, written = _int(cache, "read"), _int(cache, "write")
     total = _int(usage, "input") + cached + written
-    # Thoughts are part of the answer's figure or not, as the provider has it; the sum shows it.
+    # Whether the output figure includes reasoning depends on the provider; the total includes it.
     return Usage(total, max(_int(usage, "total") - total, _int(usage, "output")), cached, written)
 
 
@@ -202,7 +199,7 @@ _READERS = (
     (frozenset({"cached", "thoughts"}), _gemini_cli),
     (frozenset({"input", "cacheRead"}), _pi),
 )
-"""How a form is recognised, the most telling field first; the first with an input figure is it."""
+"""Fields that identify each format, most specific first. The first with an input figure is read."""
 
 
 def _object(usage: Mapping[str, Any], name: str) -> Mapping[str, Any]:
