@@ -1,5 +1,4 @@
-"""What a message is by itself says how much it matters: its age, length, role and words, and how
-near it is to the present task."""
+"""Scorers of single messages by age, length, role and words, and by nearness to the current task."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,8 +14,8 @@ from refold.text.plain import plain_text
 
 @dataclass(frozen=True)
 class Recency:
-    """1.0 for the newest message, half of that for one that is *half* messages older, a third for
-    one that is twice as much older. Raises ValueError for a *half* that is not positive."""
+    """1.0 for the newest message, a half for one that is *half* messages older, a third for one
+    that is twice as much older. Raises ValueError for a *half* that is not positive."""
 
     half: float = 60.0
 
@@ -32,9 +31,9 @@ class Recency:
 
 @dataclass(frozen=True)
 class Brevity:
-    """1.0 for nothing, a half for a message of *half* tokens, less for a longer one: with it the
-    clearing of one long result comes before that of ten short ones. Raises ValueError for a *half*
-    that is not positive."""
+    """1.0 for an empty message, a half for one of *half* tokens, less for longer ones, so that one
+    long result is cleared before ten short ones. Raises ValueError for a *half* that is not
+    positive."""
 
     half: float = 1_000.0
 
@@ -49,16 +48,17 @@ class Brevity:
 
 
 MAX_SCANNED = 100_000
-"""Characters of a text that are looked at."""
+"""Maximum characters of a text to search."""
 
 
 @dataclass(frozen=True)
 class Emphasis:
-    """1.0 for a message of one of *roles* whose text holds a word of emphasis, 0.0 for any other
-    (what a tool answers is never emphasis, and of a user's message only a person's words count, in
-    whichever role they are sent). *words*, if given, are looked for instead of the
-    built-in ones of nine languages (`refold.summarizers.heuristic.lexicon`), as they are written or
-    in another case. Raises ValueError for an empty word.
+    """1.0 for a message of one of *roles* whose text has a word of emphasis, 0.0 for any other.
+
+    Tool output is never emphasis. Of user messages only the text of a person counts, whichever role
+    carries it. *words* replace the built-in words of nine languages
+    (`refold.summarizers.heuristic.lexicon`) and match in any case. Raises ValueError for an empty
+    word.
     """
 
     roles: Collection[str] = ("user",)
@@ -78,8 +78,8 @@ class Emphasis:
         return [float(self.is_emphatic(message)) for message in view.transcript.messages]
 
     def is_emphatic(self, message: Message) -> bool:
-        """Does this message say that something matters? Also good as a predicate of messages to
-        pin."""
+        """Return whether *message* says that something matters. Also usable as a predicate of
+        messages to pin."""
         text = request_text(message) if "user" in self.roles else ""
         if message.role in self.roles and message.role != "user":
             text = f"{text}\n{message.text}"
@@ -92,9 +92,9 @@ class Emphasis:
 
 @dataclass(frozen=True)
 class Roles:
-    """A score by who speaks, in whichever role it is sent: a person is the *user*, an order is of
-    the *system*, results and what a client tells of the surroundings are of a *tool*. Who scores
-    most in a message decides (`refold.speakers`)."""
+    """A score by speaker, whichever role carries the message: *user* for a person, *system* for an
+    instruction, *tool* for tool output and context that a client adds. The highest score in a
+    message counts (`refold.speakers`)."""
 
     user: float = 1.0
     system: float = 1.0
@@ -114,13 +114,12 @@ class Roles:
 
 @dataclass(frozen=True)
 class Weighted:
-    """The weighted sum of scorers, divided by the sum of the weights, so that it keeps to 0.0 to
-    1.0 when they do: `Weighted(((1.0, Recency()), (0.5, Freshness())))`. Scorers of weight 0 are
-    not asked. Raises ValueError for a negative weight, or when none is positive.
-    """
+    """The weighted mean of scorers: `Weighted(((1.0, Recency()), (0.5, Freshness())))`. It is from
+    0.0 to 1.0 if their scores are. Scorers of weight 0 are not run. Raises ValueError for a
+    negative weight, or if none is positive."""
 
     terms: tuple[tuple[float, Scorer], ...]
-    """Weight and scorer."""
+    """Pairs of weight and scorer."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "terms", tuple((weight, scorer) for weight, scorer in self.terms))
@@ -138,21 +137,22 @@ class Weighted:
         ]
 
 
-# --- nearness to the present task ---------------------------------------------------------------
+# --- nearness to the current task ---------------------------------------------------------------
 
 
 Embedder = Callable[[Sequence[str]], Sequence[Sequence[float]]]
-"""From texts to one vector each, all of one length. Called in the middle of a compaction, once for
-all messages: one that asks a service should remember what it has embedded."""
+"""A function from texts to vectors of equal length, one each. It is called once per scoring, during
+a compaction, with all messages. It should cache embeddings if it calls a service."""
 
 
 @dataclass(frozen=True)
 class Nearness:
-    """The cosine of a message's vector and that of the present task, at least 0.0: 1.0 for what
-    says the same. The task is the latest user request together with the latest message that says
-    something. Of each message the first *chars* characters are embedded. *name* stands for the
-    embedder in the repr, which names edits. Without an embedder every score is 0.0. Raises
-    ValueError when the embedder does not return one vector for each text.
+    """The cosine of the embeddings of a message and of the current task, at least 0.0.
+
+    The task is the latest user request together with the latest message that has text. The first
+    *chars* characters of each message are embedded. *name* stands for the embedder in the repr,
+    which names edits. Without an embedder every score is 0.0. Raises ValueError if the embedder
+    does not return one vector for each text.
     """
 
     embed: Embedder | None = field(default=None, repr=False)
@@ -173,8 +173,8 @@ class Nearness:
 
 
 def cosine(first: Sequence[float], second: Sequence[float]) -> float:
-    """Return the cosine of two vectors; 0.0 if one of them is nothing. Raises ValueError for two
-    lengths."""
+    """Return the cosine of two vectors; 0.0 if one of them is zero. Raises ValueError if their
+    lengths differ."""
     size = sqrt(sum(x * x for x in first) * sum(y * y for y in second))
     return sum(x * y for x, y in zip(first, second, strict=True)) / size if size else 0.0
 
@@ -188,20 +188,20 @@ def _task_texts(messages: Sequence[Message], texts: Sequence[str]) -> Iterator[s
 
 
 Attend = Callable[[Sequence[str]], Sequence[float]]
-"""From the texts of all messages, oldest first, to how much the last one attends to each, at least
-0. With a local model: the attention from the last message's tokens, mean over heads and layers,
-summed over the tokens of each text. Called in the middle of a compaction, once."""
+"""A function from the texts of all messages, oldest first, to the attention that the last message
+pays to each, at least 0. With a local model: the attention from the last message's tokens, mean
+over heads and layers, summed over the tokens of each text. It is called once per scoring, during a
+compaction."""
 
 
 @dataclass(frozen=True)
 class Attention:
-    """A model's attention to each message, as a share of the greatest: 1.0 for what the last
-    message attends to most.
+    """A model's attention to each message, as a share of the maximum.
 
-    Providers of models do not tell it, so *attend* is to be brought along; without, every score is
-    0.0. Of each message the first *chars* characters are given to it. *name* stands for it in the
-    repr, which names edits. Raises ValueError when it does not return one weight of at least 0 for
-    each text.
+    Model APIs do not return attention, so *attend* must be provided. Without it every score is 0.0.
+    It is given the first *chars* characters of each message. *name* stands for it in the repr,
+    which names edits. Raises ValueError unless it returns one weight of at least 0 for each
+    text.
     """
 
     attend: Attend | None = field(default=None, repr=False)

@@ -1,5 +1,5 @@
-"""How much the messages of a conversation matter: the port that clearing, clipping and retention
-use."""
+"""The scorer interface: how much each message of a conversation matters, for clearing, clipping and
+retention."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -10,18 +10,19 @@ from refold.messages import Message
 from refold.text.plain import readable_text
 
 Scorer = Callable[[View], Sequence[float]]
-"""How much each message matters: one score for each position of the view's transcript, higher for
-what should rather stay. The scorers of `refold.scorers` keep to 0.0 to 1.0, so that weights
-compare.
+"""A function that returns one score for each position of the view's transcript, higher for messages
+that should rather be kept. The scorers of `refold.scorers` return 0.0 to 1.0, so that weights are
+comparable.
 
-A scorer judges what was said (`view.transcript`), not how it is shown, and gives the same scores
-for the same transcript. A strategy's repr names its edits, so a scorer's repr must state its
-settings: a frozen dataclass with `__call__` does by itself, a bare function has its address there.
+A scorer judges the original messages (`view.transcript`), not how they are shown, and returns the
+same scores for the same transcript. A strategy's repr names its edits, so the repr of a scorer must
+contain its settings. That of a frozen dataclass with `__call__` does; that of a plain function
+contains its address instead.
 """
 
 
 def score_messages(scorer: Scorer, view: View) -> Sequence[float]:
-    """Return what *scorer* says. Raises ValueError unless it is one score for each message."""
+    """Return the scores by *scorer*. Raises ValueError unless there is one for each message."""
     scores = scorer(view)
     if len(scores) != len(view.transcript):
         raise ValueError(
@@ -31,8 +32,8 @@ def score_messages(scorer: Scorer, view: View) -> Sequence[float]:
 
 
 def order_least_first(scorer: Scorer | None, view: View, positions: Iterable[int]) -> list[int]:
-    """Return *positions*, least important first and of equals the oldest; without a scorer oldest
-    first. The scorer is not asked where there is nothing to choose."""
+    """Return *positions*, least important first, of equal ones the oldest; without a scorer oldest
+    first. The scorer is not called if there is nothing to order."""
     order = sorted(positions)
     if scorer and len(order) > 1:
         scores = score_messages(scorer, view)
@@ -41,14 +42,14 @@ def order_least_first(scorer: Scorer | None, view: View, positions: Iterable[int
 
 
 def score_alone(scorer: Scorer, message: Message, profile: Profile) -> float:
-    """Return the score of a message seen alone, at most 1.0 and at least 0.0: for local strategies,
-    which may not depend on what comes later."""
+    """Return the score of a message alone, clamped to 0.0 to 1.0. Local strategies use this,
+    because they may not depend on later messages."""
     return min(1.0, max(0.0, score_messages(scorer, View.of([message], profile=profile))[0]))
 
 
 @dataclass(frozen=True)
 class Important:
-    """A predicate of messages: those that matter, out of one view. Made by `choose_important`."""
+    """A predicate for the important messages of one view, made by `choose_important`."""
 
     scorer: Scorer
     over: float
@@ -57,7 +58,7 @@ class Important:
     messages: frozenset[Message] = field(default=frozenset(), repr=False)
 
     def __call__(self, message: Message) -> bool:
-        """Is this one of them?"""
+        """Return whether *message* is one of them."""
         return message in self.messages or bool(self.also and self.also(message))
 
 
@@ -68,8 +69,9 @@ def choose_important(
     max_tokens: int,
     also: Callable[[Message], bool] | None = None,
 ) -> Important:
-    """Return the messages that *scorer* gives *over* or more, at most *max_tokens* tokens of them:
-    those with the highest scores, of equals the newest. And whatever *also* accepts."""
+    """Return a predicate for the messages that *scorer* gives *over* or more, at most *max_tokens*
+    tokens of them: highest scores first, of equal ones the newest. It also accepts what *also*
+    accepts."""
     scores = score_messages(scorer, view)
     messages, rest = set[Message](), max_tokens
     matter = sorted((score, at) for at, score in enumerate(scores) if score >= over)
@@ -83,11 +85,11 @@ def choose_important(
 
 @dataclass(frozen=True)
 class Says:
-    """A predicate of messages: those that hold any of *texts*, word for word but for spaces."""
+    """A predicate of messages that contain any of *texts*, word for word except whitespace."""
 
     texts: tuple[str, ...]
 
     def __call__(self, message: Message) -> bool:
-        """Does it say one of them?"""
+        """Return whether *message* contains one of them."""
         words = " ".join(readable_text(message).split())
         return any(" ".join(text.split()) in words for text in self.texts)

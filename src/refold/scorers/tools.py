@@ -1,4 +1,5 @@
-"""An error that nobody has mended matters; one that was mended is history."""
+"""Scorers of tool calls and results: unresolved errors, current file contents, references by later
+messages."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -21,11 +22,9 @@ class Exchange(NamedTuple):
 
     call: ToolCall
     call_position: int
-    """Position of the call."""
     result_position: int
-    """Position of the result."""
     is_failure: bool
-    """Does the result report a failure?"""
+    """Whether the result reports a failure."""
 
 
 def find_exchanges(view: View) -> list[Exchange]:
@@ -48,11 +47,11 @@ def _has_failed(result: ToolResult) -> bool:
 
 @dataclass(frozen=True)
 class Errors:
-    """1.0 for a tool result that reports a failure and for its call, *resolved* if the same was
-    tried again later and worked, 0.5 for every other message.
+    """1.0 for a failed tool result and its call, or *resolved* if the same was later tried again
+    with success; 0.5 for every other message.
 
-    The same is: the same tool with the same command (set-up and trimming left aside), on the same
-    files, or with the same arguments. Of several results in one message the weightiest counts.
+    The same is: the same tool with the same command (without set-up and trimming), the same files,
+    or the same arguments. If a message has several results, the highest score counts.
     """
 
     resolved: float = 0.0
@@ -78,7 +77,7 @@ class Errors:
 
 
 def _attempt_key(exchange: Exchange) -> tuple[str, ...]:
-    """Return what was tried."""
+    """Return a key that is equal for retries of a call."""
     done = effect_of_call(exchange.call)
     if done.command:
         return (exchange.call.name, name_command(done.command))
@@ -91,10 +90,11 @@ def _attempt_key(exchange: Exchange) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Freshness:
-    """1.0 for what still holds; *written* for a read or a write of files that were all written
-    again later; *repeated* for one that was repeated later: the same call, or a read of the whole
-    file. What failed replaces nothing. Of several calls or results in one message the freshest
-    counts. Messages that have nothing to do with files are fresh.
+    """1.0 for what is current; *written* for a read or write of files that were all written again
+    later; *repeated* if the same call was made again later, or the whole file was read again.
+
+    Failed calls replace nothing. If a message has several calls or results, the highest score
+    counts. All other messages score 1.0.
     """
 
     written: float = 0.3
@@ -126,13 +126,13 @@ class Freshness:
 
 @dataclass(frozen=True, slots=True)
 class _Later:
-    """What happened after the call that is looked at."""
+    """The calls after the current one."""
 
     folder: str
-    """The folder that the session works in, if the client says so."""
+    """The session's working directory, if the client gives it."""
     calls: set[tuple[str, str]] = field(default_factory=set)
     read: set[str] = field(default_factory=set)
-    """Files read whole."""
+    """Files that were read as a whole."""
     written: set[str] = field(default_factory=set)
 
     def note(self, exchange: Exchange) -> None:
@@ -150,7 +150,8 @@ def _files_of(exchange: Exchange, folder: str) -> list[tuple[str, str]]:
 
 
 def _reads_whole_file(exchange: Exchange) -> bool:
-    """Is it a read by a tool that names no lines? Commands may print a part."""
+    """Return whether a tool reads a file without arguments such as line numbers. A shell command
+    may print only a part."""
     given = arguments_of(exchange.call)
     return not effect_of_call(exchange.call).command and all(
         isinstance(value, str) for value in given.values()
@@ -159,12 +160,12 @@ def _reads_whole_file(exchange: Exchange) -> bool:
 
 @dataclass(frozen=True)
 class References:
-    """How much of a tool result is used by later messages: each later call or text that names one
-    of its identifiers or paths, or the file that it was about, is a reference.
+    """How often later messages refer to a tool result: by one of its identifiers or paths, or the
+    path of its file.
 
-    A reference goes to the latest result that holds the name, and weighs less with age: 1.0 now,
-    half after *half* messages. The score is r / (r + *enough*) for references of weight r, so 0.0
-    for what nobody refers to. Raises ValueError for figures that are not positive.
+    A reference counts for the latest result that contains the name, and its weight decreases with
+    age: 1.0 now, a half after *half* messages. The score is r / (r + *enough*) for a total weight
+    of r, so 0.0 without references. Raises ValueError for figures that are not positive.
     """
 
     half: float = 60.0
@@ -195,11 +196,11 @@ class References:
 
 
 def _own_texts(message: Message) -> list[str]:
-    """Return what a message itself says: texts, and the arguments of its calls."""
+    """Return the texts of a message and the arguments of its calls."""
     texts = [part.text for part in message.parts if isinstance(part, Text)]
     return texts + [part.arguments for part in message.parts if isinstance(part, ToolCall)]
 
 
 def _identifiers_in(texts: Iterable[str]) -> list[str]:
-    """Return the identifiers of texts, each once."""
+    """Return the identifiers of texts, without duplicates."""
     return list(dict.fromkeys(name for text in texts for name in find_names(text)))

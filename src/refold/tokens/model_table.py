@@ -19,7 +19,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from refold.errors import require_int, require_number
 
 LONGEST_NAME = 500
-"""Maximum length of a model's name in characters. Clients can invent names, and they are cached."""
+"""Characters read of a model's name. Clients can invent names, and they are cached."""
 
 T = TypeVar("T")
 
