@@ -1,4 +1,4 @@
-"""Scorers of single messages by age, length, role and words, and by nearness to the current task."""
+"""Scorers of messages by age, length, role and words, and by nearness to the current task."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,8 @@
-"""Test code that uses or extends Refold: random transcripts, a scripted model, and laws.
+"""Tools for tests of code that uses or extends Refold: random transcripts, a scripted model, and
+the laws of strategies and stores.
 
-The laws are those of a strategy and of a store. `transcripts` needs `hypothesis` (the extra
-`testing`), and is imported when it is first used; the rest needs only Refold.
+`transcripts` needs `hypothesis` (the extra `testing`) and is imported on first use. The rest needs
+only Refold.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
 
 @dataclass
 class ScriptedModel:
-    """Answer from a list, for tests: `ask=ScriptedModel(["a summary"])`.
+    """A model that answers from a list, for tests: `ask=ScriptedModel(["a summary"])`.
 
-    When the list is used up the answer is None, as when nobody can answer. `asked` keeps the
+    After the end of the list it returns None, which means that nobody can answer. `asked` holds the
     questions.
     """
 
@@ -47,7 +48,7 @@ class ScriptedModel:
 def proposals(
     view: View, strategy: Strategy, ask: Callable[[Ask], Answer | None] | None = None
 ) -> View:
-    """Apply everything that *strategy* proposes for *view*, whatever the budget."""
+    """Apply all proposals of *strategy* for *view*, whatever the budget."""
     if is_local(strategy):
         return view.apply_valid(make_local_edits(view, [strategy]))
     return drive(compact_if_due(view, [strategy], Budget(0, 0)), ask).view
@@ -56,12 +57,12 @@ def proposals(
 def check_strategy(
     strategy: Strategy, rules: Rules | None = None, *, examples: Iterable[tuple[Message, ...]]
 ) -> None:
-    """Check that *strategy* keeps the laws on *examples*; draw them from `transcripts()`.
+    """Check that *strategy* keeps the laws on *examples*, drawn from `transcripts()`.
 
-    A model answers nine questions by "A summary.". Raises AssertionError with the law's name:
-    validity (no new violation, also by each edit alone), progress (never more tokens than before),
-    determinism (a second run on the same history gives the same view), reversibility and, for local
-    strategies, memorylessness.
+    A model answers up to nine questions with "A summary.". Raises AssertionError with the name of
+    the broken law: validity (no new violation, also by each edit alone), progress (never more
+    tokens than before), determinism (a second run on the same history gives the same view),
+    reversibility and, for local strategies, memorylessness.
     """
     for messages in examples:
         bare = View.of(messages, profile=Profile(rules=rules or Rules()))

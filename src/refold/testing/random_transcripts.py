@@ -1,4 +1,4 @@
-"""Random transcripts, for property-based tests. Needs `hypothesis`, the extra `testing`."""
+"""Random transcripts for property-based tests. Needs `hypothesis`, the extra `testing`."""
 
 from collections.abc import Iterator
 
@@ -23,7 +23,7 @@ TEXTS = st.one_of(
 )
 """Short texts: words, Chinese, constraints, links, exit codes."""
 
-# What is drawn from is made once: hypothesis checks each strategy that it has not seen.
+# Created once, because hypothesis validates each new strategy object.
 _NAMES = st.lists(st.sampled_from(["read", "write", "bash", "Skill"]), min_size=1, max_size=3)
 _LETTERS = st.sampled_from("abc")
 _IMAGES = st.lists(
@@ -46,11 +46,11 @@ _BEYOND = st.text("xyz", max_size=20)
 def transcripts(
     draw: st.DrawFn, *, max_turns: int = 8, signed: bool = False, tidy: bool = True
 ) -> tuple[Message, ...]:
-    """Draw transcripts with requests, answers, thinking, calls, media and unknown parts.
+    """Draw a transcript with requests, answers, thinking, calls, media and unknown parts.
 
-    Calls are single or parallel, answered in one message or in several, and may be open at the end.
-    With *tidy* no provider's rule is broken; without, there are orphans and duplicates. *signed*
-    gives every assistant message signed thinking.
+    Calls are single or parallel, answered in one or several messages, and may be open at the end.
+    With *tidy* no provider's rule is broken; without it there are orphans and duplicates. With
+    *signed* every assistant message has signed thinking.
     """
     ids = (f"c{n}" for n in range(10_000))
     messages = [Message("user", _draw_request(draw))]
@@ -69,7 +69,7 @@ def transcripts(
 
 
 def _draw_turn(draw: st.DrawFn, ids: Iterator[str], signed: bool) -> Iterator[Message]:
-    """Draw what comes after a user's message, up to and including the next one."""
+    """Draw the messages after a user message, up to and including the next one."""
     for _ in range(draw(st.integers(0, 3))):
         calls = _draw_calls(draw, ids)
         texts = (Text(draw(TEXTS)),) if draw(st.booleans()) else ()

@@ -1,4 +1,4 @@
-"""For tests of the gateway: a real server in a thread, and a pipeline made of functions."""
+"""A real gateway server in a thread, and a pipeline made of functions, for tests."""
 
 import asyncio
 import socket
@@ -27,7 +27,7 @@ def _no_smaller(incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoin
 
 @dataclass
 class ScriptedPipeline:
-    """Stand in for a `Pipeline`: functions decide what to send, and what came is kept."""
+    """A `Pipeline` for tests: functions decide what to send, and all input is recorded."""
 
     on_prepare: Callable[[Incoming], Outgoing] = _as_it_is
     on_shrink: Callable[[Incoming, Outgoing, bytes], Outgoing | None] = _no_smaller
@@ -38,30 +38,30 @@ class ScriptedPipeline:
     errors: list[bytes] = field(default_factory=list)
 
     async def prepare(self, incoming: Incoming) -> Outgoing:
-        """Return what the function makes of it."""
+        """Return the result of `on_prepare`."""
         self.incoming.append(incoming)
         return self.on_prepare(incoming)
 
     async def prepare_tentatively(self, incoming: Incoming) -> Outgoing:
-        """Return what the function makes of it."""
+        """Return the result of `on_prepare`."""
         return await self.prepare(incoming)
 
     async def commit(self, outgoing: Outgoing) -> None:
-        """Do nothing: nothing waits."""
+        """Do nothing, because nothing is pending."""
 
     async def prepare_count(self, incoming: Incoming) -> Outgoing:
-        """Return it as it came."""
+        """Return the request unchanged."""
         return Outgoing(incoming.body)
 
     async def shrink(self, incoming: Incoming, outgoing: Outgoing, error: bytes) -> Outgoing | None:
-        """Return what the function makes of it."""
+        """Return the result of `on_shrink`."""
         self.errors.append(error)
         return self.on_shrink(incoming, outgoing, error)
 
     async def drop_thinking(
         self, incoming: Incoming, outgoing: Outgoing, error: bytes
     ) -> Outgoing | None:
-        """Return what the function makes of it."""
+        """Return the result of `on_drop_thinking`."""
         self.errors.append(error)
         return self.on_drop_thinking(incoming, outgoing, error)
 
@@ -72,18 +72,18 @@ class ScriptedPipeline:
         usage: Any,
         status: int = 200,  # noqa: ARG002 - the pipeline's signature
     ) -> None:
-        """Keep what was reported."""
+        """Record the report."""
         self.finishes.append((outgoing, usage))
 
     async def aclose(self) -> None:
-        """Do nothing: there is no background work."""
+        """Do nothing, because there is no background work."""
 
 
 class Serving:
-    """Serve an ASGI application on a free port: `with Serving(gateway) as served: served.url`.
+    """A server for a gateway on a free port: `with Serving(gateway) as served: served.url`.
 
-    The server is the one that `refold serve` runs, in a thread with its own event loop; unused
-    connections end at once when it is stopped.
+    It is the server of `refold serve`, in a thread with its own event loop. When it is stopped,
+    idle connections are closed at once.
     """
 
     def __init__(self, gateway: Gateway) -> None:
@@ -95,7 +95,7 @@ class Serving:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port that the server listens on."""
         return int(self._socket.getsockname()[1])
 
     @property
@@ -104,7 +104,7 @@ class Serving:
         return f"http://127.0.0.1:{self.port}"
 
     def stop(self) -> None:
-        """Ask it to stop; streams are finished first."""
+        """Ask the server to stop. Open streams are finished first."""
         self.server.should_exit = True
 
     def __enter__(self) -> Self:
@@ -120,5 +120,5 @@ class Serving:
 
 
 def serving(config: Config, pipeline: Pipeline | ScriptedPipeline | None = None) -> Serving:
-    """Serve a gateway with *pipeline*, or with one that changes nothing."""
+    """Return a server for a gateway with *pipeline*, by default one that changes nothing."""
     return Serving(Gateway(config, cast("Pipeline", pipeline or ScriptedPipeline())))

@@ -1,7 +1,7 @@
-"""A provider for tests: real HTTP on this machine, streams included, answers out of a script.
+"""A model provider for tests: a local HTTP server that answers from a script, also as streams.
 
-It keeps every request as it came, byte for byte, and notices clients that leave. By the path that
-is asked for, it speaks OpenAI's Chat Completions and Responses, Anthropic's Messages and Gemini's
+It records every request byte for byte and notices disconnected clients. The path of a request
+decides the API: OpenAI's Chat Completions and Responses, Anthropic's Messages or Gemini's
 generateContent. Standard library only.
 """
 
@@ -23,32 +23,32 @@ __all__ = ["Call", "Received", "Reply", "Script", "ScriptedProvider"]
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A request as it came in."""
+    """A recorded request."""
 
     method: str
     target: str
     """Path and query."""
     headers: tuple[tuple[str, str], ...]
-    """In order, repeats included, names as they were spelt."""
+    """Headers in order, with repeats and the original spelling of names."""
     body: bytes
 
     @property
     def path(self) -> str:
-        """Return the path without the query."""
+        """The path without the query."""
         return self.target.partition("?")[0]
 
     @property
     def json(self) -> Any:
-        """Return the body as parsed; None if it is no JSON."""
+        """The parsed body; None if it is not JSON."""
         return parse_or_none(self.body)
 
     @property
     def wants_stream(self) -> bool:
-        """Does it ask for a stream?"""
+        """Whether the request asks for a stream."""
         return ":streamGenerateContent" in self.target or dig(self.json, "stream") is True
 
     def all(self, name: str) -> list[str]:
-        """Return the values of a header, whose name is given in lower case."""
+        """Return all values of a header. *name* is in lower case."""
         return [value for key, value in self.headers if key.lower() == name]
 
     def header(self, name: str) -> str:
@@ -63,17 +63,18 @@ Script = Sequence[str | Reply] | Callable[[Received], str | Reply]
 class ScriptedProvider:
     """A server in a thread: `with ScriptedProvider(["hello"]) as provider: provider.url`.
 
-    *script* is a list of replies, given one a request, the last again and again; without any, every
-    request is refused with status 400. Or it is a function from what was received to the reply.
+    *script* is a list of replies, one per request, with the last one repeated. An empty list
+    refuses every request with status 400. It can also be a function from the received request to
+    the reply.
     """
 
     script: Script = ("Done.",)
     keep_alive: bool = True
-    """Serve many requests over one connection; without, a client need not close it."""
+    """Whether a connection serves several requests. If not, it is closed after each answer."""
     received: list[Received] = field(default_factory=list)
-    """What was asked so far."""
+    """All requests so far."""
     clients_left: int = 0
-    """How many clients closed their connection in the middle of an answer."""
+    """Number of clients that closed their connection during an answer."""
 
     def __post_init__(self) -> None:
         self.closing, self._lock = Event(), Lock()
@@ -82,7 +83,7 @@ class ScriptedProvider:
 
     @property
     def url(self) -> str:
-        """Return where it listens, without a path; OpenAI's clients want `f"{provider.url}/v1"`."""
+        """The base URL without a path. OpenAI's clients need `f"{provider.url}/v1"`."""
         return f"http://127.0.0.1:{self._http.server_port}"
 
     def __enter__(self) -> Self:
@@ -109,7 +110,7 @@ class ScriptedProvider:
         return Reply(reply) if isinstance(reply, str) else reply
 
     def count_left(self) -> None:
-        """Count one more client that has left."""
+        """Count a client that has disconnected."""
         with self._lock:
             self.clients_left += 1
 
@@ -141,7 +142,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         headers = tuple((name, value) for name, value in self.headers.items())
         received = Received(self.command, self.path, headers, self._body())
-        if self.path.startswith("/refold/"):  # of the page of a gateway that had this port before
+        if self.path.startswith("/refold/"):  # from an earlier gateway's web page
             self.send_error(404)
             return
         reply = self._provider.reply_to(received)
@@ -189,7 +190,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"0\r\n\r\n")
 
     def _waits(self, seconds: float) -> bool:
-        """Wait; return False as soon as the client has left."""
+        """Wait, and return whether the client is still connected. Return early if it is not."""
         until = time.monotonic() + seconds
         while (remaining := until - time.monotonic()) > 0 and not self._provider.closing.is_set():
             ready, _, _ = select.select([self.connection], [], [], min(remaining, 0.05))
@@ -199,11 +200,11 @@ class _Handler(BaseHTTPRequestHandler):
         return True
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Tests want no log."""
+        """Do nothing: tests need no log."""
 
 
 def _encode(reply: Reply, received: Received) -> tuple[str, Iterable[bytes]]:
-    """Return content type and pieces of the body."""
+    """Return the content type and the chunks of the body."""
     if isinstance(reply.body, str):
         return "application/json", [reply.body.encode()] if reply.body else []
     if reply.body is not None:
@@ -219,6 +220,6 @@ def _encode(reply: Reply, received: Received) -> tuple[str, Iterable[bytes]]:
 
 
 def _as_list(streamed: tuple[bytes, ...]) -> tuple[bytes, ...]:
-    """Join Gemini's stream without `alt=sse` to one JSON list."""
+    """Convert an event stream to the JSON array of Gemini's streams without `alt=sse`."""
     values = [line.removeprefix(b"data: ").strip() for line in streamed]
     return (b"[" + values[0], *(b",\r\n" + line for line in values[1:]), b"]")

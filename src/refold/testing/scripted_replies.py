@@ -1,7 +1,7 @@
-"""What a scripted provider answers, whole or as the events of a stream, in the forms of four APIs.
+"""Replies of a scripted provider, as JSON or as stream events, in the formats of four APIs:
+OpenAI's Chat Completions and Responses, Anthropic's Messages and Gemini's generateContent.
 
-These are OpenAI's Chat Completions and Responses, Anthropic's Messages and Gemini's
-generateContent. Standard library only.
+Standard library only.
 """
 
 import json
@@ -15,69 +15,69 @@ from refold.text.json_values import JsonObject, dig, text_at
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool that the model calls."""
+    """A tool call of the model."""
 
     name: str = "read"
     arguments: Mapping[str, Any] = field(default_factory=dict)
     id: str = ""
-    """As the API spells ids (`call_1`, `toolu_1`) where none is given. Gemini has none then."""
+    """If empty, an id in the style of the API (`call_1`, `toolu_1`), or for Gemini none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One answer of the server, in no format yet."""
+    """One reply of the server, independent of the API's format."""
 
     text: str = ""
     finish: str = "stop"
-    """`stop`, `length`, `filter`, `tool` (it calls a tool), or a word of your own."""
+    """`stop`, `length`, `filter`, `tool` (it calls a tool), or any other word."""
     usage: tuple[int, int, int] = (100, 20, 0)
-    """Tokens: input (all of it), output, and the share of input that was read from a cache."""
+    """Tokens of the whole input, of the output, and of the input read from a cache."""
     reasoning: str = ""
-    """What the model thought, where the format has a place for it."""
+    """The model's reasoning, in formats that have a field for it."""
     signature: str = "c2ln"
-    """What signs the reasoning, in base64: each thought of a real model has another."""
+    """Signature of the reasoning, in base64. A real model signs each thought differently."""
     status: int = 200
-    """An HTTP status from 300 on makes it an error, of which *text* is the message."""
+    """HTTP status. From 300 on the reply is an error with *text* as its message."""
     code: str = ""
-    """An error's code, such as `context_length_exceeded`."""
+    """Error code, such as `context_length_exceeded`."""
     calls: tuple[Call, ...] = ()
-    """What it calls; with `tool` as *finish* and nothing here, `read` without arguments."""
+    """Tool calls. If empty and *finish* is `tool`, `read` is called without arguments."""
     id: str = "1"
-    """Ends the ids of the answer and of its parts. Some clients join answers that have one id."""
+    """Suffix of the ids of the answer and its parts. Some clients merge answers with equal ids."""
     body: str | Iterable[bytes] | None = None
-    """Send this instead: a text, or pieces, one by one as they are made."""
+    """Raw body to send instead: a text, or an iterable of chunks, each sent when it is produced."""
     retry_after: float | None = None
     """Seconds, for the header `retry-after`."""
     location: str = ""
-    """Where a redirect leads, for the header `location`."""
+    """Target of a redirect, for the header `location`."""
     headers: tuple[tuple[str, str], ...] = ()
-    """Further headers."""
+    """Additional headers."""
     type: str = ""
-    """The content type, if it is another than usual."""
+    """Content type, if it differs from the usual one."""
     has_length: bool = False
-    """Send it with a content length, not in chunks."""
+    """Whether to send a content length instead of chunked encoding."""
     delay: float = 0.0
-    """Seconds before it answers."""
+    """Seconds before the reply."""
     pause: float = 0.0
-    """Seconds between the pieces of a body."""
+    """Seconds between the chunks of a body."""
     cut_after: int | None = None
-    """Close the connection after so many pieces; an answer that is not streamed is one."""
+    """Chunks after which the connection is closed. A reply that is not streamed is one."""
 
     @property
     def calls_made(self) -> tuple[Call, ...]:
-        """Return the tools that it calls."""
+        """The tool calls of the reply."""
         return self.calls or ((Call(),) if self.finish == "tool" else ())
 
     @property
     def finish_reason(self) -> str:
-        """Return why it ends: a call of a tool ends it with `tool`."""
+        """The finish reason: `tool` if the reply calls a tool."""
         return "tool" if self.calls and self.finish == "stop" else self.finish
 
 
 def encode_reply(reply: Reply, path: str, body: Any) -> bytes:
-    """Encode *reply* in the format that a request's path asks for; *body* is the request's JSON.
+    """Encode *reply* in the format of the request's path. *body* is the request's JSON.
 
-    A path of no API is answered by an empty object.
+    For the path of an unknown API the result is an empty object.
     """
     form = next((form for ending, form in _FORMS.items() if ending in path), None)
     if form is None:
@@ -87,12 +87,12 @@ def encode_reply(reply: Reply, path: str, body: Any) -> bytes:
 
 
 def _model(path: str, body: Any) -> str:
-    """Return the model that was asked for; Gemini's is in the path."""
+    """Return the requested model. Gemini's is in the path."""
     return text_at(body, "model") or path.rpartition("/")[2].partition(":")[0]
 
 
 def _error(reply: Reply) -> JsonObject:
-    """Return an error as all four APIs read it: each takes what it knows."""
+    """Return an error with the fields of all four APIs."""
     kind = reply.code or _ERRORS.get(reply.status, "invalid_request_error")
     error = {
         "message": reply.text,
@@ -281,14 +281,14 @@ _FORMS = {
     "/messages": _anthropic,
     ":generateContent": _gemini,
 }
-"""What a path contains, and the format it asks for."""
+"""Substrings of paths, and the format of each."""
 
 
 # --- streams --------------------------------------------------------------------------------------
 
 
 def events(path: str, answer: JsonObject, asked: Any) -> tuple[bytes, ...]:
-    """Turn *answer*, which the API would give at once, into the events that it streams instead."""
+    """Convert *answer*, a complete response of the API, into the events of its stream."""
     if "/chat/completions" in path:
         return tuple(_stream_chat(answer, dig(asked, "stream_options", "include_usage")))
     if "/responses" in path:
@@ -299,7 +299,7 @@ def events(path: str, answer: JsonObject, asked: Any) -> tuple[bytes, ...]:
 
 
 def event(value: Any, name: str = "") -> bytes:
-    """Encode one event with JSON data."""
+    """Encode a server-sent event with JSON data."""
     head = f"event: {name}\n" if name else ""
     return f"{head}data: {json.dumps(value, ensure_ascii=False)}\n\n".encode()
 
@@ -341,7 +341,7 @@ _EMPTY_FIELDS: dict[str, JsonObject] = {
     "message": {"content": [], "status": "in_progress"},
     "function_call": {"arguments": "", "status": "in_progress"},
 }
-"""The fields of an item when it begins."""
+"""Fields of an output item at its start."""
 
 
 def _response_events(answer: JsonObject, begun: JsonObject) -> Iterator[tuple[str, JsonObject]]:

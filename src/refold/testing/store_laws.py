@@ -1,4 +1,4 @@
-"""The laws of a store, as a check that its author runs in one line of test."""
+"""The laws of a store, as a check for the tests of its author."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -42,18 +42,17 @@ ODD = (
     "%",
     "' OR 1=1 --",
 )
-"""Tips that no transcript has, and that a database might take for something else."""
+"""Tips that no transcript has, and that a database might misread."""
 
 
 S = TypeVar("S", bound=Store)
 
 
 def check_store(make: Callable[[], S], again: Callable[[S], Store] | None = None) -> None:
-    """Run the laws of the `Store` protocol. *make* returns a new, empty store at each call.
+    """Check the laws of the `Store` protocol. *make* returns a new, empty store at each call.
 
-    *again*, for a store that outlives its object, opens the place of a store a second time, as
-    another process would. Raises AssertionError that says which law is broken; errors of the store
-    pass through.
+    *again*, for a persistent store, opens the same storage a second time, as another process would.
+    Raises AssertionError with the broken law. Exceptions of the store are not caught.
     """
     for law in LAWS:
         law(make())
@@ -178,7 +177,7 @@ def _serves_threads(store: Store) -> None:
 
 
 def _holds_claims(store: Store) -> None:
-    """Check claims, if the store has any (`refold.stores.store.ClaimStore`)."""
+    """Check claims, if the store supports them (`refold.stores.store.ClaimStore`)."""
     claims = as_claim_store(store)
     if claims is None:
         return
@@ -262,7 +261,7 @@ LAWS: tuple[Callable[[Store], None], ...] = (
     _holds_claims,
     _finds_rows,
 )
-"""What `check_store` asks of a store, each on a new one."""
+"""Checks of `check_store`, each run on a new store."""
 
 
 def _edit(n: int, tip: str = "a") -> Edit:
