@@ -1,1 +1,1 @@
-"""Refold inside agent frameworks. Each adapter says which extra it needs (docs/frameworks.md)."""
+"""Adapters for agent frameworks. Each names the extra that it needs (docs/frameworks.md)."""

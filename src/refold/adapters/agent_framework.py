@@ -1,5 +1,5 @@
-"""Microsoft Agent Framework: a strategy that excludes what edits hide, and its messages as a
-format.
+"""Microsoft Agent Framework: a compaction strategy that excludes the messages hidden by edits, and
+a codec for its messages.
 
 `Agent(client, compaction_strategy=refold, middleware=[refold])` with `refold = RefoldStrategy()`.
 The history keeps every message. The module is a codec (`refold.codecs.codec`). Needs the extra
@@ -45,7 +45,7 @@ NAME = "agent_framework"
 FIELD = "messages"
 
 REASON = "refold"
-"""Why a message is excluded, and the mark of one that is shown in place of others."""
+"""Exclusion reason of hidden messages, and property key of inserted ones."""
 
 
 # --- the strategy ---------------------------------------------------------------------------------
@@ -53,31 +53,30 @@ REASON = "refold"
 
 @dataclass
 class _Call:
-    """A call of the model: what stands beside its messages, and the view that is sent."""
+    """A call of the model: its request fields beside the messages, and the view that is sent."""
 
     options: dict[str, Any] = field(default_factory=dict)
     view: View | None = None
 
 
 _current: ContextVar[_Call | None] = ContextVar("refold_call", default=None)
-"""The call that a task makes: a strategy is given its messages and nothing else."""
+"""The current call of a task, because a strategy only gets the messages."""
 
 
 class RefoldStrategy(ChatMiddleware):
-    """Exclude what edits hide, and insert what they show, before every call of the model.
+    """A strategy that excludes hidden messages and inserts those of edits before every model call.
 
-    Nothing is removed: excluded messages stay where they are, and are included again if an edit is
-    reverted. Given as middleware too, it knows the model and its tools, and reports usage back.
-    *compactor* must have `format=refold.adapters.agent_framework`; without, it is one with the
-    defaults. Raises ValueError for another.
+    Nothing is removed: excluded messages stay in place and are included again if an edit is
+    reverted. If it is also given as middleware, it knows the model and its tools, and reports usage
+    back. *compactor* must have `format=refold.adapters.agent_framework`; the default is a compactor
+    with default settings. Raises ValueError for another format.
     """
 
     def __init__(self, compactor: Compactor | None = None) -> None:
         self.compactor = require_format(compactor, modules[__name__])
 
     async def __call__(self, messages: list[maf.Message]) -> bool:
-        """Compact *messages* in place; tell whether the model is shown something else than
-        before."""
+        """Compact *messages* in place. Return whether the visible messages have changed."""
         before = [id(m) for m in messages if not _is_excluded(m)]
         own = [m for m in messages if not m.additional_properties.get(REASON)]
         for message in own:
@@ -96,7 +95,7 @@ class RefoldStrategy(ChatMiddleware):
         return before != [id(m) for m in messages if not _is_excluded(m)]
 
     async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
-        """Note what stands beside the messages, and report what the call used."""
+        """Store the request fields for the strategy, and report the usage of the call."""
         call = _Call(_options(context.options or {}))
         token = _current.set(call)
         if context.stream:
@@ -122,7 +121,7 @@ def _is_excluded(message: maf.Message) -> bool:
 
 
 def _place(own: Sequence[maf.Message], shown: Sequence[maf.Message]) -> list[maf.Message]:
-    """Return all messages: those that are shown, and before the next of them those that are not."""
+    """Return all messages, the excluded ones before the next visible message of the history."""
     out, rest = list[maf.Message](), iter(own)
     positions = {id(message) for message in own}
     for message in shown:
@@ -169,7 +168,7 @@ tools = read_tools
 
 
 def is_system(item: Wire) -> bool:
-    """Is it a system message?"""
+    """Return whether *item* is a system message."""
     return isinstance(item, maf.Message) and item.role in ("system", "developer")
 
 
@@ -179,8 +178,8 @@ def system(body: Body) -> tuple[Part, ...]:
     return (Text(text),) if isinstance(text, str) else ()
 
 
-def decode(item: Wire, prior: Sequence[Message]) -> Message:  # noqa: ARG001 - a codec's
-    """Decode a message. Raises `FormatError` for what is none."""
+def decode(item: Wire, prior: Sequence[Message]) -> Message:  # noqa: ARG001 - as in all codecs
+    """Decode a message. Raises `FormatError` for other objects."""
     if not isinstance(item, maf.Message):
         raise FormatError(f"a message of Agent Framework is no {type(item).__name__}")
     return Message(str(item.role), tuple(map(_read, item.contents)))
@@ -214,7 +213,7 @@ def _read_results(content: maf.Content) -> Iterator[Any]:
 
 
 def _carry(content: maf.Content) -> Opaque:
-    """Carry a content; ids show what the provider's own tools open and close."""
+    """Return an opaque part. Ids link the calls and results of the provider's own tools."""
     value = {k: v for k, v in content.to_dict().items() if k != "additional_properties"}
     id, kind = content.call_id or "", str(content.type)
     opens, closes = (id if kind.endswith(end) else "" for end in ("_call", "_result"))
@@ -225,19 +224,20 @@ def _carry(content: maf.Content) -> Opaque:
 
 
 def encode(message: Message) -> Wire:
-    """Encode a message that came from no entry. Raises `FormatError` for what it cannot hold."""
+    """Encode a new message. Raises `FormatError` for parts that the format does not support."""
     return maf.Message(message.role, [_write(None, part) for part in message.parts])
 
 
 def patch(item: Wire, message: Message) -> Wire:
-    """Make a copy of *item* say what *message* says; unchanged contents are the same objects."""
+    """Return a copy of *item* with the parts of *message*. Unchanged contents are the same
+    objects."""
     old = decode(item, ()).parts
     contents = write_blocks(item.contents, old, message.parts, _write)
     return maf.Message(item.role, contents, author_name=item.author_name)
 
 
 def _write(content: maf.Content | None, part: Part) -> Any:
-    """Write a content that says *part*, over *content* if there is one."""
+    """Return a content for *part*, based on *content* if given."""
     match part:
         case Text(text):
             return maf.Content.from_text(text)
@@ -257,7 +257,8 @@ def _write(content: maf.Content | None, part: Part) -> Any:
 
 
 def _with_fields(content: maf.Content, fields: Mapping[str, Any]) -> maf.Content:
-    """Return a copy of *content* with other *fields*, which no longer is what a provider sent."""
+    """Return a copy of *content* with other *fields* and without the provider's raw
+    representation."""
     new = copy(content)
     for name, value in {**fields, "raw_representation": None}.items():
         setattr(new, name, value)
@@ -265,6 +266,6 @@ def _with_fields(content: maf.Content, fields: Mapping[str, Any]) -> maf.Content
 
 
 def merge(first: Wire, second: Wire) -> Wire:
-    """Join two messages of one role: the contents of both, in order."""
+    """Merge two messages of one role: the contents of both, in order."""
     contents = [*first.contents, *second.contents]
     return maf.Message(first.role, contents, author_name=first.author_name)

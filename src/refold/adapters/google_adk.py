@@ -1,6 +1,6 @@
-"""Google's Agent Development Kit: a plugin, and a filter for the plugin that it ships.
+"""Google's Agent Development Kit (ADK): a plugin, and a filter for the plugin that it ships.
 
-Both change the request alone; the session keeps every event. Needs the extra `google-adk`.
+Both change only the request. The session keeps every event. Needs the extra `google-adk`.
 """
 
 import json
@@ -28,11 +28,11 @@ FORMAT = "gemini"
 
 
 class RefoldPlugin(BasePlugin):
-    """Show the model a compacted history: `App(..., plugins=[RefoldPlugin()])`.
+    """A plugin that sends the model a compacted history: `App(..., plugins=[RefoldPlugin()])`.
 
-    Give *compactor* a store that lasts as long as the sessions. It must have `format="gemini"`;
-    without, it is one with the defaults. Usage is reported back. Raises ValueError for another
-    compactor.
+    Give *compactor* a store that lasts as long as the sessions. It must have `format="gemini"`; the
+    default is a compactor with default settings. Usage is reported back. Raises ValueError for
+    another format.
     """
 
     def __init__(self, compactor: Compactor | None = None, name: str = "refold") -> None:
@@ -42,10 +42,10 @@ class RefoldPlugin(BasePlugin):
     async def before_model_callback(
         self,
         *,
-        callback_context: CallbackContext,  # noqa: ARG002 - the kit's
+        callback_context: CallbackContext,  # noqa: ARG002 - ADK's signature
         llm_request: LlmRequest,
     ) -> LlmResponse | None:
-        """Put what is shown into the request."""
+        """Replace the contents of the request by the view."""
         view = await acompact_or_pass(self.compactor, _body(llm_request))
         latest_view.set(view)
         if view is not None and view.visible_edits:
@@ -55,10 +55,10 @@ class RefoldPlugin(BasePlugin):
     async def after_model_callback(
         self,
         *,
-        callback_context: CallbackContext,  # noqa: ARG002 - the kit's
+        callback_context: CallbackContext,  # noqa: ARG002 - ADK's signature
         llm_response: LlmResponse,
     ) -> LlmResponse | None:
-        """Report what the provider counted."""
+        """Report the usage of the call."""
         used, view = llm_response.usage_metadata, latest_view.get()
         if view is not None and used is not None and not llm_response.partial:
             output = (used.candidates_token_count or 0) + (used.thoughts_token_count or 0)
@@ -68,10 +68,10 @@ class RefoldPlugin(BasePlugin):
 
 
 def content_filter(compactor: Compactor | None = None) -> Callable[[list[Content]], list[Content]]:
-    """Return a filter for the plugin of the kit: `ContextFilterPlugin(custom_filter=...)`.
+    """Return a filter for ADK's plugin: `ContextFilterPlugin(custom_filter=...)`.
 
-    As `RefoldPlugin`, but it is not given what the contents go out with: neither the model's name,
-    nor tools, instructions and usage.
+    It works like `RefoldPlugin`, but does not get the model's name, tools, instructions and
+    usage.
     """
     chosen = require_format(compactor, FORMAT)
 
@@ -90,7 +90,7 @@ def _body(request: LlmRequest) -> dict[str, Any]:
 
 
 def _contents(entries: list[Any]) -> list[Content]:
-    """Return contents; those that no edit touches are the same objects."""
+    """Return contents. Those that no edit touches are the same objects."""
     return [
         Content.model_validate_json(json.dumps(entry)) if isinstance(entry, Mapping) else entry
         for entry in entries

@@ -1,5 +1,5 @@
-"""Haystack: a chat generator that sends a compacted history, a compactor, and its messages as a
-format.
+"""Haystack: a chat generator that sends a compacted history, a compactor, and a codec for its
+messages.
 
 `Agent(chat_generator=RefoldChatGenerator(generator))`: the agent's state keeps every message. The
 module is a codec (`refold.codecs.codec`). Needs the extra `haystack`.
@@ -44,12 +44,12 @@ FIELD = "messages"
 
 @component
 class RefoldChatGenerator:
-    """A chat generator that sends the view of a history and gives the answer of *chat_generator*.
+    """A wrapper that calls *chat_generator* with the view of the history and returns its answer.
 
-    It stands for that generator anywhere, and reports usage back. *compactor* must have
-    `format=refold.adapters.haystack`; without, it is one with the defaults, whose edits are kept in
-    the file *store*, if it is named. Only such a generator can be serialized. Raises ValueError for
-    another compactor.
+    It can replace that generator anywhere, and reports usage back. *compactor* must have
+    `format=refold.adapters.haystack`. The default is a compactor with default settings, which keeps
+    its edits in the file *store*, if given. Only a generator with the default compactor can be
+    serialized. Raises ValueError for another format.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class RefoldChatGenerator:
         *,
         tools: Any = None,
     ) -> dict[str, Any]:
-        """Ask the model with the view of *messages*."""
+        """Call the model with the view of *messages*."""
         view = compact_or_pass(self.compactor, self._body(messages, tools))
         options = _options(streaming_callback, generation_kwargs, tools)
         return self._report(view, self.chat_generator.run(_messages_of(view, messages), **options))
@@ -84,7 +84,7 @@ class RefoldChatGenerator:
         *,
         tools: Any = None,
     ) -> dict[str, Any]:
-        """As `run`, for async code."""
+        """Do the same as `run`, in async code."""
         view = await acompact_or_pass(self.compactor, self._body(messages, tools))
         options = _options(streaming_callback, generation_kwargs, tools)
         shown = _messages_of(view, messages)
@@ -121,10 +121,10 @@ class RefoldChatGenerator:
 
 
 class RefoldCompactor:
-    """A `Compactor` for Haystack's `CompactionHook`, which decides when, and how far.
+    """A `Compactor` for Haystack's `CompactionHook`, which decides when and how far to compact.
 
-    The hook writes what it returns into the agent's state: what edits hide is gone from there. To
-    keep it, use `RefoldChatGenerator`. *model* is the one that is asked.
+    The hook writes the result into the agent's state, where hidden messages are then lost. To keep
+    them, use `RefoldChatGenerator`. *model* is the name of the agent's model.
     """
 
     def __init__(self, model: str = "") -> None:
@@ -134,14 +134,14 @@ class RefoldCompactor:
     def compact(
         self, messages: list[hs.ChatMessage], target_tokens: int, token_counter: Any
     ) -> list[hs.ChatMessage] | None:
-        """Return a shorter conversation; None if it would be no shorter."""
+        """Return a shorter conversation; None if it would not be shorter."""
         view = compact_or_pass(self.compactor, list(messages), budget=_down_to(target_tokens))
         return _if_shorter(view, messages, token_counter)
 
     async def compact_async(
         self, messages: list[hs.ChatMessage], target_tokens: int, token_counter: Any
     ) -> list[hs.ChatMessage] | None:
-        """As `compact`, for async code."""
+        """Do the same as `compact`, in async code."""
         budget = _down_to(target_tokens)
         view = await acompact_or_pass(self.compactor, list(messages), budget=budget)
         return _if_shorter(view, messages, token_counter)
@@ -173,7 +173,7 @@ def _messages_of(view: View | None, messages: Sequence[hs.ChatMessage]) -> list[
 
 
 def _options(callback: Any, kwargs: Any, tools: Any) -> dict[str, Any]:
-    """Return what was given to a generator beside its messages."""
+    """Return the arguments of a generator besides its messages."""
     given = {"streaming_callback": callback, "generation_kwargs": kwargs, "tools": tools}
     return {name: value for name, value in given.items() if value is not None}
 
@@ -188,12 +188,12 @@ tools = read_tools
 
 
 def is_system(item: Wire) -> bool:
-    """Is it a system message?"""
+    """Return whether *item* is a system message."""
     return isinstance(item, hs.ChatMessage) and item.role == hs.ChatRole.SYSTEM
 
 
-def decode(item: Wire, prior: Sequence[Message]) -> Message:  # noqa: ARG001 - a codec's
-    """Decode a message. Raises `FormatError` for what is none."""
+def decode(item: Wire, prior: Sequence[Message]) -> Message:  # noqa: ARG001 - as in all codecs
+    """Decode a message. Raises `FormatError` for other objects."""
     if not isinstance(item, hs.ChatMessage):
         raise FormatError(f"a message of Haystack is no {type(item).__name__}")
     return Message(item.role.value, tuple(map(_read, item._content)))  # noqa: SLF001 - in order
@@ -230,19 +230,20 @@ def _read_result(result: Any) -> Iterator[Any]:
 
 
 def encode(message: Message) -> Wire:
-    """Encode a message that came from no entry. Raises `FormatError` for what it cannot hold."""
+    """Encode a new message. Raises `FormatError` for parts that the format does not support."""
     contents = [_write(None, part) for part in message.parts]
     return hs.ChatMessage(_role=hs.ChatRole(message.role), _content=contents)
 
 
 def patch(item: Wire, message: Message) -> Wire:
-    """Make a copy of *item* say what *message* says; unchanged contents are the same objects."""
+    """Return a copy of *item* with the parts of *message*. Unchanged contents are the same
+    objects."""
     old = item._content  # noqa: SLF001 - in order
     return replace(item, _content=write_blocks(old, list(map(_read, old)), message.parts, _write))
 
 
 def _write(content: Any, part: Part) -> Any:
-    """Write a content that says *part*, over *content* if there is one."""
+    """Return a content for *part*, based on *content* if given."""
     match part:
         case Text(text):
             return hs.TextContent(text)
@@ -266,5 +267,5 @@ def _write_result(old: Any, new: ToolResult) -> Any:
 
 
 def merge(first: Wire, second: Wire) -> Wire:
-    """Join two messages of one role: the contents of both, in order."""
+    """Merge two messages of one role: the contents of both, in order."""
     return replace(first, _content=[*first._content, *second._content])  # noqa: SLF001 - in order

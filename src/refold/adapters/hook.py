@@ -1,5 +1,5 @@
-"""What adapters share: a hook before a call of a model, which compacts or lets the request pass as
-it came, and what the formats of several frameworks answer alike."""
+"""Functions that adapters share: compaction before a model call, with the unchanged request as
+fallback, and rules and helpers for the formats of several frameworks."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -19,21 +19,20 @@ from refold.rules.rule import Rule, Rules
 _log = logging.getLogger("refold")
 
 latest_view: ContextVar[View | None] = ContextVar("refold_latest_view", default=None)
-"""The view that a task's latest request was made of, for hooks that are given an answer without its
-request."""
+"""The view of a task's latest request, for hooks that get a response without its request."""
 
 
 def compact_or_pass(
     compactor: Compactor, history: Any, *, budget: Budget | None = None
 ) -> View | None:
-    """Return the view of *history*; None if there is none, which is logged in a line.
+    """Return the view of *history*; None after an error, which is logged in one line.
 
-    A history in a form that is not known, a framework of another release than the adapter knows, or
-    a store that fails, must not stop an agent.
+    An unknown format, an unsupported release of the framework, or a failing store must not stop an
+    agent.
     """
     try:
         return _write_out(compactor(history, budget=budget))
-    except Exception as error:  # noqa: BLE001 - a framework's objects raise what they like
+    except Exception as error:  # noqa: BLE001 - a framework's objects may raise anything
         _log_pass(error)
         return None
 
@@ -41,7 +40,7 @@ def compact_or_pass(
 async def acompact_or_pass(
     compactor: Compactor, history: Any, *, budget: Budget | None = None
 ) -> View | None:
-    """As `compact_or_pass`, for async code."""
+    """Do the same as `compact_or_pass`, in async code."""
     try:
         return _write_out(await compactor.acompact(history, budget=budget))
     except Exception as error:  # noqa: BLE001 - as above
@@ -50,13 +49,13 @@ async def acompact_or_pass(
 
 
 def _write_out(view: View) -> View:
-    """Return *view*, whose payload is written by now: what that raises is caught here."""
+    """Return *view* with its payload written, so that errors of writing are caught here."""
     _ = view.payload
     return view
 
 
 def _log_pass(error: Exception) -> None:
-    """Log why a request is sent as it came, at level DEBUG with a traceback."""
+    """Log why a request is sent unchanged, at level DEBUG with a traceback."""
     _log.error(
         "nothing is compacted, the request is sent as it came: %s: %s",
         type(error).__name__,
@@ -66,7 +65,7 @@ def _log_pass(error: Exception) -> None:
 
 
 def require_format(compactor: Compactor | None, format: Any) -> Compactor:
-    """Return *compactor*, or one with the defaults. Raises ValueError if it is for another
+    """Return *compactor*, or one with default settings. Raises ValueError if it has another
     *format*."""
     if compactor is None:
         return Compactor(format=format)
@@ -78,8 +77,8 @@ def require_format(compactor: Compactor | None, format: Any) -> Compactor:
 
 @contextmanager
 def explain_missing(package: str, extra: str) -> Iterator[None]:
-    """Say why imports of *package* fail in this block: it is not there, or of a release that is not
-    known. Raises ImportError."""
+    """Explain failed imports of *package* in this block: it is not installed, or its release is not
+    supported. Raises ImportError."""
     try:
         yield
     except ImportError as error:
@@ -90,14 +89,15 @@ def explain_missing(package: str, extra: str) -> Iterator[None]:
         raise ImportError(f"{state}: {install_hint(extra)}") from error
 
 
-# --- what the formats of several frameworks answer alike -----------------------------------------
+# --- shared by the formats of several frameworks ------------------------------------------------
 
 
 def fits_types(*types: type) -> Callable[[Body, Sequence[Any]], int]:
-    """Return the `fits` of a codec whose entries are objects of *types*: each is a sure sign."""
+    """Return the `fits` function of a codec for objects of *types*. Each such object is
+    conclusive."""
 
-    def fits(body: Body, items: Sequence[Any]) -> int:  # noqa: ARG001 - a codec's
-        """Score how many items are of the framework, which is a sure sign."""
+    def fits(body: Body, items: Sequence[Any]) -> int:  # noqa: ARG001 - as in all codecs
+        """Return a score for the objects of *types* among *items*."""
         return 3 * sum(isinstance(item, types) for item in items)
 
     return fits
@@ -114,14 +114,14 @@ PAIRS = Rule(
     _find_broken_pairs,
     lambda request: request.full_pairing.inseparable,
 )
-"""What holds whichever provider a framework brings its messages to."""
+"""A rule that holds for every provider behind a framework."""
 
 
 def provider_rules(body: Body, *rules: Rule) -> Rules:
-    """Return the rules of a framework that puts results into the form of each provider.
+    """Return the rules of a framework that formats results for each provider.
 
-    Claude's thinking is bound as its model binds it; that of another model goes with its message
-    (OA-4, GE-3), since messages do not say what it wants back.
+    Claude's thinking is bound as its model requires. The thinking of other models stays with its
+    message (OA-4, GE-3), because messages do not show what the model needs back.
     """
     model = body.get("model")
     is_other = isinstance(model, str) and model and "claude" not in model

@@ -1,7 +1,7 @@
-"""LangChain's messages as a wire format, and its chat models to answer an `Ask`.
+"""A codec for LangChain's messages, and its chat models as answerers of an `Ask`.
 
 The module is a codec (`refold.codecs.codec`): `Compactor(..., format=refold.adapters.langchain)`
-takes and gives lists of `BaseMessage`. Messages that no edit touches are the same objects, with
+takes and returns lists of `BaseMessage`. Messages that no edit touches are the same objects, with
 their ids, `additional_kwargs` and `response_metadata`. Needs the extra `langchain`.
 """
 
@@ -73,17 +73,17 @@ with explain_missing("langchain-core", "langchain"):
 # --- the codec ------------------------------------------------------------------------------------
 
 NAME = "langchain"
-"""The name of this format."""
+"""Name of this format."""
 FIELD = "messages"
-"""Where a request body has the conversation."""
+"""Field of a request body with the conversation."""
 SOURCE = "summarization"
-"""The value of `additional_kwargs["lc_source"]` in a summary, as LangChain's middleware sets it."""
+"""Value of `additional_kwargs["lc_source"]` in a summary, as LangChain's middleware sets it."""
 
 
 def rules(body: Body) -> Rules:
-    """Return the rules of every provider behind LangChain: a result follows its call (OA-1).
+    """Return the rules for all providers behind LangChain: a result follows its call (OA-1).
 
-    Messages do not say which provider it is; signed thinking may be bound (AN-7) or wanted (AN-6),
+    Messages do not name their provider. So signed thinking may be bound (AN-7) or required (AN-6),
     unless *body* names a Claude model.
     """
     is_claude = "claude" in str(body.get("model", "")).lower()
@@ -95,7 +95,7 @@ system = no_system
 
 
 def is_system(item: Wire) -> bool:
-    """Is it a system message?"""
+    """Return whether *item* is a system message."""
     return isinstance(item, BaseMessage) and role_of(item) == "system"
 
 
@@ -121,10 +121,10 @@ _MEDIA = {
     "document": "document",
 }
 _CALLS = frozenset({"tool_use", "tool_call", "function_call", "invalid_tool_call"})
-"""Blocks of content that repeat an entry of `tool_calls`."""
+"""Types of content blocks that repeat an entry of `tool_calls`."""
 _CALL_FIELDS = ("tool_calls", "invalid_tool_calls")
 _OWN_FIELDS = frozenset({"reasoning_content", "function_call"})
-"""Of a provider, in `additional_kwargs`: they stay as they are, or go."""
+"""Provider-specific keys of `additional_kwargs`. They are kept unchanged or removed."""
 _KINDS: Mapping[str, type[BaseMessage]] = {
     "user": HumanMessage,
     "assistant": AIMessage,
@@ -133,20 +133,20 @@ _KINDS: Mapping[str, type[BaseMessage]] = {
 
 
 class Slot(NamedTuple):
-    """A part, and where in its message it is."""
+    """A part and its place in the message."""
 
     field: str
-    """Of the message, or of its `additional_kwargs`."""
+    """Field of the message, or key of its `additional_kwargs`."""
     block: Any
-    """What stands there."""
+    """The value of the field, or its block, that holds the part."""
     part: Part
 
 
 def decode(item: Wire, prior: Sequence[Message]) -> Message:
-    """Decode a message, or a string, a pair or a dict that LangChain takes for one.
+    """Decode a message, or a string, pair or dict that LangChain accepts as one.
 
-    Raises `FormatError` for anything else, and for a `RemoveMessage`, which is an instruction and
-    no message (`refold.adapters.langgraph.apply_removals`).
+    Raises `FormatError` for anything else, and for a `RemoveMessage`, which is an instruction
+    (`refold.adapters.langgraph.apply_removals`).
     """
     message = as_message(item)
     if isinstance(message, ToolMessage | FunctionMessage):
@@ -170,7 +170,7 @@ def as_message(item: Wire) -> BaseMessage:
 
 
 def role_of(message: BaseMessage) -> str:
-    """Return the role in Refold's words."""
+    """Return the role of *message* in Refold."""
     if isinstance(message, AIMessage):
         return "assistant"
     role = (
@@ -192,7 +192,7 @@ def _result(message: ToolMessage | FunctionMessage, prior: Sequence[Message]) ->
 
 
 def slots_of(message: BaseMessage, at: int) -> Iterator[Slot]:
-    """Yield every part with its place, in order; legacy calls are named by the position *at*."""
+    """Yield every part with its place, in order. Legacy calls get an id from the position *at*."""
     reasoning = message.additional_kwargs.get("reasoning_content")
     if isinstance(reasoning, str) and reasoning:
         yield Slot("reasoning_content", reasoning, Thinking(reasoning))
@@ -205,7 +205,7 @@ def slots_of(message: BaseMessage, at: int) -> Iterator[Slot]:
     for call in message.tool_calls:
         read = ToolCall(call.get("id") or "", call["name"], canonicalize(call["args"]))
         yield Slot("tool_calls", call, read)
-    for bad in message.invalid_tool_calls:  # no JSON objects; providers want a result for them, too
+    for bad in message.invalid_tool_calls:  # not JSON objects, but they need results too
         arguments = canonicalize_text(bad.get("args") or "")
         read = ToolCall(bad.get("id") or "", bad.get("name") or "", arguments)
         yield Slot("invalid_tool_calls", bad, read)
@@ -216,7 +216,7 @@ def slots_of(message: BaseMessage, at: int) -> Iterator[Slot]:
 
 
 def call_ids(message: BaseMessage) -> set[str]:
-    """Return the ids of the calls that have their own fields."""
+    """Return the ids of the calls in `tool_calls` and `invalid_tool_calls`."""
     if not isinstance(message, AIMessage):
         return set()
     return {
@@ -225,17 +225,17 @@ def call_ids(message: BaseMessage) -> set[str]:
 
 
 def echoes(block: Any, calls: Collection[str]) -> bool:
-    """Does this block of content only repeat one of *calls*, as Anthropic's and OpenAI's do?"""
+    """Return whether a content block repeats one of *calls*, as Anthropic's and OpenAI's do."""
     return isinstance(block, dict) and block.get("type") in _CALLS and call_id(block) in calls
 
 
 def call_id(block: Record) -> str:
-    """Return the id of the call that a block makes; empty if it has none."""
+    """Return the id of the call in a block; empty if it has none."""
     return text_at(block, "call_id") or text_at(block, "id")
 
 
 def read_block(block: Any) -> Any:
-    """Read a block of content, of LangChain's kinds or of a provider's."""
+    """Read a content block of LangChain or of a provider."""
     if isinstance(block, str):
         return Text(block)
     if not isinstance(block, dict):
@@ -257,7 +257,7 @@ def read_block(block: Any) -> Any:
 
 
 def _medium(block: Record) -> Media | None:
-    """Read an image, sound, video or document in a known shape; None for anything else."""
+    """Read an image, audio, video or document in a known format; None for anything else."""
     kind = str(block.get("type")).removeprefix("input_").removesuffix("_url")
     if kind == "media":
         kind = str(block.get("mime_type")).partition("/")[0]
@@ -285,7 +285,7 @@ def _medium(block: Record) -> Media | None:
 
 
 def encode(message: Message) -> Wire:
-    """Encode a message that has no wire form yet. Raises `FormatError` for what it cannot hold."""
+    """Encode a new message. Raises `FormatError` for parts that the format does not support."""
     if message.role == "tool":
         if len(message.parts) != 1 or not isinstance(message.parts[0], ToolResult):
             raise FormatError("a tool message holds exactly one result")
@@ -303,7 +303,7 @@ def encode(message: Message) -> Wire:
 
 
 def patch(item: Wire, message: Message) -> Wire:
-    """Copy *item* so that it says what *message* says; id, metadata and unchanged blocks stay."""
+    """Return a copy of *item* with the parts of *message*. Id and metadata do not change."""
     whole = as_message(item)
     if isinstance(whole, ToolMessage | FunctionMessage):
         return _patch_result(whole, message)
@@ -322,7 +322,7 @@ def _patch_result(item: ToolMessage | FunctionMessage, message: Message) -> Base
 
 
 def _write_slot(slot: Slot | None, part: Part) -> Slot:
-    """Return the slot that says *part*, in place of another one if there is one."""
+    """Return a slot for *part*, based on *slot* if given."""
     if slot is None:
         field = "tool_calls" if isinstance(part, ToolCall) else "content"
         return Slot(field, _write(None, part), part)
@@ -334,7 +334,7 @@ def _write_slot(slot: Slot | None, part: Part) -> Slot:
 
 
 def _update(whole: BaseMessage, old: Sequence[Slot], new: Sequence[Slot]) -> dict[str, Any]:
-    """Return the fields of a message whose slots are *old*, with the *new*."""
+    """Return the fields of a message with *new* slots instead of the *old* ones."""
     calls = {field: [slot.block for slot in new if slot.field == field] for field in _CALL_FIELDS}
     by_id = {call["id"]: call for call in calls["tool_calls"]}
     ids = {call["id"] for blocks in calls.values() for call in blocks}
@@ -351,7 +351,7 @@ def _update(whole: BaseMessage, old: Sequence[Slot], new: Sequence[Slot]) -> dic
 def _content(
     whole: BaseMessage, old: Sequence[Slot], new: Sequence[Slot], calls: Mapping[str, Any]
 ) -> Any:
-    """Return the content with *new* slots, and with the echoes of *calls*."""
+    """Return the content with *new* slots, and with the blocks that repeat *calls*."""
     contents = [slot for slot in new if slot.field == "content"]
     parts, blocks = [slot.part for slot in contents], [slot.block for slot in contents]
     if not isinstance(whole.content, list):
@@ -367,7 +367,7 @@ def _content(
 
 
 def _echo(block: Any, calls: Mapping[str, Any]) -> Any:
-    """Update a block that repeats a call; return any other as it is."""
+    """Update a block that repeats a call. Return any other block unchanged."""
     if not echoes(block, calls):
         return block
     args = calls[call_id(block)]["args"]
@@ -380,7 +380,7 @@ def _echo(block: Any, calls: Mapping[str, Any]) -> Any:
 
 
 def _kwargs(whole: BaseMessage, new: Sequence[Slot], calls: Collection[Any]) -> dict[str, Any]:
-    """Return the provider's own fields without what no longer holds."""
+    """Return `additional_kwargs` without entries that are outdated."""
     gone = _OWN_FIELDS - {slot.field for slot in new}
     out = without_keys(whole.additional_kwargs, *gone)
     if isinstance(out.get("tool_calls"), list):
@@ -391,7 +391,7 @@ def _kwargs(whole: BaseMessage, new: Sequence[Slot], calls: Collection[Any]) -> 
 
 
 def _write(block: Any, part: Part) -> Any:
-    """Return a block with *part*, made from *block* if there is one."""
+    """Return a block with *part*, based on *block* if given."""
     match part:
         case Text(text):
             return {**(block if isinstance(block, dict) else {"type": "text"}), "text": text}
@@ -414,7 +414,7 @@ def _write(block: Any, part: Part) -> Any:
 def merge(first: Wire, second: Wire) -> Wire:
     """Merge two messages of one role into a message like *first*.
 
-    Raises `FormatError` for results of tools, which stay apart.
+    Raises `FormatError` for tool results, which stay separate.
     """
     first_message, second_message = as_message(first), as_message(second)
     if isinstance(first_message, ToolMessage | FunctionMessage):
@@ -438,16 +438,16 @@ def _blocks(message: BaseMessage) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class ChatModel:
-    """Answer an `Ask` by a chat model of LangChain, in sync and async code.
+    """A LangChain chat model that answers an `Ask`, in sync and async code.
 
-    Its calls carry the tag `nostream`, so that LangGraph does not stream them as the agent's words.
+    Calls carry the tag `nostream`, so that LangGraph does not stream them as the agent's output.
     """
 
     model: BaseChatModel
     config: RunnableConfig | None = field(default=None, repr=False)
-    """Callbacks, tags and metadata of the run that it belongs to."""
+    """Callbacks, tags and metadata of the run that the calls belong to."""
     cap: str = "max_tokens"
-    """The argument that caps an answer; empty for a model that takes none."""
+    """Name of the argument that limits the answer's tokens; empty if the model has none."""
 
     def __call__(self, ask: Ask, within: float | None = None, /) -> Answer:  # noqa: ARG002 - a model's
         """Ask the model."""
@@ -492,7 +492,7 @@ def _answer(message: AIMessage) -> Answer:
 
 
 def usage_of(message: AIMessage) -> Usage | None:
-    """Return what a call used, as its answer says; None if it does not."""
+    """Return the usage in a model's answer; None without one."""
     used = message.usage_metadata
     if not used:
         return None

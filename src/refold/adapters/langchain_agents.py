@@ -1,6 +1,7 @@
-"""LangChain's agents: middleware that compacts what the model sees, and a summarizer for theirs.
+"""LangChain's agents: middleware that sends the model a compacted history, and a summarizer for
+LangChain's own middleware.
 
-`RefoldMiddleware` leaves the agent's state whole. `summarizer` writes the summaries of
+`RefoldMiddleware` does not change the agent's state. `summarizer` writes the summaries of
 `SummarizationMiddleware`, LangChain's or that of deepagents. Needs the extra `langchain-agents`.
 """
 
@@ -32,15 +33,16 @@ with explain_missing("langchain", "langchain-agents"):
     from langchain_core.runnables import Runnable, RunnableLambda
 
 SUMMARY_TOKENS = 4_000
-"""Tokens of a summary at most."""
+"""Maximum tokens of a summary."""
 
 
 class RefoldMiddleware(AgentMiddleware[Any, Any, Any]):
-    """Show the model a compacted history: `create_agent(..., middleware=[RefoldMiddleware()])`.
+    """Middleware that sends the model a compacted history.
 
-    The state keeps every message, so give *compactor* a store that lasts as long as the
-    checkpointer. It must have `format=refold.adapters.langchain`; without, it is one with the
-    defaults. Usage is reported back. Raises ValueError for another compactor.
+    `create_agent(..., middleware=[RefoldMiddleware()])`. The state keeps every message, so give
+    *compactor* a store that lasts as long as the checkpointer. It must have
+    `format=refold.adapters.langchain`; the default is a compactor with default settings. Usage is
+    reported back. Raises ValueError for another format.
     """
 
     def __init__(self, compactor: Compactor | None = None) -> None:
@@ -50,7 +52,8 @@ class RefoldMiddleware(AgentMiddleware[Any, Any, Any]):
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
-        """Call the model with what is shown; if that is too long for it, with half as much."""
+        """Call the model with the view. If that overflows its window, retry with half of the
+        tokens."""
         view = compact_or_pass(self.compactor, body := _body(request))
         try:
             response = handler(_show(request, view))
@@ -66,7 +69,7 @@ class RefoldMiddleware(AgentMiddleware[Any, Any, Any]):
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
-        """As `wrap_model_call`, for async code."""
+        """Do the same as `wrap_model_call`, in async code."""
         view = await acompact_or_pass(self.compactor, body := _body(request))
         try:
             response = await handler(_show(request, view))
@@ -107,11 +110,12 @@ def _show(request: ModelRequest[Any], view: View | None) -> ModelRequest[Any]:
 def summarizer(
     max_tokens: int = SUMMARY_TOKENS, by: Summarizer | None = None, ask: Asker | None = None
 ) -> Runnable[Sequence[BaseMessage], str]:
-    """Return what writes summaries: `SummarizationMiddleware(..., summarizer=summarizer())`.
+    """Return a summarizer: `SummarizationMiddleware(..., summarizer=summarizer())`.
 
-    Without *by* no model is asked (`RuleSummary`). Set `trim_tokens_to_summarize=None` beside it:
-    by default that middleware shows a summarizer the last 4,000 tokens of what it deletes. Raises
-    ValueError when nothing useful fits *max_tokens*: then the middleware deletes nothing.
+    Without *by* no model is called (`RuleSummary`). Also set `trim_tokens_to_summarize=None`: by
+    default the middleware gives a summarizer only the last 4,000 tokens of what it deletes. The
+    summarizer raises ValueError if no useful summary fits *max_tokens*. The middleware then deletes
+    nothing.
     """
     write = RuleSummary() if by is None else by
 
@@ -139,7 +143,7 @@ def _view(messages: Sequence[BaseMessage]) -> View:
 
 
 def _earlier(message: BaseMessage) -> Message:
-    """Return an earlier summary without the heading that the middleware has put before it."""
+    """Return an earlier summary without the heading that the middleware has added."""
     _, begin, text = str(message.text).partition(OPEN)
     if not begin:
         return wrap_summary(str(message.text))

@@ -20,17 +20,19 @@ with explain_missing("langgraph", "langchain"):
     from langgraph.graph.message import REMOVE_ALL_MESSAGES, MessagesState
 
 MESSAGES = "messages"
-"""Where a state keeps its messages."""
+"""State key of the messages."""
 HOOKED = "llm_input_messages"
-"""Where a `pre_model_hook` puts what the model shall see while the state keeps everything."""
+"""State key under which a `pre_model_hook` puts the messages for the model, while the state keeps
+all messages."""
 
 
 def replace_messages(
     before: Sequence[BaseMessage], after: Sequence[BaseMessage]
 ) -> list[BaseMessage]:
-    """Return what a node gives for `messages`, so that the state holds *after*, not *before*.
+    """Return the update of `messages` after which the state holds *after* instead of *before*.
 
-    Empty if the two are the same. The reducer only appends, so everything else is removed first.
+    It is empty if both have the same objects. The reducer only appends, so all messages are removed
+    first.
     """
     if list(map(id, before)) == list(map(id, after)):
         return []
@@ -40,7 +42,7 @@ def replace_messages(
 def apply_removals(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Apply each `RemoveMessage` in *messages* to those before it, as a graph's state does.
 
-    Raises `FormatError` for one whose message is not there.
+    Raises `FormatError` if the message to remove is missing.
     """
     out = list[BaseMessage]()
     for message in messages:
@@ -56,7 +58,7 @@ def apply_removals(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
 
 
 class CompactedState(MessagesState, total=False):
-    """A state for `compact_node`: every message, and apart from them those to send."""
+    """A state for `compact_node`: all messages, and separately the messages to send."""
 
     llm_input_messages: list[BaseMessage]
 
@@ -66,10 +68,11 @@ def compact_node(
 ) -> Runnable[Any, Any]:
     """Create a node, sync and async, that puts the messages to send under *into*.
 
-    The state keeps every message, so an edit can be reverted after a restart, too: the checkpointer
-    has what it hides. *compactor* must have `format=refold.adapters.langchain`, and the graph's
-    state a field *into*, as `CompactedState` and the state of a `pre_model_hook` have. Raises
-    ValueError for another compactor, and if *into* is *key*: use `compact_and_discard_node`.
+    The state keeps every message, so an edit can be reverted even after a restart: the checkpointer
+    has the hidden messages. *compactor* must have `format=refold.adapters.langchain`, and the
+    graph's state needs a field *into*, as in `CompactedState` and the state of a `pre_model_hook`.
+    Raises ValueError for a compactor of another format, and if *into* is *key*: use
+    `compact_and_discard_node` for that.
     """
     require_format(compactor, langchain)
     if not into or into == key:
@@ -80,18 +83,18 @@ def compact_node(
 
 
 def compact_and_discard_node(compactor: Compactor, *, key: str = MESSAGES) -> Runnable[Any, Any]:
-    """Create a node that **deletes** the state's messages and puts those of the view there.
+    """Create a node that **deletes** the state's messages and replaces them by those of the view.
 
     The originals are lost, in the state and in every later checkpoint; neither `unfold` nor
-    `revert` brings them back. For a checkpointer that must not hold the whole conversation.
-    *compactor* as for `compact_node`.
+    `revert` brings them back. Use it for a checkpointer that must not hold the whole conversation.
+    *compactor* as in `compact_node`.
     """
     require_format(compactor, langchain)
     return _node(compactor, key, lambda before, shown: {key: replace_messages(before, shown)})
 
 
 _Update = Callable[[list[BaseMessage], list[BaseMessage]], dict[str, Any]]
-"""From a state's messages and those that are shown to what a node returns."""
+"""A function from a state's messages and the visible ones to a node's update."""
 
 
 def _node(compactor: Compactor, key: str, update: _Update) -> Runnable[Any, Any]:

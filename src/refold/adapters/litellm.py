@@ -1,7 +1,7 @@
-"""LiteLLM: a callback for its proxy and its SDK, at the hook that knows the real model.
+"""LiteLLM: a callback for its proxy and SDK, at the hook that knows the routed model.
 
-In a proxy's configuration `litellm_settings: {callbacks: refold.adapters.litellm.callback}`, or an
-instance of your own; in the SDK `litellm.callbacks = [RefoldLogger()]`. Needs the extra `litellm`.
+In a proxy's configuration use `litellm_settings: {callbacks: refold.adapters.litellm.callback}`, or
+your own instance; in the SDK `litellm.callbacks = [RefoldLogger()]`. Needs the extra `litellm`.
 """
 
 from collections import OrderedDict
@@ -19,7 +19,7 @@ with explain_missing("litellm", "litellm"):
     from litellm.types.utils import CallTypes
 
     if not hasattr(CustomLogger, "async_pre_call_deployment_hook"):
-        raise ImportError  # an older one would never call it
+        raise ImportError  # older releases would never call the hook
 
 FORMATS = {
     "completion": "openai_chat",
@@ -28,18 +28,19 @@ FORMATS = {
     "responses": "openai_responses",
     "aresponses": "openai_responses",
 }
-"""The kinds of calls that carry a conversation, and its wire format."""
+"""Kinds of calls with a conversation, and their wire formats."""
 FIELDS = ("model", "messages", "input", "system", "instructions", "tools")
-"""What the tokens of a request are counted of."""
+"""Arguments that are passed to the compactor, so that their tokens count."""
 WAITING = 1_000
-"""Calls whose answer is waited for; an older one is forgotten."""
+"""Maximum number of calls that wait for their usage. The oldest are dropped."""
 
 
 class RefoldLogger(CustomLogger):
-    """Send what Refold shows of each conversation, and report usage back.
+    """A callback that sends the view of each conversation, and reports usage back.
 
-    Takes what a `Compactor` takes, except `format`: LiteLLM says which API is called. The caller's
-    messages are left alone. LiteLLM has no hook for sync calls: give their arguments to `compact`.
+    It takes the arguments of `Compactor` except `format`, which follows from the API that is
+    called. The caller's messages are not changed. LiteLLM has no hook for sync calls: pass their
+    arguments through `compact`.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -53,14 +54,15 @@ class RefoldLogger(CustomLogger):
     async def async_pre_call_deployment_hook(
         self, kwargs: dict[str, Any], call_type: CallTypes | None
     ) -> dict[str, Any] | None:
-        """Return the arguments of a call that was routed, with what is shown of its messages."""
+        """Return the arguments of a routed call, with the visible messages."""
         compactor = self._compactor_of(kwargs, call_type.value if call_type else "")
         if compactor is None or self._is_shown(kwargs, compactor):
             return None
         return self._show(kwargs, compactor, await acompact_or_pass(compactor, _body(kwargs)))
 
     def compact(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments of a sync call: `litellm.completion(**refold.compact(kwargs))`."""
+        """Return the compacted arguments of a sync call:
+        `litellm.completion(**refold.compact(kwargs))`."""
         call_type = "responses" if "input" in kwargs else "completion"
         compactor = self._compactor_of(kwargs, call_type)
         if compactor is None:
@@ -75,17 +77,17 @@ class RefoldLogger(CustomLogger):
         start_time: Any,
         end_time: Any,
     ) -> None:
-        """As `log_success_event`, for async calls."""
+        """Do the same as `log_success_event`, for async calls."""
         self.log_success_event(kwargs, response_obj, start_time, end_time)
 
     def log_success_event(
         self,
         kwargs: Mapping[str, Any],
         response_obj: Any,
-        start_time: Any,  # noqa: ARG002 - LiteLLM's
-        end_time: Any,  # noqa: ARG002 - LiteLLM's
+        start_time: Any,  # noqa: ARG002 - LiteLLM's signature
+        end_time: Any,  # noqa: ARG002 - LiteLLM's signature
     ) -> None:
-        """Report what the provider counted."""
+        """Report the usage of the call."""
         waiting = self._sent.pop(str(kwargs.get("litellm_call_id", "")), None)
         used = response_obj.get("usage") if hasattr(response_obj, "get") else None
         if waiting is not None and used is not None:
@@ -93,14 +95,14 @@ class RefoldLogger(CustomLogger):
             compactor.report(view, used if isinstance(used, Mapping) else used.model_dump())
 
     def _compactor_of(self, kwargs: Mapping[str, Any], call_type: str) -> Compactor | None:
-        """Return what compacts this call; None if it carries no list of messages."""
+        """Return the compactor for a call; None if the call has no list of messages."""
         format = FORMATS.get(call_type, "")
         entries = kwargs.get("input" if format == "openai_responses" else "messages")
         return self.compactors.get(format) if isinstance(entries, list) else None
 
     def _is_shown(self, kwargs: Mapping[str, Any], compactor: Compactor) -> bool:
-        """Did `compact` make these arguments? LiteLLM's `responses` has the hook in sync code
-        too."""
+        """Return whether `compact` has produced these arguments. LiteLLM's sync `responses` runs
+        the hook too."""
         waiting = self._sent.get(str(kwargs.get("litellm_call_id", "")))
         field = _field_of(compactor)
         return waiting is not None and kwargs[field] == waiting[1].payload[field]
@@ -128,4 +130,4 @@ def _body(kwargs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 callback = RefoldLogger()
-"""One with the defaults, for a proxy's configuration. Its edits last as long as the process."""
+"""Instance with default settings for a proxy's configuration. Its edits end with the process."""

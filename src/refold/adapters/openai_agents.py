@@ -1,7 +1,7 @@
-"""OpenAI's Agents SDK: a filter of what the model sees, and a session that shows the same.
+"""OpenAI's Agents SDK: a filter of the model's input, and a session with a compacted history.
 
-`RefoldFilter` stands before every call of the model; the run and its session keep every item.
-Needs the extra `openai-agents`.
+`RefoldFilter` runs before every call of the model. The run and its session keep every item. Needs
+the extra `openai-agents`.
 """
 
 from typing import Any
@@ -21,19 +21,19 @@ FORMAT = "openai_responses"
 
 
 class RefoldFilter(RunHooks[Any]):
-    """Show the model a compacted history: `RunConfig(call_model_input_filter=RefoldFilter())`.
+    """A filter that sends the model a compacted history.
 
-    Items that no edit touches are the same objects. Given as `hooks=` too, it reports usage back,
-    so that tokens are counted as the provider counts them. *compactor* must have
-    `format="openai_responses"`; without, it is one with the defaults. Raises ValueError for
-    another.
+    `RunConfig(call_model_input_filter=RefoldFilter())`. Items that no edit touches are the same
+    objects. If it is also given as `hooks=`, it reports usage back, so that token counts match the
+    provider's. *compactor* must have `format="openai_responses"`; the default is a compactor with
+    default settings. Raises ValueError for another format.
     """
 
     def __init__(self, compactor: Compactor | None = None) -> None:
         self.compactor = require_format(compactor, FORMAT)
 
     async def __call__(self, data: CallModelData[Any]) -> ModelInputData:
-        """Return what the model is sent."""
+        """Return the input for the model."""
         given = data.model_data
         view = await acompact_or_pass(self.compactor, _body(data.agent, given))
         latest_view.set(view)
@@ -42,11 +42,11 @@ class RefoldFilter(RunHooks[Any]):
 
     async def on_llm_end(
         self,
-        context: RunContextWrapper[Any],  # noqa: ARG002 - the SDK's
-        agent: Agent[Any],  # noqa: ARG002 - the SDK's
+        context: RunContextWrapper[Any],  # noqa: ARG002 - the SDK's signature
+        agent: Agent[Any],  # noqa: ARG002 - the SDK's signature
         response: ModelResponse,
     ) -> None:
-        """Report what the provider counted."""
+        """Report the usage of the call."""
         if (view := latest_view.get()) is not None:
             used = response.usage
             cached = used.input_tokens_details.cached_tokens
@@ -72,8 +72,8 @@ def _body(agent: Agent[Any], given: ModelInputData) -> dict[str, Any]:
 class RefoldSession:
     """A session that keeps every item in *session* and gives a run the compacted history.
 
-    For code that cannot set a `RunConfig`: a run begins with it, and what the run adds is not
-    compacted before the next. Use it or `RefoldFilter`, not both. *compactor* as there.
+    It is for code that cannot set a `RunConfig`. Items that a run adds are not compacted before the
+    next run. Use it or `RefoldFilter`, not both. *compactor* as in `RefoldFilter`.
     """
 
     def __init__(self, session: Session, compactor: Compactor | None = None) -> None:
@@ -82,22 +82,22 @@ class RefoldSession:
 
     @property
     def session_id(self) -> str:
-        """The id of the session that keeps the items."""
+        """Id of the wrapped session."""
         return self.session.session_id
 
     @property
     def session_settings(self) -> SessionSettings | None:
-        """The settings of the session that keeps the items."""
+        """Settings of the wrapped session."""
         return self.session.session_settings
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """Return the compacted history; with *limit*, the newest items as they are kept."""
+        """Return the compacted history; with *limit*, the newest items unchanged."""
         items = await self.session.get_items(limit)
         view = await acompact_or_pass(self.compactor, items) if items and limit is None else None
         return items if view is None else list(view.payload)
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
-        """Keep more items."""
+        """Add items to the wrapped session."""
         await self.session.add_items(items)
 
     async def pop_item(self) -> TResponseInputItem | None:

@@ -1,8 +1,8 @@
-"""OpenHands' SDK: a condenser that forgets events and says in a summary what they held.
+"""OpenHands' SDK: a condenser that forgets events and summarizes them.
 
-`Agent(llm=llm, condenser=RefoldCondenser())`: the event log keeps every event, and the
-condensations with them, so a conversation that is opened again shows the same. Needs the extra
-`openhands`, and Python 3.12.
+`Agent(llm=llm, condenser=RefoldCondenser())`: the event log keeps every event and the
+condensations, so a resumed conversation shows the same. Needs the extra `openhands`, and Python
+3.12.
 """
 
 from typing import Any
@@ -27,11 +27,11 @@ with explain_missing("openhands-sdk", "openhands"):
     from pydantic import PrivateAttr
 
 CUTS = "cuts"
-"""The field of a body that holds where the view may be cut, as OpenHands says."""
+"""Field of a body with the positions at which OpenHands allows cuts of the view."""
 
 
 def _rules(body: Body) -> Rules:
-    """Return the rules of a view: it is cut where OpenHands says, and thinking stays."""
+    """Return the rules of a view: it is cut only where OpenHands allows it, and thinking stays."""
     cuts = frozenset(body.get(CUTS, ()))
 
     def join(request: Any) -> list[tuple[int, int]]:
@@ -45,23 +45,23 @@ _EVENTS = with_rules(openai_chat, _rules)
 
 
 class RefoldCondenser(CondenserBase):
-    """Forget the older events of a view when it has more than *trigger* tokens."""
+    """A condenser that forgets older events of a view with at least *trigger* tokens."""
 
     trigger: int = 100_000
     """Tokens of the view at which events are forgotten."""
     target: int = 40_000
-    """Tokens that remain, the summary's included."""
+    """Tokens that remain, including the summary."""
     store: str = ""
-    """The file of a store, for a record of what was done; empty for none."""
+    """Path of a store for a record of all compactions; empty for none."""
 
     _compactor: Compactor | None = PrivateAttr(default=None)
     _sent: RefoldView | None = PrivateAttr(default=None)
     _chat: dict[str, dict[str, Any]] = PrivateAttr(default_factory=dict)
-    """The messages of the view before, by the ids of their events, which never change."""
+    """Messages of the previous view by event id. Events never change."""
 
     @property
     def compactor(self) -> Compactor:
-        """What decides which events are forgotten, and writes the summary."""
+        """The compactor, which decides what to forget and writes the summary."""
         if self._compactor is None:
             store = SQLiteStore(self.store) if self.store else None
             budget = Budget(self.trigger, self.target)
@@ -69,11 +69,11 @@ class RefoldCondenser(CondenserBase):
         return self._compactor
 
     def handles_condensation_requests(self) -> bool:
-        """Tell that a request for a condensation is met, whatever the view's size."""
+        """Return True: a requested condensation is made whatever the view's size."""
         return True
 
     def condense(self, view: View, agent_llm: LLM | None = None) -> View | Condensation:
-        """Return *view*, or what is to be forgotten of it."""
+        """Return *view*, or a condensation that says what to forget."""
         self._report(agent_llm)
         self._chat = {e.id: self._chat.get(e.id) or _to_chat(e) for e in view.events}
         body, head = _body(view, [self._chat[event.id] for event in view.events], agent_llm)
@@ -92,12 +92,12 @@ class RefoldCondenser(CondenserBase):
         )
 
     def _half(self, body: dict[str, Any]) -> Budget:
-        """Return a budget that a view is over by half, as it must be made smaller now."""
+        """Return a budget of at most half of the view's tokens, so that compaction is due now."""
         half = min(self.target, max(self.compactor.show(body).tokens // 2, 1))
         return Budget(half, half)
 
     def _report(self, llm: LLM | None) -> None:
-        """Report what the call before used, if one was made with the latest view."""
+        """Report the usage of the previous call, if the latest view was sent."""
         usages = llm.metrics.token_usages if llm is not None else ()
         if self._sent is not None and usages:
             used = usages[-1]
@@ -109,8 +109,8 @@ class RefoldCondenser(CondenserBase):
 def _body(
     view: View, messages: list[dict[str, Any]], llm: LLM | None
 ) -> tuple[dict[str, Any], int]:
-    """Return a view as a request of its *messages*, one an event, and how many of them are its
-    head."""
+    """Return the request body of a view with *messages*, one per event, and the number of leading
+    system messages."""
     is_said = [message["role"] != "system" for message in messages]
     head = is_said.index(True) if True in is_said else len(messages)
     cuts = [at - head for at in view.manipulation_indices if at >= head]

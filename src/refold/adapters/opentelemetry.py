@@ -7,10 +7,10 @@ from refold.compactor.hooks import CompactionEnded, Event, OnEvent
 
 
 def spans(tracer: Tracer | None = None) -> OnEvent:
-    """Return a listener that makes a span of each compaction, `refold.compact` or `refold.preview`.
+    """Return a listener that creates a span per compaction, `refold.compact` or `refold.preview`.
 
-    It has an event for each strategy's run, and is a child of the span that is current when the
-    compactor is called. *tracer* is by default the global provider's.
+    The span has an event for each run of a strategy. Its parent is the span that is current when
+    the compactor is called. *tracer* defaults to that of the global provider.
     """
     chosen = tracer if tracer is not None else trace.get_tracer("refold")
 

@@ -1,4 +1,4 @@
-"""pydantic-ai: a capability that shows the model a compacted history; the run keeps every message.
+"""pydantic-ai: a capability that sends the model a compacted history. The run keeps every message.
 
 `Agent(capabilities=[RefoldCapability()])`. Needs the extra `pydantic-ai`.
 """
@@ -23,22 +23,22 @@ with explain_missing("pydantic-ai-slim", "pydantic-ai"):
 
 
 class RefoldCapability(AbstractCapability[Any]):
-    """Compact what the model is sent, and report back what it used.
+    """A capability that compacts the model's input, and reports usage back.
 
     Only the request changes: `all_messages()` has the whole history. As a tier of the harness's
-    `TieredCompaction` it compacts what the harness then keeps. *compactor* must have
-    `format=refold.adapters.pydantic_ai_messages`; without, it is one with the defaults. Raises
-    ValueError for another.
+    `TieredCompaction` it compacts the history that the harness keeps. *compactor* must have
+    `format=refold.adapters.pydantic_ai_messages`; the default is a compactor with default settings.
+    Raises ValueError for another format.
     """
 
     def __init__(self, compactor: Compactor | None = None) -> None:
         self.compactor = require_format(compactor, pydantic_ai_messages)
         self._latest: tuple[View | None, list[ModelMessage]] = None, []
-        """What `compact` returned last, and the view that it is of."""
+        """The last result of `compact`, after its view."""
 
     async def wrap_model_request(
         self,
-        ctx: RunContext[Any],  # noqa: ARG002 - the framework's
+        ctx: RunContext[Any],  # noqa: ARG002 - the framework's signature
         *,
         request_context: ModelRequestContext,
         handler: WrapModelRequestHandler,
@@ -59,10 +59,11 @@ class RefoldCapability(AbstractCapability[Any]):
     async def compact(
         self, messages: list[ModelMessage], ctx: RunContext[Any]
     ) -> list[ModelMessage]:
-        """Return the view of *messages*: a tier of the harness's compaction.
+        """Return the view of *messages*, as a tier of the harness's compaction.
 
-        The answer that follows what was returned before says what that used. If another tier, or a
-        pin, has changed it, nothing is reported.
+        If *messages* begin with the previous result and a response to it, the usage of that
+        response is reported. If another tier or a pin has changed that result, nothing is
+        reported.
         """
         (view, shown), self._latest = self._latest, (None, [])
         start, after = messages[: len(shown)], messages[len(shown) : len(shown) + 1]
@@ -75,7 +76,8 @@ class RefoldCapability(AbstractCapability[Any]):
     async def _show(
         self, messages: Sequence[ModelMessage], options: dict[str, Any]
     ) -> tuple[View | None, list[ModelMessage]]:
-        """Return the view of *messages*, and its messages; without one, all as they came."""
+        """Return the view of *messages* and its messages; if there is none, *messages*
+        unchanged."""
         opening, rest = _part_settings(messages)
         body = {"messages": [*opening, *rest], **options}
         view = await acompact_or_pass(self.compactor, body)
@@ -92,7 +94,8 @@ class RefoldCapability(AbstractCapability[Any]):
 def _part_settings(
     messages: Sequence[ModelMessage],
 ) -> tuple[list[ModelMessage], list[ModelMessage]]:
-    """Part what the first request says of how the model works from what the user says."""
+    """Split the settings (system prompt and the like) in the first request from its user
+    content."""
     first = messages[0] if messages else None
     if not isinstance(first, ModelRequest):
         return [], list(messages)
@@ -107,7 +110,7 @@ def _part_settings(
 
 
 def _options(context: ModelRequestContext) -> dict[str, Any]:
-    """Return what stands beside the messages in a request."""
+    """Return the model, the tools and the instructions of a request."""
     parameters = context.model_request_parameters
     tools = [
         {"name": t.name, "description": t.description, "parameters": t.parameters_json_schema}

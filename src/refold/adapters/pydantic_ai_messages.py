@@ -1,7 +1,7 @@
-"""pydantic-ai's messages as a wire format.
+"""A codec for pydantic-ai's messages.
 
-The module is a codec (`refold.codecs.codec`): a `Compactor(format=pydantic_ai_messages)` takes and
-gives lists of `ModelMessage`. Messages that no edit touches are the same objects. Needs the extra
+The module is a codec (`refold.codecs.codec`): `Compactor(format=pydantic_ai_messages)` takes and
+returns lists of `ModelMessage`. Messages that no edit touches are the same objects. Needs the extra
 `pydantic-ai`.
 """
 
@@ -57,14 +57,14 @@ SETTINGS = frozenset(
         "compaction",
     }
 )
-"""Kinds of parts that say how the model works: they stay, and so does what stands before them."""
+"""Kinds of parts that configure the model. They are kept, with everything before them."""
 
 
 class Slot(NamedTuple):
-    """A `Part`, and where in its message it stands."""
+    """A `Part` and its place in the message."""
 
     place: tuple[int, int]
-    """The position of the message's part, and of the item in a prompt of several."""
+    """Index of the message's part, and of the item in a prompt with several."""
     value: Any
     part: Part
 
@@ -73,12 +73,12 @@ class Slot(NamedTuple):
 
 
 def rules(body: Body) -> Rules:
-    """Return what holds whichever provider it is."""
+    """Return the rules that hold for every provider."""
     return provider_rules(body, KEPT_SETTINGS)
 
 
 def join_settings(request: Request) -> Iterator[tuple[int, int]]:
-    """Forbid cuts up to the last message that says how the model works (PA-1)."""
+    """Forbid cuts before the last message that configures the model (PA-1)."""
     for at in range(len(request.messages) - 1, -1, -1):
         if any(isinstance(p, Opaque) and p.kind in SETTINGS for p in request.messages[at].parts):
             yield -1, at
@@ -86,7 +86,7 @@ def join_settings(request: Request) -> Iterator[tuple[int, int]]:
 
 
 KEPT_SETTINGS = Rule("PA-1", "what says how the model works stays", lambda _: (), join_settings)
-"""Refold's own."""
+"""Refold's own rule."""
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ tools = read_tools
 
 
 def is_system(item: Wire) -> bool:
-    """Does it say how the model works, and nothing else?"""
+    """Return whether *item* only configures the model."""
     return isinstance(item, ModelRequest) and all(p.part_kind in SETTINGS for p in item.parts)
 
 
@@ -106,8 +106,8 @@ def system(body: Body) -> tuple[Part, ...]:
     return tuple(Text(text) for text in as_list(body.get("instructions")))
 
 
-def decode(item: Wire, prior: Sequence[Message]) -> Message:  # noqa: ARG001 - a codec's
-    """Decode a message. Raises `FormatError` for what is none."""
+def decode(item: Wire, prior: Sequence[Message]) -> Message:  # noqa: ARG001 - as in all codecs
+    """Decode a message. Raises `FormatError` for other objects."""
     if not isinstance(item, ModelRequest | ModelResponse):
         raise FormatError(f"a message of pydantic-ai is no {type(item).__name__}")
     role = "assistant" if isinstance(item, ModelResponse) else "user"
@@ -160,7 +160,8 @@ def _read_item(item: Any) -> Any:
 
 
 def _carry(part: Any) -> Opaque:
-    """Carry a part; ids show what the provider's and the framework's own tools open and close."""
+    """Return an opaque part. Ids link the calls and results of the provider's and the framework's
+    own tools."""
     kind = str(getattr(part, "part_kind", getattr(part, "kind", "unknown")))
     value = to_jsonable_python(part, bytes_mode="base64", fallback=repr)
     fields = {k: v for k, v in value.items() if k != "timestamp"} if type(value) is dict else value
@@ -173,14 +174,14 @@ def _carry(part: Any) -> Opaque:
 
 
 def encode(message: Message) -> Wire:
-    """Encode a message that came from no entry. Raises `FormatError` for what it cannot hold."""
+    """Encode a new message. Raises `FormatError` for parts that the format does not support."""
     if message.role == "assistant":
         return ModelResponse([_write(part, "assistant") for part in message.parts])
     return ModelRequest([_write(part, message.role) for part in message.parts])
 
 
 def patch(item: Wire, message: Message) -> Wire:
-    """Make a copy of *item* say what *message* says; unchanged parts are the same objects."""
+    """Return a copy of *item* with the parts of *message*. Unchanged parts are the same objects."""
     slots = list(_slots(item))
     pairs = pair_with_old(slots, [slot.part for slot in slots], message.parts)
     out = list[Any]()
@@ -197,7 +198,8 @@ def patch(item: Wire, message: Message) -> Wire:
 
 
 def _rewrite(part: Any, run: Sequence[tuple[Any, Part, Part]]) -> Any:
-    """Return *part* with what its items say now: each with its value, and what it said and says."""
+    """Return *part* with changed items. *run* has the value, the old part and the new part of
+    each."""
     if part.part_kind == "user-prompt" and not isinstance(part.content, str):
         items = [value if old == new else _text_of(new) for value, old, new in run]
         return replace(part, content=items)
@@ -220,7 +222,7 @@ def _text_of(part: Part) -> str:
 
 
 def _write(part: Part, role: str) -> Any:
-    """Write a new part."""
+    """Return a new part of pydantic-ai."""
     match part:
         case Text(text):
             kinds: dict[str, Any] = {"assistant": TextPart, "system": SystemPromptPart}
@@ -238,5 +240,5 @@ def _write(part: Part, role: str) -> Any:
 
 
 def merge(first: Wire, second: Wire) -> Wire:
-    """Join two messages of one kind: the parts of both, in order."""
+    """Merge two messages of one kind: the parts of both, in order."""
     return replace(first, parts=[*first.parts, *second.parts])

@@ -1,4 +1,4 @@
-"""Strands Agents: a plugin that shows the model a compacted history, whichever model it is.
+"""Strands Agents: a plugin that sends the model a compacted history, for models of any provider.
 
 `Agent(plugins=[RefoldPlugin()], conversation_manager=NullConversationManager())`: the agent and its
 session keep every message. Needs the extra `strands`.
@@ -23,12 +23,12 @@ _log = logging.getLogger("refold")
 
 
 class RefoldPlugin(Plugin):
-    """Compact before every call of the model, and report back what it used.
+    """A plugin that compacts before every call of the model, and reports usage back.
 
-    What other middleware adds is compacted, too, but for blocks that it makes anew for each call.
-    A conversation manager that removes messages would take from the history what edits hide: one is
-    named in a warning. *compactor* must have `format="bedrock"`; without, it is one with the
-    defaults. Raises ValueError for another.
+    Content that other middleware adds is compacted too, except the dynamic blocks that it rebuilds
+    for each call. A conversation manager that removes messages would delete hidden messages for
+    good, so a warning names it. *compactor* must have `format="bedrock"`; the default is a
+    compactor with default settings. Raises ValueError for another format.
     """
 
     name = "refold"
@@ -38,7 +38,7 @@ class RefoldPlugin(Plugin):
         self.compactor = require_format(compactor, FORMAT)
 
     def init_agent(self, agent: Agent) -> None:
-        """Stand before the agent's calls of its model."""
+        """Add the middleware to the agent's model calls."""
         agent.add_middleware(InvokeModelStage, self.invoke_model)
         manager = agent.conversation_manager
         if not isinstance(manager, NullConversationManager):
@@ -48,7 +48,7 @@ class RefoldPlugin(Plugin):
     async def invoke_model(
         self, context: InvokeModelContext, next_fn: Any
     ) -> AsyncGenerator[Any, None]:
-        """Call the model with the view of the history; every event passes as it comes."""
+        """Call the model with the view of the history. All events are passed on unchanged."""
         messages, rebuilt = _part_rebuilt(context)
         view = await acompact_or_pass(self.compactor, _body(context, messages))
         if view is not None:
@@ -63,8 +63,8 @@ class RefoldPlugin(Plugin):
 
 
 def _part_rebuilt(context: InvokeModelContext) -> tuple[list[Any], list[Any]]:
-    """Return the messages without the last one's blocks that are made anew for each call, and
-    those."""
+    """Return the messages without the dynamic blocks at the end of the last one, and these
+    blocks."""
     messages: list[Any] = list(context.messages)
     if not context.dynamic_trailing_blocks or not messages:
         return messages, []
