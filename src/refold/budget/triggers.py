@@ -19,7 +19,7 @@ from refold.tokens.model_table import Window
 
 @dataclass(frozen=True, slots=True)
 class LastAttempt:
-    """The last compaction of a conversation, or its first sight before any."""
+    """The last compaction of a conversation; before any, when it was first seen."""
 
     length: int = 0
     """Number of messages in the transcript then."""

@@ -90,7 +90,7 @@ def _attempt_key(exchange: Exchange) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Freshness:
-    """1.0 for what is current; *written* for a read or write of files that were all written again
+    """1.0 for current content; *written* for a read or write of files that were all written again
     later; *repeated* if the same call was made again later, or the whole file was read again.
 
     Failed calls replace nothing. If a message has several calls or results, the highest score
