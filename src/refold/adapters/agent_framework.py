@@ -67,9 +67,9 @@ class RefoldStrategy(ChatMiddleware):
     """A strategy that excludes hidden messages and inserts those of edits before every model call.
 
     Nothing is removed: excluded messages stay in place and are included again if an edit is
-    reverted. If it is also given as middleware, it knows the model and its tools, and reports usage
-    back. *compactor* must have `format=refold.adapters.agent_framework`; the default is a compactor
-    with default settings. Raises ValueError for another format.
+    reverted. As middleware too, it knows the model and its tools, and reports usage. *compactor*
+    defaults to `Compactor(format=refold.adapters.agent_framework)`. Raises ValueError for another
+    format.
     """
 
     def __init__(self, compactor: Compactor | None = None) -> None:
@@ -146,7 +146,6 @@ def _exclude(message: maf.Message) -> None:
 
 
 def _options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the model, the instructions and the tools of a request."""
     tools = [
         {"name": t.name, "description": t.description, "parameters": t.parameters()}
         for t in as_list(options.get("tools"))

@@ -30,9 +30,8 @@ FORMAT = "gemini"
 class RefoldPlugin(BasePlugin):
     """A plugin that sends the model a compacted history: `App(..., plugins=[RefoldPlugin()])`.
 
-    Give *compactor* a store that lasts as long as the sessions. It must have `format="gemini"`; the
-    default is a compactor with default settings. Usage is reported back. Raises ValueError for
-    another format.
+    Reports usage. *compactor* defaults to `Compactor(format="gemini")`. Give it a store that lasts
+    as long as the sessions. Raises ValueError for another format.
     """
 
     def __init__(self, compactor: Compactor | None = None, name: str = "refold") -> None:

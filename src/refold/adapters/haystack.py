@@ -46,10 +46,9 @@ FIELD = "messages"
 class RefoldChatGenerator:
     """A wrapper that calls *chat_generator* with the view of the history and returns its answer.
 
-    It can replace that generator anywhere, and reports usage back. *compactor* must have
-    `format=refold.adapters.haystack`. The default is a compactor with default settings, which keeps
-    its edits in the file *store*, if given. Only a generator with the default compactor can be
-    serialized. Raises ValueError for another format.
+    It can replace that generator anywhere, and reports usage. *compactor* defaults to
+    `Compactor(format=refold.adapters.haystack)` with its edits in the file *store*, if given. Only
+    a generator with that default can be serialized. Raises ValueError for another format.
     """
 
     def __init__(

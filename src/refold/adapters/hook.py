@@ -65,8 +65,7 @@ def _log_pass(error: Exception) -> None:
 
 
 def require_format(compactor: Compactor | None, format: Any) -> Compactor:
-    """Return *compactor*, or one with default settings. Raises ValueError if it has another
-    *format*."""
+    """Return *compactor*, or `Compactor(format=format)`. Raises ValueError for another format."""
     if compactor is None:
         return Compactor(format=format)
     if compactor.settings.format != format:

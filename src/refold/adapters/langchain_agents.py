@@ -39,10 +39,9 @@ SUMMARY_TOKENS = 4_000
 class RefoldMiddleware(AgentMiddleware[Any, Any, Any]):
     """Middleware that sends the model a compacted history.
 
-    `create_agent(..., middleware=[RefoldMiddleware()])`. The state keeps every message, so give
-    *compactor* a store that lasts as long as the checkpointer. It must have
-    `format=refold.adapters.langchain`; the default is a compactor with default settings. Usage is
-    reported back. Raises ValueError for another format.
+    `create_agent(..., middleware=[RefoldMiddleware()])`. Reports usage. *compactor* defaults to
+    `Compactor(format=refold.adapters.langchain)`. The state keeps every message, so give it a store
+    that lasts as long as the checkpointer. Raises ValueError for another format.
     """
 
     def __init__(self, compactor: Compactor | None = None) -> None:
@@ -112,9 +111,9 @@ def summarizer(
 ) -> Runnable[Sequence[BaseMessage], str]:
     """Return a summarizer: `SummarizationMiddleware(..., summarizer=summarizer())`.
 
-    Without *by* no model is called (`RuleSummary`). Also set `trim_tokens_to_summarize=None`: by
-    default the middleware gives a summarizer only the last 4,000 tokens of what it deletes. The
-    summarizer raises ValueError if no useful summary fits *max_tokens*. The middleware then deletes
+    Without *by* no model is called (`RuleSummary`). Also set `trim_tokens_to_summarize=None`,
+    because by default the summarizer gets only the last 4,000 tokens of what is deleted. If no
+    useful summary fits *max_tokens*, the summarizer raises ValueError and the middleware deletes
     nothing.
     """
     write = RuleSummary() if by is None else by

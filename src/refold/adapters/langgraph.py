@@ -68,11 +68,10 @@ def compact_node(
 ) -> Runnable[Any, Any]:
     """Create a node, sync and async, that puts the messages to send under *into*.
 
-    The state keeps every message, so an edit can be reverted even after a restart: the checkpointer
-    has the hidden messages. *compactor* must have `format=refold.adapters.langchain`, and the
-    graph's state needs a field *into*, as in `CompactedState` and the state of a `pre_model_hook`.
-    Raises ValueError for a compactor of another format, and if *into* is *key*: use
-    `compact_and_discard_node` for that.
+    The state keeps every message, so edits can be reverted even after a restart, from the
+    checkpointer. *compactor* must have `format=refold.adapters.langchain`, and the graph's state a
+    field *into*, like `CompactedState` and the state of a `pre_model_hook`. Raises ValueError for
+    another format, and if *into* is *key*: use `compact_and_discard_node`.
     """
     require_format(compactor, langchain)
     if not into or into == key:

@@ -36,11 +36,11 @@ WAITING = 1_000
 
 
 class RefoldLogger(CustomLogger):
-    """A callback that sends the view of each conversation, and reports usage back.
+    """A callback that sends the view of each conversation, and reports usage.
 
-    It takes the arguments of `Compactor` except `format`, which follows from the API that is
-    called. The caller's messages are not changed. LiteLLM has no hook for sync calls: pass their
-    arguments through `compact`.
+    Takes the arguments of `Compactor` except `format`, which follows from the API that is called.
+    The caller's messages do not change. LiteLLM has no hook for sync calls: pass their arguments
+    through `compact`.
     """
 
     def __init__(self, **options: Any) -> None:

@@ -24,9 +24,9 @@ class RefoldFilter(RunHooks[Any]):
     """A filter that sends the model a compacted history.
 
     `RunConfig(call_model_input_filter=RefoldFilter())`. Items that no edit touches are the same
-    objects. If it is also given as `hooks=`, it reports usage back, so that token counts match the
-    provider's. *compactor* must have `format="openai_responses"`; the default is a compactor with
-    default settings. Raises ValueError for another format.
+    objects. As `hooks=` too, it reports usage, so that token counts match the provider's.
+    *compactor* defaults to `Compactor(format="openai_responses")`. Raises ValueError for another
+    format.
     """
 
     def __init__(self, compactor: Compactor | None = None) -> None:

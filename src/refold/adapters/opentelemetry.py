@@ -9,8 +9,8 @@ from refold.compactor.hooks import CompactionEnded, Event, OnEvent
 def spans(tracer: Tracer | None = None) -> OnEvent:
     """Return a listener that creates a span per compaction, `refold.compact` or `refold.preview`.
 
-    The span has an event for each run of a strategy. Its parent is the span that is current when
-    the compactor is called. *tracer* defaults to that of the global provider.
+    The span has an event per run of a strategy, and is a child of the span that is current when the
+    compactor is called. *tracer* defaults to that of the global provider.
     """
     chosen = tracer if tracer is not None else trace.get_tracer("refold")
 

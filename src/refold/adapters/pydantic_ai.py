@@ -23,12 +23,12 @@ with explain_missing("pydantic-ai-slim", "pydantic-ai"):
 
 
 class RefoldCapability(AbstractCapability[Any]):
-    """A capability that compacts the model's input, and reports usage back.
+    """A capability that compacts the model's input, and reports usage.
 
     Only the request changes: `all_messages()` has the whole history. As a tier of the harness's
-    `TieredCompaction` it compacts the history that the harness keeps. *compactor* must have
-    `format=refold.adapters.pydantic_ai_messages`; the default is a compactor with default settings.
-    Raises ValueError for another format.
+    `TieredCompaction` it compacts the history that the harness keeps. *compactor* defaults to
+    `Compactor(format=refold.adapters.pydantic_ai_messages)`. Raises ValueError for another
+    format.
     """
 
     def __init__(self, compactor: Compactor | None = None) -> None:
@@ -62,8 +62,7 @@ class RefoldCapability(AbstractCapability[Any]):
         """Return the view of *messages*, as a tier of the harness's compaction.
 
         If *messages* begin with the previous result and a response to it, the usage of that
-        response is reported. If another tier or a pin has changed that result, nothing is
-        reported.
+        response is reported. A result changed by another tier or a pin has no report.
         """
         (view, shown), self._latest = self._latest, (None, [])
         start, after = messages[: len(shown)], messages[len(shown) : len(shown) + 1]
@@ -110,7 +109,6 @@ def _part_settings(
 
 
 def _options(context: ModelRequestContext) -> dict[str, Any]:
-    """Return the model, the tools and the instructions of a request."""
     parameters = context.model_request_parameters
     tools = [
         {"name": t.name, "description": t.description, "parameters": t.parameters_json_schema}

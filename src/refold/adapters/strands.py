@@ -23,12 +23,12 @@ _log = logging.getLogger("refold")
 
 
 class RefoldPlugin(Plugin):
-    """A plugin that compacts before every call of the model, and reports usage back.
+    """A plugin that compacts before every call of the model, and reports usage.
 
     Content that other middleware adds is compacted too, except the dynamic blocks that it rebuilds
-    for each call. A conversation manager that removes messages would delete hidden messages for
-    good, so a warning names it. *compactor* must have `format="bedrock"`; the default is a
-    compactor with default settings. Raises ValueError for another format.
+    for each call. A conversation manager that removes messages would delete hidden ones for good,
+    so a warning names it. *compactor* defaults to `Compactor(format="bedrock")`. Raises ValueError
+    for another format.
     """
 
     name = "refold"

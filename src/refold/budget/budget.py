@@ -25,7 +25,7 @@ Level = Literal["none", "soft", "hard"]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The result of checking one request against a budget."""
+    """The state of one request against a budget."""
 
     level: Level
     """`none`, `soft` (worth preparing) or `hard` (due)."""
@@ -145,8 +145,8 @@ class Budget:
         """Return the level after a response, from its usage object in the format of any provider.
         The next request starts with the request and answer that it counts.
 
-        Cached tokens count once. A usage that sums several calls is not usable. Only triggers of
-        tokens and of the window can fire.
+        A usage that sums several calls is not usable. Only triggers of tokens and of the window can
+        fire.
         """
         usage_read = read_usage(usage)
         if usage_read is None or usage_read.calls != 1:
@@ -157,11 +157,11 @@ class Budget:
         return self.judge(Moment(View.of(()), usage_read.context, window.window, window.reason))
 
     def compute_goal(self, moment: Moment, check: Check | None = None) -> int:
-        """Return the tokens to come down to: the target, or half of the request if the target is a
-        share of an unknown window.
+        """Return the target in tokens, or half of the request if the target is a share of an
+        unknown window.
 
-        If the trigger is not a number of tokens, or the compaction is forced, the goal is also
-        smaller than the request.
+        The goal is also smaller than the request if the trigger is not a number of tokens or the
+        compaction is forced.
         """
         target = _tokens_of(self.target, moment.window)
         if target is None:

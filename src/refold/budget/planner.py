@@ -102,11 +102,10 @@ def _bucket_width(start: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Survival:
-    """Counts of calls by `bucket_of` the number of calls before them.
+    """Counts of calls by `bucket_of` the number of earlier calls in their conversation.
 
-    A call that *t* earlier calls of its conversation precede is counted under *t*. Every
-    conversation passes each *t* once, so the decrease of the counts shows where conversations
-    end.
+    Every conversation passes each number once, so the decrease of the counts shows where
+    conversations end.
     """
 
     counts: Mapping[int, int] = field(default_factory=dict)
@@ -129,9 +128,8 @@ PRIOR = read_prior()
 
 
 def estimate_remaining_calls(past: int, survival: Survival | None = None, tokens: int = 0) -> float:
-    """Return the expected number of remaining calls, this one included, of a session with *past*
-    calls and a request of *tokens*. It is taken from *survival* or else `PRIOR`, and is at most
-    `LONGEST`."""
+    """Return the expected remaining calls, this one included, of a session with *past* calls and a
+    request of *tokens*: from *survival* or else `PRIOR`, at most `LONGEST`."""
     learned = survival.remaining_calls(past) if survival is not None else None
     return min(PRIOR.remaining_calls(tokens) if learned is None else learned, float(LONGEST))
 

@@ -141,18 +141,18 @@ class Weighted:
 
 
 Embedder = Callable[[Sequence[str]], Sequence[Sequence[float]]]
-"""A function from texts to vectors of equal length, one each. It is called once per scoring, during
-a compaction, with all messages. It should cache embeddings if it calls a service."""
+"""A function from texts to vectors of equal length, one each. Called once per scoring, during a
+compaction, with all messages: cache embeddings if they come from a service."""
 
 
 @dataclass(frozen=True)
 class Nearness:
     """The cosine of the embeddings of a message and of the current task, at least 0.0.
 
-    The task is the latest user request together with the latest message that has text. The first
-    *chars* characters of each message are embedded. *name* stands for the embedder in the repr,
-    which names edits. Without an embedder every score is 0.0. Raises ValueError if the embedder
-    does not return one vector for each text.
+    The task is the latest user request with the latest message that has text. The first *chars*
+    characters of each message are embedded. *name* stands for the embedder in the repr, which names
+    edits. Without an embedder every score is 0.0. Raises ValueError unless the embedder returns one
+    vector per text.
     """
 
     embed: Embedder | None = field(default=None, repr=False)
@@ -189,8 +189,8 @@ def _task_texts(messages: Sequence[Message], texts: Sequence[str]) -> Iterator[s
 
 Attend = Callable[[Sequence[str]], Sequence[float]]
 """A function from the texts of all messages, oldest first, to the attention that the last message
-pays to each, at least 0. With a local model: the attention from the last message's tokens, mean
-over heads and layers, summed over the tokens of each text. It is called once per scoring, during a
+pays to each, at least 0. For a local model this is the attention from the last message's tokens,
+mean over heads and layers, summed over the tokens of each text. Called once per scoring, during a
 compaction."""
 
 
@@ -199,9 +199,8 @@ class Attention:
     """A model's attention to each message, as a share of the maximum.
 
     Model APIs do not return attention, so *attend* must be provided. Without it every score is 0.0.
-    It is given the first *chars* characters of each message. *name* stands for it in the repr,
-    which names edits. Raises ValueError unless it returns one weight of at least 0 for each
-    text.
+    It gets the first *chars* characters of each message. *name* stands for it in the repr, which
+    names edits. Raises ValueError unless it returns one weight of at least 0 per text.
     """
 
     attend: Attend | None = field(default=None, repr=False)

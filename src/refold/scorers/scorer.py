@@ -10,14 +10,12 @@ from refold.messages import Message
 from refold.text.plain import readable_text
 
 Scorer = Callable[[View], Sequence[float]]
-"""A function that returns one score for each position of the view's transcript, higher for messages
-that should rather be kept. The scorers of `refold.scorers` return 0.0 to 1.0, so that weights are
-comparable.
+"""A function that returns a score for each position of the view's transcript, higher for messages
+to keep. The scorers of `refold.scorers` return 0.0 to 1.0, so that weights are comparable.
 
-A scorer judges the original messages (`view.transcript`), not how they are shown, and returns the
-same scores for the same transcript. A strategy's repr names its edits, so the repr of a scorer must
-contain its settings. That of a frozen dataclass with `__call__` does; that of a plain function
-contains its address instead.
+It judges the original messages (`view.transcript`), not how they are shown, and is deterministic. A
+strategy's repr names its edits, so a scorer's repr must contain its settings, as that of a frozen
+dataclass with `__call__` does. That of a plain function has its address.
 """
 
 

@@ -47,11 +47,11 @@ def _has_failed(result: ToolResult) -> bool:
 
 @dataclass(frozen=True)
 class Errors:
-    """1.0 for a failed tool result and its call, or *resolved* if the same was later tried again
-    with success; 0.5 for every other message.
+    """1.0 for a failed tool result and its call, or *resolved* if the same was later tried with
+    success; 0.5 for every other message.
 
-    The same is: the same tool with the same command (without set-up and trimming), the same files,
-    or the same arguments. If a message has several results, the highest score counts.
+    The same means the same tool with the same command (without set-up and trimming), files or
+    arguments. If a message has several results, the highest score counts.
     """
 
     resolved: float = 0.0
@@ -91,7 +91,7 @@ def _attempt_key(exchange: Exchange) -> tuple[str, ...]:
 @dataclass(frozen=True)
 class Freshness:
     """1.0 for current content; *written* for a read or write of files that were all written again
-    later; *repeated* if the same call was made again later, or the whole file was read again.
+    later; *repeated* if the same call was repeated later, or the whole file was read.
 
     Failed calls replace nothing. If a message has several calls or results, the highest score
     counts. All other messages score 1.0.
@@ -160,12 +160,12 @@ def _reads_whole_file(exchange: Exchange) -> bool:
 
 @dataclass(frozen=True)
 class References:
-    """How often later messages refer to a tool result: by one of its identifiers or paths, or the
-    path of its file.
+    """How often later messages name an identifier or path in a tool result, or the path of its
+    file.
 
-    A reference counts for the latest result that contains the name, and its weight decreases with
-    age: 1.0 now, a half after *half* messages. The score is r / (r + *enough*) for a total weight
-    of r, so 0.0 without references. Raises ValueError for figures that are not positive.
+    A reference counts for the latest result that contains the name. Its weight is 1.0 now and a
+    half after *half* messages. The score is r / (r + *enough*) for a total weight of r. Raises
+    ValueError for figures that are not positive.
     """
 
     half: float = 60.0

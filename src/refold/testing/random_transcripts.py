@@ -49,8 +49,8 @@ def transcripts(
     """Draw a transcript with requests, answers, thinking, calls, media and unknown parts.
 
     Calls are single or parallel, answered in one or several messages, and may be open at the end.
-    With *tidy* no provider's rule is broken; without it there are orphans and duplicates. With
-    *signed* every assistant message has signed thinking.
+    Without *tidy* there are violations of providers' rules: orphans and duplicates. With *signed*
+    every assistant message has signed thinking.
     """
     ids = (f"c{n}" for n in range(10_000))
     messages = [Message("user", _draw_request(draw))]

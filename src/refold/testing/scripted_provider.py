@@ -63,9 +63,8 @@ Script = Sequence[str | Reply] | Callable[[Received], str | Reply]
 class ScriptedProvider:
     """A server in a thread: `with ScriptedProvider(["hello"]) as provider: provider.url`.
 
-    *script* is a list of replies, one per request, with the last one repeated. An empty list
-    refuses every request with status 400. It can also be a function from the received request to
-    the reply.
+    *script* is a list of replies, one per request, the last repeated, or a function from the
+    received request to the reply. An empty list refuses every request with status 400.
     """
 
     script: Script = ("Done.",)

@@ -51,8 +51,8 @@ S = TypeVar("S", bound=Store)
 def check_store(make: Callable[[], S], again: Callable[[S], Store] | None = None) -> None:
     """Check the laws of the `Store` protocol. *make* returns a new, empty store at each call.
 
-    *again*, for a persistent store, opens the same storage a second time, as another process would.
-    Raises AssertionError with the broken law. Exceptions of the store are not caught.
+    *again*, for a persistent store, opens the same storage again, as another process would. Raises
+    AssertionError with the broken law. Exceptions of the store are not caught.
     """
     for law in LAWS:
         law(make())

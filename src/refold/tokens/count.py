@@ -157,8 +157,8 @@ def estimate(text: str) -> int:
     """Estimate the tokens of *text* in the o200k vocabulary; 0 for an empty text.
 
     The mean error per conversation is below 5 % for English, code, JSON, terminal output, Chinese,
-    Japanese, Korean and emoji (docs/models.md). It takes linear time
-    (docs/decisions/0005-estimator.md) and accepts any text, lone surrogates included.
+    Japanese, Korean and emoji (docs/models.md). Takes linear time
+    (docs/decisions/0005-estimator.md) and any text, lone surrogates included.
     """
     return _short(text) if len(text) <= SHORT else _estimate(text)
 

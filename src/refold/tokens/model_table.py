@@ -1,9 +1,8 @@
-"""Tables of models, as dated data: windows, token ratios and prices. Of the patterns that match a
-model's name, the one with the most literal characters applies.
+"""Dated tables of models: windows (`windows.json`), the tokens that providers count per estimated
+token (`priors.json`), and prices (`prices.json`).
 
-A model that is not in a table is unknown, and nothing is guessed. The tables are the windows of
-models (`windows.json`), the tokens that providers count per estimated token (`priors.json`), and
-prices (`prices.json`).
+Of the patterns that match a model's name, the one with the most literal characters applies. A model
+that is not in a table is unknown, and nothing is guessed.
 """
 
 import json
@@ -165,8 +164,8 @@ PRIORS = ModelTable(Path(__file__).with_name("priors.json"), lambda *, ratio: fl
 
 
 def prior_of(model: str) -> float:
-    """Return the factor from estimated tokens to those that the provider of *model* is expected to
-    count; 1.0 for a family that was not measured."""
+    """Return the expected factor from estimated tokens to those that the provider of *model*
+    counts; 1.0 for a family that was not measured."""
     return PRIORS.lookup(model) or 1.0
 
 
@@ -227,7 +226,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineProfile:
-    """The resources of a self-hosted inference engine: prefill time and cache blocks.
+    """A self-hosted inference engine: its prefill rate and cache blocks.
 
     Raises ValueError for impossible figures.
     """
@@ -252,9 +251,8 @@ class EngineProfile:
     def rates(self) -> Rates:
         """Costs in seconds of the whole engine, per million tokens.
 
-        Prefill occupies the whole engine. A block that is held occupies its share of the cache for
-        *call_seconds*, the time of the answer included, but never costs more than computing it
-        again.
+        Prefill occupies the whole engine. A held block occupies its share of the cache for
+        *call_seconds*, the answer included, but never costs more than computing it again.
         """
         prefill = 1e6 / self.prefill_rate
         held = 1e6 * self.call_seconds / (self.cache_blocks * self.block_tokens)

@@ -35,10 +35,10 @@ class Usage:
     def is_plausible(self, estimated: int, window: int | None = None) -> bool:
         """Return whether this can be the usage of one request with *estimated* tokens.
 
-        It cannot if it is a sum over several calls, larger than the model's *window* in tokens,
-        more than three times the estimate, less than a third of it (some providers leave out cached
-        tokens), or zero, as aborted calls report. Differences of up to 2,000 tokens are accepted,
-        since tokenizers and hidden prompts explain them.
+        It cannot if it is a sum of several calls, larger than the model's *window* in tokens, more
+        than three times or less than a third of the estimate (some providers omit cached tokens),
+        or zero, as aborted calls report. Differences of up to 2,000 tokens are accepted: tokenizers
+        and hidden prompts differ.
         """
         if self.calls != 1 or self.input <= 0 or (window is not None and self.input > window):
             return False
