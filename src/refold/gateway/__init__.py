@@ -1,17 +1,17 @@
 """A gateway between agents and model providers: one base URL, nothing else to change
 (docs/gateway.md).
 
-One request's way: `http.server_protocol` holds its client to limits, `app` answers it or says why
-not, `relay` chooses its upstream, tells who sends it (`tenants`) and asks `pipeline.pipeline` what
-to send; `http.client` sends it, `http.response` passes the answer on and reads its usage,
-`ledger.writer` books it. If the upstream refuses it, `relay` has it changed and sends it again.
+The path of a request: `http.server_protocol` enforces limits on its client. `app` admits or refuses
+it. `relay` chooses its upstream, identifies its sender (`tenants`) and asks `pipeline.pipeline`
+what to send. `http.client` sends it, `http.response` passes the answer on and reads its usage, and
+`ledger.writer` records it. If the upstream refuses the request, `relay` has it changed and sends it
+again.
 
-What is sent of a conversation is decided in `pipeline.decide`: `turns` finds the conversation and
-shows what was decided before, `compaction` does what is due. What a process knows of conversations
-stands in `conversations`.
+`pipeline.decide` decides what is sent of a conversation: `turns` finds the conversation and applies
+earlier edits, `compaction` compacts it if that is due. `conversations` is what a process knows of
+conversations.
 
-Names are imported when they are first used; those that speak HTTP need the extra `gateway`.
-"""
+Names are imported on first use. Those that speak HTTP need the extra `gateway`."""
 
 from typing import Any
 

@@ -1,5 +1,5 @@
-"""The gateway as an ASGI application: any server can run it, in as many processes as you like. It
-decides who may ask, and gives memory back after a peak of requests."""
+"""The gateway as an ASGI application, for any server and any number of processes. It decides who
+may send requests, and returns memory after a peak of requests."""
 
 import asyncio
 import ctypes
@@ -50,10 +50,9 @@ Application = Callable[[Mapping[str, Any], Receive, Send], Awaitable[None]]
 class Gateway:
     """Passes requests on to their upstreams, compacted if that is due.
 
-    *api*, if given, answers the paths below `/refold/` that this does not answer itself; it is
-    asked only after the admin check. *traces* makes spans, with the tracer provider of the process
-    unless told otherwise. `in_progress` is how many requests are being answered.
-    """
+    *api*, if given, answers the other paths below `/refold/`, after the admin check. *traces*
+    creates spans, by default with the process's tracer provider. `in_progress` is the number of
+    requests being answered."""
 
     def __init__(
         self,
@@ -70,7 +69,7 @@ class Gateway:
         self._relay = Relay(config, pipeline, self._client, traces or Tracing(), self._ends)
         self._api, self._peaks = api, LoadPeaks(release_memory)
         self.scrape: Callable[[], Samples] = self.read_metrics
-        """What `/metrics` says: of this process, or of several."""
+        """Function that returns the samples of `/metrics`: of this process or of several."""
         begin_counters(pipeline.counters, config)
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
@@ -85,22 +84,22 @@ class Gateway:
 
     @property
     def is_ready(self) -> bool:
-        """Can it take requests?"""
+        """Whether it can take requests."""
         return self.started and not self.stopping
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes of upstreams' answers that wait because clients are slow."""
+        """Bytes of upstreams' answers that wait for slow clients."""
         return self._client.buffered_bytes
 
     def read_metrics(self) -> Samples:
-        """Return everything that this process has counted."""
+        """Return all metrics of this process."""
         return self.pipeline.counters.samples(
             http_requests_in_progress=self.in_progress, http_buffered_bytes=self.buffered_bytes
         )
 
     def render_metrics(self) -> bytes:
-        """Return what `/metrics` says."""
+        """Return the body of `/metrics`."""
         return render(self.scrape())
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
@@ -139,7 +138,7 @@ class Gateway:
     async def _answer(
         self, scope: Mapping[str, Any], receive: Receive, writer: ResponseWriter
     ) -> None:
-        """Answer, or say in the caller's words why not."""
+        """Answer, with an error in the format of the caller's API if need be."""
         head, entry = None, writer.log_entry
         try:
             head = read_head(scope, self.config.limits)
@@ -153,7 +152,7 @@ class Gateway:
         except asyncio.CancelledError:
             entry.stopped = True
             raise
-        except Exception as error:  # noqa: BLE001 - one request's bug is not the next one's
+        except Exception as error:  # noqa: BLE001 - a bug in one request must not stop others
             entry.internal_error = describe_fault(error)
             failure = HTTPException(500, "The gateway failed.", reason="fault")
             await self._refuse(head, failure, writer)
@@ -173,7 +172,7 @@ class Gateway:
     async def _refuse(
         self, head: RequestHead | None, error: HTTPException, writer: ResponseWriter
     ) -> None:
-        """Answer with *error*; if an answer has begun, the server closes the connection. Never
+        """Answer with *error*. If an answer has begun, the server closes the connection. Never
         raises `ClientDisconnected`."""
         self.pipeline.counters.add("http_refused", reason=error.reason)
         writer.log_entry.reason = writer.log_entry.reason or error.reason
@@ -187,12 +186,12 @@ class Gateway:
             writer.log_entry.client_disconnected = True
 
     def note_refusal(self, status: int) -> None:
-        """Count and log what the server refused before it was a request."""
+        """Count and log what the server refused before it became a request."""
         self.pipeline.counters.add("http_refused", reason=f"http_{status}")
         log("refused", logging.INFO, status=status)
 
     def _log_request(self, entry: AccessLogEntry) -> None:
-        """Write one line and one count a request."""
+        """Log one line and count one request."""
         add = self.pipeline.counters.add
         add(
             "http_requests",
@@ -215,11 +214,11 @@ class Gateway:
     # --- the gateway's own paths ------------------------------------------------------------------
 
     async def _answer_own(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
-        """Answer health, readiness and the page, which holds no data, to everybody; everything else
-        to administrators."""
+        """Answer health, readiness and the page, which holds no data, for everybody, the rest for
+        administrators."""
         writer = ResponseWriter(send, AccessLogEntry(), self.config.limits.silence_seconds)
         path = scope["path"]
-        if b"%" in (scope.get("raw_path") or b""):  # what a proxy keeps from others by its spelling
+        if b"%" in (scope.get("raw_path") or b""):  # could slip past a proxy's rules
             await writer.respond(*provider_error("", 404, "There is nothing at this path."))
         elif path == "/":
             page = ("location", "/refold/"), ("content-length", "0"), ("cache-control", "no-store")
@@ -246,8 +245,8 @@ class Gateway:
 
 
 def begin_counters(counters: Counters, config: Config) -> None:
-    """Begin at 0 what deploy/alerts.yml asks for: Prometheus sees no rise in a counter whose first
-    figure is that of the failure itself."""
+    """Create the counters of deploy/alerts.yml at 0: Prometheus sees no increase in a counter that
+    first appears with a failure."""
     for reason in ("store", "deadline", "busy", "internal", "model"):
         counters.add("failures", 0, reason=reason)
     counters.add("http_refused", 0, reason="busy")
@@ -262,7 +261,7 @@ def begin_counters(counters: Counters, config: Config) -> None:
 
 
 def _refuse_administrator(*, has_token: bool) -> GatewayResponse:
-    """Return what to bring; if there is no token, none would help."""
+    """Return the error for a caller who is not an administrator."""
     if has_token:
         words = "The admin token is needed: authorization: Bearer TOKEN."
         return provider_error("", 401, words, (("www-authenticate", "Bearer"),))
@@ -277,8 +276,8 @@ def _status(status: int, word: str) -> GatewayResponse:
 
 
 async def _refuse_websocket(scope: Mapping[str, Any], send: Send) -> None:
-    """Answer 426, after which clients that try WebSocket first go on with HTTP; 403 from servers
-    that cannot say so."""
+    """Answer 426, after which clients that try WebSocket first use HTTP. Servers that cannot send
+    426 answer 403."""
     if "websocket.http.response" not in scope.get("extensions", {}):
         await send({"type": "websocket.close", "code": 1008})
         return
@@ -289,47 +288,48 @@ async def _refuse_websocket(scope: Mapping[str, Any], send: Send) -> None:
 
 
 def _is_front_door(scope: Mapping[str, Any]) -> bool:
-    """Does a person come with a browser, to no path in particular? Clients of an API accept no
-    HTML there."""
+    """Return whether a person opens `/` in a browser. Clients of an API accept no HTML there."""
     accepts = (value for name, value in scope["headers"] if name == b"accept")
     is_root = scope["path"] == "/" and scope["method"] in {"GET", "HEAD"}
     return is_root and any(b"text/html" in value for value in accepts)
 
 
 # --- admission ------------------------------------------------------------------------------------
-# By which names, from whose pages (a browser sends requests for any page), and who may
-# administer.
+# Checks of host names, of the origins of pages (a browser sends requests for any page) and of
+# administrators.
 
 Headers = Mapping[bytes, bytes]
-"""The first header of each name, in lower case."""
+"""First header of each name, in lower case."""
 _KEYS = (b"authorization", b"x-api-key", b"x-goog-api-key", b"api-key")
 _FORM_TYPES = (b"", b"application/x-www-form-urlencoded", b"multipart/form-data", b"text/plain")
-"""Types of a body that a page may post anywhere without asking (the Fetch standard's safelist)."""
+"""Content types that a page may post anywhere without a preflight (the Fetch standard's
+safelist)."""
 _FORWARDED = frozenset(
     {b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via"}
 )
-"""Headers that say that somebody else is asking through a proxy on this machine."""
+"""Headers that show that a proxy on this machine forwards somebody else's request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sites:
-    """Who may ask, besides programs that are no browsers. The default is the strictest: this
-    machine's own pages."""
+    """Hosts and origins that may send requests, besides programs that are not browsers. The default
+    is this machine's own pages."""
 
     allowed_hosts: tuple[str, ...] = ()
-    """Names of the gateway beside this machine's; `*` stands for anything."""
+    """Host names of the gateway besides this machine's. `*` is a wildcard."""
     allowed_origins: tuple[str, ...] = ()
-    """Other sites whose pages may ask: `https://chat.example`, `null`; `*` stands for anything."""
+    """Other origins whose pages may send requests: `https://chat.example`, `null`. `*` is a
+    wildcard."""
     allows_local: bool = False
-    """Are names taken that no public server can have, and pages that no web site can be
-    (`vscode-webview://...`)?"""
+    """Whether host names that no public server can have, and origins that no web site can have
+    (`vscode-webview://...`), are accepted."""
     checks_names: bool = True
 
 
 def sites_for(config: Config, scope: Mapping[str, Any]) -> Sites:
-    """Return who may ask for what is passed on. Names matter if this machine alone can connect: a
-    page whose own name was made to lead here (DNS rebinding) is one more program on it. Elsewhere
-    they matter once some are configured."""
+    """Return the sites that may send requests to upstreams. Host names are checked if only this
+    machine can connect: a page whose host name resolves here (DNS rebinding) is a program on it.
+    Elsewhere they are checked if some are configured."""
     at = scope.get("server")
     local = is_loopback(config.host) and at is not None and is_loopback(str(at[0]))
     return Sites(
@@ -341,7 +341,7 @@ def sites_for(config: Config, scope: Mapping[str, Any]) -> Sites:
 
 
 def check_site(headers: Headers, sites: Sites) -> HTTPException | None:
-    """Return the answer to a request of a page that may not ask; None for every other request."""
+    """Return the error for a request of a page that may not send it; None for all others."""
     host = _text(headers, b"host").lower()
     if host and sites.checks_names and not _is_own_name(_host_name(f"//{host}"), sites):
         words = (
@@ -371,8 +371,8 @@ def _is_own_name(name: str, sites: Sites) -> bool:
 
 
 def _is_admitted(origin: str, host: str, headers: Headers, sites: Sites) -> bool:
-    """May pages of this origin ask? Those of this machine and of the gateway itself may, and those
-    that are configured."""
+    """Return whether pages of this origin may send requests: this machine's, the gateway's own, and
+    configured ones."""
     if _matches(origin, sites.allowed_origins):
         return True
     scheme, _, place = origin.partition("://")
@@ -382,16 +382,16 @@ def _is_admitted(origin: str, host: str, headers: Headers, sites: Sites) -> bool
 
 
 def _has_preflight_headers(headers: Headers) -> bool:
-    """Does a request hold what a page's browser sends only after a preflight? Any page can have the
-    origin `null`, but its preflight is refused; an application that switched that check off (as
-    Electron's can) comes through."""
+    """Return whether a request has what a page's browser sends only after a preflight. Any page can
+    have the origin `null`, but its preflight is refused. Applications that disable that check, as
+    Electron's can, come through."""
     if headers.keys() & set(_KEYS):
         return True
     return headers.get(b"content-type", b"").partition(b";")[0].strip().lower() not in _FORM_TYPES
 
 
 def _is_this_machine(name: str) -> bool:
-    """Does *name* always lead to this machine?"""
+    """Return whether *name* always resolves to this machine."""
     return is_loopback(name) or name.endswith(".localhost")
 
 
@@ -420,8 +420,8 @@ def _text(headers: Headers, name: bytes) -> str:
 
 
 def has_admin_token(head: RequestHead, token: str) -> bool:
-    """Does a request carry the *token* in any header, with a scheme or without, in a cookie, or in
-    its query?"""
+    """Return whether a request carries the *token* in any header, with or without a scheme, in a
+    cookie, or in its query."""
     if not token:
         return False
     values = [value for _, value in head.headers]
@@ -436,13 +436,12 @@ def has_admin_token(head: RequestHead, token: str) -> bool:
 
 
 def may_administer(scope: Mapping[str, Any], token: str) -> bool:
-    """May the caller see and change what the gateway does?
+    """Return whether the caller may see and change what the gateway does.
 
-    With a token, a caller who brings it: `authorization: Bearer TOKEN`, the scheme in any case
-    (RFC 9110, 11.1), the token compared in constant time. Without, a program on this machine that
-    names it as this machine and asks for itself: no page of another site whose name was made to
-    lead here, no caller behind a proxy.
-    """
+    If there is a token, the caller must send it: `authorization: Bearer TOKEN`, the scheme in any
+    case (RFC 9110, 11.1), the token compared in constant time. If not, the caller must be a program
+    on this machine that calls it by a local name. Pages whose host name resolves here and callers
+    behind a proxy are refused."""
     headers = [(bytes(name).lower(), bytes(value)) for name, value in scope["headers"]]
     if token:
         brought = next((value for name, value in headers if name == b"authorization"), b"")
@@ -459,18 +458,18 @@ def may_administer(scope: Mapping[str, Any], token: str) -> bool:
 
 
 # --- memory after a peak --------------------------------------------------------------------------
-# The C library keeps it unless it is asked.
+# The C library keeps freed memory unless it is told to return it.
 
 PEAK_REQUESTS = 64
-"""Requests in progress at once that make a peak."""
+"""Number of concurrent requests that makes a peak."""
 RELEASE_DELAY_SECONDS = 1.0
-"""From a peak's end until memory is given back: connections are closed by then."""
+"""Seconds from a peak's end to the release: connections are closed by then."""
 RELEASE_INTERVAL_SECONDS = 60.0
-"""Between two releases: one takes a moment, in which nothing else runs."""
+"""Seconds between two releases. During one, nothing else runs."""
 
 
 class LoadPeaks:
-    """Calls *release* in a thread at the end of a peak: when a quarter of its requests is still in
+    """Calls *release* in a thread at the end of a peak, when a quarter of its requests are still in
     progress."""
 
     def __init__(
@@ -483,7 +482,7 @@ class LoadPeaks:
         self._height, self._next = 0, 0.0
 
     def update(self, in_progress: int) -> None:
-        """Note how many requests are in progress now. Call it in the event loop."""
+        """Record the number of requests in progress. Call it in the event loop."""
         self._height = max(self._height, in_progress)
         if self._height < PEAK_REQUESTS or in_progress * 4 > self._height:
             return
@@ -494,8 +493,8 @@ class LoadPeaks:
 
 
 def release_memory() -> None:
-    """Collect what broken-off answers left behind, whose errors and frames hold one another; have
-    glibc return free memory."""
+    """Collect the reference cycles that failed answers leave (errors and frames) and have glibc
+    return free memory."""
     gc.collect()
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)

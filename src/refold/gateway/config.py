@@ -37,62 +37,62 @@ from refold.tokens.model_table import EngineProfile, Prices, Rates, Window, find
 ADMIN_TOKEN = "REFOLD_ADMIN_TOKEN"  # noqa: S105 - the name of a variable
 SALT = "REFOLD_SALT"
 STORE = "REFOLD_STORE"
-"""Environment variables, so that no secret has to stand in a file or a command line."""
+"""Environment variables, so that no secret has to be in a file or on a command line."""
 MODEL_COOLDOWN_SECONDS = 60.0
-"""How often the model for summaries is tried after three failures in a row."""
+"""Seconds without calls to the model for summaries after three failures in a row."""
 _HEADER_NAME = r"[\w!#$%&'*+.^`|~-]+"
 _ORIGIN = r"null|\*|[\w.+*-]+://[^/?#\s]+"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """The gateway's settings. Raises ValueError for what cannot be."""
+    """The gateway's settings. Raises ValueError for invalid ones."""
 
     upstreams: tuple[Upstream, ...] = ()
     host: str = "127.0.0.1"
     port: int = 8484
     admin_token: str = field(default="", repr=False)
-    """Asked for by `/refold/...` and `/metrics`; without one they answer this machine alone."""
+    """Token required by `/refold/...` and `/metrics`. Without one they answer only this machine."""
     salt: bytes = field(default=b"", repr=False)
-    """What credentials are hashed with. It has to be the same for all replicas of one store."""
+    """Salt of the hashes of credentials. All replicas that share a store need the same one."""
     is_salt_stored: bool = False
-    """Is the salt kept with the store, to be written again where it is gone?"""
+    """Whether the salt is kept with the store, and restored if deleted there."""
     store: str = field(default="refold.db", repr=False)
     """Where edits are kept: a file, `postgresql://...` for several machines, `:memory:` for
     none."""
     workers: int = 1
-    """Processes that answer."""
+    """Number of serving processes."""
     record: str = ""
-    """How long transcripts are kept after they grew last: `7d`, `12h`. Empty: none are kept."""
+    """How long transcripts are kept after they last grew: `7d`, `12h`. Empty: none are kept."""
     files: bool | None = None
-    """List on the page the sessions too that clients keep in files of this user; for this machine
-    alone. None: `refold serve` and `refold run` do where nobody else is served, programs do not."""
+    """Whether the page also lists sessions in clients' files of this user; for loopback addresses.
+    None: `refold serve` and `refold run` list them if they serve nobody else, programs do not."""
     retention: str = ""
-    """How long edits are kept after they were used last, and sessions in the ledger: `90d`, at
-    least `1d`. Empty: for good."""
+    """How long edits, and sessions in the ledger, are kept after their last use: `90d`, at least
+    `1d`. Empty: forever."""
     tenant: str = CREDENTIAL
-    """How callers are told apart: `credential` (by what they show), `one` (all are one; on this
-    machine alone), or `header:NAME` (by a header that a proxy before the gateway sets)."""
+    """How callers are told apart: `credential` (by their keys), `one` (not at all; only on a
+    loopback address), or `header:NAME` (by a header that a proxy in front of the gateway sets)."""
     credential_headers: tuple[str, ...] = ()
     """Further headers that hold keys."""
     memory: str = ""
-    """An SQLite file for the facts that the API's `compact` takes out of what it hides. Empty: none
+    """SQLite file for the facts that the API's `compact` extracts from what it hides. Empty: none
     are kept."""
     allowed_hosts: tuple[str, ...] = ()
-    """Names that clients may call the gateway by, beside those of this machine: `models.example`,
-    `*.example`."""
+    """Host names of the gateway besides this machine's: `models.example`, `*.example`."""
     allowed_origins: tuple[str, ...] = ()
     """Web sites whose pages may use the gateway: `https://chat.example`, `null`. Pages of this
     machine always may."""
     settings: Settings = field(default_factory=Settings)
     limits: Limits = field(default_factory=Limits)
     answer_headers: bool = True
-    """Say in `refold-edits`, `refold-tokens-before` and `refold-tokens-after` what was done."""
+    """Whether answers have the headers `refold-edits`, `refold-tokens-before` and
+    `refold-tokens-after`."""
     hold_seconds: float = 0.5
-    """How long the beginning of a stream that tells nothing yet is kept back, in case a context
-    error follows."""
+    """Seconds to hold back a stream's beginning without content, in case a context error
+    follows."""
     log: str = "info"
-    """debug, info, warning or error."""
+    """Log level: debug, info, warning or error."""
 
     def __post_init__(self) -> None:
         names = [upstream.name for upstream in self.upstreams]
@@ -105,7 +105,7 @@ class Config:
         require_number(1, 1_000, workers=self.workers)
         require_number(0, inf, hold_seconds=self.hold_seconds)
         if not self.store or ("://" in self.store and not is_server(self.store)):
-            scheme = self.store.partition("://")[0]  # behind it may be a password
+            scheme = self.store.partition("://")[0]  # the rest may hold a password
             raise ValueError(f"store must be a file, postgresql://... or {MEMORY}, not {scheme!r}")
         named = self.tenant.removeprefix(HEADER) if self.tenant.startswith(HEADER) else ""
         if self.tenant not in (CREDENTIAL, SINGLE) and (
@@ -126,7 +126,7 @@ class Config:
 
     @property
     def tenants(self) -> TenantResolver:
-        """What tells callers apart, with nothing learned yet."""
+        """A new resolver, which has accepted no tokens."""
         return TenantResolver(
             self.salt,
             self.tenant,
@@ -134,8 +134,8 @@ class Config:
         )
 
     def check_servable(self) -> "Config":
-        """Return this, if it can be served. Raises ValueError without upstreams, and for an address
-        that others can reach while no admin token is set."""
+        """Return this config if it can be served. Raises ValueError if not: without upstreams, or
+        if other machines can reach it and no admin token is set."""
         if not self.upstreams:
             raise ValueError("no upstream: name one with --upstream, or in refold.toml")
         if not self.host:
@@ -190,7 +190,7 @@ def _check_sites(hosts: tuple[str, ...], origins: tuple[str, ...]) -> None:
 
 
 def with_environment(config: Config, environment: Mapping[str, str] = os.environ) -> Config:
-    """Return *config* with the secrets that the environment holds, which win."""
+    """Return *config* with the secrets of the environment, which take precedence."""
     token, salt, store = (environment.get(name, "") for name in (ADMIN_TOKEN, SALT, STORE))
     return replace(
         config,
@@ -202,7 +202,7 @@ def with_environment(config: Config, environment: Mapping[str, str] = os.environ
 
 def parse_upstream(text: str) -> Upstream:
     """Return an upstream from the command line: an address, a well-known provider's name, or
-    `name=address`, which is then below `/name`. Raises ValueError."""
+    `name=address`, served below `/name`. Raises ValueError."""
     name, equals, address = text.partition("=")
     if equals and "/" not in name and ":" not in name:
         return Upstream(name=name, url=address, prefix=f"/{name}")
@@ -230,9 +230,10 @@ _KINDS: Mapping[Any, str] = {
     bool | None: "true or false",
     float | None: "a number",
 }
-"""What a value can be, by the annotation of its field; fields of other types are in no file."""
+"""Types that a value can have, by the annotation of its field. Other fields are not read from
+files."""
 _SECRETS = frozenset({"admin_token", "salt", "store", "proxy"})
-"""Keys whose values no error shows: logs keep it."""
+"""Keys whose values are left out of errors, since logs keep them."""
 _SUMMARY_KEYS = {
     "model": str,
     "url": str,
@@ -241,11 +242,11 @@ _SUMMARY_KEYS = {
     "timeout_seconds": float,
 }
 ENGINE_KEYS = {"protocol": str, "kv_hints": bool, "end_after": str, "key_env": str}
-"""Keys of an engine's table beside those of its profile."""
+"""Keys of an engine's table besides those of its profile."""
 
 
 class ConfigError(RefoldError, ValueError):
-    """A setting that is missing, unknown or wrong; the message names file and key."""
+    """A setting that is missing, unknown or invalid. The message names file and key."""
 
 
 def load_config(
@@ -253,7 +254,7 @@ def load_config(
 ) -> Config:
     """Return the settings of a TOML file. Raises `ConfigError`."""
     try:
-        text = Path(path).read_text(encoding="utf-8-sig")  # some editors begin a file with a mark
+        text = Path(path).read_text(encoding="utf-8-sig")  # some editors write a byte order mark
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from error
     return parse_config(text, str(path), environment)
@@ -262,7 +263,7 @@ def load_config(
 def parse_config(
     text: str, name: str = "refold.toml", environment: Mapping[str, str] = os.environ
 ) -> Config:
-    """Return the settings in *text*; errors call it *name*. Raises `ConfigError`."""
+    """Return the settings in *text*. Errors name it *name*. Raises `ConfigError`."""
     table = _parse_toml(text, name)
     tables = ("upstream", "limits", "compaction", "windows", "prices", "engines", "summaries")
     values = table.fields(Config, {"salt": str, "is_salt_stored": None}, also=tables)
@@ -283,14 +284,14 @@ class _Table:
     raw: Mapping[str, Any]
     file: str
     path: str = ""
-    """Its name with those of the tables that it stands in, as `compaction.native`."""
+    """Dotted name of the table in the document, such as `compaction.native`."""
 
     def error(self, key: str, message: str) -> ConfigError:
-        """Return an error about *key*, or about the table if it is empty."""
+        """Return an error about *key*, or about the table if *key* is empty."""
         return ConfigError(": ".join(filter(None, (self.file, self._full_name(key), message))))
 
     def guard(self, make: Callable[[], T], key: str = "") -> T:
-        """Return what *make* makes. Its ValueError becomes an error about the key that its message
+        """Return *make*'s result. Its ValueError becomes an error about the key that the message
         begins with, or about *key*."""
         try:
             return make()
@@ -303,7 +304,7 @@ class _Table:
             raise self.error(key, message.removeprefix(f"{key}: ")) from error
 
     def reject_unknown(self, names: Sequence[str]) -> None:
-        """Raise `ConfigError` for a key that is none of *names*."""
+        """Raise `ConfigError` for a key that is not in *names*."""
         for key in self.raw:
             if key not in names:
                 near = get_close_matches(key, names, 1, 0.5)
@@ -311,8 +312,8 @@ class _Table:
                 raise self.error(key, f"unknown; {hint}")
 
     def values(self, kinds: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values of these keys, as far as they are set. Raises `ConfigError` for a value
-        of another kind."""
+        """Return the values of the keys of *kinds* that are set. Raises `ConfigError` for a value
+        of another type."""
         return {key: self._value(key, kind) for key, kind in kinds.items() if key in self.raw}
 
     def fields(
@@ -322,8 +323,8 @@ class _Table:
         *,
         also: Iterable[str] = (),
     ) -> dict[str, Any]:
-        """Return the fields of the dataclass *cls* that are set. *kinds* says what those are in a
-        file whose annotation does not; *also* are keys that are read elsewhere."""
+        """Return the fields of the dataclass *cls* that are set. *kinds* overrides annotations for
+        files; *also* are keys that are read elsewhere."""
         hints = {**get_type_hints(cls), **(kinds or {})}
         readable = {
             field.name: hints[field.name] for field in fields(cls) if hints[field.name] in _KINDS
@@ -332,7 +333,7 @@ class _Table:
         return self.values(readable)
 
     def build(self, cls: Callable[..., T]) -> T:
-        """Return the dataclass *cls* made of this table."""
+        """Return a *cls* (a dataclass) made from this table."""
         values = self.fields(cls)
         for each in fields(cls):  # type: ignore[arg-type]  # it is a dataclass
             is_needed = each.default is MISSING and each.default_factory is MISSING
@@ -341,7 +342,7 @@ class _Table:
         return self.guard(lambda: cls(**values))
 
     def table(self, key: str) -> "_Table":
-        """Return the table *key*; an empty one if it is not set."""
+        """Return the table *key*, empty if it is not set."""
         value = self.raw.get(key, {})
         if not isinstance(value, dict):
             raise self.error(key, "a table is needed")
@@ -363,7 +364,7 @@ class _Table:
             return msgspec.convert(self.raw[key], kind)
         except msgspec.ValidationError as error:
             value = self.raw[key]
-            shown = str(value).lower() if isinstance(value, bool) else repr(value)  # as TOML has it
+            shown = str(value).lower() if isinstance(value, bool) else repr(value)  # as in TOML
             given = "" if key in _SECRETS else f", not {shown}"
             raise self.error(key, f"{_KINDS[kind]} is needed{given}") from error
 
@@ -414,7 +415,7 @@ def _read_settings(table: _Table, environment: Mapping[str, str]) -> Settings:
 
 
 def _read_rates(table: _Table) -> Rates:
-    table.guard(partial(require_number, 0, inf, **table.fields(Rates)))  # nan is no price
+    table.guard(partial(require_number, 0, inf, **table.fields(Rates)))  # NaN is not a price
     return table.build(Rates)
 
 
@@ -430,7 +431,6 @@ def _read_engine(table: _Table, environment: Mapping[str, str]) -> Engine:
 
 
 def _read_key(table: _Table, name: str, environment: Mapping[str, str]) -> str:
-    """Return the key in the environment's variable *name*, if there is a name."""
     key = environment.get(name, "").strip()  # secrets in files often end with a newline
     if name and not key:
         raise table.error("key_env", f"the environment has no {name}")
@@ -438,7 +438,7 @@ def _read_key(table: _Table, name: str, environment: Mapping[str, str]) -> str:
 
 
 def _read_windows(table: _Table) -> Mapping[str, Window]:
-    """Return windows by model: `"a-model" = 32_000`, or a table."""
+    """Return context windows by model: `"a-model" = 32_000`, or a table."""
     whole = {model: int for model, value in table.raw.items() if not isinstance(value, dict)}
     return {
         model: table.guard(partial(Window, tokens), model)
@@ -449,7 +449,7 @@ def _read_windows(table: _Table) -> Mapping[str, Window]:
 def _read_summaries(
     table: _Table, environment: Mapping[str, str], prices: Prices | None
 ) -> Fallback | None:
-    """Return who writes summaries; None if nobody is named, so that rules do."""
+    """Return the model that writes summaries; None if rules do."""
     if not table.raw:
         return None
     table.reject_unknown([*_SUMMARY_KEYS])

@@ -1,4 +1,4 @@
-"""One exchange with the gateway: a request as it came, what becomes of it, answers of its own."""
+"""One exchange with the gateway: the request, what is sent for it, the gateway's own answers."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -8,10 +8,10 @@ from typing import Any, Literal, NamedTuple
 Headers = tuple[tuple[str, str], ...]
 RawHeaders = tuple[tuple[bytes, bytes], ...]
 APIS = ("anthropic", "openai_chat", "openai_responses", "gemini")
-"""The wire formats of requests."""
+"""Wire formats of requests."""
 _COUNT_PATHS = ("/messages/count_tokens", "/count-tokens:rawPredict")
 _AUXILIARY_PATHS = (*_COUNT_PATHS, ":countTokens", "/responses/compact", "/input_tokens")
-"""Ends of paths that carry a conversation and ask something else."""
+"""Suffixes of paths that carry a conversation but ask for no answer."""
 
 REASONS = {
     "": "nothing was due",
@@ -46,15 +46,14 @@ REASONS = {
     "resting": "the store is left alone for a while after failures",
     "internal": "an error of the gateway",
 }
-"""Every reason that an `Outgoing` may give, and what it means."""
+"""Every reason that an `Outgoing` may have, with its meaning."""
 
 Outcome = Literal["untouched", "edited", "side", "opaque", "failed", "refused", "retried", "shadow"]
-"""What was done with a request. `untouched`: nothing was due. `edited`: what is sent differs.
-`side`: a title, a classifier, a client's own compaction, which is left alone. `opaque`: a history
-that the provider holds, or that cannot be read. `failed`: it could not be decided in time.
-`refused`: it is answered at once, so that the client sends its full history. `retried`: edited once
-more after the upstream refused it. `shadow`: it would have been edited or refused, and is sent as
-it came (`Settings.shadow`)."""
+"""What was done with a request. `untouched`: nothing was due. `edited`: it was changed. `side`: a
+title, a classifier, a client's own compaction, left alone. `opaque`: the provider holds the
+history, or it cannot be read. `failed`: no decision in time. `refused`: answered at once, so that
+the client sends its full history. `retried`: edited again after the upstream refused it. `shadow`:
+would have been edited or refused, and is sent as it came (`Settings.shadow`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +62,10 @@ class RequestHead:
 
     method: str
     path: str
-    """As it came, percent signs and all, without the query."""
+    """As it came, percent-encoded, without the query."""
     query: str = field(repr=False)
     headers: RawHeaders = field(repr=False)
-    """In order, repeats included, names in lower case."""
+    """In order, with repeats, names in lower case."""
     first_values: Mapping[bytes, bytes] = field(init=False, repr=False, compare=False)
     """The first header of each name."""
 
@@ -84,13 +83,13 @@ class RequestHead:
 
     @property
     def length(self) -> int | None:
-        """The declared size of the body in bytes; None where none is declared."""
+        """Declared size of the body in bytes."""
         declared = self.get(b"content-length")
         return int(declared) if declared else None
 
     @property
     def has_body(self) -> bool:
-        """Does a body follow?"""
+        """Whether a body follows."""
         return bool(self.length) or bool(self.get(b"transfer-encoding"))
 
 
@@ -101,18 +100,19 @@ class Incoming:
     api: str
     """One of `APIS`; empty for any other path, which is passed through."""
     upstream: str
-    """Name of the configured upstream that it goes to."""
+    """Its upstream's name."""
     path: str
-    """With the query, as it came."""
+    """Path and query, as they came."""
     headers: Headers
     """Names in lower case."""
     body: bytes = field(repr=False)
     credential: str = field(default="", repr=False)
-    """A salted hash of the client's key, never the key."""
+    """Salted hash of the client's key, never the key."""
 
     @property
     def is_signed(self) -> bool:
-        """Does a signature (Amazon's, SigV4) cover the body, so that no byte of it may change?"""
+        """Whether a signature (Amazon's SigV4) covers the body, so that no byte of it may
+        change."""
         is_amazon = self.header("authorization").startswith("AWS4-")
         return is_amazon and self.header("x-amz-content-sha256") != "UNSIGNED-PAYLOAD"
 
@@ -122,7 +122,7 @@ class Incoming:
 
 
 class GatewayResponse(NamedTuple):
-    """An answer that the gateway gives itself, in the caller's dialect."""
+    """An answer of the gateway itself, in the caller's API."""
 
     status: int
     headers: Headers
@@ -134,31 +134,30 @@ class Outgoing:
     """What to send upstream in place of an `Incoming`."""
 
     body: bytes = field(repr=False)
-    """The very object that came in, if nothing is to be done."""
+    """The same object as the incoming body if nothing is to be done."""
     edits: tuple[str, ...] = ()
-    """Ids of the edits that show in it."""
+    """Ids of the edits that it shows."""
     tokens_before: int = 0
     """Estimated tokens of the request as it came; 0 if it was not counted."""
     tokens_after: int = 0
     """Estimated tokens of *body*."""
     outcome: Outcome = "untouched"
     reason: str = ""
-    """Why, in one word that counters may be labelled with: `REASONS`."""
+    """A key of `REASONS`, used as a label of counters."""
     ticket: Any = field(default=None, repr=False)
-    """What `Pipeline.record_answer` and `Pipeline.commit` need; None if they have nothing to do."""
+    """State for `Pipeline.record_answer` and `Pipeline.commit`; None if they have nothing to do."""
     headers: Headers = ()
-    """Headers to send in place of the client's own of these names, in lower case."""
+    """Headers that replace the client's own, names in lower case."""
     model: str = ""
-    """The model that the request names; empty if that was not read."""
+    """Model that the request names; empty if it was not read."""
     response: GatewayResponse | None = None
-    """Answer with this and send nothing upstream."""
+    """Answer to send instead; nothing goes upstream."""
     session: Any = field(default=None, repr=False)
-    """What its engine knows the conversation as (`refold.gateway.pipeline.engines`), if it is
-    told."""
+    """Session as the engine knows it (`refold.gateway.pipeline.engines`), if the engine is told."""
 
     def as_shadow(self, body: bytes) -> "Outgoing":
-        """Return the request as it came, with the *body* that came; the ticket still has what would
-        have been shown."""
+        """Return the request as it came, with the original *body*. The ticket keeps what would have
+        been shown."""
         if self.body is body and self.response is None:
             return self
         sent = self.tokens_before or self.tokens_after
@@ -166,17 +165,18 @@ class Outgoing:
 
 
 def is_token_count(path: str) -> bool:
-    """Does this path ask Anthropic, or Claude on Vertex AI, for the tokens of a conversation?"""
+    """Return whether this path counts a conversation's tokens, at Anthropic or for Claude on Vertex
+    AI."""
     return path.partition("?")[0].endswith(_COUNT_PATHS)
 
 
 def is_auxiliary(path: str) -> bool:
-    """Does this path of a conversation's API ask something else than an answer?"""
+    """Return whether this path of a conversation's API does not ask for an answer."""
     return path.partition("?")[0].endswith(_AUXILIARY_PATHS)
 
 
 def decode_headers(headers: RawHeaders) -> tuple[tuple[str, str], ...]:
-    """Return headers as text, as `decode_header` reads them."""
+    """Return headers as text (`decode_header`)."""
     try:
         return tuple([(name.decode(), value.decode()) for name, value in headers])
     except UnicodeDecodeError:
@@ -184,7 +184,7 @@ def decode_headers(headers: RawHeaders) -> tuple[tuple[str, str], ...]:
 
 
 def decode_header(value: bytes) -> str:
-    """Return a header as text that is written as the same bytes again, if it is UTF-8."""
+    """Return a header as text: UTF-8, which encodes to the same bytes, else Latin-1."""
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -192,7 +192,7 @@ def decode_header(value: bytes) -> str:
 
 
 def encode_headers(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
-    """Return headers as bytes: UTF-8, as `decode_headers` reads them."""
+    """Return headers as UTF-8 bytes."""
     return [(name.encode(), value.encode()) for name, value in headers]
 
 
@@ -215,7 +215,7 @@ class HTTPException(Exception):  # noqa: N818 - it is an answer, not an error
 
 
 def error_response(api: str, error: HTTPException) -> GatewayResponse:
-    """Return *error* as the API's provider would say it."""
+    """Return *error* in the format of the API's provider."""
     return provider_error(api, error.status, error.message, error.headers)
 
 
@@ -229,8 +229,8 @@ def provider_error(
     code: str | None = None,
     **details: Any,
 ) -> GatewayResponse:
-    """Return an error in the form of the API's provider: *param* and *code* as OpenAI has them,
-    *details* as Anthropic."""
+    """Return an error in the format of the API's provider, with OpenAI's *param* and *code* or
+    Anthropic's *details*."""
     error: dict[str, Any] = {"message": message}
     body: dict[str, Any] = {"error": error}
     if api == "anthropic":
@@ -246,7 +246,7 @@ def provider_error(
 
 
 def json_response(status: int, value: Any, headers: Headers = ()) -> GatewayResponse:
-    """Return an answer with *value* as its body."""
+    """Return an answer with *value* as its JSON body."""
     body = json.dumps(value).encode()
     fixed = (("content-type", "application/json"), ("content-length", str(len(body))))
     return GatewayResponse(status, (*fixed, *headers), body)

@@ -1,5 +1,4 @@
-"""Log lines, as JSON objects or for people: what happened and how long it took, never content and
-never a key."""
+"""Log lines, as JSON objects or for people: events and durations, never content or keys."""
 
 import json
 import logging
@@ -19,28 +18,28 @@ from refold.gateway.exchange import REASONS
 from refold.gateway.metrics import Counters
 
 LOGGER = logging.getLogger("refold.gateway")
-"""Takes one record a request; silent until a handler is set, as libraries are."""
+"""Logger with one record per request; silent until a handler is set."""
 INCOMPLETE_RESPONSE = "ASGI callable returned without completing response."
-"""What the server says when an answer is broken off as its upstream was; our own line of that
-request says so too."""
+"""The server's message for an answer that was cut off with its upstream's. Our own line of that
+request reports it too."""
 LEVELS = ("debug", "info", "warning", "error")
 STANDARD_ERROR = 2
 LINES = 10_000
-"""So many lines may wait until they are written."""
+"""Maximum number of waiting lines."""
 FLUSH_SECONDS = 2.0
-"""That the end of a process waits for its log."""
+"""Maximum time that an ending process waits for its log."""
 
 
 @dataclass(slots=True)
 class AccessLogEntry:
-    """What is logged and counted of one request. No content, no key."""
+    """What is logged and counted of one request: no content, no key."""
 
     method: str = ""
     path: str = ""
     api: str = ""
     upstream: str = ""
     model: str = ""
-    """As the request names it."""
+    """As named by the request."""
     status: int = 0
     outcome: str = ""
     reason: str = ""
@@ -54,16 +53,16 @@ class AccessLogEntry:
     total_ms: float = 0.0
     usage: dict[str, int] = field(default_factory=dict)
     client_disconnected: bool = False
-    """The client left before the answer was complete."""
+    """Whether the client left before the answer was complete."""
     upstream_broke_off: bool = False
     stopped: bool = False
-    """The gateway was stopped, and its `grace_seconds` were over, before the answer was
+    """Whether the gateway was stopped, and its `grace_seconds` were over, before the answer was
     complete."""
     internal_error: str = ""
-    """Type and places of an error of our own."""
+    """Type and traceback places of an internal error."""
 
     def as_fields(self) -> dict[str, Any]:
-        """Return what is worth a place in a log line: everything that is not empty."""
+        """Return the fields of a log line: everything that is not empty."""
         values = ((name, getattr(self, name)) for name in self.__dataclass_fields__)
         return {
             name: shown
@@ -73,11 +72,12 @@ class AccessLogEntry:
 
 
 class JSONFormatter(logging.Formatter):
-    """One JSON object a record: `time` (UTC), `level`, `event`, then the record's own fields."""
+    """Formats a record as a JSON object: `time` (UTC), `level`, `event`, then the record's own
+    fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line. Of an exception the type and the places are told, not the message, which
-        may quote a request."""
+        """Return the line, with type and places of an exception but not its message, which may
+        quote a request."""
         at = (
             time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
             + f".{int(record.msecs):03d}Z"
@@ -91,10 +91,10 @@ class JSONFormatter(logging.Formatter):
 
 
 class LineFormatter(logging.Formatter):
-    """One line a record for people: the time here, what happened, and of a request how it went."""
+    """Formats a record as a line for people: local time, event, outcome of a request."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line. As for JSON, no message of an exception is in it."""
+        """Return the line, without the message of an exception."""
         fields = _fields_of(record)
         event = _event_of(record)
         pieces = [time.strftime("%H:%M:%S", time.localtime(record.created))]
@@ -106,19 +106,19 @@ class LineFormatter(logging.Formatter):
 
 
 def _event_of(record: logging.LogRecord) -> str:
-    """Return what happened: a record's first line, since asyncio's others quote exceptions."""
+    """Return a message's first line: asyncio's others quote exceptions."""
     return record.getMessage().partition("\n")[0][:500]
 
 
 def _fields_of(record: logging.LogRecord) -> dict[str, Any]:
-    """Return a record's own fields, and what may be said of its exception."""
+    """Return a record's own fields and those of its exception."""
     error = record.exc_info[1] if record.exc_info else None
     fields: dict[str, Any] = getattr(record, "fields", {})
     return fields | (error_fields(error) if error is not None else {})
 
 
 def _request_pieces(fields: dict[str, Any]) -> list[str]:
-    """Take what a request's line begins with out of its *fields*; what is left is told by name."""
+    """Remove what a request's line begins with from its *fields*, and return it as text."""
     method, path, status = (fields.pop(name, "") for name in ("method", "path", "status"))
     seconds = fields.pop("total_ms", 0.0) / 1_000
     before, after = (fields.pop(f"tokens_{when}", 0) for when in ("before", "after"))
@@ -132,25 +132,25 @@ def _request_pieces(fields: dict[str, Any]) -> list[str]:
 
 
 def log(event: str, level: int = logging.WARNING, **fields: Any) -> None:
-    """Log that something happened, with these *fields*."""
+    """Log *event* with these *fields*."""
     LOGGER.log(level, event, extra={"fields": fields})
 
 
 def error_fields(error: BaseException) -> dict[str, Any]:
-    """Return what a record's `fields` say of *error*: its type and its places, not its message,
-    which may quote a request; but a store's own, which quotes none."""
+    """Return type and traceback places of *error* as log fields. Its message may quote a request,
+    so only a store's is included, which quotes none."""
     fields = {"error": type(error).__name__, "at": traceback_places(error.__traceback__)}
     return {**fields, "message": str(error)[:500]} if isinstance(error, StoreError) else fields
 
 
 def describe_fault(error: BaseException) -> str:
-    """Return type and places of an *error* that nobody foresaw, in one line without its message."""
+    """Return type and places of an unexpected *error* in one line."""
     return f"{type(error).__name__} at {' '.join(traceback_places(error.__traceback__))}"
 
 
 def report_failure(counters: Counters, api: str, reason: str, error: BaseException) -> None:
-    """Count and log a failure of a request in this *api*; without one, of what is saved after
-    requests. An error's text may quote content or a key, so only its kind is logged."""
+    """Count and log a failure of a request in this *api*, or, without one, of saving after
+    requests. Only the kind of error is logged: its text may quote content or a key."""
     if api:
         log_passthrough(api, reason, **error_fields(error))
     else:
@@ -159,28 +159,28 @@ def report_failure(counters: Counters, api: str, reason: str, error: BaseExcepti
 
 
 def report_model_failure(counters: Counters, answer: Answer | None) -> None:
-    """Count and log it if the model for summaries failed, so that rules summarise. Its own words
-    may quote a request."""
+    """Count and log a failure of the model for summaries, so that rules summarise. Its message,
+    which may quote a request, is left out."""
     failure = answer.failure if answer is not None else None
-    if failure is not None and failure.kind != "breaker":  # what opened it was told
+    if failure is not None and failure.kind != "breaker":  # its cause was reported
         counters.add("failures", reason="model")
         log("the model for summaries failed", kind=failure.kind)
 
 
 def report_ledger_failure(counters: Counters, doing: str, error: BaseException) -> None:
-    """Count and log what failed of the ledger, without a word of content; requests flow on."""
+    """Count and log a failure of the ledger, without content. Requests flow on."""
     counters.add("ledger_failures", doing=doing)
     log("the net ledger failed", doing=doing, **error_fields(error))
 
 
 def log_passthrough(api: str, reason: str, **error: Any) -> None:
-    """Log that a request passes through, for what it is or for an *error*. It is counted with all
+    """Log that a request passes through, because of its kind or an *error*. It is counted with all
     requests."""
     log("passed through", reason=reason, meaning=REASONS[reason], api=api, **error)
 
 
 def traceback_places(trace: TracebackType | None) -> list[str]:
-    """Return where an exception went through: `file:line` from outside in, the last ten."""
+    """Return the last ten places of a stack trace as `file:line`, outermost first."""
     places = list[str]()
     while trace is not None:
         places.append(f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}")
@@ -189,26 +189,26 @@ def traceback_places(trace: TracebackType | None) -> list[str]:
 
 
 def _is_of_our_line(record: logging.LogRecord) -> bool:
-    """Does the server say what our own line of that request says: that an answer was broken off, as
-    its upstream or the gateway's stop did?"""
+    """Return whether the server reports an answer cut off by its upstream or by the gateway's stop,
+    as our own line of that request does."""
     is_stopped = record.exc_info is not None and isinstance(record.exc_info[1], CancelledError)
     return record.msg == INCOMPLETE_RESPONSE or (record.name == "uvicorn.error" and is_stopped)
 
 
 class LogWriter(logging.Handler):
-    """Writes to standard error in a thread of its own, so that a pipe that nobody reads holds up
-    nothing else. Beyond `LINES` that wait, lines are dropped until half of them are written; the
-    log says then how many. A forked process has a thread of its own."""
+    """Writes to standard error in its own thread, so that a pipe that nobody reads blocks nothing
+    else. If `LINES` lines wait, new ones are dropped until half of them are written; then the log
+    says how many. Each forked process has a thread of its own."""
 
     _process = _missing = 0
 
     def __init__(self) -> None:
         super().__init__()
         self.counters = Counters()
-        """Counts lines that are dropped."""
+        """Counters for dropped lines."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Have a line written soon."""
+        """Queue a line to be written."""
         try:
             if self._process != os.getpid():
                 self._start()
@@ -219,11 +219,11 @@ class LogWriter(logging.Handler):
                 self._missing = 0
                 log("log lines dropped", logging.ERROR, count=missing)
             self._lines.put(f"{self.format(record)}\n".encode())
-        except Exception:  # noqa: BLE001 - as of every handler
+        except Exception:  # noqa: BLE001 - as every handler does
             self.handleError(record)
 
     def flush(self) -> None:
-        """Wait until all is written; not for long, in case nobody reads."""
+        """Wait until all lines are written, for at most `FLUSH_SECONDS`."""
         if self._process == os.getpid():
             is_written = Event()
             self._lines.put(is_written)
@@ -231,7 +231,7 @@ class LogWriter(logging.Handler):
 
     def _start(self) -> None:
         self._process, self._missing = os.getpid(), 0
-        self._lines = SimpleQueue[bytes | Event]()  # what waited is the other process's to write
+        self._lines = SimpleQueue[bytes | Event]()  # the parent writes its own lines
         Thread(target=self._keep_writing, name="refold-log", daemon=True).start()
 
     def _drop(self) -> None:
@@ -245,24 +245,24 @@ class LogWriter(logging.Handler):
                 line.set()
                 continue
             try:
-                while line:  # without a buffer, which nobody could flush while this waits
+                while line:  # unbuffered: nobody could flush while this waits
                     line = line[os.write(STANDARD_ERROR, line) :]
             except OSError:  # a full disk, or a reader that has gone
                 self._drop()
 
 
 WRITER = LogWriter()
-"""Writes the log of this process, once that is configured: it has one standard error."""
+"""Log writer of this process, used once logging is configured."""
 
 
 def configure_logging(level: str = "info") -> None:
-    """Let the gateway and its server log to standard error: lines for people on a terminal, JSON
+    """Make the gateway and its server log to standard error: lines for people on a terminal, JSON
     elsewhere. *level*: debug, info, warning, error."""
     if level not in LEVELS:
         raise ValueError(f"no log level is called {level!r}; there are {', '.join(LEVELS)}")
     WRITER.setFormatter(LineFormatter() if os.isatty(STANDARD_ERROR) else JSONFormatter())
     WRITER.filters = [lambda record: not _is_of_our_line(record)]
-    # What fails of a database is ours to tell: psycopg quotes what was to be written.
+    # We log database failures ourselves: psycopg's messages quote the data.
     logging.getLogger("psycopg").setLevel(logging.CRITICAL)
     for name in ("refold", "uvicorn.error", "asyncio"):
         logger = logging.getLogger(name)

@@ -1,5 +1,5 @@
-"""Metrics: what is counted and timed, in Prometheus' text format (version 0.0.4), and of several
-processes as if of one."""
+"""Metrics of one or several processes: counters and timings in Prometheus' text format (version
+0.0.4)."""
 
 import json
 import os
@@ -15,15 +15,15 @@ from time import sleep
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
-"""Seconds."""
+"""Upper bounds in seconds."""
 WRITE_SECONDS = 1.0
-"""Seconds between two files of what a process has counted."""
+"""Seconds between two writes of a process's samples."""
 
 Labels = tuple[tuple[str, str], ...]
 """Names and values, sorted by name."""
 Samples = dict[tuple[str, str, Labels], list[float]]
-"""Numbers by kind (`counter`, `gauge`, `histogram`), name and labels. Of a histogram: how many fell
-into each of `BUCKETS` and beyond, then their sum. Those of several processes can be added."""
+"""Numbers by kind (`counter`, `gauge`, `histogram`), name and labels. A histogram has the counts of
+each of `BUCKETS` and above, then the sum. Samples of several processes can be added."""
 
 HELP = {
     "http_requests": "Requests answered, by API, upstream and status.",
@@ -51,13 +51,12 @@ HELP = {
 
 @lru_cache(maxsize=4_096)
 def key_of(name: str, **labels: str) -> tuple[str, Labels]:
-    """Return the key of a count or a time: there are few, and each is needed again and again."""
+    """Return the key of a counter or histogram. Few keys are used, each often."""
     return name, tuple(sorted(labels.items()))
 
 
 class Counters:
-    """Numbers that only grow, and times, by name and labels. Calls may come from several
-    threads."""
+    """Counters and timings by name and labels. Thread-safe."""
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, Labels], float] = {}
@@ -65,14 +64,13 @@ class Counters:
         self._lock = Lock()
 
     def add(self, name: str, amount: float = 1, **labels: str) -> None:
-        """Count *amount* more of *name* with these labels. Never a key, a session or text in a
-        label."""
+        """Add *amount* to a counter. No label may hold a key, a session or text."""
         key = key_of(name, **labels)
         with self._lock:
             self._counts[key] = self._counts.get(key, 0) + amount
 
     def observe(self, name: str, seconds: float, **labels: str) -> None:
-        """Note a time that something took."""
+        """Record a duration in seconds."""
         key = key_of(name, **labels)
         with self._lock:
             values = self._times.get(key)
@@ -82,7 +80,7 @@ class Counters:
             values[-1] += seconds
 
     def values(self) -> Mapping[tuple[str, Labels], float]:
-        """Return every count, as it is now."""
+        """Return all counters."""
         with self._lock:
             return dict(self._counts)
 
@@ -96,7 +94,7 @@ class Counters:
         )
 
     def samples(self, **gauges: float) -> Samples:
-        """Return everything, with what is measured only now."""
+        """Return all samples, with the current values of *gauges*."""
         with self._lock:
             return {
                 **{("counter", *key): [count] for key, count in self._counts.items()},
@@ -106,7 +104,7 @@ class Counters:
 
 
 def render(samples: Samples) -> bytes:
-    """Return the text that Prometheus reads."""
+    """Return *samples* in Prometheus' text format."""
     lines = list[str]()
     for (kind, name), keys in groupby(sorted(samples), key=lambda key: key[:2]):
         full = f"refold_{name}_total" if kind == "counter" else f"refold_{name}"
@@ -139,41 +137,41 @@ def _escape(value: str) -> str:
 
 
 class SharedMetrics:
-    """What the processes that share the directory *place* have counted. *own* returns this one's.
+    """Metrics of all processes that share the directory *place*. *own* returns this process's.
 
-    Every process writes its samples there once in `WRITE_SECONDS`. Those of one that has ended
-    still count, so that counters only grow; but what it was doing then (gauges) it does no more.
-    """
+    Each writes its samples there every `WRITE_SECONDS`. Those of a process that has ended still
+    count, so that counters never decrease, but its gauges do not."""
 
     def __init__(self, place: Path, own: Callable[[], Samples]) -> None:
         self._place, self._own, self._writing = place, own, Lock()
 
     def start(self) -> None:
-        """Write samples from now on, as long as this process lives."""
+        """Start writing samples, for as long as this process lives."""
         Thread(target=self._keep_writing, name="refold-metrics", daemon=True).start()
 
     def __call__(self) -> Samples:
-        """Return the sums of all; of this process alone if the directory cannot be used."""
+        """Return the sums over all processes, or only this one's samples if the directory cannot be
+        used."""
         own = self._own()
-        with suppress(OSError):  # what is missing is what others ask this process for
+        with suppress(OSError):  # only the other processes' sums lack them then
             self._write(own)
         return sum_samples((own, *self._read_others()))
 
     def _keep_writing(self) -> None:
         while True:
-            with suppress(OSError):  # the next time, perhaps
+            with suppress(OSError):  # tried again next time
                 self._write(self._own())
             sleep(WRITE_SECONDS)
 
     def _write(self, own: Samples) -> None:
         file = self._place / str(os.getpid())
         draft = file.with_suffix(".new")
-        with self._writing:  # a scrape, and the thread that writes
+        with self._writing:  # a scrape and the writing thread may overlap
             draft.write_bytes(json.dumps(list(own.items())).encode())
             draft.replace(file)
 
     def _read_others(self) -> Iterator[Samples]:
-        """Yield the samples of the other processes, as far as they can be read."""
+        """Yield the readable samples of the other processes."""
         with suppress(OSError):
             for file in sorted(self._place.iterdir()):
                 if file.name.isdigit() and file.name != str(os.getpid()):

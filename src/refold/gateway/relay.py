@@ -1,5 +1,4 @@
-"""One request's way: in from the client, through the pipeline, out to its upstream, perhaps once
-more, and back."""
+"""The path of one request: from the client through the pipeline to its upstream, and back."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -58,60 +57,59 @@ from refold.gateway.tenants import Tenant, TenantResolver, list_keys, redact_key
 from refold.tokens.usage import read_usage
 
 # --- calls to upstreams ---------------------------------------------------------------------------
-# What is sent, and what is done when it is refused: the request is changed and sent again, or the
-# error passed on in words that the client knows.
+# What is sent, and what happens if it is refused: the request is changed and sent again, or the
+# error is passed on in words that the client knows.
 
 _DIGESTS = {b"content-md5", b"content-digest", b"repr-digest", b"digest"}
 _BODY_HEADERS = {b"content-encoding", *_DIGESTS}
-"""Headers that are true only of the body as it came."""
+"""Headers that describe the body as it came."""
 MAX_RETRIES = {"context": 1, "binding": 2}
-"""How often a request is changed and sent again, by what its upstream refused: its length, its
-signed thinking (AN-12)."""
+"""Maximum retries with a changed request, by what its upstream refused: its length, its signed
+thinking (AN-12)."""
 _NATIVE_WORDS = {
     "anthropic": (b"prompt is too long", b"exceed context limit"),
     "gemini": (b"exceeds the maximum number of tokens",),
 }
 _NATIVE_OPENAI_WORDS = (b"context_length_exceeded",)
-"""By what clients recognise a context error of their provider; errors of other servers are
+"""Phrases by which clients recognise their provider's context errors. Other servers' errors are
 translated into these."""
 
 
 @dataclass(slots=True)
 class Call:
-    """A request on its way."""
+    """A request in progress."""
 
     head: RequestHead
-    """Its path is without the upstream's prefix."""
+    """The path lacks the upstream's prefix."""
     api: str
-    """The API of a request for an answer of a model; empty for every other request."""
+    """API of a request for a model's answer; empty for other requests."""
     writer: ResponseWriter
     upstream: Upstream
     raw: bytes | AsyncIterator[bytes] | None
-    """The body as it came, compressed if it was; an iterator if it is passed on while it
-    arrives."""
+    """Body as it came, compressed or not; an iterator if it is passed on while it arrives."""
     started: float
-    """When its body had come, in seconds."""
+    """`perf_counter` when its body was complete, or when its upload began."""
     trace_headers: Headers = ()
-    """Headers that name our span; empty if nothing is traced."""
+    """Headers that name our span; empty without tracing."""
     incoming: Incoming | None = None
     outgoing: Outgoing | None = None
-    """Both None for a request that passes through unread."""
+    """Both are None for a request that passes through unread."""
     tenant: Tenant | None = None
     is_tentative: bool = False
-    """Is the tenant only claimed? Then nothing is kept, and no answer passed on, before the
-    upstream has taken the token."""
+    """Whether the tenant is only claimed. Nothing is kept, and no answer passed on, before the
+    upstream has accepted the token."""
     tap: UsageTap | None = None
     retries: list[str] = field(default_factory=list)
-    """After which refusals it was changed and sent again."""
+    """Refusals after which it was changed and sent again."""
 
     def make_incoming(self, api: str, body: bytes, credential: str) -> Incoming:
-        """Return the request, with its *body* decoded, as the pipeline takes it."""
+        """Return the request, with its decoded *body*, for the pipeline."""
         headers, target = decode_headers(self.head.headers), redact_keys(self.head.target)
         return Incoming(api, self.upstream.name, target, headers, body, credential)
 
     def request(self) -> UpstreamRequest:
-        """Return what goes to the upstream: the very bytes that came, unless the pipeline changed
-        them."""
+        """Return the upstream's request: byte for byte what came, unless the pipeline changed
+        it."""
         body, ours = self.raw, encode_headers(self.trace_headers)
         drop = {b"tracestate"} if self.trace_headers else set[bytes]()
         if self.incoming is not None and self.outgoing is not None:
@@ -126,7 +124,7 @@ class Call:
         return UpstreamRequest(self.upstream, self.head.method, self.head.target, headers, body)
 
     def edit_headers(self) -> Headers:
-        """Return the headers that tell the client what was edited; none if nothing was counted."""
+        """Return the headers that tell the client what was edited; empty if nothing was counted."""
         outgoing = self.outgoing
         if not self.api or outgoing is None or not (outgoing.edits or outgoing.tokens_before):
             return ()
@@ -140,8 +138,8 @@ class Call:
 async def change_refused(
     pipeline: Pipeline, tenants: TenantResolver, call: Call, status: int, start: ResponseStart
 ) -> bool:
-    """Shrink a request that was too long, drop thinking that was refused, prepare anew what was
-    prepared for another tenant; return False if nothing can be changed."""
+    """Shorten a request that was too long, drop refused thinking, or prepare again what was
+    prepared for another tenant. Return whether anything was changed."""
     if call.is_tentative and not await _confirm_tenant(pipeline, tenants, call, status):
         return True
     if start.error is None or call.incoming is None or call.outgoing is None:
@@ -163,11 +161,11 @@ async def change_refused(
 async def _confirm_tenant(
     pipeline: Pipeline, tenants: TenantResolver, call: Call, status: int
 ) -> bool:
-    """Return whether the upstream has taken the token, so that the caller is who they claim to be.
+    """Return whether the upstream has accepted the token, so that the caller is who they claim to
+    be.
 
-    If not, prepare the request as one of the token alone: nobody is answered out of what was
-    decided for another. Of a token that is refused nothing is kept.
-    """
+    If not, prepare the request for the token alone: no answer may use what was decided for another
+    tenant. Nothing is kept for a refused token."""
     call.is_tentative = False
     if call.incoming is None or call.outgoing is None or call.tenant is None:
         return True
@@ -186,7 +184,7 @@ def translate_context_error(
     api: str, status: int, error: bytes, sent: int
 ) -> GatewayResponse | None:
     """Return a context error to a request of *sent* tokens in the words of the API's provider; None
-    if it is none or has them already."""
+    for other errors and those that have these words."""
     if not is_context_error(api, status, error):
         return None
     native = _NATIVE_WORDS.get(api, _NATIVE_OPENAI_WORDS)
@@ -197,10 +195,9 @@ def translate_context_error(
 
 
 def context_error(api: str, tokens: int = 0, limit: int = 0) -> GatewayResponse:
-    """Return the answer with which the provider itself would say that *tokens* exceed *limit*.
+    """Return the provider's own error for *tokens* above *limit*, so that clients recover as usual.
 
-    So clients recognise it and recover as they do. It holds no figures if the limit is not known.
-    """
+    It holds no figures if the limit is not known."""
     tokens, param = max(tokens, limit + 1), "input" if api == "openai_responses" else "messages"
     match api:
         case "anthropic":
@@ -228,12 +225,12 @@ def context_error(api: str, tokens: int = 0, limit: int = 0) -> GatewayResponse:
 
 
 _MAX_TRACED_BYTES = 65_536
-"""Of a request that is parsed for its model's name alone, which a trace wants."""
+"""Maximum size of a request that is parsed only for the model name in its trace."""
 _LOGGED_TOKENS = ("input", "output", "cached", "written")
 
 
 class Relay:
-    """Answers clients out of upstreams. One event loop, one process."""
+    """Answers clients from upstreams, in one event loop of one process."""
 
     def __init__(
         self,
@@ -250,7 +247,7 @@ class Relay:
         self._routes_by_model = any(upstream.models for upstream in config.upstreams)
 
     async def answer(self, head: RequestHead, receive: Receive, writer: ResponseWriter) -> None:
-        """Answer a request. Raises `HTTPException` for what the gateway answers itself,
+        """Answer a request. Raises `HTTPException` for the gateway's own answers, and
         `ClientDisconnected`."""
         candidates, path = match_prefix(self._config.upstreams, head.path)
         head = head if path == head.path else replace(head, path=path)
@@ -269,11 +266,10 @@ class Relay:
             await self._answer_read(head, api, candidates, raw, writer, trace_headers)
 
     def _needs_body(self, head: RequestHead, candidates: Sequence[Upstream]) -> bool:
-        """Is the body of a request that wants no answer of a model read?
+        """Return whether to read the body of a request that is not for a model's answer.
 
-        For the model that it names, if that decides: beside the paths that count tokens and the
-        like, in JSON; and to be counted as it is shown. Not if it is too large.
-        """
+        It is read for the model's name if that decides (in JSON, or on auxiliary paths), and to
+        count the edited conversation. It is not read if it is too large."""
         if head.method != "POST" or not head.has_body or request_model(head.path, {}):
             return False
         is_small = head.length is not None and head.length <= self._limits.body_bytes
@@ -289,8 +285,8 @@ class Relay:
         receive: Receive,
         writer: ResponseWriter,
     ) -> None:
-        """Pass a request on; its body while it arrives. The client is watched once the body has
-        come."""
+        """Pass a request on while its body arrives. The client is watched once the body is
+        complete."""
         upstream = self._choose(head, candidates, request_model(head.path, {}), writer)
         answering = asyncio.current_task()
         with ExitStack() as stack:
@@ -326,7 +322,7 @@ class Relay:
         writer: ResponseWriter,
         trace_headers: Headers,
     ) -> None:
-        """Answer a request whose body has come."""
+        """Answer a request whose body is complete."""
         started, entry = perf_counter(), writer.log_entry
         entry.received_bytes = len(raw)
         plain: bytes | None = raw
@@ -356,7 +352,7 @@ class Relay:
     def _choose(
         self, head: RequestHead, candidates: Sequence[Upstream], model: str, writer: ResponseWriter
     ) -> Upstream:
-        if len(candidates) == 1 and not candidates[0].models:  # nothing else could be meant
+        if len(candidates) == 1 and not candidates[0].models:  # the only candidate
             upstream = candidates[0]
         else:
             keys = list_keys(head, self._tenants.key_headers)
@@ -373,8 +369,8 @@ class Relay:
     # --- requests ---------------------------------------------------------------------------------
 
     async def _prepare(self, call: Call, raw: bytes, plain: bytes | None) -> Outgoing:
-        """Have the pipeline say what is sent of a request for an answer; as it came if its body
-        cannot be decoded."""
+        """Have the pipeline decide what to send of a request for an answer. An undecodable body
+        stays as it came."""
         tenant = call.tenant = self._tenants.identify(call.head, (call.upstream,))
         body, credential = raw if plain is None else plain, tenant.claimed or tenant.credential
         incoming = call.incoming = call.make_incoming(call.api, body, credential)
@@ -390,7 +386,7 @@ class Relay:
         return outgoing
 
     async def _prepare_count(self, call: Call, plain: bytes) -> None:
-        """Have the pipeline say which conversation is counted in place of the one that came."""
+        """Have the pipeline edit the conversation whose tokens are counted."""
         tenant = self._tenants.identify(call.head, (call.upstream,))
         credential = tenant.claimed if self._tenants.is_accepted(tenant) else tenant.credential
         call.incoming = call.make_incoming("anthropic", plain, credential)
@@ -423,7 +419,7 @@ class Relay:
         return await self._client.send(call.request())
 
     async def _peek(self, call: Call, response: Response) -> ResponseStart:
-        """Look at how the response of a prepared request begins."""
+        """Return the beginning of the response to a prepared request."""
         if call.outgoing is None:
             return ResponseStart()
         name = call.upstream.name
@@ -489,6 +485,6 @@ class Relay:
 
 
 def refuse_websocket() -> HTTPException:
-    """Return the answer to clients that try WebSocket first: they go on with HTTP."""
+    """Return the error for clients that try WebSocket first, after which they use HTTP."""
     headers = (("upgrade", "HTTP/1.1"),)
     return HTTPException(426, "Use HTTP: this gateway takes no WebSocket.", headers=headers)

@@ -1,5 +1,5 @@
-"""Runs the gateway: in one process with uvicorn, in several that are looked after, or as the
-application for any other server."""
+"""Runs the gateway: in one process with uvicorn, in several supervised ones, or as an application
+for any other server."""
 
 import asyncio
 import gc
@@ -54,22 +54,22 @@ if TYPE_CHECKING:
 
 
 GC_THRESHOLD = 20_000
-"""So many more objects that may hold one another are made than let go before they are looked at."""
+"""Container allocations minus deallocations before the garbage collector runs."""
 CONFIG = "REFOLD_CONFIG"
-"""The file that `create_app` reads."""
+"""Variable that names the file for `create_app`."""
 UPSTREAMS = "REFOLD_UPSTREAMS"
-"""Addresses or names of well-known providers, separated by spaces, where there is no file."""
+"""Variable with addresses or names of well-known providers, separated by spaces."""
 
 
 def create_gateway(config: Config) -> Gateway:
-    """Return the gateway with its store. Raises ValueError for what cannot be served, `StoreError`,
+    """Return the gateway with its store. Raises ValueError for an unservable config, `StoreError`,
     OSError."""
     config = with_salt(config.check_servable())
     older = frozenset(upstream.name for upstream in config.upstreams if upstream.older_account)
     settings = replace(config.settings, older_accounts=older | config.settings.older_accounts)
     if config.record:
-        settings = replace(settings, read_above_bytes=0)  # what is recorded is read
-    if settings.shadow:  # asks no model, and decides nothing that a later run would show
+        settings = replace(settings, read_above_bytes=0)  # a recorded request has to be read
+    if settings.shadow:  # asks no model, keeps no edits for a later run
         settings = replace(settings, ask=None)
     counters, rates_of = Counters(), partial(find_rates, given=settings.prices)
     WRITER.counters = counters
@@ -92,13 +92,12 @@ def create_gateway(config: Config) -> Gateway:
 
 
 def create_app(environment: Mapping[str, str] = os.environ) -> Gateway:
-    """Return the gateway for servers that are given a factory: `uvicorn --factory
+    """Return the gateway for servers that take a factory: `uvicorn --factory
     refold.gateway.serve:create_app --workers 4`.
 
-    Settings come from the file that REFOLD_CONFIG names, or upstreams alone from REFOLD_UPSTREAMS.
-    Raises as `create_gateway` and `load_config` do. Which address such a server binds to is its own
-    affair: without an admin token the admin paths answer this machine alone.
-    """
+    Settings come from the file that REFOLD_CONFIG names; upstreams in REFOLD_UPSTREAMS replace its
+    own. Raises as `create_gateway` and `load_config` do. The server chooses its address itself:
+    without an admin token the admin paths answer only this machine."""
     path = environment.get(CONFIG)
     config = load_config(path, environment) if path else with_environment(Config(), environment)
     upstreams = tuple(parse_upstream(text) for text in environment.get(UPSTREAMS, "").split())
@@ -108,7 +107,7 @@ def create_app(environment: Mapping[str, str] = os.environ) -> Gateway:
 
 
 def create_server(config: Config, app: Application) -> uvicorn.Server:
-    """Return a uvicorn server for *app*: `run()` it, or await `serve()`. It finishes streams when
+    """Return a uvicorn server for *app*: call `run()`, or await `serve()`. It finishes streams when
     it is stopped."""
     limits = config.limits
     note = app.note_refusal if isinstance(app, Gateway) else id
@@ -132,21 +131,21 @@ def create_server(config: Config, app: Application) -> uvicorn.Server:
 
 
 ACCEPT_SECONDS, NOTE_SECONDS = 1.0, 10.0
-"""From a connection that could not be taken to the next attempt, and to the next word of it."""
+"""Seconds from a failed accept to the next attempt, and to the next log line about it."""
 
 
 class PartingServer(uvicorn.Server):
-    """A server that answers, when it is stopped, whoever has connected before: a client waits
-    behind its connection until a process takes it, and would find it reset.
+    """A uvicorn server that, when stopped, still answers clients that have connected. Connections
+    that no process has accepted yet would otherwise be reset.
 
-    It takes connections itself. Without descriptors for them uvloop closes them, or its socket, and
-    says nothing; here they wait, also for another process."""
+    It accepts connections itself. Without free file descriptors uvloop silently closes connections
+    or its socket; here they wait, also for another process."""
 
     _listening: Sequence[socket.socket] = ()
     _silent_until = 0.0
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start as uvicorn does; Windows' loop takes connections in its own way."""
+        """Start as uvicorn does. On Windows the event loop accepts connections."""
         self._listening = sockets or () if hasattr(os, "fork") else ()
         await super().startup([] if self._listening else sockets)
         for listening in self._listening:
@@ -154,7 +153,7 @@ class PartingServer(uvicorn.Server):
             self._watch(listening)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take the connections that wait, and no more; then end as uvicorn does."""
+        """Accept the connections that wait, and no more. Then shut down as uvicorn does."""
         app, loop = self.config.app, asyncio.get_running_loop()
         if isinstance(app, Gateway):
             app.stopping = True
@@ -193,7 +192,7 @@ class PartingServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Write the log before uvicorn raises the signal again, which ends the process."""
+        """Flush the log before uvicorn raises the signal again, which ends the process."""
         with super().capture_signals():
             yield
             WRITER.flush()
@@ -205,8 +204,7 @@ class PartingServer(uvicorn.Server):
 
 
 def _take_waiting(listening: socket.socket) -> list[socket.socket]:
-    """Return the connections that nobody has taken yet, and close the socket that is *listening*
-    at once."""
+    """Return the connections that nobody has accepted yet, and close the socket *listening*."""
     waiting = list[socket.socket]()
     with listening, suppress(OSError):  # there are no more
         while True:
@@ -215,9 +213,9 @@ def _take_waiting(listening: socket.socket) -> list[socket.socket]:
 
 
 def run(config: Config, bound: socket.socket | None = None) -> None:
-    """Serve until stopped (SIGINT, SIGTERM; not SIGHUP), with as many processes as `config.workers`
-    says; or in this one on a socket that is *bound* already. Raises as `create_gateway` does,
-    and OSError if the port is taken."""
+    """Serve until stopped (SIGINT, SIGTERM; not SIGHUP), with `config.workers` processes, or in
+    this one on a socket that is already *bound*. Raises as `create_gateway` does, and OSError if
+    the port is taken."""
     config = config.check_servable()
     configure_logging(config.log)
     if bound is not None:
@@ -226,14 +224,14 @@ def run(config: Config, bound: socket.socket | None = None) -> None:
     with ignore_hangup(), _listen(config) as listening:
         with remove_new_files(config.store):
             config = with_salt(config)
-            first = open_checked_store(config.store)  # what is wrong with it is said once
+            first = open_checked_store(config.store)  # so that an error is reported once
             if isinstance(first, DatabaseClient):
                 first.close()
         if config.workers == 1:
             _serve(config, listening)
             return
         with TemporaryDirectory(prefix="refold-") as figures:
-            # A socket that is still open here would take connections that nobody answers.
+            # A socket left open here would accept connections that nobody answers.
             Supervisor(
                 config.workers, partial(_serve, config, listening, figures), listening.close
             ).run()
@@ -253,8 +251,8 @@ def _listen(config: Config) -> socket.socket:
 
 @contextmanager
 def remove_new_files(store: str) -> Iterator[None]:
-    """Take away the files beside a *store* that came within it, if it fails: a start that fails
-    leaves nothing."""
+    """On failure within this context, remove the new files beside a *store*: a failed start leaves
+    nothing."""
     path = file_path(store)
 
     def files() -> set[Path]:
@@ -279,18 +277,16 @@ def _serve(config: Config, listening: socket.socket, figures: str = "") -> None:
 
 
 def _tune_garbage_collector() -> None:
-    """Have the collector of garbage look past what the process begins with, which is none, and less
-    often at what a request's JSON is made of, which goes by itself: a request of 200,000 tokens
-    waited 40 ms for it now and then."""
+    """Exclude startup objects from garbage collection and collect less often. A request's JSON is
+    freed without it; one of 200,000 tokens sometimes waited 40 ms for it."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD)
 
 
 def open_checked_store(address: str) -> Store:
-    """Return the store at *address*. A server that does not answer may do so later: until then
-    requests pass as they came, and the log says so. Raises `StoreError` for a file that cannot be
-    used and an address that is none."""
+    """Return the store at *address*. A server that does not answer is logged; until it does,
+    requests pass as they came. Raises `StoreError` for an unusable file or invalid address."""
     store = open_store(address, connect=False)
     try:
         store.version()
@@ -302,7 +298,7 @@ def open_checked_store(address: str) -> Store:
 
 
 def warn_if_locked(address: str) -> None:
-    """Log that the file of the store at *address* may not be written; it can be read then."""
+    """Log that the store's file at *address* can only be read."""
     file = file_path(address)
     if file is not None and file.exists() and not os.access(file, os.W_OK):
         log("the store may not be written: what is decided is not kept", store=str(file))
@@ -312,17 +308,16 @@ def warn_if_locked(address: str) -> None:
 
 
 RESTART_SECONDS = 1.0
-"""Seconds before a process takes the place of one that has died."""
+"""Seconds before a process that has died is replaced."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
 def ignore_hangup() -> Iterator[None]:
-    """Ignore SIGHUP within it, in this process and in those that it forks: a terminal that is
-    closed ends nothing.
+    """Ignore SIGHUP within this context, here and in forks, so that closing a terminal ends
+    nothing.
 
-    Outside the main thread, and where the system has no such signal, nothing is changed.
-    """
+    Nothing is changed outside the main thread or on systems without this signal."""
     if not hasattr(signal, "SIGHUP") or current_thread() is not main_thread():
         yield
         return
@@ -334,11 +329,10 @@ def ignore_hangup() -> Iterator[None]:
 
 
 class Supervisor:
-    """*count* processes that *work*, each forked from this one, which does nothing else.
+    """Runs *work* in *count* processes, each forked from this one, which does nothing else.
 
-    One that dies is replaced. SIGINT and SIGTERM are passed on, after *stop* is called, and waited
-    for. When this process is killed, the others end as they do on SIGTERM.
-    """
+    A process that dies is replaced. On SIGINT and SIGTERM it calls *stop*, passes the signal on and
+    waits for the processes. If it is killed itself, they end as on SIGTERM."""
 
     def __init__(
         self, count: int, work: Callable[[], None], stop: Callable[[], None] = lambda: None
@@ -350,7 +344,7 @@ class Supervisor:
         self._stopping = False
 
     def run(self) -> None:
-        """Go on until a signal stops it and all have ended. Call it in the main thread."""
+        """Run until a signal stops it and all processes have ended. Call it in the main thread."""
         before = {number: signal.signal(number, self._on_signal) for number in SIGNALS}
         try:
             while self._running or not self._stopping:
@@ -375,13 +369,13 @@ class Supervisor:
             number = self._signals.pop(0)
             for process in self._running:
                 if process.pid is not None and process.exitcode is None:
-                    # One that has ended was not waited for yet, so its id is its own.
+                    # One that has ended was not reaped yet, so its id is not reused.
                     os.kill(process.pid, number)
 
     def _start_missing(self) -> None:
         while len(self._running) < self._count and not self._stopping:
             process = self._context.Process(target=self._run_child)
-            signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until the process minds them
+            signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until the child handles them
             process.start()
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
             self._running.append(process)
@@ -395,8 +389,7 @@ class Supervisor:
             time.sleep(RESTART_SECONDS)
 
     def _run_child(self) -> None:
-        """Work in a group of its own, so that Ctrl-C comes once: from the process that looks after
-        it."""
+        """Work in a process group of its own, so that Ctrl-C comes once, from the supervisor."""
         os.setpgrp()
         os.close(self._life)
         for number in SIGNALS:
@@ -411,38 +404,36 @@ class Supervisor:
 
 
 def _stop_with_parent(alive: int) -> None:
-    """Stop this process when the one that looks after it is gone: only that one holds the pipe's
-    other end."""
+    """Stop this process when the supervisor is gone: only that one holds the pipe's other end."""
     os.read(alive, 1)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 # --- the salt -------------------------------------------------------------------------------------
-# Made once however many processes start at once: in a file beside the gateway's store, or in its
-# database.
+# Created once, however many processes start, in a file beside the gateway's store or its database.
 
 WAIT_SECONDS = 5.0
-"""Seconds that another process may take to write the salt that it is making."""
+"""Seconds that another process may take to write a new salt."""
 
 
 def with_salt(config: Config) -> Config:
-    """Return *config* with a salt: its own, else that of its store, which is made when it is first
-    needed: in a file beside it, or in its database, which must answer then. Without a place for the
-    store the salt is new each time, as the store is. Raises `StoreError`, OSError."""
+    """Return *config* with a salt: its own, else its store's, created on first use in a file beside
+    the store or in its database, which must answer then. A store that is not kept gets a new salt
+    each time. Raises `StoreError`, OSError."""
     if config.salt:
         return config
     try:
         salt = _keep_salt(config.store, random_salt)
     except StoreError as error:
-        if "connection" not in str(error) or "FATAL" in str(error):  # it is wrong, and not away
+        if "connection" not in str(error) or "FATAL" in str(error):  # wrong, not unreachable
             raise
         raise StoreError(f"{error}; with {SALT} set the gateway can start without it") from error
     return replace(config, salt=salt or random_salt(), is_salt_stored=salt is not None)
 
 
 def restore_salt(config: Config, store: Store) -> None:
-    """Put the salt back where it was deleted with the store, or alone: nobody finds an edit again
-    without it. Says in the log if that fails, and if another salt is there."""
+    """Restore a salt that was deleted, alone or with the store: without it no edit is found again.
+    Log a failure, or another salt that is there."""
     if not config.is_salt_stored:
         return
     stored: bytes | None = config.salt
@@ -460,8 +451,8 @@ def _keep_salt(
     wait_seconds: float = WAIT_SECONDS,
     store: Store | None = None,
 ) -> bytes | None:
-    """Return the salt that is kept with the store at *address*, made if there is none; None if it
-    has no place. *store* is that store, if it is open. Raises as `with_salt` does."""
+    """Return the salt kept with the store at *address*, created if there is none; None if the store
+    has no place for it. *store* is that store, if open. Raises as `with_salt` does."""
     if is_server(address):
         database = cast("PostgreSQLStore", open_store(address) if store is None else store)
         with database if store is None else nullcontext():
@@ -486,12 +477,12 @@ def read_or_create_salt(
     wait_seconds: float = WAIT_SECONDS,
     make: Callable[[], bytes] = random_salt,
 ) -> bytes:
-    """Return the salt at *path*, made if there is none, for only the owner to read. *link* makes a
+    """Return the salt at *path*, created if missing, readable only by the owner. *link* makes a
     hard link. Raises OSError, also if the file stays empty for *wait_seconds* seconds."""
     if not path.exists():
         _create_salt_file(path, link, make())
     until = time.monotonic() + wait_seconds
-    while not (salt := path.read_bytes()):  # another process may just be writing it
+    while not (salt := path.read_bytes()):  # another process may be writing it
         if time.monotonic() > until:
             raise OSError(
                 f"{path} is empty, so that no salt can be read from it: delete it, and a new one "
@@ -502,15 +493,15 @@ def read_or_create_salt(
 
 
 def _create_salt_file(path: Path, link: Callable[[Path, Path], None], salt: bytes) -> None:
-    """Write *salt* at *path*, unless another process was faster. It appears with its content, where
-    there are hard links."""
+    """Write *salt* at *path*, unless another process was faster. With hard links the file appears
+    complete."""
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     write_new(draft, salt)
     try:
         link(draft, path)
     except FileExistsError:
         pass
-    except OSError:  # a file system without them, as those of memory cards
+    except OSError:  # a file system without hard links, such as FAT
         with suppress(FileExistsError):
             write_new(path, salt)
     finally:

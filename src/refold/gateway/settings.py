@@ -1,4 +1,4 @@
-"""What can be configured of the gateway's core, of its limits, and of its upstreams."""
+"""Settings of the gateway's core, its limits and its upstreams."""
 
 import math
 import re
@@ -22,7 +22,7 @@ from refold.models.fallback import Fallback
 from refold.tokens.model_table import EngineProfile, Prices, Rates, Window
 
 DELTAS = ("thread", "previous_response_id")
-"""Delta transports that can be refused."""
+"""Ways to send only new messages (delta transports) that can be refused."""
 
 ENGINES = ("vllm", "sglang", "dynamo")
 """Engines whose way of naming sessions is known (docs/decisions/0028-engines.md)."""
@@ -32,20 +32,19 @@ SOFT, TARGET = 0.7, 0.4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """An engine of one's own: what its tokens cost it, and what it is told of sessions.
+    """An inference engine of the operator: its tokens' costs, and what it is told of sessions.
 
-    Raises ValueError for what its protocol has no words for.
-    """
+    Raises ValueError for settings that its protocol does not support."""
 
     profile: EngineProfile
     protocol: str = ""
-    """Who is told: `vllm`, `sglang` or `dynamo`. Empty: nobody."""
+    """`vllm`, `sglang` or `dynamo`. Empty: the engine is told nothing."""
     kv_hints: bool = False
-    """Say which part of a request to keep, or which a compaction has made useless?"""
+    """Whether it is told which part of a request to keep, or which a compaction made useless."""
     end_seconds: float | None = None
-    """Seconds without a request after which a session has ended, and the engine is told so."""
+    """Seconds without a request after which it is told that a session has ended."""
     key: str = field(default="", repr=False)
-    """What it asks for to be told."""
+    """API key for these messages."""
 
     def __post_init__(self) -> None:
         if self.protocol:
@@ -60,76 +59,74 @@ class Engine:
 class Settings:
     """When and how requests are compacted. Figures in tokens, shares of the window, seconds.
 
-    Raises ValueError for figures that cannot be, for *soft* or *target* above *hard*, and for names
-    that do not exist.
-    """
+    Raises ValueError for invalid figures, for *soft* or *target* above *hard*, and for unknown
+    names."""
 
     strategies: tuple[Strategy, ...] | None = None
-    """None: duplicates, long results and old thinking first; then a summary down to *target*, by
+    """None: first duplicates, long results and old thinking; then a summary down to *target*, by
     *ask* once if there is one, else by rules in two steps; then clearing and shorter summaries
     (docs/gateway-decisions.md)."""
     windows: Mapping[str, Window] = field(default_factory=dict)
-    """Windows of models, by name; others are looked up in `refold.tokens.model_table`."""
+    """Context windows by model name. Others are looked up in `refold.tokens.model_table`."""
     ask: Fallback | AsyncAsker | None = None
-    """Who writes summaries: a `Fallback`, whose models the page names, or any coroutine function of
-    an `Ask`. None: rules do."""
+    """Model that writes summaries: a `Fallback`, whose models the page names, or any coroutine
+    function of an `Ask`. None: rules do."""
     soft: float = SOFT
-    """Share of the usable window (what is left of it beside the answer) from which a summary is
-    prepared in the background. Unless given, it and *target* come down with *hard*."""
+    """Share of the usable window (without the answer's reserve) from which a summary is prepared in
+    the background. Unless set, it and *target* are lowered with *hard*."""
     hard: float = 0.95
     """Share of the usable window from which compaction is due whatever it costs."""
     target: float = TARGET
     """Share of the usable window to come down to."""
     reserve_tokens: int = 20_000
-    """Tokens of the window kept for the answer; a fifth of a small window."""
+    """Tokens of the window reserved for the answer; a fifth of a small window."""
     economy: bool = True
-    """Compact below the hard level too, if that pays (`refold.budget.planner`)."""
+    """Whether to compact below the hard level if that pays (`refold.budget.planner`)."""
     hour_cache: bool = False
-    """Ask Anthropic's cache to keep a conversation for an hour where its size and pauses make that
-    cheaper than five minutes. It changes the cache marks that the client set, and no others."""
+    """Whether to have Anthropic's cache keep a conversation for an hour if its size and pauses make
+    that cheaper than five minutes. Only the client's own cache marks are changed."""
     prices: Rates | Prices | None = None
-    """Prices of models, if the table of `refold.tokens.model_table` should not say them. Without
-    prices nothing pays."""
+    """Prices of models, in place of the table of `refold.tokens.model_table`. Without prices
+    nothing pays."""
     engines: Mapping[str, Engine] = field(default_factory=dict)
-    """Engines of one's own, by the name of a model or of an upstream: for these seconds of prefill
-    and blocks held are reckoned with in place of prices."""
+    """The operator's engines, by model or upstream. Their prefill seconds and held blocks replace
+    prices."""
     native: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By API, fields that ask for a provider's own clearing or compaction, added to requests that
-    lack them: `{"anthropic": {"context_management": {"edits": [...]}}}`. Below the hard level we
-    then compact nothing."""
+    """Fields, by API, that request a provider's own clearing or compaction, added to requests that
+    lack them: `{"anthropic": {"context_management": {"edits": [...]}}}`. Below the hard level the
+    gateway then compacts nothing."""
     on_event: OnEvent | None = None
-    """Told of every compaction (`refold.compactor.hooks`), in a worker's thread."""
+    """Callback for every compaction (`refold.compactor.hooks`), called in a worker thread."""
     clock: Callable[[], float] = time.time
     """Seconds since 1970."""
     decide_timeout_seconds: float = 2.0
-    """Seconds for everything but a summary; after that the request goes through as it came."""
+    """Seconds for everything but a summary. After that the request is sent as it came."""
     summary_timeout_seconds: float = 60.0
-    """Seconds for a summary that a request waits for."""
+    """Seconds that a request waits for a summary."""
     older_accounts: frozenset[str] = frozenset()
-    """Upstreams all of whose keys are of Anthropic accounts created before 2026-08-31: thinking is
+    """Upstreams whose keys all belong to Anthropic accounts created before 2026-08-31. Thinking is
     bound there only in requests that ask for the check (AN-8)."""
     refuse: frozenset[str] = frozenset({"thread"})
     """Delta transports to refuse so that the client sends its full history: `thread`,
-    `previous_response_id`. What is not refused passes through untouched."""
+    `previous_response_id`. Others pass untouched."""
     store_cooldown_seconds: float = 30.0
-    """Seconds that a store is left alone after it failed or was late three times in a row."""
+    """Seconds for which the store is not used after it failed or was late three times in a row."""
     conversations: int = 256
-    """Conversations known in memory. What is forgotten is decoded again at its next request, and
-    shown as the store has it."""
+    """Conversations kept in memory. A forgotten one is decoded again at its next request and shown
+    as stored."""
     known_bytes: int = 256 * 1024 * 1024
-    """Bytes that the latest requests of those may have together; each takes about twice its bytes
-    of memory."""
+    """Maximum total bytes of their latest requests. Each takes about twice its size in memory."""
     compute_threads: int = 16
-    """Threads of the system that decide what becomes of requests, in each process."""
+    """Threads per process that decide about requests."""
     read_above_bytes: int = 4_096
-    """Bytes up to which a request without tool results and signed thinking passes unread: nothing
-    in it is worth an edit. 0 reads every request; so do strategies of your own, which may edit
+    """Bytes up to which a request without tool results and signed thinking passes unread, since
+    nothing in it is worth an edit. 0 reads every request, as custom strategies do, which may edit
     anything."""
     shadow: bool = False
-    """Send every request as it came, and enter in the ledger what it would have been. No model is
-    asked for summaries."""
+    """Whether to send every request as it came and record in the ledger what it would have been. No
+    model is asked for summaries."""
     lower_output_cap: bool = True
-    """Lower a request's cap of output tokens to what the window leaves."""
+    """Whether to lower a request's cap of output tokens to what the window leaves."""
 
     def __post_init__(self) -> None:
         require_number(0.01, 1, soft=self.soft, hard=self.hard, target=self.target)
@@ -164,7 +161,7 @@ class Settings:
             raise ValueError(f"native must give fields for {strange}, not {self.native[strange]!r}")
 
     def find_engine(self, upstream: str, model: str) -> Engine | None:
-        """Return the engine that answers for *model* at *upstream*, if it is known."""
+        """Return the engine that serves *model* at *upstream*; None if none is configured."""
         return self.engines.get(model) or self.engines.get(upstream)
 
 
@@ -183,35 +180,32 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bytes, seconds and counts. Raises ValueError for a limit that is no number above 0."""
+    """Limits in bytes, seconds and counts. Raises ValueError for one that is not above 0."""
 
     body_bytes: int = 64 * MIB
-    """Of a request for an answer, compressed or not; such bodies are held in memory."""
+    """Body of a request for an answer, compressed or not. It is held in memory."""
     upload_bytes: int = 1024 * MIB
-    """Of any other request's body; those are passed on as they arrive."""
+    """Any other request's body. It is passed on as it arrives."""
     head_bytes: int = 64 * 1024
-    """Of the request line and all headers together."""
+    """Request line and all headers together."""
     headers: int = 200
-    """How many."""
     requests: int = 1_000
-    """Under way at once, in one process."""
+    """Concurrent requests in one process."""
     head_seconds: float = 20.0
-    """For the request line and the headers."""
+    """Time for the request line and headers."""
     body_seconds: float = 60.0
-    """Of silence while a body is awaited."""
+    """Silence while a body is awaited."""
     body_bytes_per_second: float = 500.0
-    """That earn a second of `body_seconds` back, or a body that drips in would never end."""
+    """Bytes that restore a second of `body_seconds`, so that a body cannot trickle in forever."""
     connect_seconds: float = 10.0
-    """For a connection to an upstream."""
     silence_seconds: float = 900.0
-    """Of silence of an upstream, before its answer or within it; and of a client that takes nothing
-    of its answer."""
+    """Silence of an upstream, before or within its answer, or of a client that reads nothing."""
     idle_seconds: int = 75
-    """That a client's unused connection is kept."""
+    """Time that a client's idle connection is kept."""
     parting_seconds: float = 1.0
-    """That it is kept when the gateway is stopped: a balancer may just have sent something."""
+    """The same while the gateway stops: a load balancer may just have sent something."""
     grace_seconds: int = 300
-    """For streams to end when the gateway is stopped."""
+    """Time for streams to end when the gateway stops."""
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
@@ -228,8 +222,8 @@ _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 
 
 def parse_duration(text: str) -> float:
-    """Return `7d`, `12h`, `30m`, `90s`, `2w` in seconds. Raises ValueError for anything else, and
-    for no time at all."""
+    """Return `7d`, `12h`, `30m`, `90s` or `2w` in seconds. Raises ValueError for anything else, and
+    for zero."""
     match = _SPAN.fullmatch(text.strip().lower())
     if match is None or not float(match[1]):
         raise ValueError(f"{text!r} is no time: write it as 7d, 12h or 30m")
@@ -241,7 +235,7 @@ def parse_duration(text: str) -> float:
 
 @lru_cache(maxsize=64)
 def is_loopback(host: str) -> bool:
-    """Does *host* name this machine alone?"""
+    """Return whether *host* can only be this machine."""
     try:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -249,10 +243,10 @@ def is_loopback(host: str) -> bool:
 
 
 # --- upstreams ------------------------------------------------------------------------------------
-# Which there are, and which of them a request goes to. Nothing else can be reached.
+# The upstreams, and which of them a request goes to. No other server can be reached.
 
 _OWN_PATHS = ("/refold", "/metrics")
-"""Paths that the gateway answers itself; no upstream's prefix may be one of them."""
+"""The gateway's own paths. No upstream's prefix may be one of them."""
 _REMEDY = (
     "its key is sent to none of them. Bind them by apis, or give one a prefix, in refold.toml."
 )
@@ -260,28 +254,26 @@ _REMEDY = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upstream:
-    """A server that requests are sent to. Raises ValueError for an address or prefix that cannot
-    be."""
+    """A server that requests are sent to. Raises ValueError for an invalid address or prefix."""
 
     name: str
     url: str
-    """What stands before the path that a client asks for: `https://api.example.com`, with a path or
-    without."""
+    """Base URL, with a path or without: `https://api.example.com`."""
     prefix: str = ""
-    """Requests below this path go here, without it: `/openai` sends `/openai/v1/models` on as
+    """Path prefix of its requests, removed from them: `/openai` sends `/openai/v1/models` on as
     `/v1/models`."""
     models: tuple[str, ...] = ()
-    """Requests for these models go here; `*` stands for anything: `gpt-*`."""
+    """Patterns of the models that it serves: `gpt-*`."""
     apis: tuple[str, ...] = ()
-    """Requests in these formats go here."""
+    """Request formats that it serves (`APIS`)."""
     issuers: tuple[str, ...] = ()
-    """Who issues the tokens that this server checks: a token renewed by one of these leaves a
-    caller who they are. A `*` stands for anything, `aws` for signatures in the form of Amazon's."""
+    """Patterns of issuers whose tokens this server checks: a caller whose token one of them renews
+    stays the same. `aws` stands for signatures in Amazon's form."""
     older_account: bool = False
-    """Are all keys that come here of Anthropic accounts created before 2026-08-31 (AN-8)?"""
+    """Whether all keys that come here belong to Anthropic accounts created before 2026-08-31
+    (AN-8)."""
     proxy: str = ""
-    """An HTTP proxy on the way, `http://host:port`, or with a user:
-    `http://user:password@host:port`."""
+    """HTTP proxy for its connections: `http://host:port`, or `http://user:password@host:port`."""
 
     def __post_init__(self) -> None:
         _check_address(self.url)
@@ -305,22 +297,21 @@ class Upstream:
 
     @property
     def issuer_patterns(self) -> tuple[str, ...]:
-        """Its issuers; Amazon checks its own signatures."""
+        """Its issuers, and `aws` for Amazon, which checks its own signatures."""
         parts = urlsplit(self.url)
         is_amazon = parts.scheme == "https" and (parts.hostname or "").endswith(".amazonaws.com")
         return (*self.issuers, "aws") if is_amazon else self.issuers
 
     @property
     def provider(self) -> str:
-        """Which well-known provider answers at its address; empty for any other, which may be a
-        proxy of anybody's."""
+        """Well-known provider at its address; empty for any other, which may be anybody's proxy."""
         host = urlsplit(self.url).hostname or ""
         return next((each.name for each in load_owners() if _matches(host, each.hosts)), "")
 
 
 def name_owners(keys: Sequence[bytes], path: str) -> frozenset[str]:
     """Return the providers that alone check these *keys*, else those that alone have the *path*;
-    none where nothing tells, or there is no key."""
+    empty if neither decides, or without a key."""
     bare = [part.strip(b"\"'") for key in keys for part in (key, *key.split(maxsplit=1)[1:])]
     path = f"/{path.strip('/')}"
     by_key = {each.name for each in load_owners() if any(key.startswith(each.keys) for key in bare)}
@@ -348,10 +339,9 @@ def choose_upstream(
     """Return the upstream for a request in one of these *apis*: by model, else by API, else the
     first that is bound to neither.
 
-    If the request names no *model*, those with `models` may be meant too, and a key (*keyed*) goes
-    nowhere on a guess, nor from its *owners* to another provider. Raises `HTTPException` (404) if
-    no upstream fits, and if several do and it has a key.
-    """
+    Without a *model*, upstreams with `models` are candidates too. A key (*keyed*) is never sent on
+    a guess, nor from its *owners* to another provider. Raises `HTTPException` (404) if no upstream
+    fits, and if several do and there is a key."""
     upstream = _choose_by_request(upstreams, apis, model, keyed=keyed)
     if len(upstreams) == 1 or not upstream.provider or owners <= {upstream.provider}:
         return upstream
@@ -397,28 +387,28 @@ def _choose_by_request(
 
 
 def _filter_by_api(upstreams: Sequence[Upstream], apis: Sequence[str]) -> Sequence[Upstream]:
-    """Return those that are bound to one of *apis*; if there is none, those that are bound to no
+    """Return the upstreams that are bound to one of *apis*; if there are none, those bound to no
     API."""
     bound = [upstream for upstream in upstreams if not set(apis).isdisjoint(upstream.apis)]
     return bound or [upstream for upstream in upstreams if not upstream.apis]
 
 
 def is_own_path(path: str) -> bool:
-    """Does the gateway answer this path itself? Neither case nor slashes before it matter: what is
-    meant for it goes to no upstream."""
+    """Return whether the gateway answers this path itself. Case and leading slashes are ignored: no
+    spelling of it reaches an upstream."""
     path = f"/{path.lstrip('/').lower()}"
     return path.startswith(_OWN_PATHS) and any(_is_below(path, own) for own in _OWN_PATHS)
 
 
 def find_provider(name: str) -> dict[str, Any] | None:
-    """Return the settings of a well-known provider; None if there is none of this name."""
+    """Return the settings of a well-known provider, if known."""
     settings = load_providers().get(name)
     return dict(settings) if settings else None
 
 
 @cache
 def load_providers() -> dict[str, dict[str, Any]]:
-    """Return all well-known providers, from `providers.toml`, as the fields of an `Upstream`."""
+    """Return the well-known providers of `providers.toml` as fields of an `Upstream`."""
     return {
         name: {
             key: tuple(value) if isinstance(value, list) else value
@@ -431,20 +421,19 @@ def load_providers() -> dict[str, dict[str, Any]]:
 
 
 class Owner(NamedTuple):
-    """A provider, and what tells that a request is for nobody else."""
+    """A provider with the hosts, keys and paths that only it has."""
 
     name: str
     hosts: tuple[str, ...]
-    """Where it answers; `*` stands for anything, as in *paths*."""
+    """`*` is a wildcard, as in *paths*."""
     keys: tuple[bytes, ...]
-    """How the keys begin that it alone checks."""
+    """Prefixes of keys."""
     paths: tuple[str, ...]
-    """Paths that it alone has."""
 
 
 @cache
 def load_owners() -> tuple[Owner, ...]:
-    """Return the providers of `providers.toml` that are somebody else's servers."""
+    """Return the providers of `providers.toml` that are not local servers (`http://`)."""
     return tuple(
         Owner(
             raw.get("name", name),

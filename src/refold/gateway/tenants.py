@@ -1,10 +1,10 @@
-"""Whose request it is. A tenant is who sends it, not the bytes of a token that is renewed.
+"""Identifies the sender of a request. A tenant is the sender, not the bytes of a token, which may
+be renewed.
 
-By default a caller with other keys is another tenant. A token or signature that an upstream is
-known to check may say more: who it was issued to. What it says is a claim until that upstream has
-accepted it, since the gateway cannot check its signature; until then nothing is kept under it, and
-no answer is made with it (docs/decisions/0019-tenants.md).
-"""
+By default other keys mean another tenant. A token or signature that an upstream is known to check
+may also name whom it was issued to. The gateway cannot check its signature, so that is a claim
+until the upstream has accepted the token. Until then nothing is kept under it, and no answer uses
+it (docs/decisions/0019-tenants.md)."""
 
 import base64
 import hashlib
@@ -24,31 +24,31 @@ from refold.gateway.settings import Upstream
 from refold.text.json_values import parse_or_none, text_at
 
 CREDENTIAL, SINGLE, HEADER = "credential", "one", "header:"
-"""Ways to tell tenants apart: by what they show, not at all, by a header that a proxy before the
-gateway sets."""
+"""Ways to tell tenants apart: by keys, not at all, by a header of a proxy in front of the
+gateway."""
 AWS = "aws"
-"""The issuer of signatures in the form of Amazon's, which are new with every request."""
+"""Issuer of signatures in Amazon's form, which are new for every request."""
 MAX_ACCEPTED = 10_000
-"""Tokens of which is remembered that their upstream took them."""
+"""Number of accepted tokens that are remembered."""
 _LARGEST_TOKEN = 16_384
 _SIGNED = re.compile(r"AWS4-[A-Z0-9-]+ +Credential=([^/,\s]+)/")
 
 
 class Tenant(NamedTuple):
-    """Who sends a request, as salted hashes."""
+    """The sender of a request, as salted hashes."""
 
     credential: str
-    """By the bytes of what is shown; empty if nothing is."""
+    """Hash of keys, tokens and cookies; empty without any."""
     claimed: str = ""
-    """By whom it was issued to; empty if nothing says so that the upstream checks."""
+    """Hash of whom a token was issued to; empty if the upstream checks no such claim."""
     is_reusable: bool = False
-    """Will the same token come again?"""
+    """Whether the same token can come again."""
 
 
 @dataclass(eq=False)
 class TenantResolver:
-    """Tells who sends requests. *mode* is as in `refold.toml`, *key_headers* are further headers
-    that hold keys."""
+    """Identifies senders of requests. *mode* is as in `refold.toml`, *key_headers* are further
+    headers that hold keys."""
 
     salt: bytes = field(repr=False)
     mode: str = CREDENTIAL
@@ -57,7 +57,7 @@ class TenantResolver:
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     def identify(self, head: RequestHead, upstreams: Iterable[Upstream]) -> Tenant:
-        """Return who sends a request to one of these *upstreams*."""
+        """Return the sender of a request to one of these *upstreams*."""
         if self.mode == SINGLE:
             return Tenant("")
         shown = self._identifying_parts(head)
@@ -79,19 +79,19 @@ class TenantResolver:
         return Tenant(self._hash(shown), claimed, is_reusable=claim[1] != AWS)
 
     def is_accepted(self, who: Tenant) -> bool:
-        """Has the upstream accepted what *who* claims to be by this very token?"""
+        """Return whether an upstream has accepted this very token."""
         return who.credential in self._accepted
 
     def accept(self, who: Tenant) -> None:
-        """Note that the upstream has."""
+        """Record that the upstream has."""
         if not who.is_reusable:
             return
         with self._lock:
             put_latest(self._accepted, who.credential, None, MAX_ACCEPTED)
 
     def _identifying_parts(self, head: RequestHead) -> list[tuple[bytes, bytes]]:
-        """Return all that says who sends a request, in the order of the names, so that a proxy may
-        put headers in another."""
+        """Return all that identifies the sender, sorted by name, since proxies may reorder
+        headers."""
         parts = [(b"?" + name, value) for name, value in query_keys(head.query)]
         for name, value in head.headers:
             if name == b"cookie":
@@ -102,8 +102,7 @@ class TenantResolver:
         return sorted(parts)
 
     def _hash(self, shown: Sequence[tuple[bytes, bytes]]) -> str:
-        """Return a salted BLAKE2b hash. Neither a key nor anything it could be found from without
-        the salt is kept."""
+        """Return a salted BLAKE2b hash, from which no key can be found without the salt."""
         if not shown:
             return ""
         digest = hashlib.blake2b(key=self.salt[:64], digest_size=16)
@@ -113,14 +112,14 @@ class TenantResolver:
 
 
 def list_keys(head: RequestHead, key_headers: frozenset[bytes] = frozenset()) -> list[bytes]:
-    """Return the keys that the request carries, as they stand there."""
+    """Return the keys that the request carries, verbatim."""
     in_head = [value for name, value in head.headers if is_key(name) or name in key_headers]
     return in_head + [value for _, value in query_keys(head.query)]
 
 
 def _find_claim(head: RequestHead, upstream: Upstream) -> tuple[str, str, str] | None:
-    """Return the upstream's name, an issuer whose tokens it checks, and who the one token of the
-    request was issued to."""
+    """Return the upstream's name, an issuer whose tokens it checks, and whom the request's only
+    token was issued to."""
     if not (issuers := upstream.issuer_patterns):
         return None
     tokens = [value for name, value in head.headers if name == b"authorization"]
@@ -137,7 +136,7 @@ def _find_claim(head: RequestHead, upstream: Upstream) -> tuple[str, str, str] |
 
 
 def _parse_token(token: str) -> tuple[str, str] | None:
-    """Return issuer and subject of a JSON Web Token, as it says, unchecked; None if it does not."""
+    """Return issuer and subject of a JSON Web Token, unverified; None if it lacks them."""
     parts = token.split(".")
     if len(parts) != 3 or not all(parts):
         return None
@@ -150,7 +149,7 @@ def _parse_token(token: str) -> tuple[str, str] | None:
     return (issuer, subject) if issuer and subject else None
 
 
-# --- which parts of a request say who sends it: keys, tokens and cookies, by their names ----------
+# --- parts of a request that identify its sender: keys, tokens and cookies, by name ---------------
 
 _KEY_WORDS = frozenset(
     [
@@ -169,7 +168,7 @@ _KEY_WORDS = frozenset(
         "vk",
     ]
 )
-"""Words of names of headers that hold a key: `x-litellm-api-key`, `ocp-apim-subscription-key`,
+"""Words in header names that hold a key: `x-litellm-api-key`, `ocp-apim-subscription-key`,
 `helicone-auth`."""
 _KEY_ENDS = (
     "accesskey",
@@ -181,7 +180,7 @@ _KEY_ENDS = (
     "secretkey",
     "subscriptionkey",
 )
-"""The same, where several are written as one."""
+"""The same for several words written as one."""
 _PERSON_WORDS = frozenset(
     {
         "user",
@@ -195,13 +194,12 @@ _PERSON_WORDS = frozenset(
         "tenant",
     }
 )
-"""Words of names that say for whom a key is used: `chatgpt-account-id`, `openai-organization`,
-`x-forwarded-email`."""
+"""Words in header names that say for whom a key is used: `chatgpt-account-id`,
+`openai-organization`, `x-forwarded-email`."""
 _NO_KEYS = frozenset(
     {"agent", "cache", "csrf", "dpop", "idempotency", "nonce", "websocket", "xsrf"}
 )
-"""With one of these words a name holds nothing that says who sends it: most are new with every
-request."""
+"""Words in names of headers that identify no sender: most are new with every request."""
 _QUERY_NAMES = frozenset(
     {"key", "code", "sig", "auth", "token", "apikey", "access_token", "auth_token"}
 )
@@ -209,15 +207,15 @@ _BALANCERS = re.compile(
     r"(?:__cf(?:_bm|lb|ruid|seq|waitingroom)?|_cfuvid|cf_clearance|awsalb(?:cors|tg|tgcors)?|route)$"
     r"|arraffinity|applicationgatewayaffinity|bigip|incap_ses_|visid_incap_"
 )
-"""Cookies of what stands before a server, by how their names begin: renewed as it likes, and
-nobody's."""
+"""Beginnings of names of load balancers' cookies, which are renewed at any time and identify
+nobody."""
 _WORDS = re.compile(r"[-_.]")
 
 
-@lru_cache(maxsize=512)  # of names as long as a head
+@lru_cache(maxsize=512)  # names may be very long
 def is_key(name: bytes) -> bool:
-    """Does a header of this name, in lower case, hold a key of the caller's? When in doubt it
-    does."""
+    """Return whether a header of this name, in lower case, holds a key of the caller. If in doubt
+    it does."""
     words = _words(name)
     return not _NO_KEYS.intersection(words) and any(
         word in _KEY_WORDS or word.endswith(_KEY_ENDS) for word in words
@@ -226,14 +224,15 @@ def is_key(name: bytes) -> bool:
 
 @lru_cache(maxsize=512)
 def is_personal(name: bytes) -> bool:
-    """Does a header of this name, in lower case, say for whom it is, by a key or otherwise?"""
+    """Return whether a header of this name, in lower case, identifies the caller, by a key or
+    otherwise."""
     words = _words(name)
     is_person = _PERSON_WORDS.intersection(words) and not _NO_KEYS.intersection(words)
     return is_key(name) or bool(is_person)
 
 
 def query_keys(query: str) -> list[tuple[bytes, bytes]]:
-    """Return the keys in a query, with their names in lower case and as a server reads them."""
+    """Return the keys in a query, with decoded names in lower case."""
     if not query:
         return []
     pairs = (pair.partition("=") for pair in query.split("&"))
@@ -243,12 +242,12 @@ def query_keys(query: str) -> list[tuple[bytes, bytes]]:
 
 
 def is_query_key(name: bytes) -> bool:
-    """Does a parameter of this name hold a key?"""
+    """Return whether a parameter of this name holds a key."""
     return name.decode("ascii", "replace") in _QUERY_NAMES or is_key(name)
 
 
 def redact_keys(target: str) -> str:
-    """Return a path with its query, without the keys in it."""
+    """Return a path and query without the values of keys."""
     path, mark, query = target.partition("?")
     if not mark:
         return target
@@ -256,7 +255,7 @@ def redact_keys(target: str) -> str:
 
 
 def identifying_cookies(cookies: bytes) -> bytes:
-    """Return what a cookie header says of who sends it, whatever stands between."""
+    """Return a cookie header without load balancers' cookies."""
     pairs = (pair.strip() for pair in cookies.split(b";"))
     return b"; ".join(
         pair
