@@ -191,7 +191,6 @@ class Gateway:
         log("refused", logging.INFO, status=status)
 
     def _log_request(self, entry: AccessLogEntry) -> None:
-        """Log one line and count one request."""
         add = self.pipeline.counters.add
         add(
             "http_requests",
@@ -261,7 +260,6 @@ def begin_counters(counters: Counters, config: Config) -> None:
 
 
 def _refuse_administrator(*, has_token: bool) -> GatewayResponse:
-    """Return the error for a caller who is not an administrator."""
     if has_token:
         words = "The admin token is needed: authorization: Bearer TOKEN."
         return provider_error("", 401, words, (("www-authenticate", "Bearer"),))

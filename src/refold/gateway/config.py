@@ -66,7 +66,7 @@ class Config:
     """How long transcripts are kept after they last grew: `7d`, `12h`. Empty: none are kept."""
     files: bool | None = None
     """Whether the page also lists sessions in clients' files of this user; for loopback addresses.
-    None: `refold serve` and `refold run` list them if they serve nobody else, programs do not."""
+    None: `refold serve` and `refold run` do unless they serve others, programs do not."""
     retention: str = ""
     """How long edits, and sessions in the ledger, are kept after their last use: `90d`, at least
     `1d`. Empty: forever."""
@@ -287,7 +287,7 @@ class _Table:
     """Dotted name of the table in the document, such as `compaction.native`."""
 
     def error(self, key: str, message: str) -> ConfigError:
-        """Return an error about *key*, or about the table if *key* is empty."""
+        """Return an error about *key*, or about the table."""
         return ConfigError(": ".join(filter(None, (self.file, self._full_name(key), message))))
 
     def guard(self, make: Callable[[], T], key: str = "") -> T:
@@ -333,7 +333,7 @@ class _Table:
         return self.values(readable)
 
     def build(self, cls: Callable[..., T]) -> T:
-        """Return a *cls* (a dataclass) made from this table."""
+        """Return an instance of the dataclass *cls*, made from this table."""
         values = self.fields(cls)
         for each in fields(cls):  # type: ignore[arg-type]  # it is a dataclass
             is_needed = each.default is MISSING and each.default_factory is MISSING

@@ -111,7 +111,6 @@ def _event_of(record: logging.LogRecord) -> str:
 
 
 def _fields_of(record: logging.LogRecord) -> dict[str, Any]:
-    """Return a record's own fields and those of its exception."""
     error = record.exc_info[1] if record.exc_info else None
     fields: dict[str, Any] = getattr(record, "fields", {})
     return fields | (error_fields(error) if error is not None else {})
@@ -189,8 +188,8 @@ def traceback_places(trace: TracebackType | None) -> list[str]:
 
 
 def _is_of_our_line(record: logging.LogRecord) -> bool:
-    """Return whether the server reports an answer cut off by its upstream or by the gateway's stop,
-    as our own line of that request does."""
+    """Return whether the server logs that an answer was cut off, which our own line of that request
+    does."""
     is_stopped = record.exc_info is not None and isinstance(record.exc_info[1], CancelledError)
     return record.msg == INCOMPLETE_RESPONSE or (record.name == "uvicorn.error" and is_stopped)
 
@@ -205,7 +204,6 @@ class LogWriter(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self.counters = Counters()
-        """Counters for dropped lines."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Queue a line to be written."""

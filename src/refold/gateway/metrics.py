@@ -153,7 +153,7 @@ class SharedMetrics:
         """Return the sums over all processes, or only this one's samples if the directory cannot be
         used."""
         own = self._own()
-        with suppress(OSError):  # only the other processes' sums lack them then
+        with suppress(OSError):  # then only other processes lack these samples
             self._write(own)
         return sum_samples((own, *self._read_others()))
 

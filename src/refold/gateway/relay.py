@@ -322,7 +322,6 @@ class Relay:
         writer: ResponseWriter,
         trace_headers: Headers,
     ) -> None:
-        """Answer a request whose body is complete."""
         started, entry = perf_counter(), writer.log_entry
         entry.received_bytes = len(raw)
         plain: bytes | None = raw

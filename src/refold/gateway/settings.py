@@ -360,7 +360,6 @@ def choose_upstream(
 def _choose_by_request(
     upstreams: Sequence[Upstream], apis: Sequence[str], model: str, *, keyed: bool
 ) -> Upstream:
-    """Return the upstream by model, else by API, else the first that is bound to neither."""
     if len(upstreams) == 1 and not (model and upstreams[0].models):
         return upstreams[0]
     for upstream in upstreams:

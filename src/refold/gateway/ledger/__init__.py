@@ -1,2 +1,2 @@
 """The gateway's ledger: what calls were billed and would have been billed without edits, the table
-of sessions, and transcripts if they are asked for."""
+of sessions, and recorded transcripts."""

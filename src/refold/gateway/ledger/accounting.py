@@ -1,6 +1,6 @@
-"""From an answered call to its line in the ledger: what it was billed, what it would have been
-without edits, and what it only fetched again. What is known of conversations between calls is in
-memory only."""
+"""Computes an answered call's entry in the ledger: what it was billed, what it would have been
+billed without edits, and what it only fetched again. Conversations are remembered only in
+memory."""
 
 import re
 from collections import OrderedDict
@@ -34,45 +34,44 @@ from refold.tokens.model_table import Rates, find_rates
 from refold.tokens.usage import MOST_TOKENS, Usage, read_usage
 
 # --- bills without edits --------------------------------------------------------------------------
-# No provider says what a call would have been billed without edits, so that is worked out from what
-# did happen. A request and an earlier one have a beginning in common: one of their histories
-# (*unedited*), and one of what was sent. Of the beginning that was sent the bill says which share
-# the cache held (*hit*); of the other as much is taken to be held. Estimated tokens are turned into
-# billed ones by what was billed for each token of this request (*scale*).
-# docs/decisions/0017-net-ledger.md says it step by step, under "Without us".
+# No provider reports what a call would have been billed without edits, so that is computed from its
+# bill. A request shares two prefixes with an earlier one: a prefix of their histories (*unedited*),
+# and one of what was sent. The bill shows which share of the latter the cache held (*hit*). For the
+# former the same share is assumed. *scale* is the factor from estimated to billed tokens.
+# docs/decisions/0017-net-ledger.md has the steps, under "Without us".
 
 
 class SentRequest(NamedTuple):
-    """A request that was sent, as hashes and edits."""
+    """A sent request, as hashes and edits."""
 
     tips: Sequence[str]
-    """Of its history."""
+    """Tips of its history."""
     visible_edits: tuple[VisibleEdit, ...]
     tokens: int
-    """Its tokens, as estimated."""
+    """Estimated."""
     when: float
 
 
 class CommonPrefix(NamedTuple):
-    """What a request has in common with an earlier one, in estimated tokens."""
+    """The prefixes that a request shares with an earlier one, in estimated tokens."""
 
     request: SentRequest
     length: int
-    """Messages of the history that both begin with."""
+    """Messages in the common prefix of their histories."""
     unedited_tokens: int
-    """Tokens of the beginning that their histories share."""
+    """Tokens of that prefix."""
     sent_tokens: int
-    """Tokens of the beginning that was sent in both."""
+    """Tokens of the common prefix of what was sent."""
 
 
 def as_sent_request(view: View, when: float) -> SentRequest:
-    """Return *view* as a request that was sent."""
+    """Return *view* as a sent request."""
     return SentRequest(view.transcript.tips, view.visible_edits, view.tokens_uncalibrated, when)
 
 
 def find_common_prefix(view: View, requests: Iterable[SentRequest]) -> CommonPrefix | None:
-    """Return what *view* shares with that of *requests* whose history it shares most of; None if
-    nothing is known."""
+    """Return what *view* shares with the one of *requests* with the longest common history, if
+    any."""
     return max(
         (_common_prefix(view, request) for request in requests),
         key=lambda prefix: (prefix.length, prefix.sent_tokens),
@@ -87,7 +86,7 @@ def _common_prefix(view: View, before: SentRequest) -> CommonPrefix:
     same = common_length(
         *([placed.edit.id for placed in edits if placed.edit.stop <= length] for edits in both)
     )
-    # What was sent parts where the first edit begins that only one of them shows.
+    # The sent requests diverge at the first edit that only one of them shows.
     starts = [placed.edit.start for edits in both for placed in edits[same : same + 1]]
     stop = min([length, *starts])
     added = sum(
@@ -102,16 +101,16 @@ class CacheHabits:
     """How the calls of a conversation use the cache."""
 
     hit_rate: float | None = None
-    """Share of the common beginning that was read, if the cache was alive."""
+    """Share of the common prefix that was read, if the cache was alive."""
     written_share: float = 0.0
-    """Share written of what was not read."""
+    """Share of the rest that was written."""
     hour_share: float = 0.0
     """Share of what was written that is kept for an hour."""
     uses_cache: bool = False
-    """Was anything ever read or written?"""
+    """Whether anything was ever read or written."""
 
     def learn(self, tokens: Tokens) -> None:
-        """Note how a call's *tokens* were billed."""
+        """Update the habits from a call's billed *tokens*."""
         self.uses_cache = self.uses_cache or tokens.read > 0 or tokens.written > 0
         if rest := tokens.fresh + tokens.written:
             self.written_share = tokens.written / rest
@@ -122,8 +121,8 @@ class CacheHabits:
 def tokens_without_edits(
     tokens: Tokens, view: View, before: CommonPrefix | None, habits: CacheHabits, *, alive: bool
 ) -> Tokens:
-    """Return what a call billed as *tokens* would have been without the edits of *view*; *habits*
-    learn from it."""
+    """Return what a call billed as *tokens* would have been billed without the edits of *view*.
+    Updates *habits*."""
     habits.learn(tokens)
     scale = tokens.input / max(1, view.tokens_uncalibrated)
     total = tokens.input + round(scale * _count_hidden(view))
@@ -138,8 +137,8 @@ def tokens_without_edits(
 def tokens_with_edits(
     tokens: Tokens, view: View, before: CommonPrefix | None, habits: CacheHabits, *, alive: bool
 ) -> Tokens:
-    """Return what a call billed as *tokens*, sent without the edits of *view*, would have been with
-    them; *habits* learn from it."""
+    """Return what a call billed as *tokens*, sent without the edits of *view*, would have been
+    billed with them. Updates *habits*."""
     habits.learn(tokens)
     hidden, read = _count_hidden(view), 0
     scale = tokens.input / max(1, view.tokens_uncalibrated + hidden)
@@ -155,31 +154,31 @@ def _is_unedited(view: View, before: CommonPrefix | None) -> bool:
 
 
 def _count_hidden(view: View) -> int:
-    """Return the estimated tokens that the edits of *view* take out."""
+    """Return the estimated tokens that the edits of *view* remove."""
     return view.base.token_sums[-1] - view.estimate
 
 
 def _bill(total: int, read: int, output: int, habits: CacheHabits) -> Tokens:
-    """Return the bill of a request of *total* tokens of which the cache holds *read*."""
+    """Return the bill of *total* tokens of which the cache holds *read*."""
     read = min(total, read)
     written = round(habits.written_share * (total - read))
     return Tokens(total - read - written, read, written, output, round(habits.hour_share * written))
 
 
 def _share_read(tokens: Tokens, prefix: float) -> float | None:
-    """Return which share of a *prefix* of so many tokens was read from the cache; None if it has
-    none."""
+    """Return the share of a *prefix* (in tokens) that was read from the cache; None if it is
+    empty."""
     return min(1.0, tokens.read / prefix) if prefix else None
 
 
 def _learn_hit_rate(
     tokens: Tokens, before: CommonPrefix, habits: CacheHabits, scale: float, *, alive: bool
 ) -> float:
-    """Return the share of the common beginning that the cache held. It shows in the bill if the
-    whole of the earlier request was sent again, and *habits* learn it."""
+    """Return the share of the common prefix that the cache held. If the earlier request was sent
+    again whole, the bill shows it and *habits* learn it."""
     hit = _share_read(tokens, scale * before.sent_tokens)
     if hit is None or before.sent_tokens < before.request.tokens:
-        # Where it is not known, all of it: rather too small a saving than one that was none.
+        # If unknown, all of it: savings are rather underestimated than invented.
         usual = float(habits.uses_cache) if habits.hit_rate is None else habits.hit_rate
         return usual if alive else 0.0
     if alive:
@@ -188,7 +187,7 @@ def _learn_hit_rate(
 
 
 # --- results that were fetched again --------------------------------------------------------------
-# Because an edit had hidden them.
+# Their earlier results were hidden by an edit.
 
 
 class Refetches(NamedTuple):
@@ -196,24 +195,25 @@ class Refetches(NamedTuple):
 
     results: int = 0
     tokens: int = 0
-    """As estimated."""
+    """Estimated."""
     share: float = 0.0
-    """Of all that is new in the request: 1 if it was made for nothing else."""
+    """Share of everything new in the request; 1 if there is nothing else."""
 
 
 @dataclass(slots=True)
 class ToolCallHistory:
-    """A conversation's tool calls, and the places of their latest results."""
+    """A conversation's tool calls and the positions of their latest results."""
 
     length: int = 0
     tip: str = ""
     calls: dict[str, bytes] = field(default_factory=dict)
-    """Calls by their ids: a hash of name and arguments."""
+    """Hashes of name and arguments, by call id."""
     results: dict[bytes, tuple[int, int]] = field(default_factory=dict)
-    """Message and part of the latest result of each."""
+    """Message and part of the latest result, by that hash."""
 
     def read(self, view: View, before: CommonPrefix | None) -> Refetches:
-        """Read what is new in *view*, and return what of it the edits *before* had hidden."""
+        """Read the new messages of *view*. Return the refetched results that edits *before* had
+        hidden."""
         tips, messages = view.transcript.tips, view.transcript.messages
         if self.length >= len(tips) or (self.length and tips[self.length] != self.tip):
             self.length, self.calls, self.results = 0, {}, {}
@@ -229,8 +229,8 @@ class ToolCallHistory:
         return Refetches(refetched, tokens, refetched / new if new else 0.0)
 
     def _read_message(self, view: View, at: int, before: CommonPrefix | None) -> list[ToolResult]:
-        """Note a message's calls and results. Return the results that an edit had hidden when they
-        were asked for again."""
+        """Record a message's calls and results. Return the results whose earlier result an edit had
+        hidden."""
         again = []
         for place, part in enumerate(view.transcript.messages[at].parts):
             if isinstance(part, ToolCall):
@@ -261,15 +261,15 @@ def _key(call: ToolCall) -> bytes:
 
 
 REQUESTS_PER_CONVERSATION = 4
-"""Latest requests that are known of one conversation: its forks."""
+"""Latest requests kept of one conversation, for its forks."""
 CONVERSATIONS = 1_000
-"""Conversations that are known, the latest used ones."""
+"""Conversations kept, the latest used ones."""
 
 _CACHE_MARK = re.compile(rb'"cache_control"\s*:\s*\{[^{}]*\}')
 _HOUR_MARK = re.compile(rb'"ttl"\s*:\s*"1h"')
 
 RatesOf = Callable[[str], Rates | None]
-"""From a model's name to its prices."""
+"""Function from a model's name to its prices."""
 
 
 class BilledCall(NamedTuple):
@@ -280,16 +280,16 @@ class BilledCall(NamedTuple):
     incoming: Incoming
     outgoing: Outgoing
     usage: Any
-    """As the upstream reported it; None if it did not."""
+    """As reported by the upstream, if it was."""
     tenant: str = ""
     session: str = ""
     """Empty for a call that belongs to no conversation."""
     model: str = ""
     view: View | None = None
     room: int | None = None
-    """Tokens that a request to the model may have; None if that is not known."""
+    """Tokens that a request to the model may have, if known."""
     shadow: bool = False
-    """Was it sent as it came, whatever *view* shows?"""
+    """Whether it was sent as it came, whatever *view* shows."""
 
 
 class SummaryCost(NamedTuple):
@@ -299,14 +299,14 @@ class SummaryCost(NamedTuple):
     tenant: str
     session: str
     model: str
-    """The conversation's, not the one that was asked."""
+    """The conversation's model, not the one that was asked."""
     calls: int
     dollars: float
 
 
 @dataclass(slots=True)
 class _Conversation:
-    """What is known of the calls of one conversation with one model."""
+    """The calls of one conversation with one model."""
 
     requests: tuple[SentRequest, ...] = ()
     habits: CacheHabits = field(default_factory=CacheHabits)
@@ -314,14 +314,14 @@ class _Conversation:
 
 
 class Accounting:
-    """Computes what calls were billed and would have been billed without edits. For one thread."""
+    """Computes what calls were billed and would have been billed without edits. Not thread-safe."""
 
     def __init__(self, rates: RatesOf) -> None:
         self._rates = rates
         self._conversations = OrderedDict[tuple[str, str], _Conversation]()
 
     def book(self, item: BilledCall | SummaryCost) -> Entry:
-        """Return the entry of a call, or of what a compaction asked a model."""
+        """Return the entry of a call, or of a compaction's calls to a model."""
         return self._book_call(item) if isinstance(item, BilledCall) else _summary_entry(item)
 
     def _book_call(self, call: BilledCall) -> Entry:
@@ -345,7 +345,7 @@ class Accounting:
             would, again = self._compare(
                 call, call.view, tokens, rates.for_an_hour() if rates and hour else rates
             )
-        if call.shadow:  # what was billed is what would have been without us
+        if call.shadow:  # the bill is that without edits
             tokens, would, again = would, tokens, Refetches()
         view = call.view
         is_edited = bool(view and view.visible_edits if call.shadow else call.outgoing.edits)
@@ -362,8 +362,8 @@ class Accounting:
     def _compare(
         self, call: BilledCall, view: View, tokens: Tokens | None, rates: Rates | None
     ) -> tuple[Tokens | None, Refetches]:
-        """What *tokens* would have been, and what was fetched again; the conversation is read on in
-        any case."""
+        """Return what *tokens* would have been without edits (in shadow, with them), and what was
+        fetched again. Updates the conversation in any case."""
         conversation = self._conversation(call.session, call.model)
         before = find_common_prefix(view, conversation.requests)
         lifetime = rates.lifetime if rates else 300.0
@@ -395,8 +395,8 @@ def _summary_entry(summary: SummaryCost) -> Entry:
 
 
 def _with_estimates(sums: Sums, call: BilledCall) -> Sums:
-    """A call of which nothing was reported: its tokens as we estimate them, its answer's unknown,
-    no money."""
+    """Return *sums* of a call without reported usage: its tokens as estimated, no output, no
+    money."""
     sent, unedited = call.outgoing.tokens_after, call.outgoing.tokens_before
     if call.view is not None and not call.shadow:
         sent, unedited = call.view.tokens, count_unedited(call.view)
@@ -406,8 +406,8 @@ def _with_estimates(sums: Sums, call: BilledCall) -> Sums:
 def _with_bill(
     sums: Sums, call: BilledCall, tokens: Tokens, would: Tokens, rates: Rates | None, again: float
 ) -> Sums:
-    """What was reported, its money, and what would have been; *again* is the share of the call that
-    only fetched again what was hidden."""
+    """Return *sums* with the reported tokens, their money, and what would have been. *again* is the
+    share of the call that only fetched hidden results again."""
     is_too_long = call.room is not None and would.input > call.room
     is_avoided = sums.edited and (is_too_long or call.outgoing.outcome == "retried")
     cost, would_cost = Cost(), 0
@@ -437,7 +437,7 @@ def _with_bill(
 
 
 def compute_cost(tokens: Tokens, rates: Rates) -> Cost:
-    """Return what one call of *tokens* costs: above a price cliff all of its input costs more."""
+    """Return the cost of a call of *tokens*. Above a price cliff all of its input costs more."""
     factor = rates.factor(tokens.input)
     short, long = tokens.written - tokens.written_for_hour, rates.for_an_hour().write
     return Cost(
@@ -450,18 +450,17 @@ def compute_cost(tokens: Tokens, rates: Rates) -> Cost:
 
 
 def _picodollars(tokens: int, price: float) -> int:
-    """*price* is US dollars per million tokens."""
+    """Return a cost, with *price* in US dollars per million tokens."""
     return round(tokens * price * 1e6)
 
 
 def read_billed_tokens(usage: Any, *, hour: bool = False) -> Tokens | None:
-    """Return what a provider's usage object bills; None if it says nothing that can be. *hour*:
-    does the request ask the cache to keep it for an hour? That counts if the usage does not say
-    what was written for how long.
+    """Return the tokens billed by a provider's usage object; None if it has no valid ones. *hour*
+    says whether the request asks the cache to keep it for an hour, which counts if the usage does
+    not say it.
 
-    Where a call was made of several (server tools, a compaction by the provider), their sum:
-    Anthropic's top level leaves the compaction out.
-    """
+    If a call consisted of several (server tools, a compaction by the provider), return their sum:
+    Anthropic's top level leaves the compaction out."""
     usages = map(read_usage, list_at(usage, "iterations") or (usage,))
     counts = [_tokens(usage, hour=hour) for usage in usages if usage is not None]
     tokens = Tokens(*map(sum, zip(*counts, strict=True))) if counts else None
@@ -476,11 +475,10 @@ def _tokens(usage: Usage, *, hour: bool) -> Tokens:
 
 
 def has_hour_cache(source: bytes) -> bool:
-    """Does this request ask the cache to keep its end, the conversation, for an hour?
+    """Return whether this request asks the cache to keep its end, the conversation, for an hour.
 
-    Anthropic takes marks of an hour only before those of five minutes: if there is one of five
-    minutes, the end is kept for five minutes, whatever is before it.
-    """
+    Anthropic takes one-hour marks only before five-minute marks. So one mark of five minutes means
+    that the end is kept for five minutes."""
     marks = _CACHE_MARK.findall(source)
     return bool(marks) and all(map(_HOUR_MARK.search, marks))
 
@@ -490,28 +488,28 @@ def has_hour_cache(source: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """What the provider reported of a session's calls, by its file or by a gateway's ledger."""
+    """What the provider reported of a session's calls, from its file or a gateway's ledger."""
 
     calls: int
     tokens: Tokens
     dollars: float | None
-    """By the client's own figures if the file has them, else by our table, or as they were booked;
-    None if the price of the model is not known."""
+    """By the client's own figures if the file has them, else by our table, or as booked; None
+    without a known price."""
     is_recorded: bool
-    """Are the dollars the client's own figure?"""
+    """Whether the dollars are the client's own figure."""
     context: int
-    """Tokens of the last request and its answer; 0 if none was reported."""
+    """Tokens of the last request and its answer; 0 if not reported."""
 
 
 def as_usage(sums: Sums) -> dict[str, Bill]:
-    """Return what was booked of a session's calls as `Session.usage` has it, for `read_bill`."""
+    """Return a session's booked calls in the form of `Session.usage`, for `read_bill`."""
     tokens = Tokens(sums.fresh, sums.read, sums.written, sums.output)
     dollars = sums.cost / DOLLAR if sums.calls > sums.unpriced else None
     return {"booked": Bill(sums.calls, tokens, dollars, is_recorded=False, context=0)}
 
 
 def read_bill(session: Session) -> Bill:
-    """Sum what the provider reported."""
+    """Return the sums of what the provider reported."""
     usages = [usage for _, usage in session.usage]
     if usages and isinstance(bill := usages[0].get("booked"), Bill):
         return bill

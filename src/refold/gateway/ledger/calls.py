@@ -1,9 +1,8 @@
-"""Which sessions there are, each of their calls, and what was done to them: tables for lists and
-charts. Beside them, what each call of a recorded session was sent.
+"""Tables of sessions, calls and events, for lists and charts, and of what each call of a recorded
+session was sent.
 
-No message is in the tables for lists: names of clients, projects and models, times, tokens and
-money. They stand beside the net ledger, which has the sums.
-"""
+The tables for lists hold no messages: only names of clients, projects and models, times, tokens and
+money. They are beside the net ledger, which has the sums."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,26 +37,26 @@ from refold.stores.sql import Database
 
 
 KEPT_SECONDS = 90 * 86_400.0
-"""How long single calls and events are kept. Sums and sessions stay."""
+"""Seconds that single calls and events are kept. Sums and sessions stay."""
 DAY = 86_400
 
 Cursor = tuple[float | int | str, float, str]
-"""Where a page of sessions ends: what they are sorted by, the latest call, the session."""
+"""End of a page of sessions: sort value, time of the latest call, session."""
 
 
 class Filters(NamedTuple):
-    """Which sessions are meant. Empty: any."""
+    """Filters for sessions. Empty: any."""
 
     client: str = ""
     project: str = ""
     model: str = ""
     since: float = 0.0
-    """Those whose latest call is not older, in seconds since 1970."""
+    """Earliest time of the latest call, in seconds since 1970."""
     until: float = inf
     words: str = ""
-    """In id, client, project or model, in any case."""
+    """Text in id, client, project or model, in any case."""
     names: frozenset[str] = frozenset()
-    """Those of these ids too, whatever *words* are in them."""
+    """Ids of sessions that match without *words* too."""
 
 
 _NUMBERS = {int: "BIGINT", float: "DOUBLE PRECISION", str: "TEXT"}
@@ -85,7 +84,7 @@ MIGRATION = (
         "ON CONFLICT (session) DO NOTHING"
     ),
 )
-"""A step for the ledger's tables. What was booked before is listed, with what is known of it."""
+"""Step for the ledger's tables. Sessions booked before are listed as far as they are known."""
 NAMES_MIGRATION = (
     f"CREATE TABLE IF NOT EXISTS refold_client_names ({_columns(ClientName)}, PRIMARY KEY (session))",
     "CREATE INDEX IF NOT EXISTS refold_client_names_by_name ON refold_client_names (name)",
@@ -101,7 +100,7 @@ def _insert(table: str, row: Any) -> str:
 
 
 def _newer(name: str) -> str:
-    """Return the update of a column that is of the latest call, if that says it."""
+    """Return the update of a column to the latest call's value, if it has one."""
     nothing = "0" if ListedSession.__annotations__[name] is int else "''"
     return (
         f"{name} = CASE WHEN excluded.latest >= refold_listed.latest "
@@ -122,7 +121,7 @@ ADD: Mapping[type, str] = {
     SessionEvent: _insert("refold_events", SessionEvent),
     ClientName: f"{_insert('refold_client_names', ClientName)} ON CONFLICT (session) DO NOTHING",
 }
-"""How each kind of row is added, by `Ledger.add`."""
+"""Statement that adds each kind of row, for `Ledger.add`."""
 _LISTED = ", ".join(f"l.{name}" for name in ListedSession._fields)
 _COST = "cost_fresh + cost_read + cost_written + cost_output + summary_cost"
 _SAVED = f"would_cost - refetch_cost - ({_COST})"
@@ -138,7 +137,7 @@ SORTS: Mapping[str, str] = {
     "spent": f"COALESCE(SUM({_SPENT}), 0)",
     "saved": f"COALESCE(SUM({_SAVED}), 0)",
 }
-"""What sessions can be sorted by."""
+"""Sort keys of sessions, in SQL."""
 _SESSION_CALLS = (
     f"SELECT {', '.join(CallRow._fields)} FROM refold_each_call WHERE session = ? ORDER BY at"  # noqa: S608
 )
@@ -154,10 +153,10 @@ _CHANGED = (
 
 
 class CallLog(Tables):
-    """The tables. All that they hold is of the store: the same from every process."""
+    """The tables. All their data is in the store, so every process has the same."""
 
     def purge(self, before: float) -> None:
-        """Delete single calls, events and batches of before (seconds since 1970). Raises
+        """Delete calls, events and batches older than *before* (seconds since 1970). Raises
         `StoreError`."""
         with self._database.transaction(edits=False) as connection:
             for table in ("refold_each_call", "refold_events", "refold_batches"):
@@ -173,9 +172,9 @@ class CallLog(Tables):
         descending: bool = True,
         after: Cursor | None = None,
     ) -> list[tuple[ListedSession, Cursor]]:
-        """Return a page of the sessions that *filters* let through, sorted by a key of `SORTS`,
-        each with the cursor of a page that ends with it. The page begins *offset* sessions behind
-        the cursor *after*, whatever came meanwhile. Raises `StoreError`."""
+        """Return a page of the sessions that match *filters*, sorted by a key of `SORTS`, each with
+        the cursor of a page that ends with it. The page begins *offset* sessions after the cursor
+        *after*, even if sessions were added. Raises `StoreError`."""
         where, values = _where(filters)
         by, order, beyond = SORTS[sort], "DESC", "<"
         if not descending:
@@ -198,25 +197,25 @@ class CallLog(Tables):
         return [_with_cursor(*row) for row in rows]
 
     def count_sessions(self, filters: Filters) -> int:
-        """Return how many sessions *filters* let through. Raises `StoreError`."""
+        """Return the number of sessions that match *filters*. Raises `StoreError`."""
         where, values = _where(filters)
         ((total,),) = self._read(f"SELECT COUNT(*) FROM refold_listed l {where}", values)  # noqa: S608
         return int(total)
 
     def find(self, session: str) -> ListedSession | None:
-        """Return one session. Raises `StoreError`."""
+        """Return one session, if listed. Raises `StoreError`."""
         rows = self._read(f"SELECT {_LISTED} FROM refold_listed l WHERE l.session = ?", (session,))  # noqa: S608
         return next((ListedSession(*row) for row in rows), None)
 
     def list_choices(self) -> tuple[set[str], set[str], set[str]]:
-        """Return the clients, the projects and the models that there are. Raises `StoreError`."""
+        """Return all clients, projects and models. Raises `StoreError`."""
         rows = self._read("SELECT DISTINCT client, project, model FROM refold_listed")
         client, project, model = zip(*rows, strict=True) if rows else ((), (), ())
         return set(client), set(project), set(model)
 
     def totals(self, since: int, filters: Filters) -> tuple[BookedCalls, int, int]:
-        """Return what is booked from the hour *since* on, of the sessions that *filters* let
-        through; how many of these calls are of no session; and how many sessions that is of. Raises
+        """Return what is booked from the hour *since* on for sessions that match *filters*, how
+        many of these calls belong to no session, and the number of sessions. Raises
         `StoreError`."""
         which, values = _of_sessions(filters)
         booked, unlisted = NO_CALLS, 0  # hour by hour: a sum over all may not fit 64 bits
@@ -230,9 +229,8 @@ class CallLog(Tables):
     def money_by_day(
         self, since: int, offset: int, filters: Filters
     ) -> list[tuple[int, int, int, int]]:
-        """Return (days since 1970, picodollars spent, picodollars saved, sessions) for each day on
-        which anything is booked. *offset* is what local time is ahead of UTC, in seconds. Raises
-        `StoreError`."""
+        """Return (days since 1970, picodollars spent, picodollars saved, sessions) for each day
+        with booked calls. *offset* is local time minus UTC, in seconds. Raises `StoreError`."""
         which, values = _of_sessions(filters)
         rows = self._read(
             f"SELECT (hour + {offset:d}) / {DAY} AS day, SUM({_SPENT}), "  # noqa: S608
@@ -244,7 +242,7 @@ class CallLog(Tables):
         return [(int(day), int(cost), int(saved), int(count)) for day, cost, saved, count in rows]
 
     def money_by_project(self, since: int) -> list[tuple[str, int]]:
-        """Return (project, picodollars spent from that hour on), the largest first. Raises
+        """Return (project, picodollars spent since that hour), the largest first. Raises
         `StoreError`."""
         rows = self._read(
             f"SELECT l.project, SUM({_SPENT}) AS spent FROM refold_calls c JOIN refold_listed l "  # noqa: S608
@@ -254,7 +252,7 @@ class CallLog(Tables):
         return [(project, int(cost)) for project, cost in rows]
 
     def count_events(self, since: float, filters: Filters) -> dict[str, int]:
-        """Return how many events of each kind there were. Raises `StoreError`."""
+        """Return the number of events by kind. Raises `StoreError`."""
         which, values = _of_sessions(filters)
         rows = self._read(
             f"SELECT kind, COUNT(*) FROM refold_events WHERE at >= ? AND session {which} GROUP BY kind",  # noqa: S608
@@ -263,21 +261,21 @@ class CallLog(Tables):
         return {kind: int(count) for kind, count in rows}
 
     def list_calls(self, since: float, filters: Filters, limit: int) -> list[CallRow]:
-        """Return the calls since then in their order, at most *limit*. Raises `StoreError`."""
+        """Return at most *limit* calls since then, in order. Raises `StoreError`."""
         which, values = _of_sessions(filters)
         return [CallRow(*row) for row in self._read(_CALLS.format(which), (since, *values, limit))]
 
     def calls_of(self, session: str) -> list[CallRow]:
-        """Return the calls of a session in their order. Raises `StoreError`."""
+        """Return the calls of a session, in order. Raises `StoreError`."""
         return [CallRow(*row) for row in self._read(_SESSION_CALLS, (session,))]
 
     def find_named(self, names: Iterable[str]) -> list[tuple[str, str, float]]:
-        """Return (name, session, its latest call) of the sessions that clients call by these
-        *names* (`hash_client_name`). Raises `StoreError`."""
+        """Return (name, session, its latest call) of sessions with these client *names*
+        (`hash_client_name`). Raises `StoreError`."""
         return [tuple(row) for row in self._read_by_name(_NAMED, names)]
 
     def list_changes(self, since: float) -> list[tuple[str, float, str]]:
-        """Return (session, seconds since 1970, `call` or the kind of an event) of what came after
+        """Return (session, seconds since 1970, `call` or the kind of an event) of changes after
         *since*. Raises `StoreError`."""
         rows = self._read(_CHANGED, (since, since))
         return sorted((session, float(at), kind) for session, at, kind in rows)
@@ -290,7 +288,7 @@ def _with_cursor(*row: Any) -> tuple[ListedSession, Cursor]:
 
 
 def _of_sessions(filters: Filters) -> tuple[str, Sequence[Any]]:
-    """Return the condition on a column `session`, and its values."""
+    """Return the SQL condition on a column `session`, and its values."""
     where, values = _where(filters)
     if not where:
         return "IS NOT NULL", ()
@@ -298,7 +296,7 @@ def _of_sessions(filters: Filters) -> tuple[str, Sequence[Any]]:
 
 
 def _where(filters: Filters) -> tuple[str, Sequence[Any]]:
-    """Return the conditions on `refold_listed l`, and their values."""
+    """Return the SQL conditions on `refold_listed l`, and their values."""
     conditions, values = list[str](), list[Any]()
     for name in ("client", "project", "model"):
         if value := getattr(filters, name):
@@ -322,8 +320,8 @@ def _where(filters: Filters) -> tuple[str, Sequence[Any]]:
 
 
 # --- past calls of recorded sessions --------------------------------------------------------------
-# How much of the history each was sent, and which edits showed. It is kept with the transcript, and
-# goes with it.
+# How much of the history each was sent, and which edits showed. Kept and deleted with the
+# transcript.
 
 PAST_CALLS_MIGRATION = (
     (
@@ -337,7 +335,7 @@ PAST_CALLS_MIGRATION = (
         "PRIMARY KEY (tenant, session, name))"
     ),
 )
-"""A step for the tables of transcripts."""
+"""A step for the transcripts' tables."""
 _WHO = "tenant = ? AND session = ?"
 _INSERT_CALL = (
     "INSERT INTO refold_transcript_calls VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
@@ -354,34 +352,33 @@ _DELETE = (
     f"DELETE FROM refold_transcript_edits WHERE {_WHO}",  # noqa: S608
 )
 NAME = 12
-"""Characters that name an edit with its words."""
+"""Characters of the hash that names an edit and its text."""
 
 
 class PastCall(NamedTuple):
     """What a call was sent."""
 
     length: int
-    """Messages of its history."""
+    """Number of messages of its history."""
     edits: list[ShownEdit]
-    """As they showed in it."""
+    """Edits that showed in it."""
 
 
 def show_past_call(past: PastCall, view: View, stored: Mapping[str, Edit]) -> View:
-    """Return *view*, of a session's whole history, as a call was sent it. Of an edit that is not
-    *stored* (by id), one that was taken back since, our own words are shown; left out is one of a
-    message with several results, of which it is not known which is meant."""
+    """Return *view*, of a session's whole history, as a call was sent it. For a reverted edit,
+    which is not *stored* (by id), our text is shown. It is left out if its message has several
+    results, since it is unknown which one it replaced."""
     then = view.before(past.length)
     return then.apply_valid(stored.get(shown.id) or _restore(shown, then) for shown in past.edits)
 
 
 def remake_local_edits(past: PastCall, view: View) -> list[Edit]:
-    """Return the edits of local strategies that a call was sent, as far as they come out word for
-    word the same when they are made for *view*, of the session's whole history. A gateway makes
-    them for each request anew, and stores few."""
+    """Return a call's edits of local strategies that come out the same when they are made for
+    *view*, of the session's whole history. A gateway makes them for each request and stores few."""
     ids = {shown.id for shown in past.edits}
     edits = list[Edit]()
     for by in dict.fromkeys(shown.by for shown in past.edits if is_by_local(shown.by)):
-        with suppress(ValueError):  # a strategy whose settings were others then
+        with suppress(ValueError):  # a strategy with settings that are gone
             edits += make_local_edits(view, [parse_strategy(by)])
     return [edit for edit in edits if edit.id in ids]
 
@@ -398,15 +395,14 @@ def _restore(shown: ShownEdit, view: View) -> Edit:
 
 
 class PastCalls(Tables):
-    """The tables. What is written is part of the caller's transaction. Methods raise
-    `StoreError`."""
+    """The tables. Writes are part of the caller's transaction. Methods raise `StoreError`."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._named = WordsOfEdits()
 
     def write(self, connection: Any, who: tuple[str, str], call: BilledCall, view: View) -> None:
-        """Keep what *call* was sent."""
+        """Store what *call* was sent."""
         placed = () if call.shadow else view.visible_edits
         shown = [self._describe(view, each) for each in placed]
         tips = view.transcript.tips
@@ -420,7 +416,7 @@ class PastCalls(Tables):
             self._execute(connection, statement, who)
 
     def find(self, tenant: str, session: str, at: float) -> PastCall | None:
-        """Return what the call of that time was sent; None if it is not kept, or the history was
+        """Return what the call at that time was sent; None if it is not kept, or the history was
         rewritten since."""
         for length, names in self._read(_FIND_CALL, (tenant, session, at)):
             bodies = dict(self._read(_EDITS, (tenant, session)))
@@ -432,8 +428,8 @@ class PastCalls(Tables):
     def find_request(
         self, tenant: str, session: str, times: Sequence[float], number: int
     ) -> PastCall:
-        """Return what the call of this *number*, from 1 on, was sent; *times* are those of all.
-        Raises `FormatError` if there is none, or it is not kept."""
+        """Return what the call of this *number*, from 1 on, was sent. *times* are those of all
+        calls. Raises `FormatError` if there is none or it is not kept."""
         if not 0 < number <= len(times):
             raise FormatError(f"there is no request {number}: {len(times):,} were answered")
         past = self.find(tenant, session, times[number - 1])
@@ -442,8 +438,6 @@ class PastCalls(Tables):
         return past
 
     def _describe(self, view: View, placed: VisibleEdit) -> tuple[str, str]:
-        """Return the name and the JSON of an edit. Its words are read once."""
-
         def describe() -> tuple[str, str]:
             body = json.dumps(describe_edit(view, placed))
             name = blake2b(body.encode("utf-8", "surrogatepass"), digest_size=NAME // 2)

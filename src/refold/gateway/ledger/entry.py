@@ -1,8 +1,7 @@
-"""Lines of the net ledger, each the sums over the calls of one session with one model in one hour;
-and reports of them: by session, model or day.
+"""Entries of the net ledger, each the sums over the calls of one session with one model in one
+hour, and reports of them by session, model or day.
 
-Money is whole picodollars (10^-12 US dollars), so that sums are exact.
-"""
+Money is in whole picodollars (10^-12 US dollars), so that sums are exact."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,33 +12,33 @@ from typing import Any, Literal, NamedTuple
 
 HOUR = 3_600
 DOLLAR = 10**12
-"""Picodollars of a US dollar."""
+"""Picodollars per US dollar."""
 
 Basis = Literal["reported", "estimated", "shadow"]
-"""Whose figures they are: the upstream's; for calls of which it reported no usage, ours; for calls
-in shadow, ours of what would have been sent, and in `would_...`, where no edit showed, the
-upstream's."""
+"""Source of the figures. `reported`: the upstream. `estimated`: our estimates, for calls without
+reported usage. `shadow`: our estimates of what would have been sent, for calls in shadow, with the
+upstream's figures in `would_...`."""
 
 
 class Tokens(NamedTuple):
-    """Tokens of one or more calls; every token of the request is in one of the first three."""
+    """Tokens of one or more calls. Every input token is in one of the first three."""
 
     fresh: int = 0
-    """Input that was neither read from a cache nor written to one."""
+    """Input neither read from a cache nor written to one."""
     read: int = 0
     written: int = 0
     output: int = 0
     written_for_hour: int = 0
-    """The share of *written* that the cache keeps for an hour."""
+    """Part of *written* that the cache keeps for an hour."""
 
     @property
     def input(self) -> int:
-        """All tokens of the request."""
+        """All input tokens."""
         return self.fresh + self.read + self.written
 
 
 class Cost(NamedTuple):
-    """What each of these tokens cost, in picodollars."""
+    """Cost of each of these kinds of tokens, in picodollars."""
 
     fresh: int = 0
     read: int = 0
@@ -48,38 +47,35 @@ class Cost(NamedTuple):
 
 
 class EntryKey(NamedTuple):
-    """What a line is about. No content: tenant and session are salted hashes."""
+    """Key of an entry. No content: tenant and session are salted hashes."""
 
     hour: int
-    """Its beginning, in seconds since 1970."""
+    """Beginning of the hour, in seconds since 1970."""
     tenant: str
-    """Empty if a call was not read at all."""
+    """Empty if a call was not read."""
     session: str
-    """Empty for calls that belong to no conversation: titles, classifiers, what could not be read.
-    """
+    """Empty for calls of no conversation: titles, classifiers, unreadable requests."""
     model: str
     basis: Basis
 
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """What is summed up. Tokens, calls, and money in picodollars; every figure can be added up.
+    """Sums over calls: tokens, counts, and money in picodollars.
 
-    `would_...` is what the same calls would have been billed with their history unedited,
-    under the same rules of caching. Money is that of calls with a known price and reported usage.
-    """
+    `would_...` is what the same calls would have been billed with their history unedited, under the
+    same rules of caching. Money covers calls with a known price and reported usage."""
 
     calls: int = 0
-    """Answers of the upstream."""
+    """Calls that the upstream answered."""
     edited: int = 0
-    """Of these, to requests in which edits showed."""
+    """Calls in which edits showed."""
     unpriced: int = 0
-    """Of these, calls to models without a known price: their tokens are counted, their money is
-    not."""
+    """Calls to models without a known price: their tokens are counted, their money is not."""
     counted: int = 0
-    """Tokens of the requests as we estimated them before they were sent."""
+    """Our estimates of the requests' tokens before they were sent."""
     fresh: int = 0
-    """Input that was neither read from a cache nor written to one."""
+    """Input neither read from a cache nor written to one."""
     read: int = 0
     written: int = 0
     output: int = 0
@@ -91,62 +87,61 @@ class Sums:
     would_read: int = 0
     would_written: int = 0
     would_cost: int = 0
-    """Output included, which is the same."""
+    """Including output, which is the same."""
     summaries: int = 0
-    """Model calls that were made for summaries."""
+    """Model calls for summaries."""
     summaries_unpriced: int = 0
-    """Of these, those of a model without a known price."""
+    """Of these, calls to a model without a known price."""
     summary_cost: int = 0
     refetches: int = 0
-    """Results of calls that had been made before, with the same arguments, and whose result we had
+    """Results of repeated calls with the same arguments, whose earlier result an edit had
     hidden."""
     refetched: int = 0
     """Their tokens."""
     refetch_cost: int = 0
-    """The share of the calls' `would_cost` that nobody would have paid without them."""
+    """Part of `would_cost` that these results caused."""
     avoided: int = 0
-    """Calls whose request, unedited, is longer than the model's window."""
+    """Calls whose unedited request exceeds the model's window."""
     avoided_saved: int = 0
-    """Of what was saved, the part in those calls."""
+    """Part of `saved` in those calls."""
 
     @property
     def input(self) -> int:
-        """Tokens of all requests."""
+        """All input tokens."""
         return self.fresh + self.read + self.written
 
     @property
     def would_input(self) -> int:
-        """Tokens of all requests without edits."""
+        """All input tokens without edits."""
         return self.would_fresh + self.would_read + self.would_written
 
     @property
     def cost(self) -> int:
-        """What the calls were billed."""
+        """Money billed for the calls."""
         return self.cost_fresh + self.cost_read + self.cost_written + self.cost_output
 
     @property
     def saved(self) -> int:
-        """What is left of the difference after summaries and refetches; negative if we cost
-        more."""
+        """Net savings after summaries and refetches; negative if the gateway cost more."""
         return self.would_cost - self.refetch_cost - self.cost - self.summary_cost
 
     def __add__(self, other: "Sums") -> "Sums":
         return add_up((self, other))
 
     def values(self) -> tuple[int, ...]:
-        """The figures in the order of `FIGURES`."""
+        """Return the figures in the order of `FIGURES`."""
         return _values(self)
 
 
 FIGURES = tuple(field.name for field in fields(Sums))
-"""The figures."""
+"""Names of the figures."""
 _values: Callable[[Sums], tuple[int, ...]] = attrgetter(*FIGURES)
 
 Entry = tuple[EntryKey, Sums]
 
 
 def add_up(parts: Sequence[Sums]) -> Sums:
-    """Add up *parts*, of which there is at least one."""
+    """Return the sum of *parts*, at least one."""
     if len(parts) == 1:
         return parts[0]
     return Sums(*map(sum, zip(*map(_values, parts), strict=True)))
@@ -158,11 +153,11 @@ def hour_of(when: float) -> int:
 
 
 def clean_name(name: str) -> str:
-    """Return a client's name of a model or a session, as any database can hold it."""
+    """Return a client's name of a model or session in a form that any database can store."""
     return name[:200].replace("\0", "").encode("utf-8", "replace").decode()
 
 
-# --- summed up for people -------------------------------------------------------------------------
+# --- reports --------------------------------------------------------------------------------------
 
 Grouping = Literal["session", "model", "day"]
 
@@ -177,7 +172,7 @@ MONEY_FIGURES = (
     *("cost", "cost_fresh", "cost_read", "cost_written", "cost_output"),
     *("would_cost", "summary_cost", "refetch_cost", "saved", "avoided_saved"),
 )
-"""The figures that are money."""
+"""Figures that are money."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,17 +181,16 @@ class ReportLine:
 
     name: str
     sums: Sums
-    """Over calls whose usage the upstream reported."""
+    """Of calls with usage that the upstream reported."""
     unreported: Sums
-    """Over calls without: our estimates, and no money."""
+    """Of calls without: our estimates, and no money."""
     sessions: int
     shadow: Sums = _ZERO
-    """Over calls in shadow: what they would have been with edits, and in `would_...` as they were
-    billed."""
+    """Of calls in shadow: estimates with edits, and in `would_...` what was billed."""
 
     @property
     def hit_rate(self) -> float | None:
-        """Share of the reported input that was read from a cache; None without any."""
+        """Share of the reported input that was read from a cache."""
         return self.sums.read / self.sums.input if self.sums.input else None
 
 
@@ -206,14 +200,14 @@ class Report:
 
     by: Grouping
     since: int
-    """The first hour that is in it, in seconds since 1970."""
+    """Its first hour, in seconds since 1970."""
     lines: tuple[ReportLine, ...]
     total: ReportLine
 
 
 def build_report(entries: Iterable[Entry], by: Grouping = "model", since: int = 0) -> Report:
-    """Sum *entries* up as they come. Every row is the sum of its entries, the total that of the
-    rows. What is kept meanwhile does not grow with the entries, but for the sessions' names."""
+    """Return the report of *entries*. Every row is the sum of its entries, the total that of the
+    rows. Memory grows only with the number of sessions."""
     figures = defaultdict[tuple[str, Basis], tuple[int, ...]](lambda: _NOTHING)
     sessions = defaultdict[str, set[tuple[str, str]]](set)
     for key, sums in entries:
@@ -246,7 +240,7 @@ def build_report(entries: Iterable[Entry], by: Grouping = "model", since: int = 
 
 
 def report_as_json(report: Report) -> dict[str, Any]:
-    """Return the report as JSON: tokens as they are, money in US dollars."""
+    """Return the report as JSON, with money in US dollars."""
     since = datetime.fromtimestamp(report.since, UTC).isoformat() if report.since else None
     return {
         "by": report.by,

@@ -1,5 +1,4 @@
-"""What lists say of sessions, calls and messages: which agent, how large, at what cost, which words
-first."""
+"""Rows of lists of sessions, calls and messages: agent, size, cost and first words."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -25,8 +24,8 @@ from refold.text.plain import call_gist
 from refold.tokens.count import count_message
 
 EventKind = Literal["compact", "accept", "revert", "fault"]
-"""A compaction that made edits; a preview that was accepted; edits taken back; a request that
-passed unchanged since the gateway failed."""
+"""A compaction that made edits, an accepted preview, reverted edits, or a request that passed
+unchanged because the gateway failed."""
 
 
 class CallRow(NamedTuple):
@@ -40,28 +39,28 @@ class CallRow(NamedTuple):
     original: int
     """Tokens of the request as it came, as its provider is expected to count."""
     sent: int
-    """Tokens of the request as it was sent, as its provider is expected to count."""
+    """The same, as it was sent."""
     edits: int
-    """How many showed in it."""
+    """Edits that showed."""
     input: int
     """Tokens of the request as the upstream reported them; 0 if it did not."""
     read: int
-    """Of these, those read from a cache."""
+    """Of these, read from a cache."""
     would_read: int
-    """Those that would have been without edits."""
+    """Read from a cache without edits."""
     cost: int
     would_cost: int
 
 
 class ListedSession(NamedTuple):
-    """A session, as lists show it."""
+    """A session in a list."""
 
     session: str
     tenant: str
     client: str = ""
-    """The agent's name; empty if it is not known."""
+    """Name of the agent; empty if unknown."""
     project: str = ""
-    """The last part of the directory that the agent works in; empty if it does not say."""
+    """Last part of the agent's working directory; empty if unknown."""
     api: str = ""
     model: str = ""
     """Of the latest call."""
@@ -71,20 +70,20 @@ class ListedSession(NamedTuple):
     original: int = 0
     """Tokens of the latest call as it came, as its provider is expected to count."""
     sent: int = 0
-    """As it was sent."""
+    """The same, as it was sent."""
     failed: int = 0
     """Calls that the upstream answered with an error."""
 
 
 class ClientName(NamedTuple):
-    """What a client calls a session, as a hash: by that the client's own file is known."""
+    """Hash of a client's own name for a session, by which the client's file is recognised."""
 
     session: str
     name: str
 
 
 class SessionEvent(NamedTuple):
-    """Something that was done to a session."""
+    """An event of a session."""
 
     session: str
     tenant: str
@@ -108,21 +107,21 @@ CLIENTS = (
     ("google-genai", "Google Gen AI SDK"),
     ("kimi-code-cli", "Kimi CLI"),
 )
-"""How the headers `user-agent` and `originator` of clients begin, in lower case."""
+"""Prefixes of clients' `user-agent` and `originator` headers, in lower case, and names."""
 CLIENT_NAMES = ("thread-id", "x-session-id", "x-claude-code-session-id", "session_id")
-"""Headers in which clients send what they call a session in their own files."""
+"""Headers with clients' own names for sessions, as in their files."""
 _DIRECTORY = re.compile(
     rb"(?:orking directory(?:: | is `?)|in the directory: |<cwd>|Workspace Directories:[*]{0,2}\\n {0,4}- )"
     rb"((?:/|~|[A-Za-z]:)[^\s\"<>`\]]{1,400}?)(?=[\"<>`\]\s]|\\[nr]|\.[\s\\]|$)"
 )
-"""How the prompts of Claude Code, OpenCode, Gemini CLI and Codex name the directory."""
+"""Regex for the working directory in prompts of Claude Code, OpenCode, Gemini CLI and Codex."""
 DIRECTORY_BYTES = 400_000
-"""Where in a request the directory is looked for; prompts come first, or right after the tools."""
+"""Bytes of a request that are searched for it. Prompts come first, or right after the tools."""
 
 
 def client_of(incoming: Incoming) -> str:
-    """Return the name of the agent that sent a request; the first word of its header if it is not
-    known by name, empty if it has none."""
+    """Return the name of the agent that sent a request. If unknown, return the first word of its
+    header."""
     agent = incoming.header("originator") or incoming.header("user-agent")
     lowered = agent.lower()
     for start, name in CLIENTS:
@@ -132,8 +131,8 @@ def client_of(incoming: Incoming) -> str:
 
 
 def project_of(incoming: Incoming) -> str:
-    """Return the last part of the directory that the agent says it works in; empty if it does not
-    say."""
+    """Return the last part of the agent's working directory; empty if the request does not name
+    it."""
     match = _DIRECTORY.search(incoming.body, 0, DIRECTORY_BYTES)
     if match is None:
         return ""
@@ -142,22 +141,22 @@ def project_of(incoming: Incoming) -> str:
 
 
 def client_name_of(incoming: Incoming) -> str:
-    """Return what the client calls the session, as `hash_client_name` has it; empty if it does not
-    say, and for a sub-agent, which has its session's name."""
+    """Return the client's name for the session (`hash_client_name`); empty if it sends none, and
+    for a sub-agent, which has its session's name."""
     names = filter(None, map(incoming.header, CLIENT_NAMES))
     name = "" if incoming.header("x-claude-code-agent-id") else next(names, "")
     return hash_client_name(name) if name else ""
 
 
 def hash_client_name(name: str) -> str:
-    """Return a hash of what a client calls a session. Such names are drawn at random."""
+    """Return a hash of a client's name for a session. Such names are random."""
     return blake2b(name.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
 def describe_call(
     call: BilledCall, entry: Entry, names: tuple[str, str]
 ) -> tuple[ListedSession, CallRow]:
-    """Return the rows of an answered call: of its session, whose client and project are *names*,
+    """Return the rows of an answered call: that of its session, with client and project *names*,
     and its own."""
     (key, sums), outgoing = entry, call.outgoing
     original, sent = outgoing.tokens_before, outgoing.tokens_after
@@ -195,7 +194,7 @@ def describe_call(
 
 
 def describe_failure(incoming: Incoming, session: str, tenant: str, when: float) -> ListedSession:
-    """Return the row that counts a call which the upstream answered with an error."""
+    """Return the row that counts a call that the upstream answered with an error."""
     return ListedSession(session, tenant, api=incoming.api, began=when, latest=when, failed=1)
 
 
@@ -208,7 +207,7 @@ def ledger_listener(
     session: str,
     then: OnEvent | None,
 ) -> OnEvent:
-    """Return a listener that books what is done to one conversation and what that costs, and calls
+    """Return a listener that books the events of a conversation and their cost, and calls
     *then*."""
     models = dict[str, str]()
 
@@ -235,44 +234,43 @@ def ledger_listener(
 
 
 class MessageBrief(NamedTuple):
-    """What a row of a timeline says of a message."""
+    """A message in a row of a timeline."""
 
     speaker: str
-    """`you` for a person, `result` for what tools returned or a client reports of a command, else
-    the role."""
+    """`you` for a person, `result` for tool results and reported output of commands, else the
+    role."""
     lines: list[str]
-    """The first ones."""
+    """First lines."""
     line_count: int
-    """How many there are in all."""
+    """Number of all lines."""
     calls: list[tuple[str, str, str]]
-    """Of each call the tool, what it is about, and the call's id."""
+    """Tool, gist and id of each call."""
     answers: list[str]
-    """Ids of the calls whose results are in it."""
+    """Ids of the calls whose results it holds."""
     kinds: list[str]
-    """Of its media and thinking."""
+    """Kinds of its media and thinking."""
     tokens: int
-    """As estimated."""
+    """Estimated."""
     place: int = 0
 
 
 BRIEF_LINES, BRIEF = 3, 300
-"""Lines of a text that a row shows, and characters of each."""
+"""Maximum lines in a row, and characters of each."""
 
 
 def find_title(messages: Sequence[Message]) -> str:
-    """Return the words of the first request of a person, in one line, as any database can hold
-    it."""
+    """Return the first request of a person in one line, in a form that any database can store."""
     requests = (request_text(message) for message in messages[:50] if message.role == "user")
     return clean_name(" ".join(next(filter(None, requests), "").split()))
 
 
 def describe_message(message: Message) -> MessageBrief:
-    """Return the row of a message: what it says first, and which tools it calls."""
+    """Return the timeline row of a message."""
     is_result = bool(message.results) or is_report(message)
     request = request_text(message) if message.role == "user" and not is_result else ""
     texts = [part.text for part in message.parts if isinstance(part, Text | ToolResult)]
     lines = (request or "\n".join(texts)).splitlines()
-    if is_result:  # a row has room for its first words, which no tag and no exit code is
+    if is_result:  # tags and exit codes say little
         lines = [line for line in lines if not is_markup(line)] or lines
     shown = [line[:BRIEF] for line in lines if line.strip()][:BRIEF_LINES]
     speaker = "result" if is_result else "you" if request else message.role

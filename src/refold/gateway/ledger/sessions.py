@@ -1,8 +1,7 @@
-"""What each session's latest request was, in a table that all processes of a gateway share.
+"""The latest request of each session, in a table that all processes of a gateway share.
 
-No message is in it: figures, the hashes that name the positions of the history, and of each edit
-that shows the words that stand there instead.
-"""
+It holds no messages: only figures, the tips of the history, and the text that each visible edit
+shows."""
 
 import json
 from collections import OrderedDict
@@ -26,14 +25,14 @@ from refold.stores.store import Grade
 from refold.text.plain import readable_text
 
 KEPT_SECONDS = 7 * 86_400.0
-"""How long a session is kept after its latest request; what is booked of it stays."""
+"""Seconds that a session is kept after its latest request. Its booked calls stay."""
 MAX_WAITING = 1_000
-"""Sessions that wait for a database that fails; of more the oldest waits no longer."""
+"""Maximum number of sessions that wait for a failing database. The oldest are dropped."""
 TIP_LENGTH = 32
 
 
 class ShownEdit(NamedTuple):
-    """An edit that shows in a session."""
+    """A visible edit of a session."""
 
     id: str
     by: str
@@ -43,22 +42,23 @@ class ShownEdit(NamedTuple):
     tokens_after: int
     grade: Grade
     text: str
-    """Our words that stand there instead."""
+    """Our text that stands there instead."""
 
     def calibrate(self, ratio: float) -> "ShownEdit":
-        """Return it with expected tokens, *ratio* for each of its estimated ones."""
+        """Return it with expected tokens: *ratio* times its estimated ones."""
         before, after = round(self.tokens_before * ratio), round(self.tokens_after * ratio)
         return self._replace(tokens_before=before, tokens_after=after)
 
 
 class SessionRow(NamedTuple):
-    """A session and its latest request, as the table has them."""
+    """A session and its latest request, as in the table."""
 
     session: str
     last_seen: float
     """Seconds since 1970."""
     changed: float
-    """When the request was sent or its edits were changed by hand, in seconds since 1970."""
+    """Time at which the request was sent or its edits were changed by hand, in seconds since
+    1970."""
     tenant: str
     family: str
     salt: str
@@ -73,9 +73,9 @@ class SessionRow(NamedTuple):
     """Estimated, as `tokens_after` is."""
     tokens_after: int
     edits: int
-    """How many show."""
+    """Number of visible edits."""
     ratio: float
-    """Expected tokens for each estimated one, as of the latest request
+    """Factor from estimated to expected tokens, of the latest request
     (docs/decisions/0033-one-unit.md)."""
     joined_tips: str = ""
     shown_edits: str = "[]"
@@ -83,7 +83,7 @@ class SessionRow(NamedTuple):
 
     @property
     def tips(self) -> list[str]:
-        """The tips of the latest history."""
+        """Tips of the latest history."""
         starts = range(0, len(self.joined_tips), TIP_LENGTH)
         return [self.joined_tips[start : start + TIP_LENGTH] for start in starts]
 
@@ -98,11 +98,11 @@ class SessionRow(NamedTuple):
 
     @property
     def sent(self) -> int:
-        """Expected tokens of the latest request with the edits that show."""
+        """Expected tokens of the latest request with its visible edits."""
         return round(self.tokens_after * self.ratio)
 
     def list_edits(self) -> list[ShownEdit]:
-        """Return the edits that show, in expected tokens."""
+        """Return the visible edits, in expected tokens."""
         edits = (ShownEdit(*fields) for fields in json.loads(self.shown_edits))
         return [edit.calibrate(self.ratio) for edit in edits]
 
@@ -123,7 +123,7 @@ MIGRATION = (
     ),
     "CREATE INDEX IF NOT EXISTS refold_sessions_by_time ON refold_sessions (last_seen)",
 )
-"""A step for the ledger's tables (`refold.gateway.ledger.sql.MIGRATIONS`)."""
+"""Step for the ledger's tables (`refold.gateway.ledger.sql.MIGRATIONS`)."""
 RATIO_MIGRATION = (
     "ALTER TABLE refold_sessions ADD COLUMN ratio DOUBLE PRECISION NOT NULL DEFAULT 1",
 )
@@ -135,9 +135,8 @@ _SAVE = (
     "ELSE excluded.last_seen >= refold_sessions.last_seen OR SUBSTR(excluded.joined_tips, 1, "
     "LENGTH(refold_sessions.joined_tips)) = refold_sessions.joined_tips END"
 )
-"""What a process writes late is not the latest: neither another request, nor the edits of this one.
-A history that goes on from the one that is there is later, whatever another machine's clock says.
-"""
+"""A late write replaces neither a newer request nor newer edits. A history that continues the
+stored one is newer, whatever another machine's clock says."""
 _FIND = f"SELECT {_COLUMNS} FROM refold_sessions WHERE session = ?"  # noqa: S608 - names of ours
 _READ = f"SELECT {_FIGURES} FROM refold_sessions WHERE session IN ({{}})"  # noqa: S608 - names of columns
 _REMEMBERED = "SELECT session, last_seen FROM refold_sessions"
@@ -147,14 +146,14 @@ _ALL = (
     "SELECT session, NULL, MAX(hour) FROM refold_calls WHERE session <> '' GROUP BY session) "
     "AS every GROUP BY session"
 )
-"""Those of the table, and those that are only booked, with the hour of their latest call."""
+"""Sessions of the table, and those that are only booked, with the hour of their latest call."""
 _PAGE = "SELECT session, seen FROM ({}) AS found ORDER BY seen DESC, session LIMIT ? OFFSET ?"
 _COUNT = "SELECT COUNT(*) FROM ({}) AS found"
 _PURGE = "DELETE FROM refold_sessions WHERE last_seen < ?"
 
 
 class Sessions(Tables):
-    """The table. Requests never wait for it: `note` only takes down what `save` writes."""
+    """The table. Requests never wait for it: `note` only queues what `save` writes."""
 
     def __init__(self, database: Database, clock: Callable[[], float]) -> None:
         super().__init__(database)
@@ -164,12 +163,12 @@ class Sessions(Tables):
         self._texts = WordsOfEdits()
 
     def note(self, conversation: Conversation) -> None:
-        """Take down that *conversation* has another latest request, or another view of it."""
+        """Queue a *conversation* with a new latest request or view."""
         with self._lock:
             put_latest(self._waiting, conversation.name, conversation, MAX_WAITING)
 
     def save(self) -> None:
-        """Write what was noted. Raises `StoreError`; then it waits for the next time."""
+        """Write what is queued. Raises `StoreError`; then it stays queued."""
         with self._saving:
             with self._lock:
                 waiting, self._waiting = self._waiting, OrderedDict()
@@ -186,7 +185,7 @@ class Sessions(Tables):
                 raise
 
     def purge(self) -> None:
-        """Delete what was not seen for `KEPT_SECONDS`. Raises `StoreError`."""
+        """Delete sessions not seen for `KEPT_SECONDS`. Raises `StoreError`."""
         with self._database.transaction(edits=False) as connection:
             self._execute(connection, _PURGE, (self._clock() - KEPT_SECONDS,))
 
@@ -198,9 +197,9 @@ class Sessions(Tables):
     def list_latest(
         self, limit: int, offset: int, *, is_booked_enough: bool
     ) -> tuple[list[tuple[str, float]], int]:
-        """Return a page of names with the times they were last seen, the latest first, and how many
-        there are in all. *is_booked_enough*: also of those that are only booked. Goes through an
-        index over all. Raises `StoreError`."""
+        """Return a page of names with the times they were last seen, the latest first, and the
+        total. *is_booked_enough* includes sessions that are only booked. Scans an index over all.
+        Raises `StoreError`."""
         self._save_if_possible()
         every = _ALL if is_booked_enough else _REMEMBERED.replace("last_seen", "last_seen AS seen")
         page = self._read(_PAGE.format(every), (limit, offset))
@@ -208,12 +207,11 @@ class Sessions(Tables):
         return [(name, float(seen)) for name, seen in page], int(total)
 
     def read(self, sessions: Iterable[str]) -> dict[str, SessionRow]:
-        """Return the figures of those *sessions* that there are, by name, without tips and edits.
-        Raises `StoreError`."""
+        """Return the known *sessions* by name, without tips and edits. Raises `StoreError`."""
         return {row[0]: SessionRow(*row) for row in self._read_by_name(_READ, sessions)}
 
     def _save_if_possible(self) -> None:
-        """Write what was noted; a full or locked database is read as it is, and it waits."""
+        """Write what is queued. A full or locked database is read as it is."""
         with suppress(StoreError):
             self.save()
 
@@ -246,7 +244,7 @@ class Sessions(Tables):
         )
 
     def _describe_edit(self, view: View, placed: VisibleEdit) -> ShownEdit:
-        """Describe an edit. What it shows never changes, but for an amended summary."""
+        """Describe an edit. Its text is cached: only an amended summary changes."""
 
         def describe() -> tuple[str, str]:
             shown = describe_edit(view, placed)
@@ -257,7 +255,7 @@ class Sessions(Tables):
 
 
 def describe_edit(view: View, placed: VisibleEdit) -> ShownEdit:
-    """Return an edit that shows in *view*, in estimated tokens and in our words."""
+    """Return an edit that shows in *view*, with estimated tokens and our text."""
     grade = grade_edit(placed.edit, view.transcript.messages)
     return _make_shown_edit(view, placed, grade, text_inserted_by(view, placed.edit))
 
@@ -268,7 +266,7 @@ def _make_shown_edit(view: View, placed: VisibleEdit, grade: Grade, text: str) -
 
 
 def text_inserted_by(view: View, edit: Edit) -> str:
-    """Return our own words that *edit* shows. Words of the conversation that still show are left
+    """Return our own text that *edit* shows. Words of the conversation that still show are left
     out: no answer may quote them."""
     hidden = view.transcript.messages[edit.start : edit.stop]
     ours = [message for message in edit.insert if message not in hidden]

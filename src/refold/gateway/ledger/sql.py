@@ -1,5 +1,5 @@
-"""The ledger's tables, in SQL that SQLite (from 3.24) and PostgreSQL both speak. What was not used
-for long is removed from them, and from the store."""
+"""The ledger's tables, in SQL for SQLite (from 3.24) and PostgreSQL, and the removal of what is
+unused from them and from the store."""
 
 import re
 from collections import OrderedDict
@@ -20,11 +20,11 @@ from refold.stores.sql import Database, SQLStore
 from refold.stores.store import Store
 
 PAGE = 5_000
-"""Lines that are read at a time, so that a ledger of any length can be gone through."""
+"""Lines read at a time, so that a ledger of any length can be read."""
 MAX_CHARACTERS = 16_000_000
-"""Of texts about edits that a process knows; older ones are read anew."""
+"""Maximum characters of cached texts about edits in a process."""
 NAMES_PER_QUERY = 500
-"""Sessions that are asked for at a time: every SQLite takes so many values."""
+"""Sessions per query: every SQLite accepts that many parameters."""
 _FIGURES = ", ".join(f"{name} BIGINT NOT NULL DEFAULT 0" for name in FIGURES)
 _KEYS = ", ".join(EntryKey._fields)
 _KEY_MARKS = ", ".join("?" * len(EntryKey._fields))
@@ -41,7 +41,7 @@ MIGRATIONS = (
         ),
     ),
     ("CREATE INDEX IF NOT EXISTS refold_calls_by_session ON refold_calls (session)",),
-    (  # which sessions there are, and which are the latest, without a look at their figures
+    (  # finds the sessions, and the latest of them, without reading figures
         "CREATE INDEX IF NOT EXISTS refold_calls_by_latest ON refold_calls (session, tenant, hour)",
         "DROP INDEX IF EXISTS refold_calls_by_session",
     ),
@@ -72,7 +72,7 @@ READ = (
     f"WHERE ({_KEYS}) > ({_KEY_MARKS}) ORDER BY {_KEYS} LIMIT {PAGE}"
 )
 SUMMED = ", ".join(f"COALESCE(SUM({name}), 0)" for name in FIGURES)
-"""All figures of some lines, added up."""
+"""Sums of all figures."""
 BOOKED = (
     f"SELECT session, model, basis, MAX(hour), {SUMMED} FROM refold_calls "  # noqa: S608 - names of ours
     "WHERE session IN ({}) GROUP BY session, model, basis"
@@ -93,36 +93,36 @@ FORGET = (
     ),
     "DELETE FROM refold_listed WHERE latest < ? AND session IN ({})",
 )
-"""What some sessions have is added to what belongs to none."""
+"""Moves some sessions' calls to no session and deletes the sessions."""
 
 
 class BookedCalls(NamedTuple):
-    """What is booked of a session, or of all."""
+    """Booked calls of one session, or of all."""
 
     reported: Sums
-    """Of calls whose usage the upstream reported."""
+    """With usage reported by the upstream."""
     unreported: Sums
-    """Of the others: our estimates, and no money."""
+    """Without: our estimates, and no money."""
     model: str = ""
-    """The latest."""
+    """Of the latest call."""
     hour: int = 0
-    """The beginning of the hour of the latest call, in seconds since 1970."""
+    """Beginning of the latest call's hour, in seconds since 1970."""
     shadow: Sums = Sums()
-    """Of calls in shadow: what they would have been with edits; in `would_...`, what was billed."""
+    """In shadow: estimates with edits, and in `would_...` what was billed."""
 
     @property
     def calls(self) -> int:
-        """Answered calls."""
+        """Number of answered calls, without those in shadow."""
         return self.reported.calls + self.unreported.calls
 
     @property
     def tokens_saved(self) -> int:
-        """Tokens by which edits made these calls' requests smaller."""
+        """Tokens that edits removed from these calls' requests."""
         return sum(sums.would_input - sums.input for sums in (self.reported, self.unreported))
 
     @property
     def money_saved(self) -> int | None:
-        """Picodollars saved net; None if of no call a price is known."""
+        """Net savings in picodollars; None if no call has a known price."""
         return self.reported.saved if self.reported.calls > self.reported.unpriced else None
 
 
@@ -136,7 +136,7 @@ class Tables:
         self._database = database
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self._database.close()
 
     def _read(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
@@ -144,7 +144,7 @@ class Tables:
             return self._rows(connection, statement, values)
 
     def _read_by_name(self, statement: str, names: Iterable[str]) -> Iterator[Any]:
-        """Yield the rows of *names*, which the statement has `{}` for."""
+        """Yield the rows of *names*, which replace `{}` in the statement."""
         wanted = sorted({*names} - {""})
         for first in range(0, len(wanted), NAMES_PER_QUERY):
             some = wanted[first : first + NAMES_PER_QUERY]
@@ -155,7 +155,7 @@ class Tables:
         return list(cursor.fetchall())
 
     def _execute(self, connection: Any, statement: str, values: Sequence[Any] = ()) -> int:
-        """Return how many rows it changed."""
+        """Return the number of changed rows."""
         return int(connection.cursor().execute(self._sql(statement), tuple(values)).rowcount)
 
     def _execute_many(self, connection: Any, statement: str, rows: Iterable[Any]) -> None:
@@ -166,14 +166,14 @@ class Tables:
 
 
 class Batch(NamedTuple):
-    """What is added at once, and tried again as it is if that fails."""
+    """What is added at once, and retried unchanged if that fails."""
 
     entries: Mapping[EntryKey, Sums]
     lengths: Mapping[int, int]
     rows: Sequence[tuple[str, Sequence[Any]]]
     name: str
     last: str
-    """The name of the batch that the same process added before; empty if there was none."""
+    """Name of the same process's previous batch; empty for the first."""
 
 
 class Ledger(Tables):
@@ -187,10 +187,10 @@ class Ledger(Tables):
         name: str = "",
         last: str = "",
     ) -> None:
-        """Add *entries* to what is there, how many calls were made with how many before them
-        (*lengths*: `refold.budget.planner`), and *rows*, each with its statement; all or
-        none. Raises `StoreError`; it may be there all the same, if only the database's answer was
-        lost: what has a *name* is added once, however often it is tried (`Batch`)."""
+        """Add *entries*, numbers of calls by the number of calls before them (*lengths*:
+        `refold.budget.planner`), and *rows*, each with its statement, in one transaction. Raises
+        `StoreError`. The data may be written all the same, if only the database's answer was lost:
+        a batch with a *name* is added once, however often it is tried (`Batch`)."""
         lines = [(*key, *sums.values()) for key, sums in sorted(entries.items())]
         kinds = dict[str, list[Sequence[Any]]]()
         for statement, values in rows:
@@ -202,16 +202,14 @@ class Ledger(Tables):
                     return
             self._execute_many(connection, ADD, lines)
             self._execute_many(connection, ADD_LENGTHS, sorted((lengths or {}).items()))
-            for statement, each in kinds.items():  # many at once: a row is no round trip of its own
-                each.sort(key=itemgetter(0))  # in one order, or writers wait for each other
+            for statement, each in kinds.items():  # not one round trip per row
+                each.sort(key=itemgetter(0))  # in one order, so that writers do not deadlock
                 self._execute_many(connection, statement, each)
 
     def entries(self, since: int = 0) -> Iterator[Entry]:
-        """Yield every line from the hour *since* (seconds since 1970) on, in the order of the keys.
+        """Yield every line from the hour *since* (seconds since 1970) on, in the order of keys.
 
-        They are read a page at a time: lines that are booked meanwhile may be among them. Raises
-        `StoreError`.
-        """
+        They are read in pages, so lines booked meanwhile may be among them. Raises `StoreError`."""
         last: Sequence[Any] = (since, "", "", "", "")  # before the first: every line has a basis
         while True:
             rows = self._read(READ, last)
@@ -221,17 +219,17 @@ class Ledger(Tables):
             last = rows[-1][: len(EntryKey._fields)]
 
     def sum_sessions(self, sessions: Iterable[str]) -> dict[str, BookedCalls]:
-        """Return what is booked of those of *sessions* of which anything is. Costs what they have.
-        Raises `StoreError`."""
+        """Return the booked calls of *sessions* that have any. Reads only their lines. Raises
+        `StoreError`."""
         calls = dict[str, BookedCalls]()
         for name, model, basis, hour, *figures in self._read_by_name(BOOKED, sessions):
             calls[name] = add_sums(calls.get(name, NO_CALLS), model, basis, hour, figures)
         return calls
 
     def forget_sessions(self, before: float) -> int:
-        """Count the calls of sessions whose latest call is older (seconds since 1970) as calls of
-        no session, hour by hour, so that sums stay; return how many sessions that were. Some
-        hundreds at a time, between which others write. Raises `StoreError`."""
+        """Book the calls of sessions without calls since *before* (seconds since 1970) under no
+        session, hour by hour, so that sums stay; return the number of sessions. Handles some
+        hundred at a time, so that others can write. Raises `StoreError`."""
         count = 0
         while True:
             names = [name for (name,) in self._read(ENDED, (before, NAMES_PER_QUERY))]
@@ -244,14 +242,14 @@ class Ledger(Tables):
                 return count
 
     def survival(self) -> Survival:
-        """Return what is known of how long sessions are. Raises `StoreError`."""
+        """Return the statistics of how long sessions are. Raises `StoreError`."""
         return Survival(dict(self._read(READ_LENGTHS)))
 
 
 def add_sums(
     booked: BookedCalls, model: str, basis: str, hour: int, figures: Iterable[Any]
 ) -> BookedCalls:
-    """Return *booked* with sums of one more model and basis."""
+    """Return *booked* with the sums of one more model and basis."""
     place = {"reported": "reported", "shadow": "shadow"}.get(basis, "unreported")
     return booked._replace(
         **{place: getattr(booked, place) + Sums(*map(int, figures))},
@@ -267,16 +265,16 @@ def _entry(row: Iterable[Any]) -> Entry:
 
 
 class WordsOfEdits:
-    """Two texts about each of the edits that were asked for last, as long as they stay as they are.
-    However many edits there are, their texts have at most *most* characters: one may be a summary
-    of thousands of tokens, and the edit beside it holds as much again."""
+    """Cache of two texts about each edit, as long as the edit is unchanged. The latest used are
+    kept, up to *most* characters: a text may be a summary of thousands of tokens, and the edit
+    holds as much again."""
 
     def __init__(self, most: int = MAX_CHARACTERS) -> None:
         self._most, self._size = most, 0
         self._texts = OrderedDict[str, tuple[Edit, tuple[str, str]]]()
 
     def get(self, edit: Edit, make: Callable[[], tuple[str, str]]) -> tuple[str, str]:
-        """Return the texts about *edit*: what *make* makes, unless they are known."""
+        """Return the texts about *edit*, from *make* unless cached."""
         before = self._texts.get(edit.id)
         if before is not None and before[0] == edit:
             self._texts.move_to_end(edit.id)
@@ -290,46 +288,43 @@ class WordsOfEdits:
 
 
 def _characters(texts: tuple[str, str]) -> int:
-    """Return the characters of texts about an edit, with some for what stands beside them."""
     return sum(map(len, texts)) + 500
 
 
 def like(words: str) -> str:
-    """Return the pattern of SQL's LIKE, with `!` as the escape, for texts that hold *words*. Which
-    letters are alike says the database's LOWER, around both."""
+    """Return the pattern of SQL's LIKE, with `!` as the escape, for texts that contain *words*. The
+    database's LOWER around both decides which letters are equal."""
     escaped = re.sub(r"([!%_])", r"!\1", words)
     return f"%{escaped}%"
 
 
 # --- retention ------------------------------------------------------------------------------------
-# What goes when it was not used for long: edits, and what the ledger has of sessions that ended.
+# Removes what was not used for long: edits, and ended sessions in the ledger.
 #
-# Edits of a session that goes on stay, however old they are: the store notes when each was used
-# last (`refold.stores.sql.SQLStore.prune`). Of a session that ended the ledger keeps the sums, hour
-# by hour, as calls of no session: what was spent and saved in all does not change.
+# Edits of a continued session stay, however old: the store records when each was last used
+# (`refold.stores.sql.SQLStore.prune`). An ended session's calls are kept by the hour as calls of no
+# session, so that the totals spent and saved do not change.
 
 EVERY_SECONDS = 6 * 3_600.0
-"""Between two looks at a store, whichever process of a gateway it is that looks."""
+"""Seconds between two prunings of a store by any process of a gateway."""
 CLAIM = "retention"
 
 
 class Removed(NamedTuple):
-    """What is gone."""
+    """Numbers of what was removed."""
 
     edits: int
     attempts: int
     """Rows of the store's ledger."""
     sessions: int
-    """Sessions that have ended, in the net ledger."""
+    """Ended sessions in the net ledger."""
 
 
 def prune(store: Store, ledger: Ledger | None, seconds: float, now: float) -> Removed:
-    """Remove from *store*, and from the net ledger *ledger*, what no session has used for
-    *seconds*.
+    """Remove from *store*, and from the net *ledger*, what no session has used for *seconds*.
 
-    Raises ValueError for less than a day, and for a store that is neither SQLite nor PostgreSQL:
-    others go with their process or their session's file. Raises `StoreError`.
-    """
+    Raises ValueError for less than a day, and for stores other than SQLite and PostgreSQL, which
+    end with their process or their session's file. Raises `StoreError`."""
     if not isinstance(store, SQLStore):
         raise ValueError("only stores in SQLite and PostgreSQL are pruned")  # noqa: TRY004
     edits, attempts = store.prune(seconds)
@@ -338,8 +333,8 @@ def prune(store: Store, ledger: Ledger | None, seconds: float, now: float) -> Re
 
 
 class Retention:
-    """Prunes a gateway's store from time to time, in a thread of its own; of several processes one
-    does at a time."""
+    """Prunes a gateway's store from time to time, in its own thread. Only one process does at a
+    time."""
 
     def __init__(
         self,
@@ -354,11 +349,11 @@ class Retention:
         self._thread = Thread(target=self._run, name="refold-retention", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def close(self) -> None:
-        """Stop; what is being removed is removed."""
+        """Stop, after a pruning in progress."""
         self._closing.set()
         self._thread.join(5.0)
 
@@ -375,6 +370,6 @@ class Retention:
         while not self._closing.is_set():
             try:
                 self.prune_if_due()
-            except StoreError as error:  # the next time, perhaps
+            except StoreError as error:  # tried again next time
                 report_ledger_failure(self._counters, "prune", error)
             self._closing.wait(EVERY_SECONDS / 6)

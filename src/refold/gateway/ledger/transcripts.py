@@ -1,9 +1,8 @@
-"""Transcripts, kept if `record` asks for it and as long as it says: messages, no header, no key.
+"""Transcripts, kept if and as long as `record` says: messages, no headers, no keys.
 
-Of each conversation the latest history is kept, message by message in canonical form
-(docs/gateway-operations.md), until it has not grown for that time: no query, no system prompt, no
-tool definitions.
-"""
+The latest history of each conversation is kept, message by message in canonical form
+(docs/gateway-operations.md), until it has not grown for that time. URL queries, system prompts and
+tool definitions are not kept."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -50,14 +49,14 @@ MIGRATIONS = (
     ),
     PAST_CALLS_MIGRATION,
 )
-"""Tables. Step n brings them from version n to version n + 1."""
+"""Step n brings the tables from version n to n + 1."""
 
 _CLAIM = (
     "INSERT INTO refold_transcripts (tenant, session, tip, length, api, model, fixed, began, "
     "latest, until, size, title) VALUES (?, ?, '', 0, '', '', 0, ?, ?, ?, 0, '') "
     "ON CONFLICT (tenant, session) DO UPDATE SET until = refold_transcripts.until"
 )
-"""Makes a transcript's row, or locks it: other processes that write this one wait."""
+"""Inserts a transcript's row, or locks it against other writers."""
 _STATE = f"SELECT tip, length, latest, size, title FROM refold_transcripts WHERE {_WHO}"  # noqa: S608
 _TIPS = f"SELECT place, tip FROM refold_transcript_messages WHERE {_WHO} ORDER BY place"  # noqa: S608
 _DELETE_FROM = f"DELETE FROM refold_transcript_messages WHERE {_WHO} AND place >= ?"  # noqa: S608
@@ -93,49 +92,48 @@ _MESSAGES = f"SELECT tip, body FROM refold_transcript_messages WHERE {_WHO} ORDE
 
 
 class TranscriptInfo(NamedTuple):
-    """One transcript that is kept, without its content. Times in seconds since 1970."""
+    """A transcript without its content. Times in seconds since 1970."""
 
     session: str
     api: str
     model: str
     length: int
-    """Messages."""
+    """Number of messages."""
     began: float
     latest: float
     until: float
-    """When it is deleted unless it grows."""
+    """Time of its deletion unless it grows."""
     size: int
-    """Characters."""
+    """In characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedTranscript:
-    """A transcript that was kept."""
+    """A recorded transcript."""
 
     info: TranscriptInfo
     messages: tuple[Message, ...]
     tips: tuple[str, ...]
-    """The tip behind each message."""
+    """The tip after each message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionLimits:
-    """How much is kept. What is larger is not kept at all; of more than *total* the oldest goes."""
+    """Limits of size. A larger session is not kept; above *total* the oldest are deleted."""
 
     session: int = 32_000_000
     """Characters of one conversation."""
     total: int = 1_000_000_000
-    """Characters of all of them."""
+    """Characters of all."""
     every: float = 3_600.0
-    """Seconds between two looks for what is to be deleted; a tenth of the retention if less."""
+    """Seconds between two purges; a tenth of the retention if less."""
 
 
 class Transcripts(Tables):
     """Transcripts in a database.
 
-    *seconds* is how long each is kept after it grew last; with None no more are kept. *scrub* are
-    statements for before and after something is deleted, so that nothing is left of it.
-    """
+    Each is kept for *seconds* after it last grew; with None no more are kept. *scrub* are
+    statements before and after deletions, so that nothing is left of them."""
 
     def __init__(
         self,
@@ -163,7 +161,7 @@ class Transcripts(Tables):
             self._execute(connection, _CLAIM, (*who, call.when, call.when, until))
             ((tip, length, latest, size, title),) = self._rows(connection, _STATE, who)
             unchanged = self._count_unchanged(connection, who, tips, length, tip)
-            if latest > call.when and unchanged < length:  # what goes on is later by any clock
+            if latest > call.when and unchanged < length:  # a continued history is newer
                 self.past_calls.write(connection, who, call, view)
                 return
             if unchanged != length:
@@ -189,7 +187,7 @@ class Transcripts(Tables):
             self._execute(connection, _UPDATE, (*about, size, title, *who))
 
     def purge(self) -> int:
-        """Delete what is due, if it is time to look; return how many. Raises `StoreError`."""
+        """Delete what is due, if it is time; return the number. Raises `StoreError`."""
         now, most = self._clock(), self._limits.every
         pause = most if self._seconds is None else min(most, self._seconds / 10)
         if 0 <= now - self._purged_at < pause:  # a clock may be set back
@@ -214,29 +212,29 @@ class Transcripts(Tables):
         return RecordedTranscript(info, messages, tuple(tip for tip, _ in rows))
 
     def is_recorded(self, tenant: str, session: str) -> bool:
-        """Is there a transcript of this session, and of this tenant? Raises `StoreError`."""
+        """Return whether this session of this tenant has a transcript. Raises `StoreError`."""
         return self.info(tenant, session) is not None
 
     def info(self, tenant: str, session: str) -> TranscriptInfo | None:
-        """Return what is known of a transcript without its content, if any. Raises `StoreError`."""
+        """Return a transcript's facts without its content, if any. Raises `StoreError`."""
         rows, now = self._read(_FIND, (tenant, session)), self._clock()
         return next((info for row in rows if (info := TranscriptInfo(*row)).until > now), None)
 
     def titles(self, sessions: Iterable[str]) -> dict[str, str]:
-        """Return the first words of *sessions* that are kept. Raises `StoreError`."""
+        """Return the titles of recorded *sessions*. Raises `StoreError`."""
         rows, now = self._read_by_name(_TITLES, sessions), self._clock()
         return {session: title for session, title, until in rows if until > now}
 
     def find_sessions(self, words: str, most: int) -> list[str]:
-        """Return at most *most* sessions that hold *words*, in any case. Goes through all texts.
-        Raises `StoreError`."""
+        """Return at most *most* sessions that contain *words*, in any case. Scans all texts. Raises
+        `StoreError`."""
         escaped = like(json.dumps(words, ensure_ascii=False)[1:-1])
         return [name for (name,) in self._read(_SEARCH, (like(words), escaped, most))]
 
     def briefs(
         self, tenant: str, session: str, start: int = 0, stop: int = 2**40
     ) -> list[MessageBrief]:
-        """Return what rows of a timeline say of `messages[start:stop]`. Raises `StoreError`."""
+        """Return the timeline rows of `messages[start:stop]`. Raises `StoreError`."""
         rows = self._read(_BRIEFS, (tenant, session, start, stop))
         return [
             MessageBrief(*json.loads(brief))._replace(place=place, tokens=tokens)
@@ -251,7 +249,7 @@ class Transcripts(Tables):
         return next((_load_message(body) for (body,) in rows), None)
 
     def _forget(self, connection: Any, who: tuple[str, str]) -> None:
-        self._execute(connection, _DELETE, who)  # first, as it is locked first
+        self._execute(connection, _DELETE, who)  # first, since it is locked first
         self._execute(connection, _DELETE_FROM, (*who, 0))
         self.past_calls.forget(connection, who)
 
@@ -269,8 +267,8 @@ class Transcripts(Tables):
     def _count_unchanged(
         self, connection: Any, who: tuple[str, str], tips: Sequence[str], length: int, last: str
     ) -> int:
-        """Return how many messages of this history are kept already, of *length* with the tip
-        *last*."""
+        """Return how many messages of this history are kept. The kept history has *length* messages
+        and the tip *last*."""
         if length < len(tips) and tips[length] == last:
             return length
         same = 0
@@ -281,7 +279,6 @@ class Transcripts(Tables):
         return same
 
     def _find_excess(self, connection: Any, gone: Sequence[Any]) -> list[Any]:
-        """Return the oldest transcripts that are too many."""
         over, excess = int(self._rows(connection, _TOTAL)[0][0]) - self._limits.total, []
         for tenant, session, size in self._rows(connection, _OLDEST) if over > 0 else ():
             if over > 0 and (tenant, session) not in gone:
@@ -291,7 +288,7 @@ class Transcripts(Tables):
 
 
 def _dump_message(message: Message) -> str:
-    """Return one message in the form in which edits are kept (docs/stores.md)."""
+    """Return a message in the stored form of edits (docs/stores.md)."""
     return dump_edit(Edit(0, 1, (message,), "", "recorded"))
 
 

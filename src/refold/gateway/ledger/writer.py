@@ -1,5 +1,5 @@
-"""Book calls after their answers: in a separate thread, in batches, while no request waits; beside
-the store's file, or in its database."""
+"""Books calls after their answers: in a thread, in batches, while no request waits. The ledger is
+beside the store's file, or in its database."""
 
 import queue
 from collections import Counter
@@ -42,20 +42,20 @@ from refold.stores.sql import Database, close_before_forks
 from refold.stores.sqlite import MEMORY, SQLiteDatabase
 
 MAX_WAITING = 10_000
-"""Calls that may wait to be booked, and lines that may wait for a store that fails; more are not
-booked."""
+"""Maximum number of calls that wait to be booked, and of lines that wait for a failing store.
+Others are lost."""
 MAX_WAITING_BYTES = 256 * MIB
-"""Of the requests of calls that wait to be booked, whose bodies are read for that."""
+"""Maximum total size of waiting calls' requests, whose bodies are read when they are booked."""
 CALLS_PER_BATCH = 8
-"""Calls that are booked at a stretch: requests then go first for PAUSE_SECONDS, instead of waiting
-for the interpreter's lock, which a thread that computes gives up after 5 ms only."""
+"""Calls between pauses of PAUSE_SECONDS, in which requests take the interpreter's lock. A computing
+thread gives it up only after 5 ms."""
 PAUSE_SECONDS = 0.0002
 REFRESH_SECONDS = 600.0
-"""Seconds between two looks at what other processes wrote, and at what was not seen for long."""
+"""Seconds between two reads of what other processes wrote, and two deletions of what is old."""
 LEDGER_ID = 0x52464C47
-"""`RFLG` in the file's header: a net ledger."""
+"""SQLite application id of a net ledger: `RFLG`."""
 RECORDS_ID = 0x52464C52
-"""`RFLR`: transcripts."""
+"""That of transcripts: `RFLR`."""
 LEDGER_MIGRATIONS = (
     *sql.MIGRATIONS,
     sessions.MIGRATION,
@@ -65,19 +65,18 @@ LEDGER_MIGRATIONS = (
     sql.BATCHES_MIGRATION,
 )
 SCRUB = ("PRAGMA secure_delete = ON", "PRAGMA wal_checkpoint(TRUNCATE)")
-"""So that SQLite overwrites what is deleted, in the file and in its log."""
+"""Pragmas that make SQLite overwrite what is deleted, in the file and in its log."""
 TIMEOUT_SECONDS = 10.0
 """Seconds to wait for another process that writes."""
 
 Row = ListedSession | CallRow | SessionEvent | ClientName
 Item = BilledCall | SummaryCost | ListedSession | SessionEvent
-"""What can be booked. A `ListedSession` adds what it says to that session's, a `SessionEvent` is
-noted."""
+"""What can be booked. A `ListedSession` is added to that session's row."""
 
 
 class LedgerWriter:
-    """Books calls a *pause* (seconds) after their answers. `book` and `note_session` neither wait
-    nor raise."""
+    """Books calls *pause* seconds after their answers. `book` and `note_session` neither wait nor
+    raise."""
 
     def __init__(
         self,
@@ -96,7 +95,7 @@ class LedgerWriter:
         self._queue, self._waiting_bytes = queue.SimpleQueue[Item | None](), 0
         self.survival = Survival()
         self.unwritten = 0
-        """Calls that the ledger could not take: they wait."""
+        """Calls that the ledger could not take yet."""
         self._pending: dict[EntryKey, list[Sums]] = {}
         self._rows = list[Row]()
         self._batch: Batch | None = None
@@ -107,14 +106,14 @@ class LedgerWriter:
         self._thread: Thread | None = None
 
     def start(self) -> None:
-        """Begin to work: what was kept for too long goes at once. A second call does nothing."""
+        """Start the thread, which deletes old data first. A second call does nothing."""
         with self._lock:
             if (self._thread is None or not self._thread.is_alive()) and not self._closing.is_set():
                 self._thread = Thread(target=self._run, name="refold-ledger", daemon=True)
                 self._thread.start()
 
     def book(self, item: Item | None) -> None:
-        """Book *item*; None has what was noted written."""
+        """Queue *item* to be booked. None has the noted sessions written."""
         if self._thread is None or not self._thread.is_alive():  # a forked child has no thread yet
             self.start()
         with self._lock:
@@ -132,7 +131,7 @@ class LedgerWriter:
             self.book(None)
 
     def close(self, timeout: float = 5.0) -> None:
-        """Book what waits and stop, within *timeout* seconds."""
+        """Book waiting items and stop, within *timeout* seconds."""
         self._closing.set()
         self._queue.put(None)
         with self._lock:
@@ -185,7 +184,7 @@ class LedgerWriter:
             self._rows += describe_call(item, entry, self._names_of(item))
 
     def _names_of(self, call: BilledCall) -> tuple[str, str]:
-        """Return client and project of a call's session; its first request says them."""
+        """Return client and project of a call's session, as its first request names them."""
         if call.session not in self._names:
             if len(self._names) >= MAX_WAITING:
                 self._names.clear()
@@ -195,7 +194,7 @@ class LedgerWriter:
         return self._names[call.session]
 
     def _write(self) -> None:
-        """Write what waits. A batch that fails is tried again as it is: it may be there already."""
+        """Write what waits. A failed batch is retried unchanged, since it may have been written."""
         self._pending = {key: [add_up(parts)] for key, parts in self._pending.items()}
         while self._batch or self._pending or self._rows:
             if self._batch is None:
@@ -207,8 +206,8 @@ class LedgerWriter:
             self._last, self._batch = self._batch.name, None
 
     def _refresh(self) -> None:
-        """Read again, from time to time, how long sessions are, since other processes write too;
-        and delete those that were not seen for long."""
+        """Reread the lengths of sessions from time to time, since other processes write too, and
+        delete what is old."""
         if monotonic() - self._refreshed_at >= REFRESH_SECONDS:
             self._refreshed_at = monotonic()
             self.survival = self.ledger.survival()
@@ -220,10 +219,9 @@ class LedgerWriter:
             self._counters.add("records_purged", count)
 
     def _run_guarded(self, doing: str, act: Callable[[], object]) -> None:
-        """Report what fails; requests flow on."""
         try:
             act()
-        except Exception as error:  # noqa: BLE001 - a ledger is no reason to fail
+        except Exception as error:  # noqa: BLE001 - a ledger must not stop requests
             report_ledger_failure(self._counters, doing, error)
 
 
@@ -231,13 +229,12 @@ def _count_bytes(item: Item | None) -> int:
     return len(item.incoming.body) if isinstance(item, BilledCall) else 0
 
 
-# --- where it is kept: beside the store's file, or in its database --------------------------------
+# --- its place: beside the store's file, or in its database ---------------------------------------
 
 
 def open_ledger(store: str, *, create: bool = True) -> Ledger:
-    """Return the ledger of the store at *store*: in a file beside it, or in its database. It is
-    made if there is none and *create* allows it. Raises `StoreError`, and ImportError if the extra
-    `postgresql` is missing."""
+    """Return the ledger of the store at *store*: in a file beside it, or in its database. *create*
+    allows to create it. Raises `StoreError`, and ImportError without the extra `postgresql`."""
     if not create and not has_ledger(store):
         reason = (
             f"{store}.ledger: there is no net ledger, which has what a gateway's calls cost; "
@@ -249,25 +246,25 @@ def open_ledger(store: str, *, create: bool = True) -> Ledger:
 
 
 def has_ledger(store: str) -> bool:
-    """Is there a ledger beside a store's file? In a database, which would have to be asked, there
-    is taken to be one."""
+    """Return whether there is a ledger beside a store's file. A database, which would have to be
+    queried, is assumed to have one."""
     return is_server(store) or Path(f"{store}.ledger").exists()
 
 
 def open_ledger_database(store: str) -> Database:
-    """Return the database of the ledger, and of what stands beside it: sessions and their calls."""
+    """Return the database of the ledger, the sessions and their calls."""
     return _open_database(store, ".ledger", LEDGER_MIGRATIONS, LEDGER_ID)
 
 
 def open_transcripts(store: str, seconds: float | None, clock: Callable[[], float]) -> Transcripts:
-    """Return the transcripts of a store, kept for *seconds*; no file is made for them if none are
-    to be kept. Raises as `open_ledger` does."""
+    """Return the transcripts of a store, kept for *seconds*. Without *seconds* no file is created.
+    Raises as `open_ledger` does."""
     if not is_server(store) and store != MEMORY:
         path = Path(f"{store}.transcripts")
         if seconds is None and not path.exists():
             store = MEMORY
         else:
-            with suppress(OSError):  # its first use will say what is wrong
+            with suppress(OSError):  # its first use will raise the error
                 path.touch(mode=0o600)
     database = _open_database(store, ".transcripts", transcripts.MIGRATIONS, RECORDS_ID)
     return Transcripts(database, seconds, clock, scrub=("", "") if is_server(store) else SCRUB)
@@ -276,8 +273,8 @@ def open_transcripts(store: str, seconds: float | None, clock: Callable[[], floa
 def create_writer(
     store: str, record: str, rates: RatesOf, counters: Counters, clock: Callable[[], float]
 ) -> LedgerWriter:
-    """Return what keeps the ledger of the gateway with this store, and transcripts for *record*
-    (`7d`), none if it is empty. Raises ValueError for a *record* that is no time."""
+    """Return the writer for the ledger of the gateway with this store, and for transcripts, kept
+    for *record* (`7d`; empty: none). Raises ValueError for an invalid *record*."""
     transcripts = open_transcripts(store, parse_duration(record) if record else None, clock)
     database = open_ledger_database(store)
     sessions, calls = Sessions(database, clock), CallLog(database)
@@ -287,7 +284,6 @@ def create_writer(
 def _open_database(
     store: str, suffix: str, migrations: Sequence[Sequence[str]], owner: int
 ) -> Database:
-    """Return a database that connects when it is first used."""
     database: Database
     if is_server(store):
         create_pool = import_module("refold.stores.postgresql").PostgreSQLPool
