@@ -1,4 +1,4 @@
-"""`/refold/api`: what people and programs may ask of the gateway, and the page at `/refold/`
+"""`/refold/api`: the gateway's API for people and programs, and the page at `/refold/`
 (docs/gateway-operations.md)."""
 
 from refold.gateway.api.app import Api, document

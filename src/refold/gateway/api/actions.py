@@ -1,6 +1,6 @@
 """The operations that change something. `accept`, `revert` and `restore` change the edits of a
-conversation; `pin` and `unpin` say what stays in sight whatever is compacted. `report_usage` books
-a call that a program made itself, as those that pass through the gateway are booked."""
+conversation. `pin` and `unpin` change what compactions keep visible. `report_usage` books a call
+that did not pass through the gateway."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -78,8 +78,8 @@ from refold.tokens.usage import MOST_TOKENS, read_usage
 
 
 def accept(context: ApiContext, arguments: AcceptArguments) -> AcceptAnswer:
-    """Keep exactly the edits of a preview. It is accepted once, however many ask; after an error it
-    can be tried again. Raises `Problem`, `EditError`, `StoreError`, `ConversationBusy`."""
+    """Keep exactly the edits of a preview. It is accepted once, however many ask, and can be
+    retried after an error. Raises `Problem`, `EditError`, `StoreError`, `ConversationBusy`."""
     pending = context.take_preview(arguments.preview)
     try:
         chosen = choose_parts(pending.preview, arguments)
@@ -114,13 +114,13 @@ def _accept(context: ApiContext, pending: PendingPreview, actor: str) -> AcceptA
 
 
 def _name_edits(preview: Preview) -> list[str]:
-    """Return the ids of its edits; one that was made anew in each round has one."""
+    """Return the ids of its edits, without repeats from several rounds."""
     return list(dict.fromkeys(edit.id for edit in preview.edits))
 
 
 def _reject_rewritten(row: SessionRow | None, view: View) -> None:
-    """Raise `Problem` 409 if the session's history is no more the one of *view*, or its beginning:
-    nothing would be sent otherwise."""
+    """Raise `Problem` 409 if the client has rewritten the history of *view*, so that its edits
+    would have no effect."""
     tips = view.transcript.tips
     length = min(len(row.tips), len(tips)) - 1 if row is not None else 0
     if row is not None and row.tip_at(length) != tips[length]:
@@ -132,7 +132,7 @@ def _reject_rewritten(row: SessionRow | None, view: View) -> None:
 def _drop_late_thinking(
     context: ApiContext, conversation: Conversation, edits: Sequence[Edit]
 ) -> None:
-    """Drop signatures of thinking that is newer than the preview, without its edits (AN-7)."""
+    """Drop thinking that is newer than the preview and was signed without its edits (AN-7)."""
     if conversation.latest is not None and (
         late := edits_dropping_thinking(conversation.latest.view, edits)
     ):
@@ -141,7 +141,7 @@ def _drop_late_thinking(
 
 
 def revert(context: ApiContext, arguments: RevertArguments) -> RevertAnswer:
-    """Take edits back. Raises `Problem`, `FormatError`, `EditError`, `StoreError`,
+    """Revert edits. Raises `Problem`, `FormatError`, `EditError`, `StoreError`,
     `ConversationBusy`."""
     if file := context.find_named_file(arguments):
         return _revert_in_file(context, file.edited, arguments)
@@ -162,7 +162,7 @@ def revert(context: ApiContext, arguments: RevertArguments) -> RevertAnswer:
         _discard_prepared(conversation, after)
         _update_latest(context, conversation, edits, after.edits)
     _save_session(context)
-    staying = {edit.id for edit in after.edits}  # what takes out thinking does (AN-7)
+    staying = {edit.id for edit in after.edits}  # edits that drop thinking (AN-7)
     hard, estimate = turn.levels.hard, after.tokens_uncalibrated + located.unseen_tokens
     preview = Preview(after, before, tuple(edits))
     redo = located.offer(preview, is_readable=located.is_sent_along)
@@ -179,7 +179,7 @@ def revert(context: ApiContext, arguments: RevertArguments) -> RevertAnswer:
 def _revert_in_file(
     context: ApiContext, edited: EditedSession, arguments: RevertArguments
 ) -> RevertAnswer:
-    """Take back edits of the session in a client's file, as `refold revert` does."""
+    """Revert edits of a session in a client's file, as `refold revert` does."""
     save_first_sight(edited)
     before = edited.view
     first = find_edits(before, arguments.edits[:1])[0].id if arguments.since else ""
@@ -199,7 +199,7 @@ def _revert_in_file(
 
 
 def _find_later(context: ApiContext, view: View, edits: Sequence[Edit]) -> list[Edit]:
-    """Return the edits that show and were made when the first of *edits* was, or later."""
+    """Return the other visible edits that were made when the first of *edits* was, or later."""
     rows = rows_by_edit(ledger_rows(context, view.transcript.tips))
     times = {id: row.when for id, row in rows.items()}
     first = min((times.get(edit.id, 0.0) for edit in edits), default=0.0)
@@ -208,8 +208,8 @@ def _find_later(context: ApiContext, view: View, edits: Sequence[Edit]) -> list[
 
 
 def restore(context: ApiContext, arguments: RestoreArguments) -> RestoreAnswer:
-    """Have a hidden message sent again: take back the edit that hides nothing else, else show the
-    message's words behind those that stand there instead. Raises as `revert`."""
+    """Send a hidden message again: revert an edit that hides nothing else, or add the message's
+    text to what the edit shows. Raises as `revert`."""
     located = locate(context, ConversationArguments(session=arguments.session))
     view, at = located.view, arguments.message
     placed = [edit for edit, _ in view.visible_edits if edit.start <= at < edit.stop]
@@ -238,13 +238,13 @@ def restore(context: ApiContext, arguments: RestoreArguments) -> RestoreAnswer:
 
 
 def _save_session(context: ApiContext) -> None:
-    """Let all processes know at once; if that fails it is tried again later."""
+    """Let all processes know at once. A failure is retried later."""
     with suppress(StoreError):
         context.sessions.save()
 
 
 def _discard_prepared(conversation: Conversation, view: View) -> None:
-    """Drop what was prepared before, and do not compact again at once."""
+    """Drop the prepared compaction, and do not compact again at once."""
     conversation.prefetch.preview = conversation.prefetch.job = None
     conversation.baseline_tokens = view.tokens
 
@@ -255,8 +255,8 @@ def _update_latest(
     removed: Sequence[Edit],
     edits: Sequence[Edit],
 ) -> None:
-    """Let the latest view show *edits*, and no more those that were *removed*; so say the lists of
-    all processes."""
+    """Apply *edits* to the latest view and revert *removed* ones, for the lists of all
+    processes."""
     if conversation.latest is None:
         return
     view = conversation.latest.view
@@ -273,11 +273,11 @@ def _update_latest(
 # --- pins -----------------------------------------------------------------------------------------
 
 MOST_PINS = 100
-"""Of one session."""
+"""Maximum number for one session."""
 
 
 class PinArguments(OfSession):
-    """A session, and what should stay in sight."""
+    """A session, and what to pin."""
 
     message: Offset
     words: Annotated[
@@ -286,19 +286,19 @@ class PinArguments(OfSession):
 
 
 class UnpinArguments(OfSession):
-    """A session, and the pin to take back."""
+    """A session, and the pin to remove."""
 
     pin: EditId
 
 
 class PinAnswer(AboutSession):
-    """All that is pinned in a session."""
+    """All pins of a session."""
 
     pins: list[Pin]
 
 
 def pin(context: ApiContext, arguments: PinArguments) -> PinAnswer:
-    """Keep a message, or words in it, in sight. Raises `Problem`, `FormatError`, `StoreError`,
+    """Pin a message, or words in it. Raises `Problem`, `FormatError`, `StoreError`,
     `ConversationBusy`."""
     located = locate(context, ConversationArguments(session=arguments.session))
     messages = located.view.transcript.messages
@@ -315,7 +315,7 @@ def pin(context: ApiContext, arguments: PinArguments) -> PinAnswer:
 
 
 def unpin(context: ApiContext, arguments: UnpinArguments) -> PinAnswer:
-    """Take a pin back. Raises `Problem` 404, `StoreError`."""
+    """Remove a pin. Raises `Problem` 404, `StoreError`."""
     find_session(context, arguments.session)
     pins = Pins(context.pipeline.store, arguments.session)
     if not pins.remove(arguments.pin):
@@ -329,8 +329,8 @@ def _answer(context: ApiContext, session: str) -> PinAnswer:
 
 
 def list_pins(context: ApiContext, tenant: str, session: str) -> list[Pin]:
-    """Return the pins of a session. If its messages are recorded: with their words, and each where
-    it is now, since a client may have rewritten what was before it. Raises `StoreError`."""
+    """Return the pins of a session. If its messages are recorded, each has its words and its
+    current position: a client may have rewritten what precedes it. Raises `StoreError`."""
     transcripts, who = context.transcripts, (tenant, session)
     is_readable = transcripts.is_recorded(*who)
 
@@ -360,7 +360,7 @@ def list_pins(context: ApiContext, tenant: str, session: str) -> list[Pin]:
 
 
 class ReportUsageArguments(RequestArguments, kw_only=True):
-    """A call of a model: whose it was, what was sent, what it used."""
+    """A model call: its owner, its request and its usage."""
 
     conversation_id: Annotated[
         str, about("What the program calls it.", min_length=1, max_length=500)
@@ -380,7 +380,7 @@ class ReportUsageArguments(RequestArguments, kw_only=True):
 
 
 class ReportUsageAnswer(AboutSession):
-    """What is booked."""
+    """What was booked."""
 
     original: Annotated[Tokens, about("Of the request, had it not been compacted.")]
     sent: Annotated[Tokens, about("Of the request.")]
@@ -407,7 +407,7 @@ def report_usage(context: ApiContext, arguments: ReportUsageArguments) -> Report
         view = _fold_difference(history, view.transcript.messages)
     model, names = model_of(payload), (arguments.agent_id, arguments.conversation_id)
     session = hash_parts("reported", incoming.api, incoming.credential, *names)
-    agent, name = map(clean_name, names)  # where a client has them
+    agent, name = map(clean_name, names)  # in a client's headers
     incoming = replace(incoming, headers=(("user-agent", agent), ("x-session-id", name)))
     edits = tuple(edit.id for edit in view.edits)
     call = BilledCall(
@@ -434,8 +434,8 @@ def report_usage(context: ApiContext, arguments: ReportUsageArguments) -> Report
 
 
 def _reject_contradiction(usage: Any) -> None:
-    """Raise `Problem` 422 if more tokens were in a cache than in the request. Where a provider
-    leaves the cache's out of the request's, as Anthropic does, they are added first."""
+    """Raise `Problem` 422 if *usage* has more cached tokens than input tokens. `read_usage` first
+    adds the cached ones for providers that, as Anthropic, leave them out of the input."""
     counts = read_usage(usage)
     if counts is not None and (cached := counts.cached + counts.written) > counts.input:
         raise Problem(
@@ -452,7 +452,7 @@ def _show(payload: Payload) -> View:
 
 
 def _fold_difference(history: View, sent: Sequence[Message]) -> View:
-    """Return *history* with one edit, so that it shows what was *sent*. Raises `Problem` 422."""
+    """Return *history* with one edit that makes it show *sent*. Raises `Problem` 422."""
     whole = history.transcript.messages
     start = common_length(whole, sent)
     if start == len(whole) == len(sent):

@@ -1,4 +1,4 @@
-"""Arguments and answers of the operations as types, of which checks and the document are made."""
+"""Argument and answer types of the operations, for checks and for the OpenAPI document."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -9,16 +9,16 @@ from refold.stores.store import Grade, LedgerRow
 from refold.text.json_values import JsonObject
 
 PART = 20_000
-"""Characters of a text that an answer holds, unless another number is asked for."""
+"""Default number of characters in an answer's text."""
 MOST_EDITS = 100_000
-"""Edits that are named at once: a long session has one for each result that was cleared."""
+"""Maximum number of edits in one request: a long session has one for each cleared result."""
 
 
 class Arguments(Struct, forbid_unknown_fields=True):
     """The arguments of an operation: the query of a GET, the body of a POST."""
 
     any_of: ClassVar[tuple[str, ...]] = ()
-    """Fields of which at least one must be there."""
+    """Fields of which at least one is required."""
 
     def __post_init__(self) -> None:
         if self.any_of and all(getattr(self, name) is UNSET for name in self.any_of):
@@ -26,7 +26,7 @@ class Arguments(Struct, forbid_unknown_fields=True):
 
 
 def about(description: str, **limits: Any) -> Meta:
-    """Return what the document says about a field besides its type."""
+    """Return a field's description in the OpenAPI document, and its limits."""
     return Meta(description=description, **limits)
 
 
@@ -61,7 +61,7 @@ Messages = Annotated[list[JsonObject], about("Messages of Chat Completions.")]
 
 
 class ConfigOverrides(Struct, forbid_unknown_fields=True):
-    """Settings in place of the preset's own: any field of its `CompactionConfig`."""
+    """Settings that replace the preset's own: any field of its `CompactionConfig`."""
 
     soft_threshold_tokens: Count | UnsetType = UNSET
     hard_threshold_tokens: Count | UnsetType = UNSET
@@ -86,13 +86,13 @@ class EstimateMessagesTokensArguments(Arguments):
 
 
 class CheckThresholdArguments(EstimateMessagesTokensArguments):
-    """Messages, and the thresholds that they are compared with."""
+    """Messages, and the thresholds to compare them with."""
 
     config: ConfigOverrides | None = None
 
 
 class CompactArguments(CheckThresholdArguments):
-    """Messages to compact, and whose they are, as Python or JavaScript spells it."""
+    """Messages to compact and their owner, with names as in Python or JavaScript."""
 
     any_of = ("agent_id", "agentId")
     agent_id: str | UnsetType = UNSET
@@ -105,7 +105,7 @@ class CompactArguments(CheckThresholdArguments):
 
 
 class RequestArguments(Arguments, kw_only=True):
-    """What a request body does not say of itself."""
+    """What a request body does not contain."""
 
     headers: ClientHeaders = UNSET
     api: ApiName = UNSET
@@ -113,7 +113,7 @@ class RequestArguments(Arguments, kw_only=True):
 
 
 class ConversationArguments(RequestArguments, kw_only=True):
-    """Which conversation is meant, and its history."""
+    """A conversation and its history."""
 
     any_of = ("session", "request")
     session: SessionId | UnsetType = UNSET
@@ -130,7 +130,7 @@ class OfSession(Arguments):
 
 
 class SessionsArguments(Arguments):
-    """Which sessions."""
+    """A page of sessions."""
 
     limit: Limit = 100
     offset: Offset = 0
@@ -141,14 +141,14 @@ class SessionsArguments(Arguments):
 
 
 class HistoryArguments(OfSession):
-    """A session, and which of its attempts, counted from the latest."""
+    """A session, and a page of its attempts, counted from the latest."""
 
     limit: Limit = 100
     offset: Offset = 0
 
 
 class EditTextArguments(OfSession):
-    """An edit, and which part of its words."""
+    """An edit, and a part of its text."""
 
     edit: EditId
     preview: PreviewName | UnsetType = UNSET
@@ -159,7 +159,7 @@ class EditTextArguments(OfSession):
 
 
 class PreviewArguments(ConversationArguments, kw_only=True):
-    """A conversation, and how small it should become."""
+    """A conversation, and how to compact it."""
 
     to: Target | UnsetType = UNSET
     start: Annotated[Offset | UnsetType, about("Only messages from this number on.")] = UNSET
@@ -181,7 +181,7 @@ class PreviewArguments(ConversationArguments, kw_only=True):
 
 
 class PartsArguments(Arguments, kw_only=True):
-    """A preview, and which parts of it with which words."""
+    """A preview, and which of its parts with which texts."""
 
     preview: PreviewName
     amend: Annotated[
@@ -195,7 +195,7 @@ class PartsArguments(Arguments, kw_only=True):
 
 
 class PreviewPartsArguments(PartsArguments, kw_only=True):
-    """A preview of a session, and which parts of it with which words."""
+    """A preview of a session, and which of its parts with which texts."""
 
     session: SessionId
 
@@ -207,7 +207,7 @@ class AcceptArguments(PartsArguments, kw_only=True):
 
 
 class RevertArguments(ConversationArguments, kw_only=True):
-    """A conversation, and which of its edits to take back."""
+    """A conversation, and which of its edits to revert."""
 
     edits: Annotated[list[EditId], Meta(min_length=1, max_length=MOST_EDITS)]
     since: Annotated[bool, about("Also all that were made after the first of these.")] = False
@@ -215,14 +215,14 @@ class RevertArguments(ConversationArguments, kw_only=True):
 
 
 class RestoreArguments(OfSession):
-    """A session, and the hidden message that should be sent again."""
+    """A session, and the hidden message to send again."""
 
     message: Offset
     actor: Actor = "api"
 
 
 class RecallArguments(ConversationArguments, kw_only=True):
-    """A conversation, and what to search for in what its edits hide."""
+    """A conversation, and what to search for in its hidden text."""
 
     query: Annotated[str, Meta(min_length=1, max_length=2_000)]
     limit: Annotated[int, Meta(ge=1, le=100)] = 10
@@ -283,7 +283,7 @@ class ListRow(Answer, kw_only=True):
 
 
 class FileFacts(Answer):
-    """Where the session in a client's file is, and what it says besides."""
+    """Where the session in a client's file is, and other facts."""
 
     path: str
     edits: Annotated[str, about("The file that its edits are kept in.")]
@@ -307,7 +307,7 @@ class CheckThresholdAnswer(Answer):
 
 
 class CompactAnswer(Answer):
-    """What was done."""
+    """Compacted messages."""
 
     result: CompactionResult
 
@@ -389,7 +389,7 @@ class SessionEdit(Answer):
 
 
 class Hit(Answer):
-    """A place in what the edits hide."""
+    """A match in hidden text."""
 
     edit: EditId
     position: Count
@@ -420,7 +420,7 @@ class HistoryAnswer(Answer):
 
 
 class EditTextAnswer(AboutSession):
-    """A part of the words of an edit."""
+    """A part of an edit's text."""
 
     edit: EditId
     of: str
@@ -430,14 +430,14 @@ class EditTextAnswer(AboutSession):
 
 
 class AcceptAnswer(AboutSession):
-    """Which edits show from now on."""
+    """Edits that show from now on."""
 
     edits: list[EditId]
     tokens_after: Tokens
 
 
 class RevertAnswer(AboutSession):
-    """Which edits show no more."""
+    """Edits that no longer show."""
 
     reverted: list[EditId]
     tokens_before: Tokens
@@ -453,7 +453,7 @@ class RevertAnswer(AboutSession):
 
 
 class RestoreAnswer(AboutSession):
-    """What makes a hidden message be sent again."""
+    """How a hidden message is sent again."""
 
     edit: Annotated[EditId | None, about("That adds it; null if the edit that hid it is gone.")]
     reverted: list[EditId]
@@ -462,14 +462,14 @@ class RestoreAnswer(AboutSession):
 
 
 class RecallAnswer(AboutSession):
-    """Where the edits hide what was searched for."""
+    """Matches in hidden text."""
 
     hits: list[Hit]
     has_more: Annotated[bool, about("Does more match than `limit` hits?")]
 
 
 class ErrorDetail(Struct):
-    """What went wrong: a word for programs and a sentence for people."""
+    """A code for programs and a message for people."""
 
     code: str | None
     message: str

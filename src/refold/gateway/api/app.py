@@ -1,6 +1,6 @@
-"""What the gateway answers below `/refold/`. The operations, their OpenAPI document and what is new
-are for callers whom the admin check lets through. The files of the page hold no data and are for
-everybody."""
+"""The gateway's answers below `/refold/`. The operations, their OpenAPI document and the event
+stream are for administrators, whom the gateway checks. The files of the page hold no data and are
+for everybody."""
 
 import asyncio
 import json
@@ -46,19 +46,19 @@ ROOT = "/refold/api"
 DOCUMENT = f"{ROOT}/openapi.json"
 EVENTS = f"{ROOT}/events"
 MAX_CONCURRENT = 8
-"""Operations under way in one process; more are told to try again."""
+"""Operations in progress in one process. Further callers are told to try again."""
 MAX_STREAMS = 32
-"""Pages that one process keeps up to date."""
+"""Open event streams of one process, one for each page."""
 EVENTS_SECONDS = 1.0
-"""Between two looks into the store."""
+"""Seconds between two reads of the store."""
 BEHIND_SECONDS = 10.0
-"""Calls are booked a little after they were made."""
+"""Seconds that are read again each time: calls are booked a little after they were made."""
 STREAM_SECONDS = 600.0
-"""After these a stream ends, and the page asks for another one."""
+"""Seconds after which a stream ends and the page opens another."""
 
 
 class Api:
-    """The operations of the table, and the document that describes them."""
+    """The operations, and the OpenAPI document that describes them."""
 
     def __init__(self, context: ApiContext, limits: Limits) -> None:
         self._context, self._limits = context, limits
@@ -135,7 +135,7 @@ class Api:
     # --- server-sent events -----------------------------------------------------------------------
 
     async def _send_events(self, scope: Record, receive: Receive, writer: ResponseWriter) -> None:
-        """Send what is new until the client leaves or the gateway stops. Raises `Problem` 503,
+        """Send events until the client leaves or the gateway stops. Raises `Problem` 503,
         `ClientDisconnected`."""
         if self._open_streams >= MAX_STREAMS:
             raise Problem(503, "busy", "Too many pages are open.")
@@ -154,7 +154,7 @@ class Api:
             self._open_streams -= 1
 
     async def _write_events(self, writer: ResponseWriter, ended: asyncio.Event) -> None:
-        """Look into the store again and again, since any process may have written to it."""
+        """Poll the store, since any process may have written to it."""
         since = self._context.pipeline.settings.clock()
         seen, until = set[tuple[str, float, str]](), monotonic() + STREAM_SECONDS
         while not ended.is_set() and monotonic() < until:
@@ -177,8 +177,8 @@ class Api:
 
 
 def _check_content_type(headers: Mapping[bytes, bytes]) -> None:
-    """Raise `Problem` 415 unless a body is plain JSON: so no form of another site's page can ask
-    for anything."""
+    """Raise `Problem` 415 unless a body is plain JSON, so that no form of another site's page can
+    call an operation."""
     kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if (
         kind != b"application/json"
@@ -188,8 +188,8 @@ def _check_content_type(headers: Mapping[bytes, bytes]) -> None:
 
 
 def _explain(operation: Operation, error: Exception) -> Problem:
-    """Return the answer to what *operation* raised. Log why a store failed; of an error that nobody
-    foresaw the kind and the places, not its words, which may quote content."""
+    """Return the answer for an exception of *operation*. Log the reason of a failed store, and type
+    and places of an unexpected error, whose message may quote content."""
     problem = as_problem(error)
     if isinstance(error, StoreError):
         log("operation", operation=operation.name, **error_fields(error))
@@ -203,7 +203,6 @@ def _as_json(answer: Any) -> bytes:
 
 
 async def _send_problem(writer: ResponseWriter, problem: Problem, allowed_method: str) -> None:
-    """Send why an operation was not done."""
     body = json.dumps({"error": {"code": problem.code, "message": problem.message}}).encode()
     headers: Mapping[int, Headers] = {
         405: (("allow", allowed_method),),
@@ -226,7 +225,7 @@ async def _send_json(
     await writer.respond(status, (*fixed, *headers), body)
 
 
-# --- out of a request -------------------------------------------------------------------------
+# --- arguments of a request -------------------------------------------------------------------
 
 
 def read_query(query: bytes, type: type[A]) -> A:
@@ -255,8 +254,7 @@ def read_arguments(body: bytes, type: type[A]) -> A:
 
 
 def check(arguments: Any, type: type[A], *, strict: bool = True) -> A:
-    """Return *arguments* as *type*; with *strict* off numbers may be spelt as text. Raises
-    `Problem` 400."""
+    """Return *arguments* as *type*. If not *strict*, numbers may be text. Raises `Problem` 400."""
     try:
         return convert(_with_whole_numbers(arguments), type, strict=strict)
     except ValidationError as error:
@@ -275,15 +273,13 @@ def check(arguments: Any, type: type[A], *, strict: bool = True) -> A:
 
 
 def _list_choices(hint: Any) -> list[str]:
-    """Return the words that a field of this type may be."""
     if typing.get_origin(hint) is Literal:
         return list(typing.get_args(hint))
     return [choice for part in typing.get_args(hint) for choice in _list_choices(part)]
 
 
 def _with_whole_numbers(arguments: Any) -> Any:
-    """Return *arguments* with 7.0 as 7, which to JSON Schema is the same. No argument is a
-    fraction."""
+    """Return *arguments* with 7.0 as 7, which JSON Schema treats as equal."""
     if not isinstance(arguments, dict):
         return arguments
     whole = {
@@ -326,11 +322,11 @@ STATUSES = {
     "another.",
     503: "The store failed, it took too long, or too much is asked at once: try again.",
 }
-"""Every status that tells that an operation was not done, and what it means."""
+"""Error statuses and their meanings."""
 
 
 def document(operations: Iterable[Operation]) -> JsonObject:
-    """Return OpenAPI 3.1 of *operations*."""
+    """Return the OpenAPI 3.1 document of *operations*."""
     operations = tuple(operations)
     schemas = _argument_schemas(operations) | _answer_schemas(operations)
     return {
@@ -365,7 +361,8 @@ def _argument_schemas(operations: Iterable[Operation]) -> JsonObject:
 
 
 def _answer_schemas(operations: Iterable[Operation]) -> JsonObject:
-    """The schemas of answers. Every field is there, those with a default too."""
+    """Return the schemas of answers, with all fields required: those with a default are sent
+    too."""
     schemas = _schemas([*(operation.answer for operation in operations), Error])
     return {
         name: {**schema, "required": list(schema["properties"])} for name, schema in schemas.items()
@@ -420,12 +417,12 @@ _PAGE: Mapping[str, str] = {
     f"/refold/{'' if file.name == 'index.html' else file.name}": file.name
     for file in _FILES.iterdir()
 }
-"""Paths, and the names of files."""
+"""Names of the page's files, by path."""
 _CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""Nothing from elsewhere, nothing inline, in nobody's frame."""
+"""Nothing from other sites, nothing inline, no framing."""
 _PAGE_HEADERS: Headers = (
     ("content-security-policy", _CONTENT_SECURITY_POLICY),
     ("x-content-type-options", "nosniff"),
@@ -437,7 +434,7 @@ _PAGE_HEADERS: Headers = (
 
 
 def is_page(scope: Record) -> bool:
-    """Is a file of the page asked for?"""
+    """Return whether a file of the page is requested."""
     is_path = scope["path"] in _PAGE or scope["path"] == "/refold"
     return is_path and scope["method"] in {"GET", "HEAD"}
 
@@ -459,6 +456,6 @@ async def send_page(scope: Record, writer: ResponseWriter) -> None:
 
 @cache
 def _read_file(name: str) -> tuple[bytes, str]:
-    """Return a file of the page, and what tells it from any other state of it."""
+    """Return a file of the web page and its ETag."""
     body = (_FILES / name).read_bytes()
     return body, f'"{sha256(body).hexdigest()[:16]}"'

@@ -1,5 +1,5 @@
-"""What the operations work with: the gateway's pipeline, previews that wait, payloads of histories
-whose requests are gone, and the answers to what goes wrong."""
+"""What the operations work with: the gateway's pipeline, pending previews, payloads for histories
+whose requests are gone, and error answers."""
 
 import json
 from collections import OrderedDict
@@ -43,29 +43,30 @@ T = TypeVar("T")
 P = TypeVar("P", Content, Part)
 STORE_FAILED = "The gateway's store cannot be read or written: its log says why."
 PENDING_PREVIEWS = 16
-"""Previews that wait to be accepted; of more the oldest is forgotten. Each holds a conversation."""
+"""Maximum number of pending previews, each of which holds a conversation. The oldest are
+forgotten."""
 
 
 class PendingPreview(NamedTuple):
-    """A preview that was shown to somebody and may be accepted."""
+    """A preview that was shown and may be accepted."""
 
     conversation: Conversation
     preview: Preview
     unseen_tokens: int = 0
     """Estimated tokens of system prompt and tools that the preview's views lack."""
     is_readable: bool = False
-    """May the caller read what the edits hide?"""
+    """Whether the caller may read what the edits hide."""
     model: str = ""
-    """Of the conversation."""
+    """The conversation's model."""
     file: EditedSession | None = None
-    """If it is of a session in a client's file: its edits are kept beside that."""
+    """Session in a client's file, beside which its edits are kept."""
     ratio: float = 1.0
-    """Expected tokens for each estimated one, as of the session's latest request."""
+    """Factor from estimated to expected tokens, of the session's latest request."""
     is_latest: bool = False
-    """Was its history the session's latest, not one that the caller sent along?"""
+    """Whether its history was the session's latest, not sent along by the caller."""
 
     def count(self, view: View) -> int:
-        """Return the expected tokens of the request that *view*, one of the preview, makes."""
+        """Return the expected tokens of a request with *view*, one of the preview's."""
         return round(self.ratio * (view.tokens_uncalibrated + self.unseen_tokens))
 
 
@@ -75,26 +76,26 @@ class ApiContext:
 
     pipeline: Pipeline
     ledger_writer: LedgerWriter = field(repr=False)
-    """Keeps the ledger, the tables of sessions and, if they are recorded, transcripts."""
+    """Writer of the ledger, the sessions and recorded transcripts."""
     tenant_of: Callable[[RequestHead], str] = field(repr=False)
-    """From the head of a request to the tenant whose conversation it belongs to."""
+    """Function from a request's head to the tenant of its conversation."""
     commands: Dispatcher
     """The four commands of the soft/hard preset."""
     recording: str = ""
-    """How long transcripts are kept: `7d`. Empty: none are."""
+    """How long transcripts are kept: `7d`. Empty: not at all."""
     files: ClientSessions | None = None
-    """The sessions that clients keep on this machine, if they are listed too."""
+    """Sessions that clients keep on this machine, if they are listed."""
     previews: OrderedDict[str, PendingPreview] = field(default_factory=OrderedDict, repr=False)
     process: str = field(default_factory=partial(token_hex, 4), repr=False)
-    """What the names of this process's previews begin with."""
+    """Prefix of the names of this process's previews."""
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     @classmethod
     def build(
         cls, pipeline: Pipeline, config: Config, memory: Callable[[str], MemorySink] | None = None
     ) -> "ApiContext":
-        """Return the context of *pipeline*. *memory* makes of an agent's id the sink for what
-        `compact` hides. Raises ValueError for a pipeline that keeps no ledger."""
+        """Return the context of *pipeline*. *memory* is a function from an agent's id to the sink
+        for what `compact` hides. Raises ValueError for a pipeline without a ledger."""
         if pipeline.ledger_writer is None:
             raise ValueError("the API needs a pipeline with a net ledger")
         model = pipeline.workers.ask if pipeline.settings.ask is not None else None
@@ -113,7 +114,7 @@ class ApiContext:
         return cls(pipeline, writer, tenant_of, commands, config.record, files)
 
     async def run_in_thread(self, work: Callable[[], T]) -> T:
-        """Return the outcome of *work*. Raises `DeadlineExceeded`, and what *work* raises."""
+        """Return the result of *work*. Raises `DeadlineExceeded`, and what *work* raises."""
         return await self.pipeline.background.run(work)
 
     # --- previews -------------------------------------------------------------------------------
@@ -125,21 +126,21 @@ class ApiContext:
         return name
 
     def take_preview(self, name: str) -> PendingPreview:
-        """Remove the preview of this name, for one caller only. Raises `Problem` 404, and 409 if
+        """Remove and return a preview, for one caller only. Raises `Problem` 404, and 409 if
         another process made it."""
         with self._lock:
             preview = self.previews.pop(name, None)
         return self._check_preview(name, preview)
 
     def find_preview(self, name: str, session: str) -> PendingPreview:
-        """Return the preview of this name, which stays. Raises as `take_preview`, and `Problem` 404
-        if it is of another session."""
+        """Return a preview, which stays. Raises as `take_preview`, and `Problem` 404 if it is of
+        another session."""
         preview = self.previews.get(name)
         is_of_session = preview is not None and preview.conversation.name == session
         return self._check_preview(name, preview if is_of_session else None)
 
     def put_back(self, name: str, preview: PendingPreview) -> None:
-        """Let *preview* wait again, as the latest."""
+        """Keep *preview* again, as the latest."""
         with self._lock:
             put_latest(self.previews, name, preview, PENDING_PREVIEWS)
 
@@ -160,8 +161,8 @@ class ApiContext:
     # --- the ledger -----------------------------------------------------------------------------
 
     def sum_sessions(self, sessions: Iterable[str]) -> Mapping[str, BookedCalls] | None:
-        """What is booked of *sessions*, by name. None while the ledger fails: the rest is answered
-        all the same."""
+        """Return the booked calls of *sessions*, by name; None if the ledger fails, so that the
+        rest is answered all the same."""
         with suppress(StoreError):
             return self.ledger_writer.ledger.sum_sessions(sessions)
         return None
@@ -177,14 +178,14 @@ class ApiContext:
         return self.ledger_writer.calls
 
     def find_file(self, session: str) -> OpenedFile | None:
-        """Return the session in a client's file that has this id; None if it is a gateway's, or
-        there is none. Raises `FormatError`, `StoreError`."""
+        """Return the session in a client's file with this id; None if it is a gateway's or unknown.
+        Raises `FormatError`, `StoreError`."""
         if self.files is None or self.call_log.find(session) or self.sessions.find(session):
             return None
         return self.files.open(session)
 
     def find_named_file(self, arguments: ConversationArguments) -> OpenedFile | None:
-        """Return the one that `session` names, if no history is sent along. Raises as
+        """Return the session in a file that `session` names, if no history is sent along. Raises as
         `find_file`."""
         if not arguments.session or arguments.request is not UNSET:
             return None
@@ -192,29 +193,30 @@ class ApiContext:
 
     @property
     def transcripts(self) -> Transcripts:
-        """The transcripts that are kept: an administrator may read them."""
+        """Recorded transcripts, which an administrator may read."""
         return self.ledger_writer.transcripts
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryPayload(Payload):
-    """A payload in the place of a request that is not at hand: it decodes to *messages*, and its
-    entries only tell these apart. It can be compacted, not sent."""
+    """A payload in the place of a request that is not available. It decodes to *messages*; its
+    entries only distinguish these. It can be compacted, not sent."""
 
     messages: Sequence[Message] = ()
 
     def read_by(self, codec: Codec, head: int, *, is_named: bool = False) -> "HistoryPayload":
-        """Return this payload as one of *codec*'s."""
+        """Return this payload with *codec*."""
         return replace(self, codec=codec, head=head, is_named=is_named)
 
     def decode(self, start: int = 0, prior: Sequence[Message] = ()) -> list[Message]:  # noqa: ARG002
-        """Return the messages from position *start* on: an edit is true for exactly one history."""
+        """Return the messages from position *start* on, unchanged: an edit fits exactly one
+        history."""
         return list(self.messages[start:])
 
 
 def make_payload(messages: Sequence[Message], api: str, model: str) -> Payload:
-    """Return what stands for a request of *model* with *messages*, in *api*'s format. Images are
-    named in it, not held."""
+    """Return a payload in the place of a request of *model* with *messages*, in *api*'s format. It
+    names images and does not hold them."""
     codec = next(codec for codec in CODECS if api == codec.NAME)
     entries = [codec.encode(_name_media(message)) for message in messages]
     opened = open_payload(json.dumps({"model": model, codec.FIELD: entries}), codec)
@@ -223,7 +225,7 @@ def make_payload(messages: Sequence[Message], api: str, model: str) -> Payload:
 
 
 def _name_media(message: Message) -> Message:
-    """Return *message* with the names of its media in the place of their bytes."""
+    """Return *message* with names in the place of its media's bytes."""
     parts = [
         replace(part, content=tuple(map(_name_medium, part.content)))
         if isinstance(part, ToolResult)
@@ -238,7 +240,7 @@ def _name_medium(part: P) -> P:
 
 
 class Problem(Exception):  # noqa: N818 - it is an answer, not an error
-    """An answer other than 200: a status, a word for programs and a sentence for people."""
+    """An answer other than 200: a status, a code for programs and a message for people."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(message)
@@ -246,7 +248,7 @@ class Problem(Exception):  # noqa: N818 - it is an answer, not an error
 
 
 def as_problem(error: Exception) -> Problem | None:
-    """Return the answer to what an operation raised; None for what nobody foresaw."""
+    """Return the answer for an exception of an operation; None for an unexpected one."""
     match error:
         case Problem():
             return error

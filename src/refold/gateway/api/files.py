@@ -1,4 +1,4 @@
-"""The sessions that clients keep in files on this machine."""
+"""Sessions that clients keep in files on this machine."""
 
 import os
 import time
@@ -29,38 +29,38 @@ from refold.session_files.source import NAMES, FoundSession, full_id, short_id
 from refold.stores import SidecarStore
 
 RELOAD_SECONDS = 10.0
-"""Seconds after which the files are looked for again."""
+"""Seconds between two searches for files."""
 TITLE_SECONDS = 0.1
-"""Seconds that an answer waits for titles."""
+"""Seconds for reading titles in one answer."""
 HEAD = 65_536
-"""Bytes of a file among which its title is looked for."""
+"""Bytes of a file that are searched for its title."""
 TAIL = 600.0
-"""Seconds after a session's latest call in which its client may write its file still."""
+"""Seconds after a session's latest call in which its client may still write its file."""
 FIGURES_SECONDS = 0.3
-"""Seconds after which an answer reads no further file for its figures."""
+"""Seconds after which an answer reads no further files for figures."""
 FIGURES_BYTES = 2**24
-"""Files of more are read only when they are opened."""
+"""Size above which files are read only when they are opened."""
 MOST_OPEN = 4
-"""Sessions whose files are held in memory, the latest looked at."""
+"""Sessions held in memory, the latest used."""
 
 
 class FileRow(NamedTuple):
     """A session in a client's own file."""
 
     id: str
-    """Of 32 hexadecimal digits, as a gateway's."""
+    """32 hexadecimal digits, as a gateway's."""
     name: str
-    """Names it on the command line."""
+    """Its name on the command line."""
     client: str
     project: str
     latest: float
-    """When the file was written, in seconds since 1970."""
+    """When the file was modified, in seconds since 1970."""
     source: FoundSession
     client_name: str = ""
-    """`hash_client_name` of what the client calls it."""
+    """The client's own name for it (`hash_client_name`)."""
 
     def describe(self, title: str) -> ListRow:
-        """Return its row in a list, unread but for its *title*."""
+        """Return its row in a list, with nothing read but its *title*."""
         return ListRow(
             id=self.id,
             file=self.name,
@@ -84,16 +84,16 @@ class FileRow(NamedTuple):
 
 @dataclass(eq=False)
 class OpenedFile:
-    """A session in a client's file, with the edits that stand beside it."""
+    """A session in a client's file, with its edits."""
 
     row: FileRow
     edited: EditedSession
     state: object
-    """Of the files that it was read from: another one after any change."""
+    """State of the files it was read from, which any change alters."""
 
     @property
     def messages(self) -> Sequence[Message]:
-        """All of them, without edits."""
+        """All messages, without edits."""
         return self.edited.view.transcript.messages
 
     @cached_property
@@ -114,7 +114,7 @@ class OpenedFile:
 
     @cached_property
     def briefs(self) -> list[MessageBrief]:
-        """What rows of a timeline say of the messages."""
+        """Timeline rows of the messages."""
         base = self.edited.view.base
         return [
             describe_message(message)._replace(place=at, tokens=base.tokens(at, at + 1))
@@ -123,24 +123,24 @@ class OpenedFile:
 
     @cached_property
     def visible_edits(self) -> list[ShownEdit]:
-        """The edits that show."""
+        """Edits that show."""
         view = self.edited.view
         return [describe_edit(view, placed) for placed in view.visible_edits]
 
 
 class ClientSessions:
-    """The sessions of this user's clients, unread but for titles, and those that are looked at."""
+    """Sessions of this user's clients. Only titles are read, and sessions that are opened."""
 
     def __init__(self) -> None:
         self._lock, self._until = Lock(), 0.0
         self._rows: Sequence[FileRow] = ()
         self._listed = dict[str, tuple[object, ListRow]]()
-        """What each file said when it was read, and its state then; None if only its title was."""
+        """Row of each read file, and its state then; None if only the title was read."""
         self._reading, self._opened = Lock(), OrderedDict[str, OpenedFile]()
 
     def open(self, id: str) -> OpenedFile | None:
-        """Return the session of this id as its file and its edits are now; None if there is none.
-        Raises `FormatError`."""
+        """Return the session of this id with the current file and edits; None if unknown. Raises
+        `FormatError`."""
         row = next((row for row in self._load() if row.id == id), None)
         if row is None:
             return None
@@ -150,8 +150,7 @@ class ClientSessions:
             return opened
 
     def _read(self, row: FileRow) -> OpenedFile:
-        """Return the session as it was read before, if nothing changed since, else read it. Raises
-        `FormatError`."""
+        """Return the session, read again only if something changed. Raises `FormatError`."""
         path, opened = row.source.path, self._opened.get(row.id)
         try:
             state = _read_state(path)
@@ -165,9 +164,8 @@ class ClientSessions:
             raise FormatError(f"{row.name}: its edits cannot be read: {error}") from error
 
     def read_figures(self, ids: Sequence[str]) -> list[ListRow]:
-        """Return the rows of these sessions, as far as there are such, and read what their files
-        say: of one of them at least and as many as can be read in `FIGURES_SECONDS`; what was read
-        before is not read again until it changes."""
+        """Return the rows of these sessions, as far as known, and read their files: at least one,
+        and as many as `FIGURES_SECONDS` allow. A file is not read again until it changes."""
         rows = [row for row in self._load() if row.id in ids]
         until = time.monotonic() + FIGURES_SECONDS
         for row in rows:
@@ -181,8 +179,7 @@ class ClientSessions:
         return self.list_rows(rows)
 
     def _read_row(self, row: FileRow) -> ListRow:
-        """Return what a session's file says; of a large one, or one that cannot be read, its
-        title."""
+        """Return what a session's file says; only the title if it is large or cannot be read."""
         title = row.source.title or _read_title(row.source)
         if row.source.size_bytes > FIGURES_BYTES:
             return row.describe(title)
@@ -192,21 +189,21 @@ class ClientSessions:
             return row.describe(title or "(cannot be read)")
 
     def list_rows(self, rows: Sequence[FileRow]) -> list[ListRow]:
-        """Return the rows of sessions in a list, with what is known of them by now."""
+        """Return the rows of sessions, with what is known so far."""
         self.read_titles(rows)
         return list(map(self._describe, rows))
 
     def _describe(self, row: FileRow) -> ListRow:
-        """Return what a session's file said when it was last read, its title at least as far as
-        that is known, and whether it says so still."""
+        """Return a session's row as last read, with its title if known, and whether it is up to
+        date."""
         state, listed = self._listed.get(row.id, (None, row.describe("")))
         is_read = state == _read_listed_state(row)
         title = listed.title or row.source.title
         return replace(listed, title=title, latest=row.latest, is_read=is_read)
 
     def find(self, filters: Filters) -> list[FileRow]:
-        """Return those that *filters* let through, the latest first. None has a model. Words are
-        looked for in titles as far as these can be read in `TITLE_SECONDS`."""
+        """Return the sessions that match *filters*, the latest first. None has a model. Words are
+        searched for in the titles that can be read in `TITLE_SECONDS`."""
         begin, end, words = filters.since, filters.until, filters.words.lower()
         if words:
             self.read_titles(self._load())
@@ -221,11 +218,11 @@ class ClientSessions:
         ]
 
     def list_values(self, name: str) -> set[str]:
-        """Return the clients, or the projects, that there are."""
+        """Return all clients, or all projects."""
         return {value for row in self._load() if (value := getattr(row, name))}
 
     def read_titles(self, rows: Sequence[FileRow]) -> None:
-        """Read the first words of sessions, as many as can be read in `TITLE_SECONDS`."""
+        """Read the first words of sessions, as many as `TITLE_SECONDS` allow."""
         until = time.monotonic() + TITLE_SECONDS
         for row in rows:
             is_named = row.source.title or row.id in self._listed
@@ -258,8 +255,8 @@ def _make_row(source: FoundSession) -> FileRow:
 
 
 def _read_state(path: Path) -> object:
-    """Return what is another after any change of a session's file, of its database's log, or of its
-    edits. Raises `OSError`."""
+    """Return a state that changes with a session's file, its database's log, or its edits. Raises
+    `OSError`."""
     path.stat()
     files = (path, path.with_name(f"{path.name}-wal"), SidecarStore.beside(path).path)
     states = [file.stat() if file.exists() else None for file in files]
@@ -267,7 +264,7 @@ def _read_state(path: Path) -> object:
 
 
 def _read_listed_state(row: FileRow) -> object:
-    """Return what is another after a change of a session as it is listed, or of its edits."""
+    """Return a state that changes with a session's list row or edits."""
     with suppress(OSError):
         edits = SidecarStore.beside(row.source.path).path.stat()
         return row.source, edits.st_ino, edits.st_mtime_ns, edits.st_size
@@ -275,7 +272,7 @@ def _read_listed_state(row: FileRow) -> object:
 
 
 def _read_title(source: FoundSession) -> str:
-    """Return the first words in a file of lines; of others it says nothing."""
+    """Return the first words of a file of lines; empty for other files."""
     with suppress(OSError, FormatError), source.path.open("rb") as stream:
         head = stream.read(HEAD)
         whole = head if len(head) < HEAD else head[: head.rfind(b"\n") + 1]
@@ -290,8 +287,8 @@ def _shorten(title: str) -> str:
 def drop_recorded(
     log: CallLog, transcripts: Transcripts, files: Sequence[FileRow]
 ) -> list[FileRow]:
-    """Return *files* without those whose session went through the gateway, which kept all of it:
-    that stands in the list already. Raises `StoreError`."""
+    """Return *files* without sessions that went through the gateway and are recorded whole: they
+    are listed already. Raises `StoreError`."""
     named = log.find_named(row.client_name for row in files)
     recorded = transcripts.titles(session for _, session, _ in named)
     ordered = sorted(named, key=lambda row: row[2])

@@ -1,5 +1,5 @@
-"""Which session is asked about, its history (as it was sent along, as this process remembers it, or
-as it is recorded), and what answers say of its edits."""
+"""Finds the session of an operation and its history (sent along, remembered by this process, or
+recorded), and describes its edits."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -44,15 +44,14 @@ class LocatedSession(NamedTuple):
     view: View
     """The history with the edits that show now."""
     is_sent_along: bool
-    """Did the caller send the history? If not, the answer may quote none of it."""
+    """Whether the caller sent the history. If not, the answer may quote none of it."""
     unseen_tokens: int
-    """Estimated tokens of system prompt and tools that *turn* lacks, since they are not remembered.
-    """
+    """Estimated tokens of system prompt and tools, which are not remembered and *turn* lacks."""
     ratio: float
-    """Expected tokens for each estimated one, as of the session's latest request."""
+    """Factor from estimated to expected tokens, of the session's latest request."""
 
     def offer(self, preview: Preview, *, is_readable: bool) -> PendingPreview:
-        """Return a preview of this history, to be accepted; what it hides may be read if it
+        """Return a pending preview of this history, whose hidden text may be read if it
         *is_readable*."""
         return PendingPreview(
             self.conversation,
@@ -66,7 +65,7 @@ class LocatedSession(NamedTuple):
 
     @property
     def conversation(self) -> Conversation:
-        """The conversation."""
+        """The turn's conversation."""
         return self.turn.conversation
 
 
@@ -99,8 +98,8 @@ def locate(context: ApiContext, arguments: ConversationArguments) -> LocatedSess
 
 
 def _refresh_latest(conversation: Conversation, row: SessionRow, view: View) -> None:
-    """Take *view* as the one of the latest request, if it is of that history: other processes may
-    have answered the session or edited it since."""
+    """Use *view* as that of the latest request if it is of that history: other processes may have
+    answered or edited the session."""
     latest = conversation.latest
     is_older = latest is None or latest.sent_at <= row.last_seen
     if is_older and view.transcript.tips[-1] == row.tips[-1]:
@@ -113,8 +112,8 @@ def _refresh_latest(conversation: Conversation, row: SessionRow, view: View) -> 
 
 
 def find_listed(context: ApiContext, session: str) -> tuple[ListedSession, SessionRow | None]:
-    """Return a session as it is listed, and its latest request if that is remembered. Raises
-    `Problem` 404, `StoreError`."""
+    """Return a session as listed, and its latest request if remembered. Raises `Problem` 404,
+    `StoreError`."""
     listed, row = context.call_log.find(session), context.sessions.find(session)
     if listed is None and row is not None:  # its first answer has not come yet
         listed = ListedSession(
@@ -133,8 +132,8 @@ def find_listed(context: ApiContext, session: str) -> tuple[ListedSession, Sessi
 
 
 def find_past_call(context: ApiContext, listed: ListedSession, number: int) -> PastCall:
-    """Return what a call of a session was sent, from 1 on. Raises `Problem` 404, and 409 if that is
-    not kept or the history was rewritten since; `StoreError`."""
+    """Return what the call *number*, from 1 on, was sent. Raises `Problem` 404, or 409 if it is not
+    kept or the history was rewritten since; `StoreError`."""
     calls = context.call_log.calls_of(listed.session)
     if number > len(calls):
         raise Problem(404, "no_call", "The session has no such call.")
@@ -154,7 +153,7 @@ def find_past_call(context: ApiContext, listed: ListedSession, number: int) -> P
 def ledger_rows(
     context: ApiContext, tips: Sequence[str], ratio: float = 1.0
 ) -> Sequence[LedgerRow]:
-    """Return the ledger's rows of this history, with *ratio* tokens for each estimated one; none if
+    """Return the ledger's rows of this history, with *ratio* times their estimated tokens; none if
     the store keeps no ledger."""
     ledger = as_ledger_store(context.pipeline.store)
     rows = rows_about(ledger, tips) if ledger else ()
@@ -165,19 +164,19 @@ def ledger_rows(
 
 
 def rows_by_edit(rows: Iterable[LedgerRow]) -> dict[str, LedgerRow]:
-    """Return which of the ledger's *rows* says how an edit was made, by its id."""
+    """Return the ledger's *rows* that record how edits were made, by edit id."""
     return {row.edit: row for row in rows if row.edit and row.action in ("compact", "accept")}
 
 
 def list_visible_edits(row: SessionRow, rows: Sequence[LedgerRow]) -> list[ShownEdit]:
-    """Return the edits that showed in the session's latest request, but for those that were taken
-    back since by the ledger's *rows*: an edit is that of every session with this history."""
+    """Return the edits in the session's latest request, without those that *rows* of the ledger say
+    were reverted since. An edit belongs to every session with this history."""
     latest = {item.edit: item.action for item in rows if item.action != "preview"}
     return [edit for edit in row.list_edits() if latest.get(edit.id) != "revert"]
 
 
 def find_edits(view: View, ids: Sequence[str]) -> list[Edit]:
-    """Return the edits of these ids, or of unique beginnings of them. Raises `Problem` 404."""
+    """Return the edits with these ids or unique prefixes of them. Raises `Problem` 404."""
     try:
         return view.find_all(ids)
     except EditError as error:
@@ -188,8 +187,8 @@ def _make_turn(
     context: ApiContext, row: SessionRow | None, incoming: Incoming, payload: Payload
 ) -> Turn:
     """Return a request of the session *row*, else of the conversation that it belongs to. If this
-    process does not remember the session its conversation is made again and not kept: its next
-    request finds in the store what is done to it."""
+    process does not remember the session, its new conversation is not kept: the next request finds
+    the changes in the store."""
     resources = context.pipeline.resources
     if row is None:
         conversation = find_conversation(resources, incoming, payload)
@@ -206,7 +205,7 @@ def _make_turn(
 def read_request(
     context: ApiContext, request: Any, arguments: RequestArguments, row: SessionRow | None = None
 ) -> tuple[Incoming, Payload]:
-    """Return the history in a *request* body, as one of the session *row* if there is one. Raises
+    """Return the history in a *request* body, as one of the session *row* if given. Raises
     `Problem` 422, `FormatError`."""
     body = json.dumps(request).encode()
     payload = open_payload(body, row.api if row else arguments.api or None)
@@ -257,13 +256,13 @@ def _latest_messages(context: ApiContext, row: SessionRow) -> Sequence[Message]:
     return recorded.messages
 
 
-# --- what is said of edits and pins ---------------------------------------------------------------
+# --- edits in answers -----------------------------------------------------------------------------
 
 
 def describe_edit(
     shown: ShownEdit, history: Sequence[Message] | None, row: LedgerRow | None = None
 ) -> SessionEdit:
-    """Return an edit with what it hides of *history*, which is None if nobody may read it, and with
+    """Return an edit with what it hides of *history*, which is None if it may not be read, and with
     the ledger's *row*."""
     hidden = "" if history is None else text_hidden_by(shown, history)
     return SessionEdit(
@@ -278,14 +277,14 @@ def describe_edit(
 
 
 def text_hidden_by(edit: Edit | ShownEdit, history: Sequence[Message]) -> str:
-    """Return the messages that an edit stands for."""
+    """Return the text that an edit hides."""
     return "\n\n".join(map(readable_text, history[edit.start : edit.stop]))
 
 
 def find_history(
     recorded: RecordedTranscript | None, session: SessionRow, stop: int
 ) -> Sequence[Message] | None:
-    """Return the recorded messages; None if they are not the session's own up to *stop*."""
+    """Return the recorded messages; None if they are not the session's up to *stop*."""
     if recorded is None or recorded.tips[stop - 1 : stop] != (session.tip_at(stop),):
         return None
     return recorded.messages

@@ -1,4 +1,5 @@
-"""The operations of the admin API: one table, of which routes, checks and the document are made."""
+"""The table of the admin API's operations, from which routes, checks and the OpenAPI document are
+made."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -29,26 +30,26 @@ _REQUEST = {"model": "gpt-5.2", "messages": _CHAT}
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A name below `/refold/api/`."""
+    """An operation below `/refold/api/`."""
 
     name: str
     """The last part of its path, and its `operationId`."""
     method: Literal["GET", "POST"]
     summary: str
     arguments: type[Arguments]
-    """The query of a GET, the body of a POST."""
+    """Type of a GET's query or a POST's body."""
     answer: Any
-    """The type of the body of a 200."""
+    """Type of the body of a 200."""
     run: Callable[[ApiContext, Any], Any]
-    """Return the answer to arguments, in a thread. Raises what `as_problem` knows."""
+    """Function that returns the answer, called in a thread. It raises what `as_problem` knows."""
     example: JsonObject = field(default_factory=dict)
-    """Arguments that can be sent, for readers."""
+    """Valid arguments, for readers."""
     description: str = ""
-    """What readers should know besides the summary."""
+    """Facts for readers besides the summary."""
 
     @property
     def path(self) -> str:
-        """Where it is."""
+        """Path of the operation."""
         return f"/refold/api/{self.name}"
 
 
@@ -58,7 +59,7 @@ def run_command(name: str, context: ApiContext, arguments: Arguments) -> Any:
     response = context.commands.call(request)
     if error := response.get("error"):
         if error["code"] == "store_failed":
-            raise StoreError(error["message"])  # `as_problem` has words without its address
+            raise StoreError(error["message"])  # `as_problem` leaves out its address
         raise Problem(422, error["code"], error["message"])
     return response
 
@@ -70,7 +71,7 @@ def _operation(
     example: JsonObject,
     description: str = "",
 ) -> Operation:
-    """Return the operation that is named as *run* and has the types of its annotations."""
+    """Return the operation that is named as *run* and typed by its annotations."""
     types = get_type_hints(run)
     arguments, answer = types["arguments"], types["return"]
     return Operation(run.__name__, method, summary, arguments, answer, run, example, description)

@@ -1,4 +1,4 @@
-"""What the page's list of sessions shows: `overview`. All figures are of the store,
+"""The operation `overview`, for the page's list of sessions. All figures come from the store,
 whatever process is asked."""
 
 from collections.abc import Sequence
@@ -20,19 +20,19 @@ from refold.gateway.ledger.sql import NO_CALLS, BookedCalls
 DAYS = 30
 """Days in the chart of money."""
 MOST_FINDS = 500
-"""Sessions whose words are looked through for what is searched for."""
+"""Maximum number of sessions found by their text."""
 MOST_CALLS = 5_000
 """Calls in the chart of a day."""
 
 
 Seconds = Annotated[int, about("In seconds since 1970.", ge=0, le=2**40)]
 NO_NUL = r"^[^\0]*$"
-"""What every database can compare with."""
+"""Regex of texts that every database can compare."""
 Text = Annotated[str, about("Exactly this; empty for any.", max_length=200, pattern=NO_NUL)]
 
 
 class OverviewArguments(Arguments):
-    """Which sessions, in which order, and over which time their figures are summed up."""
+    """Filters, order and page of sessions, and the time over which figures are summed up."""
 
     since: Annotated[Seconds, about("Totals count from here on.")] = 0
     day: Annotated[
@@ -68,7 +68,7 @@ class OverviewArguments(Arguments):
 
 
 class Totals(Answer, kw_only=True):
-    """Sums over a time and the sessions that are meant. Money in US dollars."""
+    """Sums over a time and the filtered sessions. Money in US dollars."""
 
     spent: Annotated[float, about("Billed, and paid for summaries.")]
     saved: Annotated[float, about("Net.")]
@@ -90,7 +90,7 @@ class Totals(Answer, kw_only=True):
 
 
 class Choices(Answer):
-    """What sessions can be filtered by."""
+    """Values to filter sessions by."""
 
     client: list[str]
     project: list[str]
@@ -98,7 +98,7 @@ class Choices(Answer):
 
 
 class OverviewAnswer(Answer, kw_only=True):
-    """Sessions, and what they cost."""
+    """Sessions and their costs."""
 
     now: float
     sessions: list[ListRow]
@@ -128,13 +128,13 @@ class OverviewAnswer(Answer, kw_only=True):
 
 
 def overview(context: ApiContext, arguments: OverviewArguments) -> OverviewAnswer:
-    """Return a page of sessions, with totals and charts. Raises `Problem` 400, `StoreError`."""
+    """Return a page of sessions, with totals and charts. Raises `Problem` 422, `StoreError`."""
     log, filters = context.call_log, _filters(context, arguments)
     files = list[FileRow]()
     if context.files is not None and arguments.source != "gateway":
         files = drop_recorded(log, context.transcripts, context.files.find(filters))
     if arguments.source == "file":
-        filters = filters._replace(until=0.0)  # none of the gateway's
+        filters = filters._replace(until=0.0)  # no session of the gateway
     page = list_page(
         log,
         filters,
@@ -175,7 +175,6 @@ def _list_choices(context: ApiContext) -> Choices:
 
 
 def _list_all(context: ApiContext, rows: Sequence[ListedSession | FileRow]) -> list[ListRow]:
-    """Return the rows of a page."""
     files = [row for row in rows if isinstance(row, FileRow)]
     listed = [row for row in rows if isinstance(row, ListedSession)]
     described = list_rows(context, listed)
@@ -186,8 +185,7 @@ def _list_all(context: ApiContext, rows: Sequence[ListedSession | FileRow]) -> l
 
 
 def list_rows(context: ApiContext, listed: Sequence[ListedSession]) -> list[ListRow]:
-    """Return the rows of sessions, with what is booked of them and the titles that are kept. Raises
-    `StoreError`."""
+    """Return the rows of sessions with their booked calls and titles. Raises `StoreError`."""
     names = [row.session for row in listed]
     booked = context.sum_sessions(names) or {}
     titles = context.transcripts.titles(names)
@@ -219,15 +217,15 @@ def list_rows(context: ApiContext, listed: Sequence[ListedSession]) -> list[List
 
 
 def _would_send(listed: ListedSession, latest: SessionRow | None) -> int | None:
-    """Return the tokens of a call in shadow with edits: their share of the request, which is
-    counted here as the provider counts."""
+    """Return the tokens with edits of a call in shadow: the request as its provider counts, times
+    the share that edits leave."""
     if latest is None or not latest.tokens_before:
         return None
     return round(listed.original * latest.tokens_after / latest.tokens_before)
 
 
 def _sum_money(booking: BookedCalls) -> tuple[float | None, float | None]:
-    """Return dollars spent and saved; those that would have been saved where all was in shadow."""
+    """Return dollars spent and saved. If all was in shadow, the latter would have been saved."""
     sums, shadow = booking.reported, booking.shadow
     is_priced, saved = shadow.calls > shadow.unpriced, booking.money_saved
     if is_priced and not booking.calls:

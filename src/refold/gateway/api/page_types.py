@@ -1,4 +1,4 @@
-"""Arguments and answers of the operations that the page is made of."""
+"""Arguments and answers of the page's operations."""
 
 from typing import Annotated
 
@@ -32,13 +32,13 @@ Place = Annotated[int, about("A message's number, from 0 on.", ge=0, le=2**31)]
 
 
 class SessionArguments(OfSession):
-    """Which session."""
+    """A session, or one of its calls."""
 
     call: CallNumber | UnsetType = UNSET
 
 
 class MessagesArguments(OfSession):
-    """A session, and which of its messages."""
+    """A session, and a range of its messages."""
 
     start: Place = 0
     count: Limit = 100
@@ -58,13 +58,14 @@ class TextArguments(OfSession):
 
 
 class SearchArguments(OfSession):
-    """A session, and what to look for."""
+    """A session, and the words to find."""
 
     query: Annotated[str, about("Words.", min_length=1, max_length=500)]
 
 
 class Levels(Answer):
-    """Tokens at which something happens, as far as the model's window is known."""
+    """Tokens at which compaction is due and that it comes down to, if the model's window is
+    known."""
 
     window: Count | None
     compact: Annotated[Count | None, about("From here on a compaction is due.")]
@@ -82,7 +83,7 @@ class Prices(Answer):
 
 
 class ViewEdit(Answer, kw_only=True):
-    """An edit that shows."""
+    """A visible edit."""
 
     id: EditId
     by: str
@@ -101,7 +102,7 @@ class ViewEdit(Answer, kw_only=True):
 
 
 class LogRow(Answer):
-    """An edit that was made or taken back."""
+    """An edit that was made or reverted."""
 
     when: float
     action: str
@@ -115,7 +116,7 @@ class LogRow(Answer):
 
 
 class Pin(Answer):
-    """What stays in sight, whatever is compacted."""
+    """A pinned message or pinned words."""
 
     id: EditId
     message: Annotated[
@@ -126,7 +127,7 @@ class Pin(Answer):
 
 
 class Share(Answer):
-    """Tokens of one tool, or of one who speaks."""
+    """Tokens of one tool or speaker."""
 
     name: str
     original: Count
@@ -199,7 +200,7 @@ class TextAnswer(Answer):
 
 
 class Find(Answer):
-    """A place in a session."""
+    """A match in a session."""
 
     message: int
     line: int
@@ -209,7 +210,7 @@ class Find(Answer):
 
 
 class SearchAnswer(Answer):
-    """Places, those with the exact words first."""
+    """Matches, exact ones first."""
 
     hits: list[Find]
     has_more: bool
@@ -233,15 +234,15 @@ class PreviewAttempt(Answer):
 
 
 class Losses(Answer):
-    """Names of one kind that would stand nowhere any more."""
+    """Names of one kind that would be lost."""
 
     count: Count
     names: list[str]
 
 
 class LossesByKind(Answer):
-    """What a compaction would lose; names only if `request` was sent along or the transcript is
-    recorded."""
+    """What a compaction would lose. Names are given if `request` was sent along or the transcript
+    is recorded."""
 
     constraints: Losses
     requests: Losses
@@ -252,7 +253,7 @@ class LossesByKind(Answer):
 
 
 class LostLine(Answer):
-    """Words that would stand nowhere any more, and where they stand now."""
+    """Text that would be lost, and where it is now."""
 
     kind: LossKind
     text: str
@@ -261,7 +262,7 @@ class LostLine(Answer):
 
 
 class Effect(Answer):
-    """What a compaction does to the provider's cache while that is alive, and to the price."""
+    """Effect of a compaction on the provider's cache, while it is alive, and on the price."""
 
     in_cache: Annotated[Tokens, about("That stay in the cache.")]
     written: Annotated[Tokens, about("Behind the first change, that are written to it anew.")]

@@ -1,5 +1,4 @@
-"""The operations that show what a compaction would do, and what some of its parts would: `preview`
-and `preview_parts`."""
+"""The operations `preview` and `preview_parts`: what a compaction, or parts of it, would do."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -52,7 +51,7 @@ from refold.tokens.model_table import Rates, find_rates
 
 
 def preview(context: ApiContext, arguments: PreviewArguments) -> PreviewAnswer:
-    """Return what a compaction would do. Only the ledger's rows are kept, and the preview for
+    """Return what a compaction would do. Only the ledger's rows are stored; the preview is kept for
     `accept`. Raises `Problem`, `FormatError`, `StoreError`, `ConversationBusy`."""
     if file := context.find_named_file(arguments):
         return _preview_file(context, arguments, file)
@@ -86,7 +85,7 @@ def _preview_file(
     context: ApiContext, arguments: PreviewArguments, file: OpenedFile
 ) -> PreviewAnswer:
     """Return what a compaction of a session in a client's file would do, as `refold compact` does
-    it: of its edits those of local strategies are kept too."""
+    it, edits of local strategies included."""
     edited, view = file.edited, file.edited.view
     model = view.profile.model
     incoming = Incoming(edited.format, "", "/", (), b"")
@@ -101,19 +100,19 @@ def _preview_file(
 
 
 def _usual_goal(arguments: PreviewArguments, view: View, target: int) -> int:
-    """Return the tokens to come down to if none are asked for: of a range, all that can be done."""
+    """Return the goal in tokens if none is given. For a range it is 0: all that can be done."""
     is_whole = read_range(arguments, view) == (0, len(view.transcript))
     return min(target, view.tokens * 19 // 20) if is_whole else 0
 
 
 def _offer(context: ApiContext, pending: PendingPreview) -> PreviewAnswer:
-    """Return the answer of a preview, which waits to be accepted if it has edits."""
+    """Return the answer of a preview, and keep it for `accept` if it has edits."""
     name = context.add_preview(pending) if pending.preview.edits else None
     return describe_preview(context, pending, name)
 
 
 def make_pending(id: str, edited: EditedSession, preview: Preview) -> PendingPreview:
-    """Return a preview of the session *id* in a client's file, to be accepted."""
+    """Return a pending preview of the session *id* in a client's file."""
     conversation = Conversation(id, "", "", read_only_compactor(edited))
     return PendingPreview(
         conversation,
@@ -125,7 +124,7 @@ def make_pending(id: str, edited: EditedSession, preview: Preview) -> PendingPre
 
 
 def preview_parts(context: ApiContext, arguments: PreviewPartsArguments) -> PreviewAnswer:
-    """Return what some parts of a preview would do, with other words. The preview stays as it is.
+    """Return what some parts of a preview would do, with other texts. The preview is not changed.
     Raises `Problem`, `EditError`."""
     pending = context.find_preview(arguments.preview, arguments.session)
     chosen = choose_parts(pending.preview, arguments)
@@ -133,8 +132,8 @@ def preview_parts(context: ApiContext, arguments: PreviewPartsArguments) -> Prev
 
 
 def choose_parts(preview: Preview, arguments: PartsArguments) -> Preview:
-    """Return *preview* with only the parts that are wanted, and other texts in summaries. Edits
-    that drop thinking belong to all, and what the rest drops besides. Raises `Problem` 404,
+    """Return *preview* with only the chosen parts, and other texts in summaries. Edits that drop
+    thinking stay, and those that the rest needs besides are added. Raises `Problem` 404,
     `EditError`."""
     names = {edit.id for edit in preview.edits}
     edits = names if arguments.edits is UNSET else arguments.edits
@@ -157,7 +156,7 @@ def choose_parts(preview: Preview, arguments: PartsArguments) -> Preview:
 def describe_preview(
     context: ApiContext, pending: PendingPreview, name: str | None
 ) -> PreviewAnswer:
-    """Return the answer of a preview that has this *name*."""
+    """Return the answer of a preview with this *name*."""
     preview, is_readable = pending.preview, pending.is_readable
     ids = {edit.id for edit in preview.edits}
     history = preview.view.transcript.messages if is_readable else None
@@ -168,7 +167,7 @@ def describe_preview(
     ]
     before, after = pending.count(preview.before), pending.count(preview.view)
     unseen = round(pending.ratio * pending.unseen_tokens)
-    share = (after - unseen) / max(1, preview.view.tokens)  # the session may be counted otherwise
+    share = (after - unseen) / max(1, preview.view.tokens)  # the session's ratio may differ
     attempts = (each.calibrate(lambda n: unseen + round(n * share)) for each in preview.attempts)
     rates = find_rates(pending.model, context.pipeline.settings.prices)
     return PreviewAnswer(
@@ -196,7 +195,7 @@ def _describe_attempt(attempt: Attempt) -> PreviewAttempt:
 
 
 def _count_losses(preview: Preview, *, is_readable: bool) -> LossesByKind:
-    """Return how much would be lost, and all its names if they are *is_readable*."""
+    """Return the number of losses by kind, with their names if they are *is_readable*."""
     names = {kind: getattr(preview.losses, kind) for kind in LossesByKind.__struct_fields__}
     return LossesByKind(
         **{
@@ -207,7 +206,7 @@ def _count_losses(preview: Preview, *, is_readable: bool) -> LossesByKind:
 
 
 def _effect(pending: PendingPreview, before: int, after: int, rates: Rates | None) -> Effect:
-    """Return what the provider's cache makes of the change, while it is alive."""
+    """Return what the change does to the provider's cache while it is alive, and to the cost."""
     preview = pending.preview
     view, old = preview.view, {edit.id for edit in preview.before.edits}
     first = min(
@@ -234,11 +233,11 @@ KINDS: Mapping[str, str] = {
     "ClearToolResults": "results",
     "ClearToolInputs": "results",
 }
-"""What strategies do, as `preview` is asked for it; all others summarise."""
+"""Kinds of strategies, as `preview` names them; all others summarise."""
 
 
 def read_range(arguments: PreviewArguments, view: View) -> tuple[int, int]:
-    """Return which messages are meant, from the first to the one behind the last."""
+    """Return the chosen range of messages, as (start, stop)."""
     length = len(view.transcript)
     start = 0 if arguments.start is UNSET else min(arguments.start, length)
     return start, length if arguments.stop is UNSET else min(arguments.stop, length)
@@ -247,14 +246,14 @@ def read_range(arguments: PreviewArguments, view: View) -> tuple[int, int]:
 def choose_strategies(
     context: ApiContext, arguments: PreviewArguments, view: View, target: int, pins: Pins | None
 ) -> tuple[Strategy, ...]:
-    """Return the strategies that are wanted, as they keep *pins* and other messages than those that
-    were chosen. For a file, which has no *pins*, local ones are among the others."""
+    """Return the chosen strategies, which keep *pins* and edit only the chosen messages. For a
+    file, which has no *pins*, local strategies are subject to the choice too."""
     settings, (start, stop) = context.pipeline.settings, read_range(arguments, view)
     is_whole = (start, stop) == (0, len(view.transcript))
     if arguments.summary == "rules":
         settings = replace(settings, ask=None)
     kinds = None if arguments.strategies is UNSET else arguments.strategies
-    by_name = dict[str, Strategy]()  # of one range there is one summary
+    by_name = dict[str, Strategy]()  # one summary per range
     for strategy in strategies_for(settings, target):
         if is_local(strategy):
             if pins is not None or (is_whole and (kinds is None or "results" in kinds)):
@@ -268,19 +267,19 @@ def choose_strategies(
 
 
 def list_writers(context: ApiContext) -> Sequence[Model]:
-    """Return the models that the gateway asks for summaries, as far as they are known."""
+    """Return the models that the gateway asks for summaries, as far as known."""
     ask = context.pipeline.settings.ask
     return ask.models if isinstance(ask, Fallback) else ()
 
 
 def find_endpoint(context: ApiContext) -> HTTPModel | None:
-    """Return the first of them that is asked at an address, where there may be others."""
+    """Return the first of them with an address, where other models may be asked."""
     return next((model for model in list_writers(context) if isinstance(model, HTTPModel)), None)
 
 
 def choose_asker(context: ApiContext, arguments: PreviewArguments) -> Asker | None:
-    """Return what answers strategies that ask a model: the gateway's own, or the one that is named,
-    at the same address with the same key and its own price. Raises `Problem` 422."""
+    """Return the function that answers strategies: the gateway's own, or one for the named model at
+    the same address, with the same key and its own price. Raises `Problem` 422."""
     workers, settings = context.pipeline.workers, context.pipeline.settings
     name = arguments.summary_model.strip()
     if not name or arguments.summary == "rules":
@@ -297,8 +296,8 @@ def choose_asker(context: ApiContext, arguments: PreviewArguments) -> Asker | No
 
 
 def _for_range(strategy: Strategy, start: int, stop: int, length: int) -> Strategy:
-    """Return the strategy for `messages[start:stop]`: a summary of these instead of one of the
-    whole beginning."""
+    """Return the strategy for `messages[start:stop]`: a summary of these, not of the whole
+    beginning."""
     if (start, stop) == (0, length) or not isinstance(strategy, Summarize | SummarizeTo):
         return strategy
     most = strategy.max_tokens if isinstance(strategy, Summarize) else strategy.most
@@ -308,19 +307,19 @@ def _for_range(strategy: Strategy, start: int, stop: int, length: int) -> Strate
 
 
 LEAST_ROOM = 200
-"""Tokens that the summary of a short range may take."""
+"""Minimum of the tokens that the summary of a short range may have."""
 
 
 @dataclass(frozen=True)
 class SummarizeRange:
-    """Fold the messages between two legal cuts within `messages[start:stop]` into one summary, of
-    at most a quarter of their tokens: no target says how much there is room for."""
+    """Strategy that folds the messages between two legal cuts within `messages[start:stop]` into
+    one summary, of at most a quarter of their tokens, since no target sets its size."""
 
     history: HistorySummary
     start: int
     stop: int
     pin: Callable[[Message], bool] | None = None
-    """Which messages stay, before the summary."""
+    """Predicate for messages that stay, before the summary."""
 
     def __repr__(self) -> str:
         return f"Summarize(start={self.start}, stop={self.stop})"
@@ -341,22 +340,22 @@ class SummarizeRange:
 
 @dataclass(frozen=True)
 class IsPinnedOrMemory:
-    """Does a message stay beside a summary?"""
+    """Predicate for messages that stay beside a summary."""
 
     pin: Callable[[Message], bool]
     memory: MessageFilter
 
     def __repr__(self) -> str:
-        return repr(self.memory)  # what is pinned is no part of what an edit is by
+        return repr(self.memory)  # an edit's `by` does not name pins
 
     def __call__(self, message: Message) -> bool:
-        """Is *message* pinned, or memory?"""
+        """Return whether *message* is pinned, or memory."""
         return self.pin(message) or self.memory(message)
 
 
 def _run_within(start: int, stop: int, instructions: str, strategy: Strategy, view: View) -> Steps:
-    """Propose what *strategy* does, without edits that reach beyond `messages[start:stop]`;
-    *instructions* are added to the prompts of the model that it asks."""
+    """Run *strategy* without its edits that reach beyond `messages[start:stop]`. *instructions* are
+    added to the prompts of its model."""
 
     def select(edit: Edit) -> Edit | None:
         return edit if start <= edit.start and edit.stop <= stop else None

@@ -1,5 +1,5 @@
-"""Operations that change nothing: `sessions`, `events`, `history`, `recall` and `file_rows`; and
-the one list of the gateway's sessions and of those in files, a page at a time."""
+"""Read-only operations (`sessions`, `events`, `history`, `recall`, `file_rows`), and the paged list
+of the gateway's sessions and those in files."""
 
 import json
 from bisect import bisect_left
@@ -46,14 +46,14 @@ from refold.retrieval import recall as search
 from refold.text.json_values import parse_or_none
 
 LATEST = ("api", "model", "upstream", "messages", "edits")
-"""Fields of a session that are of its latest request."""
+"""Fields of a session that describe its latest request."""
 
 
 # --- sessions ---------------------------------------------------------------------------------
 
 
 def sessions(context: ApiContext, arguments: SessionsArguments) -> SessionsAnswer:
-    """Return a page of the sessions, the latest first: the same from every process and after every
+    """Return a page of the sessions, the latest first, equal from every process and after every
     restart. Raises `StoreError`."""
     page, total = context.sessions.list_latest(
         arguments.limit, arguments.offset, is_booked_enough=arguments.scope == "all"
@@ -72,8 +72,8 @@ def describe_session(
     row: SessionRow | None,
     booked: Mapping[str, BookedCalls] | None,
 ) -> Session:
-    """Return a session in figures: its latest request, if that is known, and what is *booked*; None
-    if the ledger cannot be read."""
+    """Return a session in figures: its latest request, if known, and its calls in *booked*, which
+    is None if the ledger cannot be read."""
     session = Session(id=name, remembered=row is not None, last_seen=last_seen)
     if row is not None:
         figures = {field: getattr(row, field) for field in LATEST}
@@ -94,27 +94,27 @@ def describe_session(
 
 
 class EventsArguments(Arguments):
-    """Since when."""
+    """The time to start from."""
 
     since: Annotated[float, about("In seconds since 1970.", ge=0)] = 0.0
 
 
 class Change(AboutSession):
-    """Something new of a session."""
+    """A new call or event of a session."""
 
     at: float
     kind: Annotated[str, about("`call`, `compact`, `accept`, `revert` or `fault`.")]
 
 
 class EventsAnswer(Answer):
-    """What is new."""
+    """New calls and events."""
 
     now: float
     changes: list[Change]
 
 
 def events(context: ApiContext, arguments: EventsArguments) -> EventsAnswer:
-    """Return what came since. Raises `StoreError`."""
+    """Return what is new since then. Raises `StoreError`."""
     changes = context.call_log.list_changes(arguments.since)
     return EventsAnswer(context.pipeline.settings.clock(), [Change(*change) for change in changes])
 
@@ -141,8 +141,8 @@ def history(context: ApiContext, arguments: HistoryArguments) -> HistoryAnswer:
 
 
 def recall(context: ApiContext, arguments: RecallArguments) -> RecallAnswer:
-    """Search in what the edits hide, of a history that is sent along or recorded. Raises `Problem`,
-    `FormatError`, `StoreError`, `ConversationBusy`."""
+    """Search the text that edits hide, in a history that is sent along or recorded. Raises
+    `Problem`, `FormatError`, `StoreError`, `ConversationBusy`."""
     if arguments.request is UNSET:
         session = find_session(context, arguments.session)
         if not context.transcripts.is_recorded(session.tenant, session.session):
@@ -158,19 +158,19 @@ def recall(context: ApiContext, arguments: RecallArguments) -> RecallAnswer:
 
 
 class Page(NamedTuple):
-    """A page of sessions in their order."""
+    """A page of sessions."""
 
     rows: list[ListedSession | FileRow]
     total: int
     next: str
-    """Where the next one begins; empty at the end."""
+    """Cursor of the next page; empty at the end."""
 
 
 Place = tuple[Cursor | None, int]
-"""Where a page begins: after which session of the gateway, and how many files stand before."""
+"""Start of a page: the gateway's last session before it, and the number of files before it."""
 _STORED_NUMBER = Annotated[float, Meta(gt=-(2.0**63), lt=2.0**63)]
 _STORED_TEXT = Annotated[str, Meta(pattern="^[^\0\ud800-\udfff]*$")]
-"""What a database can compare with."""
+"""Values that a database can compare."""
 
 
 def list_page(
@@ -183,16 +183,16 @@ def list_page(
     descending: bool,
     place: Place | None,
 ) -> Page:
-    """Return the page at *window* (limit, offset) from *place*, or from the beginning. By time
-    *files*, the latest first, stand among the gateway's sessions, in other orders behind them: most
-    were not read, so nothing is known that these go by. Raises `StoreError`."""
+    """Return the page at *window* (limit, offset) from *place*, or from the beginning. *files*, the
+    latest first, are merged with the gateway's sessions by time. In other orders they come last,
+    since most were not read and have no such values. Raises `StoreError`."""
     limit, skip = window
     is_by_time = sort == "latest"
     if is_by_time and not descending:
         files = files[::-1]
 
     def count_before(at: int) -> int:
-        """Return how many rows stand before a file."""
+        """Return the number of rows before a file."""
         before, latest = filters, files[at].latest
         if is_by_time and descending:
             before = filters._replace(since=max(filters.since, latest))
@@ -221,8 +221,8 @@ def list_page(
 
 
 def read_cursor(text: str, sort: str) -> Place | None:
-    """Return the place that *text* names, the `next` of a page in this order; None for the
-    beginning. Raises `Problem` 422."""
+    """Return the place of a page's `next` in this order; None for the beginning. Raises `Problem`
+    422."""
     if not text:
         return None
     kind = _STORED_TEXT if sort in ("session", "model") else _STORED_NUMBER
@@ -234,7 +234,7 @@ def read_cursor(text: str, sort: str) -> Place | None:
         raise Problem(422, "bad_cursor", message) from error
 
 
-# --- what the files say -----------------------------------------------------------------------
+# --- rows of sessions in files ----------------------------------------------------------------
 
 
 class FileRowsArguments(Arguments):
@@ -246,7 +246,7 @@ class FileRowsArguments(Arguments):
 
 
 class FileRowsAnswer(Answer):
-    """What the files of sessions say."""
+    """Rows of sessions in files."""
 
     sessions: Annotated[
         list[ListRow], about("Those that there are; what is not `is_read` can be asked for again.")
@@ -254,6 +254,6 @@ class FileRowsAnswer(Answer):
 
 
 def file_rows(context: ApiContext, arguments: FileRowsArguments) -> FileRowsAnswer:
-    """Return the rows of sessions in files, some of which are read for it."""
+    """Return the rows of sessions in files, some of which are read now."""
     ids = arguments.sessions.split(",")
     return FileRowsAnswer(context.files.read_figures(ids) if context.files else [])

@@ -1,5 +1,5 @@
-"""What the page shows of one session: its figures, as it is now or as a call was sent, and its
-texts. These are read from a client's file or from a recorded transcript."""
+"""What the page shows of one session: its figures, now or in a call, and its texts, from a client's
+file or a recorded transcript."""
 
 from bisect import bisect_right
 from collections import defaultdict
@@ -65,7 +65,7 @@ from refold.transcript import Transcript
 # --- figures --------------------------------------------------------------------------------------
 
 BEGINNING = 1_240
-"""Characters of our words that an edit in `session` holds; `edit_text` has them all."""
+"""Characters of an edit's text in `session`. `edit_text` has all."""
 LETTERS = {"you": "y", "assistant": "a", "result": "r"}
 
 
@@ -74,7 +74,7 @@ def session(context: ApiContext, arguments: SessionArguments) -> SessionAnswer:
     if file := context.find_file(arguments.session):
         return _describe_file(context, file)
     listed, latest = find_listed(context, arguments.session)
-    (row,) = list_rows(context, [listed])  # before its calls, of which one may come meanwhile
+    (row,) = list_rows(context, [listed])  # before its calls: one may be added meanwhile
     ledger, calls = list[LedgerRow](), context.call_log.calls_of(listed.session)
     row.calls = max(row.calls, len(calls))
     ratio = latest.ratio if latest is not None else 1.0
@@ -116,8 +116,8 @@ def _load_briefs(
     start: int = 0,
     stop: int = 2**40,
 ) -> list[MessageBrief]:
-    """Return what is kept of `messages[start:stop]`, with *ratio* tokens for each estimated one;
-    nothing if they are not recorded. Raises `StoreError`."""
+    """Return the timeline rows of `messages[start:stop]`, with *ratio* times their estimated
+    tokens; none if not recorded. Raises `StoreError`."""
     if not context.transcripts.is_recorded(listed.tenant, listed.session):
         return []
     briefs = context.transcripts.briefs(listed.tenant, listed.session, start, stop)
@@ -125,7 +125,6 @@ def _load_briefs(
 
 
 def _describe_file(context: ApiContext, file: OpenedFile) -> SessionAnswer:
-    """Return a session in a client's file: its own figures are those of the file."""
     edited, session = file.edited, file.edited.session
     latest = session.updated.timestamp() if session.updated else file.row.latest
     row = replace(file.list_row, latest=latest)
@@ -150,9 +149,9 @@ def _describe(
     ledger: Sequence[LedgerRow],
     briefs: Sequence[MessageBrief],
 ) -> SessionAnswer:
-    """Return what a session of the gateway and one in a file have alike; the rest is empty."""
+    """Return what sessions of the gateway and those in files have in common; the rest is empty."""
     writer, begins = _name_summary_model(context), dict[str, int]()
-    for item in ledger:  # with what a later strategy of the same compaction replaced
+    for item in ledger:  # also of edits that the same compaction replaced later
         begins.setdefault(_run(item), item.before)
     return SessionAnswer(
         now=context.pipeline.settings.clock(),
@@ -224,13 +223,13 @@ def _describe_edits(shown: Sequence[ShownEdit], rows: Sequence[LedgerRow]) -> li
 
 
 def _run(row: LedgerRow | None) -> str:
-    """Return what all edits of one compaction have in common; an accepted one has no run."""
+    """Return an id shared by all edits of a compaction: the run, or the time of an accepted
+    edit."""
     return (row.run or f"{row.when:.6f}") if row is not None else ""
 
 
 def _shares(briefs: Sequence[MessageBrief], shown: Sequence[ShownEdit]) -> list[Share]:
-    """Return the tokens by tool and speaker, the most first, with those of what stands in for
-    them."""
+    """Return original and sent tokens by tool and speaker, the largest first."""
     names = dict(_name_speakers(briefs))
     original, sent = defaultdict[str, int](int), defaultdict[str, int](int)
     hidden = {at: edit for edit in shown for at in range(edit.start, edit.stop)}
@@ -261,14 +260,14 @@ def _name_speakers(briefs: Sequence[MessageBrief]) -> Iterator[tuple[int, str]]:
 # --- texts ----------------------------------------------------------------------------------------
 
 REACH = 20
-"""Messages before a window in which the calls of its results are looked for."""
+"""Messages before a window that are searched for the calls of its results."""
 SNIPPET = 200
 MOST_HITS = 500
 NOT_KEPT = "The text of this session is not kept: `record` keeps it."
 
 
 def messages(context: ApiContext, arguments: MessagesArguments) -> MessagesAnswer:
-    """Return messages in short. Raises `Problem` 404 and 409, `StoreError`."""
+    """Return messages in short form. Raises `Problem` 404 and 409, `StoreError`."""
     first, stop = max(0, arguments.start - REACH), arguments.start + arguments.count
     if file := context.find_file(arguments.session):
         briefs = file.briefs[first:stop]
@@ -333,7 +332,7 @@ def _load_message(context: ApiContext, arguments: TextArguments) -> Message | No
 
 
 def _load_all(context: ApiContext, session: str) -> tuple[Sequence[Message], Sequence[ShownEdit]]:
-    """Return the messages of a session, and the edits that show. Raises `Problem` 404 and 409."""
+    """Return a session's messages and visible edits. Raises `Problem` 404 and 409."""
     if file := context.find_file(session):
         return file.messages, file.visible_edits
     listed, row = _find_recorded(context, session)
@@ -343,7 +342,7 @@ def _load_all(context: ApiContext, session: str) -> tuple[Sequence[Message], Seq
 
 
 def search(context: ApiContext, arguments: SearchArguments) -> SearchAnswer:
-    """Look for words in a session, hidden text too. Raises `Problem`, `StoreError`."""
+    """Search a session for words, in hidden text too. Raises `Problem`, `StoreError`."""
     messages, shown = _load_all(context, arguments.session)
     hiding = {at: edit.id for edit in shown for at in range(edit.start, edit.stop)}
     texts = map(readable_text, messages)
@@ -372,7 +371,7 @@ def _find_exact(texts: Iterable[str], query: str, hiding: Mapping[int, str]) -> 
 
 
 def edit_text(context: ApiContext, arguments: EditTextArguments) -> EditTextAnswer:
-    """Return a part of what an edit shows or hides. Raises `Problem`, `StoreError`."""
+    """Return a part of the text that an edit shows or hides. Raises `Problem`, `StoreError`."""
     edit, text, history = _locate_edit(context, arguments)
     if arguments.of == "hidden":
         if history is None:
@@ -392,9 +391,9 @@ def edit_text(context: ApiContext, arguments: EditTextArguments) -> EditTextAnsw
 def _locate_edit(
     context: ApiContext, arguments: EditTextArguments
 ) -> tuple[Edit | ShownEdit, str, Sequence[Message] | None]:
-    """Return the edit, the text that it shows, and the history that it stands in; None for a
-    history that may not be read or is not recorded. The edit is one of a preview, of a client's
-    file, of a call, or else of those that the session shows now. Raises `Problem`, `StoreError`."""
+    """Return the edit, its text, and its history, or None for one that may not be read or is not
+    recorded. The edit is of a preview, a client's file, a call, or the session as it shows now.
+    Raises `Problem`, `StoreError`."""
     if arguments.preview is not UNSET:
         pending = context.find_preview(arguments.preview, arguments.session)
         view = pending.preview.view
@@ -409,14 +408,14 @@ def _locate_edit(
         listed, _ = find_listed(context, arguments.session)
         edits = find_past_call(context, listed, arguments.call).edits
     shown = _find_shown_edit(edits, arguments.edit)
-    if arguments.of == "text":  # so the transcript, which may be long, is not loaded
+    if arguments.of == "text":  # a transcript, which may be long, is not loaded
         return shown, shown.text, None
     recorded = context.transcripts.load(session.tenant, session.session)
     return shown, shown.text, find_history(recorded, session, shown.stop)
 
 
 def _find_shown_edit(edits: Sequence[ShownEdit], id: str) -> ShownEdit:
-    """Return the edit of this id, or of a unique beginning of it. Raises `Problem` 404."""
+    """Return the edit with this id or a unique prefix of it. Raises `Problem` 404."""
     matches = [edit for edit in edits if edit.id.startswith(id)]
     if len(matches) != 1:
         problem = "several edits begin so" if matches else "there is no such edit in what shows"
