@@ -132,8 +132,8 @@ def find_listed(context: ApiContext, session: str) -> tuple[ListedSession, Sessi
 
 
 def find_past_call(context: ApiContext, listed: ListedSession, number: int) -> PastCall:
-    """Return what the call *number*, from 1 on, was sent. Raises `Problem` 404, or 409 if it is not
-    kept or the history was rewritten since; `StoreError`."""
+    """Return what was sent in the call *number*, from 1 on. Raises `Problem` 404, or 409 if it is
+    not kept or the history was rewritten since; `StoreError`."""
     calls = context.call_log.calls_of(listed.session)
     if number > len(calls):
         raise Problem(404, "no_call", "The session has no such call.")

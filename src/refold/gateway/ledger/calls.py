@@ -1,5 +1,5 @@
-"""Tables of sessions, calls and events, for lists and charts, and of what each call of a recorded
-session was sent.
+"""Tables of sessions, calls and events, for lists and charts, and of what was sent in each call of
+a recorded session.
 
 The tables for lists hold no messages: only names of clients, projects and models, times, tokens and
 money. They are beside the net ledger, which has the sums."""
@@ -320,7 +320,7 @@ def _where(filters: Filters) -> tuple[str, Sequence[Any]]:
 
 
 # --- past calls of recorded sessions --------------------------------------------------------------
-# How much of the history each was sent, and which edits showed. Kept and deleted with the
+# How much of the history was sent in each, and which edits showed. Kept and deleted with the
 # transcript.
 
 PAST_CALLS_MIGRATION = (
@@ -356,7 +356,7 @@ NAME = 12
 
 
 class PastCall(NamedTuple):
-    """What a call was sent."""
+    """What was sent in a call."""
 
     length: int
     """Number of messages of its history."""
@@ -365,7 +365,7 @@ class PastCall(NamedTuple):
 
 
 def show_past_call(past: PastCall, view: View, stored: Mapping[str, Edit]) -> View:
-    """Return *view*, of a session's whole history, as a call was sent it. For a reverted edit,
+    """Return *view*, of a session's whole history, as it was sent in a call. For a reverted edit,
     which is not *stored* (by id), our text is shown. It is left out if its message has several
     results, since it is unknown which one it replaced."""
     then = view.before(past.length)
@@ -402,7 +402,7 @@ class PastCalls(Tables):
         self._named = WordsOfEdits()
 
     def write(self, connection: Any, who: tuple[str, str], call: BilledCall, view: View) -> None:
-        """Store what *call* was sent."""
+        """Store what was sent in *call*."""
         placed = () if call.shadow else view.visible_edits
         shown = [self._describe(view, each) for each in placed]
         tips = view.transcript.tips
@@ -416,7 +416,7 @@ class PastCalls(Tables):
             self._execute(connection, statement, who)
 
     def find(self, tenant: str, session: str, at: float) -> PastCall | None:
-        """Return what the call at that time was sent; None if it is not kept, or the history was
+        """Return what was sent in the call at that time; None if it is not kept, or the history was
         rewritten since."""
         for length, names in self._read(_FIND_CALL, (tenant, session, at)):
             bodies = dict(self._read(_EDITS, (tenant, session)))
@@ -428,7 +428,7 @@ class PastCalls(Tables):
     def find_request(
         self, tenant: str, session: str, times: Sequence[float], number: int
     ) -> PastCall:
-        """Return what the call of this *number*, from 1 on, was sent. *times* are those of all
+        """Return what was sent in the call with this *number*, from 1 on. *times* are those of all
         calls. Raises `FormatError` if there is none or it is not kept."""
         if not 0 < number <= len(times):
             raise FormatError(f"there is no request {number}: {len(times):,} were answered")

@@ -151,7 +151,7 @@ class Transcripts(Tables):
         self._purged_at = float("-inf")
 
     def record(self, call: BilledCall) -> None:
-        """Keep the history of *call*, and what it was sent. Raises `StoreError`."""
+        """Keep the history of *call*, and what was sent of it. Raises `StoreError`."""
         if self._seconds is None or call.view is None or not call.session:
             return
         who, view = (call.tenant, call.session), call.view

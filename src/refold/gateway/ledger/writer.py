@@ -233,8 +233,9 @@ def _count_bytes(item: Item | None) -> int:
 
 
 def open_ledger(store: str, *, create: bool = True) -> Ledger:
-    """Return the ledger of the store at *store*: in a file beside it, or in its database. *create*
-    allows to create it. Raises `StoreError`, and ImportError without the extra `postgresql`."""
+    """Return the ledger of the store at *store*: in a file beside it, or in its database. If
+    *create* is set, a missing one is created. Raises `StoreError`, and ImportError without the
+    extra `postgresql`."""
     if not create and not has_ledger(store):
         reason = (
             f"{store}.ledger: there is no net ledger, which has what a gateway's calls cost; "
