@@ -122,7 +122,7 @@ class Incoming:
 
 
 class GatewayResponse(NamedTuple):
-    """An answer of the gateway itself, in the caller's API."""
+    """An answer of the gateway itself, in the format of the caller's API."""
 
     status: int
     headers: Headers
