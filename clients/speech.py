@@ -6,7 +6,7 @@ from clients.client import Client
 from refold.codecs.detect import open_payload
 from refold.messages import Message, Part, Text, ToolResult
 from refold.speakers import own_words, segment_messages
-from refold.summarizers.heuristic.earlier import read_given
+from refold.summarizers.heuristic.earlier import read_earlier_summaries
 from refold.testing.scripted_provider import Received
 from refold.text.summary_wrapper import summary_in, without_summary
 
@@ -75,4 +75,4 @@ def _person_words(received: Received, api: str) -> Iterator[str]:
                 yield words
     for message in messages:
         if (summary := summary_in(message)) is not None:
-            yield from read_given([summary]).state.requests
+            yield from read_earlier_summaries([summary]).state.requests

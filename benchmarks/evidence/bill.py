@@ -20,7 +20,7 @@ from benchmarks.evidence.traces import Trace, load_traces
 from benchmarks.evidence.visible import Score, counted
 from benchmarks.table import table
 from refold.budget.budget import Budget, count_refetched, read_figures
-from refold.budget.planner import GOAL, Figures, find_plan
+from refold.budget.planner import DEFAULT_GOAL, Figures, find_plan
 from refold.budget.triggers import Never
 from refold.compactor.compactor import Compactor
 from refold.compactor.settings import default_strategies
@@ -337,7 +337,7 @@ def oracle_cells(
     return [f"oracle, to {goal:,}", *map(change, changes), "0.0", "0.0", change(0.0), "-"]
 
 
-ORACLES = (GOAL, 30_000)
+ORACLES = (DEFAULT_GOAL, 30_000)
 
 
 def print_traces() -> None:

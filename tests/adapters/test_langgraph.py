@@ -13,7 +13,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from refold import Budget, Compactor, FormatError, MemoryStore, SQLiteStore, StoreError, check
 from refold.adapters import langchain
 from refold.adapters.langgraph import (
-    HOOKED,
+    LLM_INPUT_KEY,
     CompactedState,
     apply_removals,
     compact_and_discard_node,
@@ -63,8 +63,8 @@ def test_a_state_keeps_everything_and_sends_a_view(colour):
     compiled, state = graph(CompactedState, compact_node(compactor())), {"messages": history()}
     end = compiled.invoke(state) if colour == "invoke" else asyncio.run(compiled.ainvoke(state))
     assert end["messages"] == history()
-    assert len(end[HOOKED]) < 10
-    assert end[HOOKED][-1] == end["messages"][-1]
+    assert len(end[LLM_INPUT_KEY]) < 10
+    assert end[LLM_INPUT_KEY][-1] == end["messages"][-1]
 
 
 def agent(place: Path, checkpoints: bytes = b""):
@@ -74,7 +74,11 @@ def agent(place: Path, checkpoints: bytes = b""):
     )
 
     def answer(state):
-        return {"messages": [AIMessage(f"Seen {len(state[HOOKED])} of {len(state['messages'])}.")]}
+        return {
+            "messages": [
+                AIMessage(f"Seen {len(state[LLM_INPUT_KEY])} of {len(state['messages'])}.")
+            ]
+        }
 
     saver = InMemorySaver()
     for table, rows in zip(
@@ -97,16 +101,16 @@ def test_f20_the_originals_are_there_after_a_restart(tmp_path):
     originals = [*history(30), HumanMessage("And now?", id="last")]
     _, graph, saver = agent(tmp_path)
     first = graph.invoke({"messages": originals}, at)
-    assert len(originals) == 62 and len(first[HOOKED]) < 10
+    assert len(originals) == 62 and len(first[LLM_INPUT_KEY]) < 10
     checkpoints = pickle.dumps([dict(table) for table in tables(saver)])
 
     compact, graph, _ = agent(tmp_path, checkpoints)  # another process
     state = graph.get_state(at).values
     assert state["messages"][:62] == originals
     view = compact(state["messages"])
-    assert view.visible_edits and view.payload[: len(first[HOOKED])] == first[HOOKED], (
-        "the same edits show"
-    )
+    assert (
+        view.visible_edits and view.payload[: len(first[LLM_INPUT_KEY])] == first[LLM_INPUT_KEY]
+    ), "the same edits show"
     assert (
         view.unfold(view.visible_edits[0].edit.id) == originals[: view.visible_edits[0].edit.stop]
     )
@@ -126,7 +130,7 @@ def test_under_the_trigger_there_is_no_update():
     assert compact_and_discard_node(compactor()).invoke({"messages": history(1)}) == {
         "messages": []
     }
-    assert compact_node(compactor()).invoke({"messages": history(1)}) == {HOOKED: history(1)}
+    assert compact_node(compactor()).invoke({"messages": history(1)}) == {LLM_INPUT_KEY: history(1)}
 
 
 class BrokenStore(MemoryStore):
@@ -143,7 +147,7 @@ def test_a_store_that_fails_stops_no_graph(node, colour, caplog):
     compact = Compactor([Summarize(keep=4)], Budget(1_500, 1_000), BrokenStore(), format=langchain)
     compiled, state = graph(CompactedState, node(compact)), {"messages": history()}
     end = compiled.invoke(state) if colour == "invoke" else asyncio.run(compiled.ainvoke(state))
-    assert end["messages"] == end.get(HOOKED, end["messages"]) == history()
+    assert end["messages"] == end.get(LLM_INPUT_KEY, end["messages"]) == history()
     assert "the disk is full" in caplog.text
 
 

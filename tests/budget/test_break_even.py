@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from refold.budget.planner import (
     RISK,
-    Offer,
+    EditEffect,
     best_growth,
     break_even,
-    judge_offer,
+    judge_edit,
     tokens_saved,
 )
 from refold.tokens.model_table import PRICES, Rates, find_rates
@@ -27,7 +27,7 @@ RATES = st.builds(
     st.floats(60, 4000),
 )
 OFFERS = st.builds(
-    Offer,
+    EditEffect,
     removed=st.integers(1, 200_000),
     rewritten=st.integers(0, 200_000),
     tokens=st.integers(200_000, 900_000),
@@ -37,8 +37,8 @@ OFFERS = st.builds(
 )
 
 
-def offer(removed: int, rewritten: int, **fields: float) -> Offer:
-    return replace(Offer(removed=removed, rewritten=rewritten, tokens=150_000), **fields)
+def offer(removed: int, rewritten: int, **fields: float) -> EditEffect:
+    return replace(EditEffect(removed=removed, rewritten=rewritten, tokens=150_000), **fields)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_published_figures():
 
 
 @given(OFFERS, RATES)
-def test_the_break_even_is_where_the_saving_begins(bargain: Offer, rates: Rates):
+def test_the_break_even_is_where_the_saving_begins(bargain: EditEffect, rates: Rates):
     after = break_even(bargain, rates)
     assert tokens_saved(bargain, rates, after + 1) > 0
     if after > 0:
@@ -77,9 +77,9 @@ def test_the_break_even_is_where_the_saving_begins(bargain: Offer, rates: Rates)
 
 @given(OFFERS, RATES, st.floats(1, 200))
 def test_what_pays_saves_and_has_done_so_long_before_the_end(
-    bargain: Offer, rates: Rates, calls: float
+    bargain: EditEffect, rates: Rates, calls: float
 ):
-    worth = judge_offer(bargain, rates, calls)
+    worth = judge_edit(bargain, rates, calls)
     if worth.pays:
         assert worth.tokens_saved > 0 and worth.after <= RISK * calls
     assert worth.expected == calls
@@ -115,10 +115,10 @@ def test_no_distance_between_compactions_is_cheaper_than_the_best(
 
 @given(OFFERS, RATES)
 @example(
-    Offer(removed=1, rewritten=0, tokens=200_000, growth=10.0, cache_alive=0.0),
+    EditEffect(removed=1, rewritten=0, tokens=200_000, growth=10.0, cache_alive=0.0),
     Rates(1.0, 1.0, 0.5, 1.0, 60.0),
 )
-def test_what_cannot_end_grows_by_the_square_root(bargain: Offer, rates: Rates):
+def test_what_cannot_end_grows_by_the_square_root(bargain: EditEffect, rates: Rates):
     endless, nearly = best_growth(bargain, rates), best_growth(replace(bargain, ends=1e-7), rates)
     part_of_a_call = max(1.0, 0.2 * bargain.growth)  # where no cut is possible
     assert isclose(endless, nearly, rel_tol=0.02, abs_tol=part_of_a_call)
@@ -126,24 +126,24 @@ def test_what_cannot_end_grows_by_the_square_root(bargain: Offer, rates: Rates):
 
 
 @given(OFFERS, RATES)
-def test_a_lapsed_cache_makes_any_edit_cheaper(bargain: Offer, rates: Rates):
+def test_a_lapsed_cache_makes_any_edit_cheaper(bargain: EditEffect, rates: Rates):
     assert break_even(replace(bargain, cache_alive=0.0), rates) <= break_even(
         replace(bargain, cache_alive=1.0), rates
     )
 
 
 def test_what_removes_nothing_never_pays():
-    worth = judge_offer(offer(0, 0), TENTH, 100.0)
+    worth = judge_edit(offer(0, 0), TENTH, 100.0)
     assert (worth.pays, worth.after) == (False, inf)
     assert "never pays" in worth.reason
 
 
 def test_below_a_price_cliff_it_pays_at_once():
     steep = replace(TENTH, cliffs=((100_000, 5.0),))
-    worth = judge_offer(offer(60_000, 90_000), steep, 5)
+    worth = judge_edit(offer(60_000, 90_000), steep, 5)
     assert worth.pays and "cliff" in worth.reason
-    assert not judge_offer(offer(60_000, 90_000), TENTH, 5).pays
-    assert not judge_offer(offer(10_000, 90_000), steep, 5).pays  # still above it
+    assert not judge_edit(offer(60_000, 90_000), TENTH, 5).pays
+    assert not judge_edit(offer(10_000, 90_000), steep, 5).pays  # still above it
 
 
 def test_prices_are_data_with_a_date():

@@ -7,7 +7,7 @@ import pytest
 
 from refold import Budget, Compactor, Transcript, View, compact
 from refold.budget.budget import Pays, default_goal
-from refold.budget.planner import GOAL
+from refold.budget.planner import DEFAULT_GOAL
 from refold.strategies import ClearToolResults
 from refold.tokens.model_table import Rates, find_window
 from tests.support.agent_requests import WORDS
@@ -44,7 +44,7 @@ def test_with_a_model_alone_it_compacts_where_that_pays():
     sizes = run(Compactor(model="claude-opus-5-5"), 300)
     acted = [size for size, has_acted in sizes if has_acted]
     assert 1 <= len(acted) <= 12
-    assert all(size <= GOAL + 1_000 for size in acted)
+    assert all(size <= DEFAULT_GOAL + 1_000 for size in acted)
     assert max(size for size, _ in sizes) < 120_000  # of a window of a million
 
 
@@ -66,7 +66,7 @@ def test_it_comes_down_to_the_goal_beside_the_system_prompt():
     acted = [size for size, has_acted in sizes if has_acted]
     fixed = sizes[0][0]
     assert fixed > 9_000 and acted
-    assert all(size <= fixed + GOAL + 1_000 for size in acted)
+    assert all(size <= fixed + DEFAULT_GOAL + 1_000 for size in acted)
 
 
 def test_in_a_small_window_it_comes_down_to_half():
@@ -76,7 +76,7 @@ def test_in_a_small_window_it_comes_down_to_half():
     view = Compactor(model="gpt-4o")(conversation(60), budget=Budget(10_000, 5_000))
     head = View.of(Transcript.of(()), profile=replace(view.profile, fixed_tokens=120_000))
     assert default_goal(head) == window.room // 2 < 120_000
-    assert default_goal(view) == GOAL
+    assert default_goal(view) == DEFAULT_GOAL
 
 
 def test_strategies_or_budget_of_ones_own_are_left_alone():
@@ -100,12 +100,12 @@ def test_when_the_cache_has_lapsed_it_compacts_what_it_would_not_have():
     clock = Clock()
     compactor = Compactor(model="claude-opus-5-5", clock=clock)
     before = compactor(conversation(60))
-    assert not before.edits and before.tokens > 1.5 * GOAL
+    assert not before.edits and before.tokens > 1.5 * DEFAULT_GOAL
     clock.now += 200
     assert not compactor(conversation(61)).edits
     clock.now += 301
     view = compactor(conversation(62))
-    assert view.edits and view.tokens <= GOAL + 1_000
+    assert view.edits and view.tokens <= DEFAULT_GOAL + 1_000
 
 
 def test_f37_the_one_line_form_says_that_it_is_not_for_loops():

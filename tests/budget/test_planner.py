@@ -9,12 +9,12 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from refold.budget.planner import (
-    GOAL,
+    DEFAULT_GOAL,
     LATER_RISK,
     PRIOR,
     RISK,
+    CallCounts,
     Figures,
-    Survival,
     estimate_remaining_calls,
     find_goal,
     find_plan,
@@ -50,7 +50,7 @@ def test_a_plan_makes_a_request_smaller_and_has_paid_long_before_the_end(
 ):
     plan = find_plan(request, rates)
     if plan is not None:
-        assert request.past > 0 and request.fixed + GOAL <= plan.goal < request.tokens
+        assert request.past > 0 and request.fixed + DEFAULT_GOAL <= plan.goal < request.tokens
         assert plan.worth.pays and plan.worth.tokens_saved > 0
         assert plan.worth.after <= max(RISK, LATER_RISK) * plan.worth.expected
 
@@ -142,7 +142,7 @@ def test_the_longer_the_cache_lives_the_earlier_it_pays():
 
 def test_sessions_that_end_soon_are_left_alone():
     """Learned from the sessions of a store: none had more than twenty calls."""
-    ends_at_twenty = Survival(dict.fromkeys(range(20), 40))
+    ends_at_twenty = CallCounts(dict.fromkeys(range(20), 40))
     at = Figures(tokens=150_000, unedited=150_000, fixed=10_000, past=18)
     assert find_plan(at, TWENTIETH) is not None
     assert find_plan(at, TWENTIETH, ends_at_twenty) is None

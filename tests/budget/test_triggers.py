@@ -27,7 +27,7 @@ from refold.budget.triggers import (
 from refold.core.view import View
 from refold.messages import user
 from refold.strategies import ClearToolResults, Summarize
-from refold.tokens.model_table import PRICES, Window, find_window, lookup, table_date
+from refold.tokens.model_table import PRICES, Window, find_window, lookup_window, table_date
 from tests.support.compaction import conversation
 
 EMPTY = View.of(())
@@ -267,7 +267,7 @@ def test_async_checks_what_is_pending_too():
 )
 def test_the_table_of_windows(model, window):
     """S1-39: the pattern counts that spells most; a name that is in no row is unknown."""
-    assert lookup(model) == window
+    assert lookup_window(model) == window
 
 
 ARN = "arn:aws:bedrock:eu-west-1:123456789012"
@@ -289,7 +289,7 @@ ARN = "arn:aws:bedrock:eu-west-1:123456789012"
     ],
 )
 def test_one_model_has_many_names(name, other):
-    assert lookup(name) == lookup(other) is not None
+    assert lookup_window(name) == lookup_window(other) is not None
     assert PRICES.lookup(name) == PRICES.lookup(other) is not None
 
 
@@ -312,13 +312,13 @@ def test_one_model_has_many_names(name, other):
 )
 def test_what_is_like_a_model_in_its_name_alone_is_unknown(name):
     """Other kinds of models, and models of which each host serves another window."""
-    assert lookup(name) is None
+    assert lookup_window(name) is None
     assert PRICES.lookup(name) is None
 
 
 def test_a_host_has_its_own_window_and_price():
     maker, host = "minimax-m3", "accounts/fireworks/models/minimax-m3"
-    assert (lookup(maker).room, lookup(host).room) == (1_000_000, 512_000)
+    assert (lookup_window(maker).room, lookup_window(host).room) == (1_000_000, 512_000)
     assert PRICES.lookup("kimi-k3") and not PRICES.lookup("moonshotai/kimi-k3")
 
 
@@ -326,13 +326,13 @@ def test_a_host_has_its_own_window_and_price():
     "name", ["claude-opus-5-4", "claude-opus-4.8-fast", "openai/gpt-6-sol:batch"]
 )
 def test_a_variant_does_not_have_the_price_of_the_model(name):
-    assert lookup(name)
+    assert lookup_window(name)
     assert PRICES.lookup(name) is None
 
 
 @pytest.mark.parametrize("part", ["a/", "a.", "a", ".", "/", "[", "*", "claude-"])
 def test_a_long_name_is_looked_up_at_once(part):
-    assert lookup(part * (100_000 // len(part))) is None
+    assert lookup_window(part * (100_000 // len(part))) is None
 
 
 @pytest.mark.parametrize("row", [row for row, _ in PRICES._rows])
@@ -340,7 +340,7 @@ def test_a_model_with_a_price_has_a_window(row):
     """A budget needs both: without a window the hard level is unknown."""
     name = re.sub(r"\[-?(.).*?\]", r"\1", row).replace("*", "")
     assert PRICES.lookup(name), name
-    assert lookup(name), name
+    assert lookup_window(name), name
 
 
 @pytest.mark.parametrize(
@@ -372,7 +372,7 @@ def test_a_given_window_wins_over_the_table():
     assert find_window("gpt-5", Window(9, 8)).window == Window(9, 8)
     mine = {"house-model-1": Window(32_000)}
     assert find_window("house-model-1", mine.get).window == Window(32_000)
-    assert find_window("gpt-5", mine.get).window == lookup("gpt-5")
+    assert find_window("gpt-5", mine.get).window == lookup_window("gpt-5")
 
 
 def test_a_check_is_a_plain_value():

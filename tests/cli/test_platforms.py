@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 import refold
-from refold.cli.sessions import Listed
+from refold.cli.sessions import SessionEntry
 from refold.cli.terminal import short_path
 from refold.session_files import discover, read
 from refold.strategies import Summarize
@@ -78,7 +78,7 @@ def test_a_clients_sessions_are_found_below_the_home_of_each_platform(
     assert session.path == path
     assert read(path).cwd == platform.project
     if session.cwd:
-        assert (session.cwd, Listed(session).project) == (platform.project, "shop")
+        assert (session.cwd, SessionEntry(session).project) == (platform.project, "shop")
 
 
 def test_opencodes_data_is_where_xdg_says_on_every_platform(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_opencodes_data_is_where_xdg_says_on_every_platform(tmp_path: Path) -> N
     ):
         write_lines(place / "opencode/storage/session/p/ses_1.json", info)
         (session,) = discover(tmp_path, environment)
-        assert (session.id, Listed(session).project) == ("ses_1", "shop")
+        assert (session.id, SessionEntry(session).project) == ("ses_1", "shop")
 
 
 # --- paths in texts --------------------------------------------------------------------------

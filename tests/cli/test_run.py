@@ -14,7 +14,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from refold.cli.agents import AGENTS, PROVIDERS, Routes, Start, find_agent, prepare_by_variables
+from refold.cli.agents import (
+    AGENTS,
+    PROVIDERS,
+    LaunchContext,
+    Routes,
+    find_agent,
+    prepare_by_variables,
+)
 from refold.cli.places import data_directory, user_store
 from refold.cli.run import end_process
 from refold.cli.run import main as run_main
@@ -40,7 +47,7 @@ def lead(name: str, home: Path, **environment: str):
     assert agent is not None
     routes = Routes(GATEWAY)
     (home / "work").mkdir(exist_ok=True)
-    start = Start(environment, home, home / "work", home / "session", routes)
+    start = LaunchContext(environment, home, home / "work", home / "session", routes)
     return agent.prepare(start), routes.urls
 
 
@@ -271,7 +278,7 @@ def test_what_is_no_setting_in_toml_is_a_line_at_most(name: str, text: str, tmp_
 
 
 def test_a_gateway_that_runs_keeps_the_path_of_the_base_url(tmp_path: Path) -> None:
-    start = Start(
+    start = LaunchContext(
         {"OPENAI_BASE_URL": OWN}, tmp_path, tmp_path, tmp_path, Routes(GATEWAY, is_shared=True)
     )
     assert prepare_by_variables(start).environment["OPENAI_API_BASE"] == f"{GATEWAY}/team/v1"

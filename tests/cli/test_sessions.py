@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from refold import Budget, Compactor, SidecarStore, recall
 from refold.cli import terminal
 from refold.cli.read_output import argument_of
-from refold.cli.sessions import NEWEST, find_on_machine, short_id
+from refold.cli.sessions import LISTED_COUNT, find_on_machine, short_id
 from refold.gateway.ledger.accounting import read_bill
 from refold.session_files import discover, read
 from refold.session_files.edited import open_edited
@@ -83,8 +83,8 @@ def test_json_on_a_terminal_has_nothing_that_it_obeys(home) -> None:
 def test_refold_shows_the_newest_with_what_they_cost(home) -> None:
     out = refold().out
     lines = [line for line in out.splitlines() if line.startswith("abcd")]
-    assert [line.split()[0] for line in lines] == [id[:8] for id in IDS[:NEWEST]]
-    assert f"{NEWEST} of 23 sessions" in out
+    assert [line.split()[0] for line in lines] == [id[:8] for id in IDS[:LISTED_COUNT]]
+    assert f"{LISTED_COUNT} of 23 sessions" in out
     for words in (
         "Claude Code",
         "订单服务",
@@ -121,7 +121,7 @@ def test_no_line_is_wider_than_the_terminal_and_no_number_is_cut(home) -> None:
     screen = run_on_terminal([], HOME=str(home), COLUMNS="80", PAGER="cat").decode()
     lines = plain.sub("", screen).splitlines()
     rows = [line for line in lines if line.startswith("abcd")]
-    assert len(rows) == NEWEST
+    assert len(rows) == LISTED_COUNT
     assert all(cell_len(row) <= 80 for row in rows)
     for row in rows:
         assert "4.6k" in row
@@ -467,4 +467,4 @@ def test_a_terminal_is_paged_and_a_pipe_is_not(file, tmp_path, options) -> None:
     ("text", "width"), [("修复登录页面", 7), ("abc def", 5), ("", 3), ("订单", 4)]
 )
 def test_short_counts_cells(text, width) -> None:
-    assert cell_len(terminal.short(text, width)) <= width
+    assert cell_len(terminal.shorten(text, width)) <= width

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold.budget.triggers import Fraction, Tokens
-from refold.compactor.conversations import MAX_CONVERSATIONS, put_latest
+from refold.compactor.conversations import MAX_CONVERSATIONS, put_lru
 from refold.compactor.late_edits import drop_invalidated_thinking
 from refold.messages import Message, ToolCall, user
 from refold.strategies import ClearToolResults, Summarize
@@ -603,7 +603,7 @@ def test_a_repeated_result_whose_first_copy_is_hidden_does_not_take_the_request_
 def test_a_table_of_the_latest_holds_those_that_were_put_last(keys, most):
     table = OrderedDict[str, int]()
     for at, key in enumerate(keys):
-        put_latest(table, key, at, most)
+        put_lru(table, key, at, most)
     latest = {key: at for at, key in enumerate(keys)}
     assert list(table.items()) == sorted(latest.items(), key=lambda item: item[1])[-most:]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from refold import Budget, Compactor, MemoryStore
 from refold.codecs.detect import open_payload
 from refold.codecs.repair import check
-from refold.compactor.late_edits import find_open_request, is_premature
+from refold.compactor.late_edits import find_open_request, would_hide_unanswered
 from refold.compactor.run import compact_to
 from refold.core.strategy import Answer, Ask, Strategy
 from refold.core.view import View
@@ -342,8 +342,8 @@ def test_f1_what_was_made_for_a_longer_history_is_premature_for_one_that_was_cut
     ]
     view = View.of(messages)
     prepared = view.fold(0, 3, user("A summary."))
-    assert is_premature(prepared, messages)
-    assert not is_premature(prepared, [*messages, Message("assistant", (Text("Yes."),))])
+    assert would_hide_unanswered(prepared, messages)
+    assert not would_hide_unanswered(prepared, [*messages, Message("assistant", (Text("Yes."),))])
     assert find_open_request(messages, segment_messages(messages))[0] == 2
     answered = [*messages, Message("assistant", (Text("Yes."),))]
     assert find_open_request(answered, segment_messages(answered))[0] == -1

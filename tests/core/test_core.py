@@ -9,7 +9,11 @@ import pytest
 import refold
 from refold.budget.budget import Budget
 from refold.codecs.detect import open_payload
-from refold.compactor.late_edits import BY, drop_invalidated_thinking, edits_after_revert
+from refold.compactor.late_edits import (
+    STRIP_THINKING_BY,
+    drop_invalidated_thinking,
+    edits_after_revert,
+)
 from refold.compactor.loading import make_local_edits
 from refold.compactor.run import compact_if_due
 from refold.core.edit_stack import RenderedMessage, flatten, has_same_shape, render
@@ -22,7 +26,7 @@ from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, To
 from refold.models.driver import adrive, drive
 from refold.rules import anthropic
 from refold.rules.request import Fault, Request
-from refold.rules.rule import ContinuityRule, Rule, Rules, free_cuts
+from refold.rules.rule import ContinuityRule, Rule, Rules, compute_cuts
 from refold.testing import ScriptedModel
 from refold.transcript import AppendLog, LazyTips, Transcript, hash_message
 
@@ -272,12 +276,12 @@ def test_a_shorter_log_does_not_see_what_was_appended_to_its_buffer():
 
 
 def test_free_cuts_are_those_that_part_no_pair():
-    assert free_cuts(4, []) == {0, 1, 2, 3, 4}
-    assert free_cuts(4, [(1, 2)]) == {0, 1, 3, 4}
-    assert free_cuts(4, [(0, 2), (1, 3)]) == {0, 4}
-    assert free_cuts(4, [(0, 1), (0, 2)]) == {0, 3, 4}
-    assert free_cuts(2, [(1, 9)]) == {0, 1}
-    assert free_cuts(0, []) == {0}
+    assert compute_cuts(4, []) == {0, 1, 2, 3, 4}
+    assert compute_cuts(4, [(1, 2)]) == {0, 1, 3, 4}
+    assert compute_cuts(4, [(0, 2), (1, 3)]) == {0, 4}
+    assert compute_cuts(4, [(0, 1), (0, 2)]) == {0, 3, 4}
+    assert compute_cuts(2, [(1, 9)]) == {0, 1}
+    assert compute_cuts(0, []) == {0}
 
 
 def test_violations_come_in_order_and_the_body_reaches_the_rules():
@@ -762,8 +766,8 @@ def test_settle_hides_what_a_late_edit_unbinds_and_nothing_else():
     assert [m.parts for m in after.messages if m.role == "assistant"] == [
         messages[1].parts, (Text("d"),), messages[4].parts, (Text("f"),)
     ]  # fmt: skip
-    assert {e.by for e in after.edits} == {"me", BY}
-    assert BY == "settle"
+    assert {e.by for e in after.edits} == {"me", STRIP_THINKING_BY}
+    assert STRIP_THINKING_BY == "settle"
     assert drop_invalidated_thinking(view, view) is view
 
 
@@ -818,8 +822,8 @@ def test_a_revert_takes_out_what_was_thought_from_the_edit_on():
     before = view.apply(view.fold(2, 3, user("x"), by="me"))
     after = before.revert()
     assert [(edit.start, edit.insert, edit.by) for edit in edits_after_revert(after, before)] == [
-        (3, (Message("assistant", (Text("d"),)),), BY),
-        (5, (Message("assistant", (Text("f"),)),), BY),
+        (3, (Message("assistant", (Text("d"),)),), STRIP_THINKING_BY),
+        (5, (Message("assistant", (Text("f"),)),), STRIP_THINKING_BY),
     ]
     assert edits_after_revert(before, before) == [] == edits_after_revert(view, view)
     fixed = Rules(anthropic.RULES, alternate=True, thinking="fixed")

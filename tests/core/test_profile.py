@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.compactor.late_edits import (
-    BY,
+    STRIP_THINKING_BY,
     edits_dropping_thinking,
     find_thinking_copies,
     may_drop_more_thinking,
@@ -177,7 +177,9 @@ def test_what_was_thought_before_edits_that_were_made_ahead_is_taken_out():
     before = View.of(messages, profile=profile)
     ahead = View.of(messages[:7], profile=profile).fold(0, 5, user("a summary"))
     late = edits_dropping_thinking(before, [ahead])
-    assert [(edit.start, edit.by) for edit in late] == [(at, BY) for at in (5, 7, 9, 11)]
+    assert [(edit.start, edit.by) for edit in late] == [
+        (at, STRIP_THINKING_BY) for at in (5, 7, 9, 11)
+    ]
     assert all(
         not isinstance(part, Thinking) for edit in late for m in edit.insert for part in m.parts
     )
@@ -194,10 +196,10 @@ def test_copies_without_thinking_go_with_what_they_copy():
         1, Message("assistant", (Text("So."), ToolCall("c0", "read", "{}"))), by="a strategy"
     )
     settled = view.replace(
-        1, Message("assistant", (Text("So!"), ToolCall("c0", "read", "{}"))), by=BY
+        1, Message("assistant", (Text("So!"), ToolCall("c0", "read", "{}"))), by=STRIP_THINKING_BY
     )
     elsewhere = view.replace(
-        3, Message("assistant", (Text("So."), ToolCall("c1", "read", "{}"))), by=BY
+        3, Message("assistant", (Text("So."), ToolCall("c1", "read", "{}"))), by=STRIP_THINKING_BY
     )
     both = view.apply(copied, settled, elsewhere)
     assert find_thinking_copies(both, [copied]) == [settled]

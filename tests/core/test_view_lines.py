@@ -10,7 +10,7 @@ from rich.cells import cell_len
 
 import refold
 from refold.compactor import late_edits
-from refold.compactor.by_hand import ORIGINAL
+from refold.compactor.by_hand import SHOWN_ORIGINAL_BY
 from refold.core.view_lines import (
     break_down,
     describe_strategy,
@@ -94,9 +94,9 @@ def test_strategies_have_words():
 
 def test_edits_that_no_strategy_names_have_words():
     """A preview listed `settle` and `decided`, and called what is shown as it came a summary."""
-    assert describe_strategy(late_edits.BY) == "signed thinking dropped"
+    assert describe_strategy(late_edits.STRIP_THINKING_BY) == "signed thinking dropped"
     assert describe_strategy(f"{DECIDED} (ClipResults(most=5))") == "long tool results clipped"
-    by = f"{ORIGINAL} (SummarizeTo(tokens=9, summarizer=RuleSummary()))"
+    by = f"{SHOWN_ORIGINAL_BY} (SummarizeTo(tokens=9, summarizer=RuleSummary()))"
     assert describe_strategy(by) == "shown as it came"
     assert describe_strategy("Restore(3)") == "message restored"
 

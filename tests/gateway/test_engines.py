@@ -174,7 +174,7 @@ def test_names_that_clients_make_up_are_held_up_to_a_number() -> None:
 
         ends, upstream = SessionEnds(send, Counters()), Upstream(name="own", url="http://e.example")
         engine = Engine(profile=SMALL, protocol="sglang", end_seconds=0.5)
-        unused = cast("Conversation", SimpleNamespace(held_spans=range(1)))
+        unused = cast("Conversation", SimpleNamespace(engine_generations=range(1)))
         for id in ("first", *ids, "x" * 1_000):
             ends.note(EngineSession(engine, id, True, unused), upstream, "m")
         await are_told.wait()

@@ -17,7 +17,7 @@ from refold.errors import StoreError
 from refold.gateway import Config, Upstream, create_gateway
 from refold.gateway.conversations.workers import BackgroundJobs, Prefetch, Workers
 from refold.gateway.logs import (
-    LINES,
+    MAX_WAITING_LINES,
     JSONFormatter,
     LineFormatter,
     error_fields,
@@ -128,7 +128,7 @@ def test_lines_that_nobody_reads_are_dropped_beyond_a_bound_and_missed_in_the_lo
         _, printed = process.communicate(b"\n")
     *numbered, gap, last = map(json.loads, printed.splitlines())
     assert 0 < dropped < 2_000
-    assert [line["n"] for line in numbered] == list(range(LINES + 2_000 - dropped))
+    assert [line["n"] for line in numbered] == list(range(MAX_WAITING_LINES + 2_000 - dropped))
     assert gap["event"] == "log lines dropped" and gap["count"] == dropped
     assert last["event"] == "the last"
 

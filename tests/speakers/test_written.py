@@ -192,7 +192,7 @@ def test_what_stands_beside_an_answer_stays_whose_it_is() -> None:
         assert all(message.parts[segment.part] == Text(segment.text) for segment in own)
     lifted = user(f"{label}\n<user_message>\nUse tabs.\n</user_message>\n{details}")
     *_, (_, own) = restore_calls([*messages[:2], lifted], segment_messages([*messages[:2], lifted]))
-    assert own[0].is_lifted, "a file can hold it"
+    assert own[0].was_in_result, "a file can hold it"
 
 
 def test_answers_go_to_the_calls_that_their_labels_name() -> None:

@@ -336,7 +336,7 @@ def test_a_summary_that_fills_a_budget_is_booked_under_its_own_name():
     strategy = SummarizeTo(2_000)
     view = refold.Compactor([strategy], refold.Budget(2_000, 2_000))(demo_session(20))
     assert (
-        [edit.by for edit in view.edits if edit.by != settle.BY]
+        [edit.by for edit in view.edits if edit.by != settle.STRIP_THINKING_BY]
         == [repr(strategy)]
         == [view.attempts[0].by]
     )

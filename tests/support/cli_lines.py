@@ -16,7 +16,7 @@ from typing import NamedTuple
 from click.testing import CliRunner
 
 from refold.cli.commands import run
-from refold.gateway.ledger.entry import EntryKey, Sums, hour_of
+from refold.gateway.ledger.entry import EntryKey, Sums, floor_to_hour
 from refold.gateway.ledger.writer import open_ledger
 from refold.session_files import demo_session
 from refold.stores import open_store
@@ -51,7 +51,7 @@ def make_sessions(folder: Path) -> Path:
     ledger = open_ledger(str(folder / "refold.db"))
     ledger.add(
         {
-            EntryKey(hour_of(time.time()), "t", "s", "m", "reported"): Sums(
+            EntryKey(floor_to_hour(time.time()), "t", "s", "m", "reported"): Sums(
                 calls=1, fresh=5, would_fresh=5
             )
         }

@@ -1,7 +1,7 @@
 """Rows of a store's ledger that are hard to keep."""
 
 from refold.stores.store import LedgerRow
-from refold.testing.store_laws import ODD
+from refold.testing.store_laws import ODD_TIPS
 
 
 def rows_of_odd_tips():
@@ -9,7 +9,7 @@ def rows_of_odd_tips():
 
     A file of the third schema may hold them.
     """
-    rows = [LedgerRow(when=float(n), outcome="noop", tip=tip) for n, tip in enumerate(ODD)]
+    rows = [LedgerRow(when=float(n), outcome="noop", tip=tip) for n, tip in enumerate(ODD_TIPS)]
     rows += [LedgerRow(when=50.0, outcome="noop", tip=f"{n:032x}") for n in (1, 2, 1)]
     return [
         *rows,

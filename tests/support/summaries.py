@@ -6,14 +6,14 @@ from refold.core.view import View
 from refold.messages import Message
 from refold.models.driver import drive
 from refold.summarizers.heuristic import RuleSummary
-from refold.summarizers.heuristic.earlier import read_given
+from refold.summarizers.heuristic.earlier import read_earlier_summaries
 from refold.summarizers.heuristic.state import State, read_state
 from refold.summarizers.heuristic.steps import read_steps
 
 
 def read_summary(text: str | None) -> State:
     """What a summary says."""
-    return read_given([text or ""]).state
+    return read_earlier_summaries([text or ""]).state
 
 
 def collect(messages: Sequence[Message], earlier: State | None = None) -> State:

@@ -13,8 +13,8 @@ from refold.core.view_lines import break_down
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, user
 from refold.tokens.count import (
     CALL,
+    MAX_IMAGE_TOKENS,
     MESSAGE,
-    MOST,
     PAGE,
     RESULT,
     TOOL,
@@ -92,7 +92,7 @@ def test_the_search_for_base64_is_linear_and_never_counts_more_than_the_text(jso
     ("media", "tokens"),
     [
         (Media("image", width=1000, height=750), 1000),
-        (Media("image", width=10_000, height=7_500), MOST),
+        (Media("image", width=10_000, height=7_500), MAX_IMAGE_TOKENS),
         (Media("image", width=10_000, height=100), 33),
         (Media("image", width=1, height=1), 1),
         (Media("image", size=5_000_000), UNKNOWN),

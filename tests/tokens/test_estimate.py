@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.tokens.count import FOUR, LEFT_OUT, SIXTEEN, estimate, fours_of, pairs_of, total
+from refold.tokens.count import (
+    LEFT_OUT,
+    PAIR_CLASSES,
+    QUAD_CLASSES,
+    estimate,
+    fours_of,
+    pairs_of,
+    total,
+)
 
 ANY = st.text(st.characters(codec=None))
 """Lone surrogates included."""
@@ -32,11 +40,11 @@ def test_the_checksum_is_the_sum(data, byte):
 @given(st.binary(max_size=200))
 def test_neighbours_share_a_byte(raw):
     raw = raw.translate(None, LEFT_OUT)
-    classes = [*raw.translate(SIXTEEN), 0]
+    classes = [*raw.translate(PAIR_CLASSES), 0]
     assert list(pairs_of(raw)) == [
         left_class << 4 | right_class for left_class, right_class in pairwise(classes)
     ]
-    shapes = [*raw.translate(FOUR), 0, 0, 0]
+    shapes = [*raw.translate(QUAD_CLASSES), 0, 0, 0]
     fours = zip(shapes, shapes[1:], shapes[2:], shapes[3:], strict=False)
     assert list(fours_of(raw)) == [a << 6 | b << 4 | c << 2 | d for a, b, c, d in fours]
 

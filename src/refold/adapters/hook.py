@@ -31,9 +31,9 @@ def compact_or_pass(
     agent.
     """
     try:
-        return _write_out(compactor(history, budget=budget))
+        return _with_payload(compactor(history, budget=budget))
     except Exception as error:  # noqa: BLE001 - a framework's objects may raise anything
-        _log_pass(error)
+        _log_uncompacted(error)
         return None
 
 
@@ -42,19 +42,19 @@ async def acompact_or_pass(
 ) -> View | None:
     """Do the same as `compact_or_pass`, in async code."""
     try:
-        return _write_out(await compactor.acompact(history, budget=budget))
+        return _with_payload(await compactor.acompact(history, budget=budget))
     except Exception as error:  # noqa: BLE001 - as above
-        _log_pass(error)
+        _log_uncompacted(error)
         return None
 
 
-def _write_out(view: View) -> View:
+def _with_payload(view: View) -> View:
     """Return *view* with its payload written, so that errors of writing are caught here."""
     _ = view.payload
     return view
 
 
-def _log_pass(error: Exception) -> None:
+def _log_uncompacted(error: Exception) -> None:
     """Log why a request is sent unchanged, at level DEBUG with a traceback."""
     _log.error(
         "nothing is compacted, the request is sent as it came: %s: %s",

@@ -21,7 +21,7 @@ with explain_missing("langgraph", "langchain"):
 
 MESSAGES = "messages"
 """State key of the messages."""
-HOOKED = "llm_input_messages"
+LLM_INPUT_KEY = "llm_input_messages"
 """State key under which a `pre_model_hook` puts the messages for the model, while the state keeps
 all messages."""
 
@@ -64,7 +64,7 @@ class CompactedState(MessagesState, total=False):
 
 
 def compact_node(
-    compactor: Compactor, *, key: str = MESSAGES, into: str = HOOKED
+    compactor: Compactor, *, key: str = MESSAGES, into: str = LLM_INPUT_KEY
 ) -> Runnable[Any, Any]:
     """Create a node, sync and async, that puts the messages to send under *into*.
 

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from refold.adapters.hook import acompact_or_pass, compact_or_pass, explain_missing
 from refold.compactor.compactor import Compactor
-from refold.compactor.conversations import put_latest
+from refold.compactor.conversations import put_lru
 from refold.core.view import View
 
 with explain_missing("litellm", "litellm"):
@@ -31,7 +31,7 @@ FORMATS = {
 """Kinds of calls with a conversation, and their wire formats."""
 FIELDS = ("model", "messages", "input", "system", "instructions", "tools")
 """Arguments that are passed to the compactor, so that their tokens count."""
-WAITING = 1_000
+MAX_PENDING = 1_000
 """Maximum number of calls that wait for their usage. The oldest are dropped."""
 
 
@@ -114,7 +114,7 @@ class RefoldLogger(CustomLogger):
             return kwargs
         call = str(kwargs.get("litellm_call_id", ""))
         if call:
-            put_latest(self._sent, call, (compactor, view), WAITING)
+            put_lru(self._sent, call, (compactor, view), MAX_PENDING)
         if not view.visible_edits:
             return kwargs
         field = _field_of(compactor)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any, Literal
 
-from refold.budget.planner import GOAL, Figures, Plan, Survival, find_plan
+from refold.budget.planner import DEFAULT_GOAL, CallCounts, Figures, Plan, find_plan
 from refold.budget.triggers import (
     Amount,
     Fraction,
@@ -196,7 +196,7 @@ def _window_if_fixed(window: int | Window | Windows | None) -> Window | None:
 
 GOAL_STEP = 1_000
 """Default goals are rounded up to a multiple of this many tokens."""
-FULL = 0.9
+WINDOW_SHARE = 0.9
 """Share of the window at which the default budget compacts even if that does not pay."""
 
 
@@ -224,7 +224,7 @@ class Pays(Trigger):
 def plan_view(
     view: View,
     rates: Rates,
-    survival: Survival | None = None,
+    survival: CallCounts | None = None,
     *,
     floor: int = 0,
     is_cold: bool = False,
@@ -267,7 +267,7 @@ def default_goal(view: View) -> int:
     """Return the default goal in tokens: the planner's goal plus system prompt and tools, at most
     half of the model's window."""
     window = find_window(view.profile.model).window
-    goal = GOAL + view.profile.calibrate(view.profile.fixed_tokens)
+    goal = DEFAULT_GOAL + view.profile.calibrate(view.profile.fixed_tokens)
     goal = -(-goal // GOAL_STEP) * GOAL_STEP
     return min(goal, window.room // 2) if window is not None else goal
 
@@ -280,6 +280,6 @@ def require_budget(budget: Any) -> None:
         )
 
 
-def default_budget(goal: int = GOAL) -> Budget:
+def default_budget(goal: int = DEFAULT_GOAL) -> Budget:
     """Return the default budget: compact when it pays, or when the window is nearly full."""
-    return Budget(Pays() | Fraction(FULL), goal)
+    return Budget(Pays() | Fraction(WINDOW_SHARE), goal)

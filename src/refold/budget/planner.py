@@ -26,16 +26,16 @@ from typing import NamedTuple
 from refold.tokens.model_table import Rates
 
 # --- remaining calls and pauses -------------------------------------------------------------------
-# Estimated from a gateway's own sessions (`Survival`), or from a dated prior of recorded sessions
+# Estimated from a gateway's own sessions (`CallCounts`), or from a dated prior of recorded sessions
 # (`PRIOR`) while these are too few. In the prior, remaining calls do not depend on past calls.
 
-EXACT = 64
+EXACT_BUCKETS = 64
 """Number of calls up to which each number has its own bucket. Above, buckets grow by a tenth."""
-ENOUGH = 30
+MIN_BUCKET_COUNT = 30
 """Minimum count of a bucket for its figures to be used."""
 PRIOR_PAUSES = 20
 """Weight of the prior beside a session's own pauses, in pauses."""
-LONGEST = 200
+MAX_EXPECTED_CALLS = 200
 """Maximum number of expected calls."""
 PRIOR_PATH = Path(__file__).with_name("sessions.json")
 
@@ -84,16 +84,20 @@ def read_prior() -> Prior:
 
 def bucket_of(calls: int) -> int:
     """Return the bucket of a number of calls, named by its first number."""
-    return calls if calls <= EXACT else _bucket_start(int(log(calls / EXACT) / log(1.1) + 1e-9))
+    return (
+        calls
+        if calls <= EXACT_BUCKETS
+        else _bucket_start(int(log(calls / EXACT_BUCKETS) / log(1.1) + 1e-9))
+    )
 
 
 def _bucket_start(number: int) -> int:
-    return int(EXACT * 1.1**number) + 1
+    return int(EXACT_BUCKETS * 1.1**number) + 1
 
 
 def _bucket_width(start: int) -> int:
     """Return how many numbers of calls belong to the bucket that begins at *start*."""
-    if start < EXACT:
+    if start < EXACT_BUCKETS:
         return 1
     return next(
         width for width in range(1, start + 2) if bucket_of(start + width) != bucket_of(start)
@@ -101,7 +105,7 @@ def _bucket_width(start: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Survival:
+class CallCounts:
     """Counts of calls by `bucket_of` the number of earlier calls in their conversation.
 
     Every conversation passes each number once, so the decrease of the counts shows where
@@ -115,7 +119,7 @@ class Survival:
         *past* calls: the calls counted from here on per conversation that came this far. None if
         the bucket has too few."""
         here = bucket_of(past)
-        if self.counts.get(here, 0) < ENOUGH:
+        if self.counts.get(here, 0) < MIN_BUCKET_COUNT:
             return None
         width = _bucket_width(here)
         each = self.counts[here] / width
@@ -127,11 +131,15 @@ class Survival:
 PRIOR = read_prior()
 
 
-def estimate_remaining_calls(past: int, survival: Survival | None = None, tokens: int = 0) -> float:
+def estimate_remaining_calls(
+    past: int, survival: CallCounts | None = None, tokens: int = 0
+) -> float:
     """Return the expected remaining calls, this one included, of a session with *past* calls and a
-    request of *tokens*: from *survival* or else `PRIOR`, at most `LONGEST`."""
+    request of *tokens*: from *survival* or else `PRIOR`, at most `MAX_EXPECTED_CALLS`."""
     learned = survival.remaining_calls(past) if survival is not None else None
-    return min(PRIOR.remaining_calls(tokens) if learned is None else learned, float(LONGEST))
+    return min(
+        PRIOR.remaining_calls(tokens) if learned is None else learned, float(MAX_EXPECTED_CALLS)
+    )
 
 
 # --- the worth of an edit -------------------------------------------------------------------------
@@ -142,7 +150,7 @@ RISK = 0.03
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class EditEffect:
     """The effects of a proposed edit."""
 
     removed: int
@@ -161,12 +169,12 @@ class Offer:
     """Probability per call that the saving ends: the session ends, or the cache lapses."""
     risk: float = RISK
     """Share of the expected calls within which the edit must have paid for itself."""
-    may_lose: float = 0.0
+    accepted_loss: float = 0.0
     """Part of its cost that need not be recovered by then, in tokens of plain input."""
 
 
 @dataclass(frozen=True, slots=True)
-class Worth:
+class Verdict:
     """Whether an edit pays, with the figures behind it."""
 
     pays: bool
@@ -179,12 +187,12 @@ class Worth:
     reason: str
 
 
-def refetch_cost(offer: Offer, rates: Rates) -> float:
+def refetch_cost(offer: EditEffect, rates: Rates) -> float:
     """Return the cost of fetching some of the removed content again, in tokens of plain input."""
     return offer.refetched * offer.removed * rates.w
 
 
-def break_even(offer: Offer, rates: Rates) -> float:
+def break_even(offer: EditEffect, rates: Rates) -> float:
     """Return the number of calls after which *offer* has paid for itself; 0 if it does at once."""
     if offer.removed <= 0:
         return inf
@@ -197,7 +205,7 @@ def break_even(offer: Offer, rates: Rates) -> float:
     return cost / (rates.r * offer.removed) if rates.r else inf
 
 
-def tokens_saved(offer: Offer, rates: Rates, calls: float) -> float:
+def tokens_saved(offer: EditEffect, rates: Rates, calls: float) -> float:
     """Return the tokens of plain input that *offer* saves over *calls* later calls; negative for a
     loss."""
     while_alive = rates.r * offer.removed * calls - (rates.w - rates.r) * offer.rewritten
@@ -206,7 +214,7 @@ def tokens_saved(offer: Offer, rates: Rates, calls: float) -> float:
     return expected - refetch_cost(offer, rates)
 
 
-def best_growth(offer: Offer, rates: Rates) -> float:
+def best_growth(offer: EditEffect, rates: Rates) -> float:
     """Return the tokens by which a request should grow between two compactions; infinite if cache
     reads cost nothing."""
     broken = (rates.w - rates.r) * offer.rewritten * offer.cache_alive
@@ -228,7 +236,7 @@ def _solve(value: float) -> float:
     return high
 
 
-def judge_offer(offer: Offer, rates: Rates, expected: float) -> Worth:
+def judge_edit(offer: EditEffect, rates: Rates, expected: float) -> Verdict:
     """Return whether *offer* pays in a session with *expected* remaining calls."""
     after, gained = break_even(offer, rates), tokens_saved(offer, rates, expected)
     remaining = offer.tokens - offer.removed
@@ -236,18 +244,18 @@ def judge_offer(offer: Offer, rates: Rates, expected: float) -> Worth:
     if offer.removed > 0 and rates.factor(remaining) < high:
         gained += (high - rates.factor(remaining)) * offer.tokens * rates.r
         reason = f"pays at once: above a price cliff input costs {high:g} times as much"
-        return Worth(True, 0.0, expected, gained, reason)
+        return Verdict(True, 0.0, expected, gained, reason)
     when = "never pays" if after == inf else f"pays after {after:.1f} calls"
     why = f"{when}, expected {expected:.0f}"
     if not offer.cache_alive:
         why += "; the cache does not hold it"
-    is_sure = tokens_saved(offer, rates, offer.risk * expected) >= -offer.may_lose
-    return Worth(is_sure and gained > 0 and after < expected, after, expected, gained, why)
+    is_sure = tokens_saved(offer, rates, offer.risk * expected) >= -offer.accepted_loss
+    return Verdict(is_sure and gained > 0 and after < expected, after, expected, gained, why)
 
 
 # --- the next compaction --------------------------------------------------------------------------
 
-GOAL = 10_000
+DEFAULT_GOAL = 10_000
 """Tokens of the conversation that a compaction leaves. Fewer would be cheaper, since fetching again
 costs little. This is the least that keeps 95 % of the names that later calls of recorded sessions
 need (docs/benchmarks.md)."""
@@ -258,7 +266,7 @@ LOOP_PATIENCE = 1.25
 quarter more adds about 3 % to the cost of compactions."""
 PRIOR_CALLS = 10
 """Weight of the recorded sessions' growth beside a session's own, in calls."""
-MAY_LOSE = 0.02
+ACCEPTED_LOSS_SHARE = 0.02
 """Share of a session's cost so far that a compaction may lose if the session ends too soon."""
 LATER_RISK = 0.3
 """`RISK` for a session in which more is hidden than would be written again: it has already saved
@@ -295,9 +303,9 @@ class Plan(NamedTuple):
 
     goal: int
     """Target for the whole request, in tokens."""
-    offer: Offer
+    offer: EditEffect
     """Its expected effects."""
-    worth: Worth
+    worth: Verdict
 
 
 def find_goal(figures: Figures) -> int:
@@ -305,10 +313,10 @@ def find_goal(figures: Figures) -> int:
 
     Refetched content shows that the working set is larger, so more is left.
     """
-    return figures.fixed + GOAL + figures.refetched
+    return figures.fixed + DEFAULT_GOAL + figures.refetched
 
 
-def find_plan(figures: Figures, rates: Rates, survival: Survival | None = None) -> Plan | None:
+def find_plan(figures: Figures, rates: Rates, survival: CallCounts | None = None) -> Plan | None:
     """Return the compaction that is due for these *figures*; None if it is too early, or the risk
     of a loss is too high."""
     goal = rates.in_blocks(find_goal(figures))  # a partly used block costs as much as a full one
@@ -319,18 +327,18 @@ def find_plan(figures: Figures, rates: Rates, survival: Survival | None = None) 
         return None
     expected = estimate_remaining_calls(figures.past, survival, figures.tokens)
     hidden, grown = figures.unedited - figures.tokens, figures.unedited - figures.fixed
-    offer = Offer(
+    offer = EditEffect(
         removed=removed,
         rewritten=rewritten,
         tokens=figures.tokens,
         growth=(grown + PRIOR_CALLS * PRIOR.growth) / (figures.past + PRIOR_CALLS),
         refetched=min(1.0, REFETCHED_SHARE + figures.refetched / removed),
         cache_alive=0.0 if figures.is_cold else 1.0,
-        may_lose=MAY_LOSE * estimate_spent(figures, rates),
+        accepted_loss=ACCEPTED_LOSS_SHARE * estimate_spent(figures, rates),
         risk=LATER_RISK if hidden > rewritten else RISK,
         ends=min(1.0, 1 / max(1.0, expected) + PRIOR.lapse_share(rates.lifetime)),
     )
-    worth = judge_offer(offer, rates, expected)
+    worth = judge_edit(offer, rates, expected)
     patience = 1.0 if figures.is_turn_start else LOOP_PATIENCE
     is_steep = rates.factor(int(offer.tokens + offer.growth)) > rates.factor(goal)
     is_time = is_steep or figures.is_cold or removed >= patience * best_growth(offer, rates)

@@ -85,7 +85,7 @@ class Routes:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class LaunchContext:
     """The environment in which an agent is started."""
 
     environment: Mapping[str, str]
@@ -105,7 +105,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Overlay:
+class AgentSettings:
     """Settings of an agent for one session."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -164,7 +164,7 @@ class Agent:
     program: str
     install: str
     """Command that installs it."""
-    prepare: Callable[[Start], Overlay]
+    prepare: Callable[[LaunchContext], AgentSettings]
     """Returns the settings. Raises ValueError if its requests cannot pass a gateway."""
 
 
@@ -174,19 +174,19 @@ def find_agent(command: str) -> Agent | None:
     return next((agent for agent in AGENTS if name in {agent.name, agent.program}), None)
 
 
-def prepare_by_variables(start: Start) -> Overlay:
+def prepare_by_variables(start: LaunchContext) -> AgentSettings:
     """Return settings for programs that read base URLs from the environment, such as SDKs."""
     environment = dict[str, str]()
     for names, default in VARIABLES:
         url = start.routes.through(start.first_variable(names, default))
         environment |= dict.fromkeys(names, url)
-    return Overlay(environment)
+    return AgentSettings(environment)
 
 
 # --- an overlay for each agent --------------------------------------------------------------------
 
 
-def _prepare_claude(start: Start) -> Overlay:
+def _prepare_claude(start: LaunchContext) -> AgentSettings:
     """Claude Code: `--settings` overrides its settings files, and these the environment."""
     name = "ANTHROPIC_BASE_URL"
     for cloud in ("BEDROCK", "VERTEX"):
@@ -200,10 +200,10 @@ def _prepare_claude(start: Start) -> Overlay:
     own = first_text(map(read_json, files), "env", name)
     url = start.routes.through(own or start.first_variable([name], ANTHROPIC))
     arguments = ("--settings", json.dumps({"env": {name: url}})) if own else ()
-    return Overlay({name: url}, arguments)
+    return AgentSettings({name: url}, arguments)
 
 
-def _prepare_codex(start: Start) -> Overlay:
+def _prepare_codex(start: LaunchContext) -> AgentSettings:
     """Codex: the `openai` provider has one address for API keys and another for ChatGPT logins.
     Other providers have theirs in config.toml."""
     place = start.place("CODEX_HOME", ".codex")
@@ -218,23 +218,23 @@ def _prepare_codex(start: Start) -> Overlay:
         url = own or start.first_variable(["OPENAI_BASE_URL"], default)
     else:
         raise ValueError(f"config.toml has no base_url for the provider {name!r} of Codex")
-    return Overlay(arguments=("-c", f"{key}={json.dumps(start.routes.through(url))}"))
+    return AgentSettings(arguments=("-c", f"{key}={json.dumps(start.routes.through(url))}"))
 
 
-def _prepare_gemini(start: Start) -> Overlay:
+def _prepare_gemini(start: LaunchContext) -> AgentSettings:
     name = "GOOGLE_GEMINI_BASE_URL"
-    return Overlay({name: start.routes.through(start.first_variable([name], GEMINI))})
+    return AgentSettings({name: start.routes.through(start.first_variable([name], GEMINI))})
 
 
-def _prepare_qwen(start: Start) -> Overlay:
+def _prepare_qwen(start: LaunchContext) -> AgentSettings:
     """Qwen Code: its option overrides settings and environment."""
     settings = read_json(start.home / ".qwen/settings.json")
     own = text_at(settings, "security", "auth", "baseUrl")
     url = start.first_variable(["OPENAI_BASE_URL"], own or OPENAI)
-    return Overlay(arguments=("--openai-base-url", start.routes.through(url)))
+    return AgentSettings(arguments=("--openai-base-url", start.routes.through(url)))
 
 
-def _prepare_opencode(start: Start) -> Overlay:
+def _prepare_opencode(start: LaunchContext) -> AgentSettings:
     """OpenCode: a configuration in the environment is merged over its files."""
     content = parse_json(
         start.environment.get("OPENCODE_CONFIG_CONTENT") or "{}", "the environment"
@@ -255,10 +255,10 @@ def _prepare_opencode(start: Start) -> Overlay:
         options = {**object_at(providers, name, "options"), "baseURL": start.routes.through(url)}
         providers[name] = {**object_at(providers, name), "options": options}
     content["provider"] = providers
-    return Overlay({"OPENCODE_CONFIG_CONTENT": json.dumps(content)})
+    return AgentSettings({"OPENCODE_CONFIG_CONTENT": json.dumps(content)})
 
 
-def _opencode_files(start: Start) -> Iterator[Path]:
+def _opencode_files(start: LaunchContext) -> Iterator[Path]:
     """Yield OpenCode's configuration files. Later ones override earlier ones."""
     config = start.place("XDG_CONFIG_HOME", ".config") / "opencode"
     for name in ("config.json", "opencode.json", "opencode.jsonc"):
@@ -283,7 +283,7 @@ export default function (pi) {
 """
 
 
-def _prepare_pi(start: Start) -> Overlay:
+def _prepare_pi(start: LaunchContext) -> AgentSettings:
     """Pi: an extension overrides the address of providers, and nothing else."""
     models = read_json(start.place("PI_CODING_AGENT_DIR", ".pi", "agent") / "models.json")
     own = {
@@ -294,7 +294,7 @@ def _prepare_pi(start: Start) -> Overlay:
     urls = {**PROVIDERS, "openai-codex": CHATGPT, **own}
     addresses = {name: start.routes.through(url) for name, url in urls.items()}
     extension = _PI_EXTENSION % json.dumps(addresses, indent=2)
-    return Overlay(
+    return AgentSettings(
         arguments=("--extension", str(start.folder / "refold.js")), files={"refold.js": extension}
     )
 
@@ -302,7 +302,7 @@ def _prepare_pi(start: Start) -> Overlay:
 _BASE_URL = re.compile(r'^([ \t]*base_url[ \t]*=[ \t]*)"([^"\n]*)"', re.MULTILINE)
 
 
-def _prepare_kimi(start: Start) -> Overlay:
+def _prepare_kimi(start: LaunchContext) -> AgentSettings:
     """Kimi Code: addresses can only be set in a file in its directory."""
     place = start.place("KIMI_CODE_HOME", ".kimi-code")
     path = place / "config.toml"
@@ -313,7 +313,7 @@ def _prepare_kimi(start: Start) -> Overlay:
     )
     if not count:
         raise ValueError(f"{path} has no base_url: kimi login adds one")
-    return Overlay(
+    return AgentSettings(
         {"KIMI_CODE_HOME": str(start.folder)}, files={"config.toml": text}, mirrored=place
     )
 
@@ -327,7 +327,7 @@ VIBE = {
 """Built-in provider of Mistral Vibe."""
 
 
-def _prepare_vibe(start: Start) -> Overlay:
+def _prepare_vibe(start: LaunchContext) -> AgentSettings:
     """Mistral Vibe: providers in the environment override those of the same name in its files."""
     name = "VIBE_PROVIDERS"
     own = parse_json(f'{{"providers": {start.environment.get(name) or "[]"}}}', name)
@@ -342,14 +342,14 @@ def _prepare_vibe(start: Start) -> Overlay:
         {**provider, "api_base": start.routes.through(provider["api_base"])}
         for provider in providers.values()
     ]
-    return Overlay({name: json.dumps(given, default=str)})
+    return AgentSettings({name: json.dumps(given, default=str)})
 
 
 CLINE: Mapping[str, str] = {"openai-native": OPENAI, "gemini": GEMINI}
 """Base URLs of providers that have other names in Cline."""
 
 
-def _prepare_cline(start: Start) -> Overlay:
+def _prepare_cline(start: LaunchContext) -> AgentSettings:
     """Cline: its providers are in one file, which an environment variable names."""
     variable, name = "CLINE_PROVIDER_SETTINGS_PATH", "providers.json"
     data = start.place("CLINE_DATA_DIR", ".cline", "data")
@@ -364,7 +364,7 @@ def _prepare_cline(start: Start) -> Overlay:
         raise ValueError(f"{path} has no provider with a base URL: cline auth adds one")
     hub = start.folder / "hub.json"  # a separate hub: a running one has other settings
     environment = {variable: str(start.folder / name), "CLINE_HUB_DISCOVERY_PATH": str(hub)}
-    return Overlay(environment, files={name: json.dumps(document)}, left_running=hub.name)
+    return AgentSettings(environment, files={name: json.dumps(document)}, left_running=hub.name)
 
 
 _API_BASE = re.compile(
@@ -376,7 +376,7 @@ _PROVIDER = re.compile(
 _ITEM = re.compile(r"^[ \t]*-[ \t]", re.MULTILINE)
 
 
-def _prepare_continue(start: Start) -> Overlay:
+def _prepare_continue(start: LaunchContext) -> AgentSettings:
     """Continue: an option names another configuration. Models without an address get one."""
     path = start.place("CONTINUE_GLOBAL_DIR", ".continue") / "config.yaml"
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
@@ -395,7 +395,9 @@ def _prepare_continue(start: Start) -> Overlay:
     )
     if not count:
         raise ValueError(f"{path} has no model with an apiBase, or of a provider that is known")
-    return Overlay(arguments=("--config", str(start.folder / path.name)), files={path.name: text})
+    return AgentSettings(
+        arguments=("--config", str(start.folder / path.name)), files={path.name: text}
+    )
 
 
 AGENTS = (

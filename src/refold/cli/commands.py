@@ -24,9 +24,9 @@ from refold.cli import (
     write_commands,
 )
 from refold.cli.gateway_commands import report as report_command
-from refold.cli.inputs import reason
+from refold.cli.inputs import error_text
 from refold.cli.mcp_server import mcp as mcp_command
-from refold.cli.options import JSON, start_of
+from refold.cli.options import JSON, parse_since
 from refold.cli.places import find_store, flag, option
 from refold.cli.run import run as run_command
 from refold.cli.unroll import unroll as unroll_command
@@ -54,7 +54,7 @@ def run(arguments: Sequence[str]) -> int:
         terminal.discard_output()
         return 141
     except (RefoldError, OSError, ImportError) as error:  # ImportError says which extra is missing
-        terminal.warn(reason(error))
+        terminal.warn(error_text(error))
     except (RecursionError, MemoryError) as error:
         terminal.warn(f"the input is too deep or too large to work on ({type(error).__name__})")
     return 2
@@ -84,7 +84,7 @@ class _Commands(click.Group):
 )
 @click.version_option(version("refold"), prog_name="refold", message="%(prog)s %(version)s")
 @flag("--all every", "All sessions, not the newest twenty.")
-@option("--since", "TIME", "Those of the last 1d, 12h ... only.", default="", callback=start_of)
+@option("--since", "TIME", "Those of the last 1d, 12h ... only.", default="", callback=parse_since)
 @click.option(
     "--sort",
     type=click.Choice(list(sessions.ORDERS)),
@@ -111,9 +111,9 @@ def refold(
     files, refused = _discover(since)
     is_whole = every or bool(since) or bool(by) or sort != "age"
     if as_json and not is_whole:
-        rows = [sessions.Listed(file, title=file.title, is_read=False) for file in files]
+        rows = [sessions.SessionEntry(file, title=file.title, is_read=False) for file in files]
     else:
-        chosen = files if is_whole else files[: sessions.NEWEST]
+        chosen = files if is_whole else files[: sessions.LISTED_COUNT]
         seconds = None if is_whole else sessions.READ_SECONDS
         rows = list(sessions.read_listed(terminal.track(chosen, "reading"), seconds, find_store()))
     rows.sort(key=sessions.ORDERS[sort])
@@ -127,7 +127,7 @@ def refold(
         terminal.page(read_output.show_listed(rows, len(files), width))
 
 
-def _documents(rows: Sequence[sessions.Listed], by: str | None) -> JsonObject:
+def _documents(rows: Sequence[sessions.SessionEntry], by: str | None) -> JsonObject:
     if by:
         groups = sessions.group_projects(rows)
         return {"projects": [json_output.project(cwd, group) for cwd, group in groups]}
@@ -140,7 +140,7 @@ def pick() -> int:
     if not (sys.stdin and sys.stdin.isatty() and terminal.err().is_terminal):
         raise click.UsageError("refold pick needs a terminal; refold lists the sessions")
     files, _ = _discover()
-    newest = files[: 5 * sessions.NEWEST]
+    newest = files[: 5 * sessions.LISTED_COUNT]
     rows = list(sessions.read_listed(newest, sessions.READ_SECONDS, find_store()))
     if not rows:
         terminal.print_lines(read_output.show_listed((), 0, None))
@@ -175,7 +175,9 @@ _KEY = re.compile(r"\x1b\[[0-9;]*.|\x1bO.|.", re.DOTALL)
 HELP = "↑ ↓ move · Enter stats · v view · d diff · h history · p preview · q leave"
 
 
-def _pick_session(rows: Sequence[sessions.Listed]) -> tuple[tuple[str, ...], FoundSession] | None:
+def _pick_session(
+    rows: Sequence[sessions.SessionEntry],
+) -> tuple[tuple[str, ...], FoundSession] | None:
     """Let the user choose a session and a command for it. Return None if they quit."""
     console, at = terminal.err(), 0
     with Live(console=console, auto_refresh=False, transient=True) as live:
@@ -190,7 +192,7 @@ def _pick_session(rows: Sequence[sessions.Listed]) -> tuple[tuple[str, ...], Fou
                 at = max(0, min(at + MOVES.get(key, 0), len(rows) - 1))
 
 
-def _picture(rows: Sequence[sessions.Listed], at: int, width: int, height: int) -> Group:
+def _picture(rows: Sequence[sessions.SessionEntry], at: int, width: int, height: int) -> Group:
     heading, *lines = read_output.session_table(rows, width - 2)
     room = max(1, height - 3)
     first = max(0, min(at - room // 2, len(lines) - room))
@@ -201,7 +203,9 @@ def _picture(rows: Sequence[sessions.Listed], at: int, width: int, height: int) 
         for row in range(first, min(len(lines), first + room))
     ]
     return Group(
-        terminal.Line.assemble("  ", heading), *shown, terminal.Line(terminal.clean(HELP), "dim")
+        terminal.Line.assemble("  ", heading),
+        *shown,
+        terminal.Line(terminal.escape_control_characters(HELP), "dim"),
     )
 
 
@@ -223,14 +227,14 @@ def _discover(since: float = 0.0) -> tuple[list[FoundSession], dict[str, str]]:
     refused = dict[str, str]()
 
     def note(error: OSError) -> None:
-        refused.setdefault(str(error.filename), reason(error))
+        refused.setdefault(str(error.filename), error_text(error))
 
     files = sessions.list_files(note)
     if not files:
         try:
             files = sessions.list_readable(find_store())
         except RefoldError as error:
-            refused[find_store()] = reason(error)
+            refused[find_store()] = error_text(error)
     files = [file for file in files if file.modified.timestamp() >= since]
     terminal.warn_all(f"{why}; left out" for why in refused.values())
     return files, refused

@@ -45,7 +45,7 @@ from refold.tokens.model_table import find_window
 
 WINDOW_SHARE = 0.5
 """Default target as a share of the model's window."""
-DETAIL = {"brief": 0.4, "normal": 1.0, "full": 2.0}
+SUMMARY_FACTORS = {"brief": 0.4, "normal": 1.0, "full": 2.0}
 """Factors for the length of summaries."""
 
 
@@ -62,7 +62,7 @@ class CompactOptions:
     price: float | None = None
     actor: str = ""
     detail: str = "normal"
-    """A key of `DETAIL`."""
+    """A key of `SUMMARY_FACTORS`."""
     pins: tuple[str, ...] = ()
     """Texts whose messages must not be hidden."""
     verbose: bool = False
@@ -111,7 +111,7 @@ class CompactOptions:
     def adapt(self, strategies: Iterable[Strategy], view: View) -> tuple[Strategy, ...]:
         """Return *strategies* with summaries of the length `detail`, sparing messages that are
         pinned, now or by an earlier compaction."""
-        factor = DETAIL[self.detail]
+        factor = SUMMARY_FACTORS[self.detail]
         adapted = (_with_room(strategy, factor) for strategy in strategies)
         pins = tuple(dict.fromkeys((*_earlier_pins(view), *self.pins)))
         return tuple(pin_messages(each, Says(pins)) if pins else each for each in adapted)

@@ -15,7 +15,7 @@ from refold.budget.budget import Budget
 from refold.cli import terminal
 from refold.cli.options import JSON
 from refold.cli.places import option
-from refold.cli.terminal import Line, clean, short, style_lines, tokens
+from refold.cli.terminal import Line, escape_control_characters, shorten, style_lines, tokens
 from refold.cli.write_commands import strategy_table
 from refold.codecs.repair import check
 from refold.compactor.compactor import Compactor
@@ -186,7 +186,7 @@ def prove(
         Proof("the provider would accept every request", valid, f"{len(requests)} requests"),
         Proof("every request stayed under the trigger", largest < TRIGGER, f"largest {largest:,}"),
         Proof("started anew from its store, it sends the same", restarted.payload == view.payload),
-        Proof("the latest request is sent word for word", latest in sent, short(latest, 36)),
+        Proof("the latest request is sent word for word", latest in sent, shorten(latest, 36)),
         Proof("what the user laid down is still in sight", not lost, lost or f"{len(rules)} rules"),
     ]
 
@@ -223,7 +223,9 @@ def show(result: Replay) -> Iterator[RenderableType]:
     yield _rule("Nothing was lost")
     for proof in result.proofs:
         mark = ("✓ ", "bold green") if proof.holds else ("✗ ", "bold red")
-        yield Line.assemble(mark, proof.claim, ("  " + clean(proof.detail), "dim"))
+        yield Line.assemble(
+            mark, proof.claim, ("  " + escape_control_characters(proof.detail), "dim")
+        )
     yield Line()
     yield _rule("Try next")
     yield Line(NEXT)

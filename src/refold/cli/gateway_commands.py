@@ -17,9 +17,9 @@ from click.core import ParameterSource
 
 from refold import gateway
 from refold.cli import terminal
-from refold.cli.options import GATEWAY_STORE, JSON, start_of
-from refold.cli.places import PLACE, STORE, data_directory, find_store, flag, option
-from refold.cli.terminal import Line, Lines, Row, clean, plural, table, tokens
+from refold.cli.options import GATEWAY_STORE, JSON, parse_since
+from refold.cli.places import LOCATION_TYPE, STORE, data_directory, find_store, flag, option
+from refold.cli.terminal import Line, Lines, Row, escape_control_characters, plural, table, tokens
 from refold.gateway.ledger.entry import (
     DOLLAR,
     Grouping,
@@ -27,7 +27,7 @@ from refold.gateway.ledger.entry import (
     ReportLine,
     Sums,
     build_report,
-    hour_of,
+    floor_to_hour,
     report_as_json,
 )
 from refold.gateway.ledger.sql import prune as prune_store
@@ -46,7 +46,9 @@ SHARE = click.FloatRange(0, 1, min_open=True)
 
 
 @click.command()
-@option("--config path", "FILE", "Read settings from this TOML file; flags win.", type=PLACE)
+@option(
+    "--config path", "FILE", "Read settings from this TOML file; flags win.", type=LOCATION_TYPE
+)
 @option(
     "--upstream upstreams",
     "URL",
@@ -61,7 +63,7 @@ SHARE = click.FloatRange(0, 1, min_open=True)
     "PLACE",
     "Keep edits here: an SQLite file, postgresql://... Default: refold.db in the user's data "
     "folder, or here if a gateway was started here before.",
-    type=PLACE,
+    type=LOCATION_TYPE,
 )
 @option("--workers", "N", "Answer with N processes. Default: 1.", type=click.IntRange(1))
 @option(
@@ -191,7 +193,7 @@ def banner(config: "Config") -> Lines:
     if not config.record:
         rows.append(("transcripts", "not kept: --record 7d lets the page show what was said"))
     for name, text in dict.fromkeys(rows):
-        yield Line.assemble((f"  {name:<16}", "dim"), clean(text))
+        yield Line.assemble((f"  {name:<16}", "dim"), escape_control_characters(text))
     yield Line()
 
 
@@ -255,7 +257,7 @@ def prune(store: str, older: str, as_json: bool) -> int:
     "TIME",
     "Only the last 7d, 12h ..., from a full hour on.",
     default="",
-    callback=start_of,
+    callback=parse_since,
 )
 @click.option(
     "--by",
@@ -270,7 +272,7 @@ def report(context: click.Context, store: str, since: float, by: Grouping, as_js
 
     Works while gateways write. Savings are negative if compaction cost more than it saved.
     """
-    first = hour_of(since)
+    first = floor_to_hour(since)
     is_option = context.get_parameter_source("store") is not ParameterSource.DEFAULT
     is_named = is_option or bool(os.environ.get(STORE))  # it may be misspelt
     is_used = is_named or has_ledger(store)
@@ -328,7 +330,7 @@ def _shadow_row(line: ReportLine) -> Row:
         tokens(sums.input),
         _dollars(sums.would_cost) if money else "?",
         _dollars(sums.cost) if money else "?",
-        clean(line.name),
+        escape_control_characters(line.name),
     )
 
 
@@ -346,7 +348,7 @@ def _row(line: ReportLine) -> Row:
         *(_dollars(figure) if priced else "?" for figure in money),
         f"{sums.refetches:,}",
         _savings(line) if priced else _tokens_saved(sums),
-        clean(line.name),
+        escape_control_characters(line.name),
     )
 
 

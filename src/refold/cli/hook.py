@@ -27,14 +27,14 @@ from refold.text.left_out import (
     path_of_origin,
 )
 
-LIMIT = "REFOLD_HOOK_LIMIT"
+LIMIT_VARIABLE = "REFOLD_HOOK_LIMIT"
 """Environment variable with the number of characters of a result that are shown."""
 DEFAULT_LIMIT = 16_000
 READ_LIMIT = 50_000
 """Minimum number of characters shown of a file, since the model asked for it and edits it."""
-REPEATED = 200
+MIN_DUPLICATE_CHARACTERS = 200
 """Minimum characters of a result to be deduplicated, as in `DropDuplicates`."""
-TAIL = 4_000_000
+SEARCHED_BYTES = 4_000_000
 """Bytes at the end of the transcript in which an earlier result is searched."""
 KEPT_SECONDS = 90 * 86_400
 """Seconds for which a copy of a session is kept."""
@@ -64,13 +64,15 @@ def answer_tool_use(event: Mapping[str, Any]) -> None:
     call, tool, result = event["tool_use_id"], event["tool_name"], event["tool_response"]
     slots = list(_find_slots(tool, result))
     length = sum(len(place[key]) for place, key, _ in slots)
-    if length < REPEATED:
+    if length < MIN_DUPLICATE_CHARACTERS:
         return
     transcript = _find_transcript(event)
-    typed = os.environ.get(LIMIT) or str(DEFAULT_LIMIT)
+    typed = os.environ.get(LIMIT_VARIABLE) or str(DEFAULT_LIMIT)
     limit = int(typed) if typed.strip().isdecimal() else 0
-    if limit < REPEATED * 2:
-        raise ValueError(f"{LIMIT} must be a number from {REPEATED * 2} on, and {typed!r} is none")
+    if limit < MIN_DUPLICATE_CHARACTERS * 2:
+        raise ValueError(
+            f"{LIMIT_VARIABLE} must be a number from {MIN_DUPLICATE_CHARACTERS * 2} on, and {typed!r} is none"
+        )
     if tool == "Read":
         limit = max(limit, READ_LIMIT)
     seen = Seen(call, _hash(tool, event["tool_input"], result))
@@ -148,9 +150,9 @@ def _find_shown(transcript: str, key: str, texts: Sequence[str]) -> str:
     if not calls or any(map(import_module("refold.text.failures").is_failure, texts)):
         return ""
     with Path(transcript).open("rb") as file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
+        file.seek(max(0, os.fstat(file.fileno()).st_size - SEARCHED_BYTES))
         data = BytesIO(file.read())
-    if data.getbuffer().nbytes == TAIL:
+    if data.getbuffer().nbytes == SEARCHED_BYTES:
         data.readline()  # skip the incomplete first line
     session = import_module("refold.session_files").read_bytes(data.read(), transcript)
     sizes = {

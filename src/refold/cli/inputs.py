@@ -195,10 +195,12 @@ class Inputs:
 
     def _explain(self, error: Exception, client: str = "") -> str:
         """Return why a file cannot be read, with the formats tried only if *why* is set."""
-        text, tried, _ = reason(error).partition(" Tried: ")
+        text, tried, _ = error_text(error).partition(" Tried: ")
         if tried and client:
             text += f" A newer version of {NAMES.get(client, client)} may have written it."
-        return f"{text} (--why says what was tried)" if tried and not self.why else reason(error)
+        return (
+            f"{text} (--why says what was tried)" if tried and not self.why else error_text(error)
+        )
 
     def _read(self, path: str | Path, id: str) -> Iterator[tuple[Session, bytes | None]]:
         """Yield a file's sessions, each with the file's content if that may itself be a request."""
@@ -259,7 +261,7 @@ def warn_of_problems(store: Store, place: str | Path | None) -> None:
     terminal.warn_all(f"{name}: {problem}" for problem in list_problems(store))
 
 
-def reason(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return the message of an error, without its number."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror

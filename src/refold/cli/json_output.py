@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
 from refold.cli.compaction import Acceptance, CompactedSession, summaries
-from refold.cli.sessions import Listed, sum_listed
+from refold.cli.sessions import SessionEntry, sum_listed
 from refold.codecs.repair import RepairResult
-from refold.compactor.late_edits import list_settled
+from refold.compactor.late_edits import irreversible_thinking_edits
 from refold.core.view import View
 from refold.core.view_lines import savings_by_strategy, select_items, tokens_saved
 from refold.edits import Edit
@@ -181,7 +181,7 @@ def revert(before: EditedSession, edits: Sequence[Edit], after: EditedSession) -
     """Return the answer of `refold revert` for one session."""
     tokens = {"before": before.view.tokens, "after": after.view.tokens}
     reverted = [_edit(before.view, edit) for edit in edits]
-    staying = [_edit(after.view, edit) for edit in list_settled(after.view)]
+    staying = [_edit(after.view, edit) for edit in irreversible_thinking_edits(after.view)]
     return {**session(before), "tokens": tokens, "reverted": reverted, "staying": staying}
 
 
@@ -202,7 +202,7 @@ def _violation(violation: Violation) -> JsonObject:
     return {key: value for key, value in fields if key != "unmended" or value}
 
 
-def session_on_disk(listed: Listed) -> JsonObject:
+def session_on_disk(listed: SessionEntry) -> JsonObject:
     """Return an entry of the list of sessions."""
     file = listed.file
     return {
@@ -218,7 +218,7 @@ def session_on_disk(listed: Listed) -> JsonObject:
     }
 
 
-def project(cwd: str, rows: Sequence[Listed]) -> JsonObject:
+def project(cwd: str, rows: Sequence[SessionEntry]) -> JsonObject:
     """Return the totals of a project's sessions."""
     count, cost = sum_listed(rows)
     return {"project": cwd, "sessions": len(rows), "tokens": count, "cost": cost}

@@ -19,7 +19,7 @@ from click.shell_completion import CompletionItem
 from refold import models
 from refold.cli import terminal
 from refold.cli.inputs import NO_SESSION, Inputs, Use
-from refold.cli.places import PLACE, STORE, Command, Option, find_store, flag, option
+from refold.cli.places import LOCATION_TYPE, STORE, Command, Option, find_store, flag, option
 from refold.cli.sessions import ids_on_machine
 from refold.codecs.detect import CODECS
 from refold.codecs.json_text import dump
@@ -28,7 +28,7 @@ from refold.core.strategy import Answer, Ask, Strategy
 from refold.gateway.settings import parse_duration
 from refold.models.driver import Asker
 from refold.models.model import Price
-from refold.session_files.source import LEAST_ID
+from refold.session_files.source import MIN_ID_PREFIX
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.model import ModelSummary
 from refold.text.json_values import (
@@ -88,7 +88,7 @@ def strategy_named(value: str) -> Strategy:
         raise click.BadParameter(str(error)) from error
 
 
-def start_of(_: click.Context, option: click.Parameter, value: str) -> float:
+def parse_since(_: click.Context, option: click.Parameter, value: str) -> float:
     """Return the start of the last 7d, 12h ... in seconds since 1970; 0 for an empty value. An
     option callback. Raises `click.UsageError`."""
     try:
@@ -97,7 +97,7 @@ def start_of(_: click.Context, option: click.Parameter, value: str) -> float:
         raise click.UsageError(f"{option.opts[0]}: {error}") from error
 
 
-def user() -> str:
+def login_name() -> str:
     """Return the login name of the user."""
     try:
         return getpass.getuser()
@@ -159,7 +159,7 @@ GATEWAY_STORE = option(
     "--store",
     "PLACE",
     f"The gateway's store. Default: ${STORE}, else refold.db here, else that of refold run.",
-    type=PLACE,
+    type=LOCATION_TYPE,
     default=find_store,
 )
 JSON = flag("--json as_json", "Print one JSON document.")
@@ -167,7 +167,7 @@ JSON = flag("--json as_json", "Print one JSON document.")
 
 def complete_session(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
     """Return completions: files, or ids of sessions on this machine."""
-    ids = ids_on_machine(typed) if len(typed) >= LEAST_ID else []
+    ids = ids_on_machine(typed) if len(typed) >= MIN_ID_PREFIX else []
     return [CompletionItem(typed, type="file"), *map(CompletionItem, ids)]
 
 
@@ -180,7 +180,7 @@ SESSION = click.argument(
 )
 
 
-class OfOneSession(click.Command):
+class SingleSessionCommand(click.Command):
     """A command whose first argument is a session, unless an option selects one."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -198,14 +198,17 @@ class OfOneSession(click.Command):
 
 EDIT = flag("--edit", "Open the summary in $VISUAL or $EDITOR first.")
 ACTOR = option(
-    "--actor", "NAME", "Who wants it; refold history shows it. Default: your login.", default=user
+    "--actor",
+    "NAME",
+    "Who wants it; refold history shows it. Default: your login.",
+    default=login_name,
 )
 _SESSION_OPTIONS = (
     option(
         "--store",
         "PLACE",
         "Keep edits here (SQLite; FILE.refold as text; postgresql://...), not beside the session.",
-        type=PLACE,
+        type=LOCATION_TYPE,
     ),
     option(
         "--session id", "ID", "Which session of a file with several; else the latest.", default=""
@@ -249,7 +252,7 @@ def sessions_command(
 ) -> Callable[[Command], click.Command]:
     """Return a decorator that makes a function a command on sessions, or on one session. It gets
     the options that select sessions as `inputs`."""
-    argument, kind = (SESSION, OfOneSession) if is_of_one else (SESSIONS, click.Command)
+    argument, kind = (SESSION, SingleSessionCommand) if is_of_one else (SESSIONS, click.Command)
     options = group_options("inputs", Inputs, _SESSION_OPTIONS, use=use)
 
     def decorate(function: Command) -> click.Command:
@@ -356,7 +359,9 @@ def _with_status(model: models.Model, name: str) -> Asker:
         console = terminal.err()
         if not console.is_terminal:
             return model(question)
-        with console.status(f"asking {terminal.clean(name)} for a {question.purpose}"):
+        with console.status(
+            f"asking {terminal.escape_control_characters(name)} for a {question.purpose}"
+        ):
             return model(question)
 
     return ask

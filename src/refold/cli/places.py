@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-PLACE = click.Path(readable=False)
+LOCATION_TYPE = click.Path(readable=False)
 """Type of options and arguments that name a file, which shells complete, or another place."""
 STORE = "REFOLD_STORE"
 """Environment variable that names the store."""

@@ -16,7 +16,7 @@ from refold.cli.options import (
     write_output,
     write_request,
 )
-from refold.cli.places import PLACE, flag, option
+from refold.cli.places import LOCATION_TYPE, flag, option
 from refold.cli.terminal import Line, short_path
 from refold.codecs.repair import check as find_violations
 from refold.codecs.repair import repair as repair_payload
@@ -62,7 +62,10 @@ REQUEST = option(
     "--request", "N", "As it was sent in request N of the session.", type=click.IntRange(min=1)
 )
 HTML = option(
-    "--html", "PATH", "Write it as a page that stands alone; - is standard output.", type=PLACE
+    "--html",
+    "PATH",
+    "Write it as a page that stands alone; - is standard output.",
+    type=LOCATION_TYPE,
 )
 
 
@@ -209,10 +212,15 @@ def history(inputs: Inputs) -> None:
     "--before",
     "EARLIER",
     "The request that was sent before: what had to be kept of it, too.",
-    type=PLACE,
+    type=LOCATION_TYPE,
 )
 @flag("--repair", "Mend what can be mended without inventing content; needs --output.")
-@option("-o --output", "PATH", "Where the mended request goes (- for standard output).", type=PLACE)
+@option(
+    "-o --output",
+    "PATH",
+    "Where the mended request goes (- for standard output).",
+    type=LOCATION_TYPE,
+)
 def check(inputs: Inputs, sent: bool, before: str | None, repair: bool, output: str | None) -> int:
     """List what the provider's API would refuse.
 

@@ -10,17 +10,17 @@ from itertools import groupby, pairwise
 from rich.console import RenderableType
 
 from refold.cli import terminal
-from refold.cli.sessions import Listed, group_projects, sum_listed
+from refold.cli.sessions import SessionEntry, group_projects, sum_listed
 from refold.cli.terminal import (
     Line,
     Lines,
     Row,
     bar,
-    clean,
     dollars,
+    escape_control_characters,
     plural,
-    short,
     short_path,
+    shorten,
     style_lines,
     table,
     tokens,
@@ -59,7 +59,7 @@ from refold.tokens.count import part_counter
 def name_of(edited: EditedSession) -> str:
     """Return a session's name: its title, or its opening words, or its file."""
     session = edited.session
-    return short(session.title or opening_words(session), 60) or short_path(edited.name)
+    return shorten(session.title or opening_words(session), 60) or short_path(edited.name)
 
 
 def argument_of(edited: EditedSession) -> str:
@@ -84,7 +84,7 @@ def title(edited: EditedSession) -> str:
     pieces = [
         short_path(edited.name, max(30, width - 40) if width else 10_000),
         NAMES.get(session.client, session.client),
-        session.title and f"“{short(session.title, 60)}”",
+        session.title and f"“{shorten(session.title, 60)}”",
         plural(len(edited.view.transcript), "message"),
     ]
     return " · ".join(filter(None, pieces))
@@ -143,7 +143,7 @@ def show_hits(rows: Sequence[tuple[EditedSession, Sequence[Hit]]], limit: int, q
         for hit in hits[:limit]:
             by = f"{'its own client:' if hit.edit in clients else 'edit'} {hit.edit}"
             yield Line(f"#{hit.position} {hit.role} · hidden by {by}", "bold cyan")
-            snippet = Line(f"    {clean(hit.snippet)}")
+            snippet = Line(f"    {escape_control_characters(hit.snippet)}")
             if pattern is not None:
                 snippet.highlight_regex(pattern, "bold yellow")
             yield snippet
@@ -169,7 +169,10 @@ def show_violations(rows: Iterable[Check]) -> Lines:
         for violation in violations:
             yield Line(f"{name}: {_violation(violation)}", "red")
         for repair in repaired.repairs if repaired else ():
-            yield Line(f"mended #{repair.at} {repair.rule} {clean(repair.text)}", "green")
+            yield Line(
+                f"mended #{repair.at} {repair.rule} {escape_control_characters(repair.text)}",
+                "green",
+            )
         for violation in repaired.remaining if repaired else ():
             why = f" ({violation.unmended})" if violation.unmended else ""
             yield Line(f"left {_violation(violation)}{why}", "yellow")
@@ -178,7 +181,7 @@ def show_violations(rows: Iterable[Check]) -> Lines:
 
 
 def _violation(violation: Violation) -> str:
-    return f"#{violation.at} {violation.rule} {clean(violation.text)}"
+    return f"#{violation.at} {violation.rule} {escape_control_characters(violation.text)}"
 
 
 # --- refold history -------------------------------------------------------------------------------
@@ -227,7 +230,7 @@ def _attempt_key(row: LedgerRow) -> tuple[object, ...]:
 def _attempt(rows: Sequence[LedgerRow]) -> Lines:
     row = rows[0]
     when = datetime.fromtimestamp(row.when).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-    actor = row.actor and f"by {clean(row.actor)}"
+    actor = row.actor and f"by {escape_control_characters(row.actor)}"
     heading = filter(None, (when, row.action, row.outcome, _sizes(rows), actor))
     yield Line()
     yield Line("  ".join(heading), STYLES.get(row.outcome, ""))
@@ -254,17 +257,17 @@ def _details(rows: Sequence[LedgerRow]) -> Iterator[str]:
     calls, cost = sum(row.calls for row in rows), sum(row.cost for row in rows)
     ids = [row.edit[:8] for row in rows if row.edit]
     model = (
-        row.model and f"model {clean(row.model)}",
-        row.prompt and f"prompt {clean(row.prompt)}",
+        row.model and f"model {escape_control_characters(row.model)}",
+        row.prompt and f"prompt {escape_control_characters(row.prompt)}",
         plural(calls, "call") if calls else "",
         dollars(cost) if cost else "",
     )
     grade = f", {row.grade}" if row.grade else ""
     details = (
-        f"{describe_strategy(row.by)}: {clean(row.by)}" if row.by else "",
-        clean(row.reason),
+        f"{describe_strategy(row.by)}: {escape_control_characters(row.by)}" if row.by else "",
+        escape_control_characters(row.reason),
         ", ".join(filter(None, model)),
-        row.trigger and f"trigger: {clean(row.trigger)}",
+        row.trigger and f"trigger: {escape_control_characters(row.trigger)}",
         f"{plural(len(ids), 'edit')}{grade}: {' '.join(ids)}" if ids else "",
     )
     return filter(None, details)
@@ -369,7 +372,7 @@ def _about(session: Session, view: View) -> str:
         until = ended.astimezone().strftime("%H:%M" if same_day else "%Y-%m-%d %H:%M")
         when += f" to {until}"
     folder = short_path(session.cwd) if session.cwd else ""
-    model = clean(view.profile.model) or "the file names no model"
+    model = escape_control_characters(view.profile.model) or "the file names no model"
     return " · ".join(filter(None, (model, folder, when)))
 
 
@@ -407,7 +410,8 @@ def _bill_lines(edited: EditedSession) -> Lines:
     yield Line(f"billed: {plural(bill.calls, 'call')}, {words}")
     if bill.dollars is None:
         yield Line(
-            f"        no price is known of {clean(model) or 'a model without a name'}", "dim"
+            f"        no price is known of {escape_control_characters(model) or 'a model without a name'}",
+            "dim",
         )
         return
     source = "by list prices" if edited.tenant is None else "as the gateway booked it"
@@ -420,13 +424,22 @@ def _bill_lines(edited: EditedSession) -> Lines:
 
 def _share_row(row: Record, whole: int, room: int) -> Row:
     share = row["tokens"] / whole if whole else 0
-    return clean(row["name"]), f"{row['tokens']:,}", f"{share:.1%}", bar(share, 1, room)
+    return (
+        escape_control_characters(row["name"]),
+        f"{row['tokens']:,}",
+        f"{share:.1%}",
+        bar(share, 1, room),
+    )
 
 
 def _stats_row(edited: EditedSession) -> Row:
     id = edited.session.id[:12]
     suffix = f" {id}" if id not in edited.name else ""
-    return edited.session.client, *_sums([edited.view]), clean(edited.name) + suffix
+    return (
+        edited.session.client,
+        *_sums([edited.view]),
+        escape_control_characters(edited.name) + suffix,
+    )
 
 
 def _sums(views: Sequence[View]) -> Row:
@@ -442,7 +455,9 @@ def _sums(views: Sequence[View]) -> Row:
 # --- refold, refold pick --------------------------------------------------------------------------
 
 
-def show_listed(rows: Sequence[Listed], count: int, width: int | None) -> Iterator[RenderableType]:
+def show_listed(
+    rows: Sequence[SessionEntry], count: int, width: int | None
+) -> Iterator[RenderableType]:
     """Show the list of sessions, *count* in all, in lines of at most *width* cells."""
     if not count:
         yield "No sessions of a client that Refold knows (Claude Code, Codex ...) were found."
@@ -459,22 +474,22 @@ def show_listed(rows: Sequence[Listed], count: int, width: int | None) -> Iterat
     yield Line(f"refold compact {example}   make it smaller; refold diff shows what changed", "dim")
 
 
-def session_table(rows: Sequence[Listed], width: int | None) -> Lines:
+def session_table(rows: Sequence[SessionEntry], width: int | None) -> Lines:
     """Return a table of sessions."""
     names = ("id", "agent", "project", "age>", "tokens>", "cost>", "title")
     return table(names, map(_row, rows), width=width)
 
 
-def _row(listed: Listed) -> Row:
+def _row(listed: SessionEntry) -> Row:
     file = listed.file
     return (
-        short(short_id(file), 12),
+        shorten(short_id(file), 12),
         NAMES.get(file.client, file.client),
-        short(listed.project, 24),
+        shorten(listed.project, 24),
         _age(file.modified),
         "" if listed.tokens is None else tokens(listed.tokens),
         "" if listed.dollars is None else dollars(listed.dollars),
-        short(listed.title, 400),
+        shorten(listed.title, 400),
     )
 
 
@@ -485,7 +500,7 @@ def _age(moment: datetime) -> str:
     return f"{minutes / 60:.0f} h" if minutes < 48 * 60 else f"{minutes / 1440:.0f} d"
 
 
-def show_projects(rows: Sequence[Listed], width: int | None) -> Lines:
+def show_projects(rows: Sequence[SessionEntry], width: int | None) -> Lines:
     """Show the cost of each project's sessions, the most expensive first."""
     lines = [_project_row(cwd, group) for cwd, group in group_projects(rows)]
     names = ("sessions>", "tokens>", "cost>", "project")
@@ -493,7 +508,7 @@ def show_projects(rows: Sequence[Listed], width: int | None) -> Lines:
     yield Line("tokens: of the last request of each session", "dim")
 
 
-def _project_row(name: str, rows: Sequence[Listed]) -> Row:
+def _project_row(name: str, rows: Sequence[SessionEntry]) -> Row:
     count, cost = sum_listed(rows)
     return (
         f"{len(rows):,}",

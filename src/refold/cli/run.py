@@ -28,14 +28,14 @@ from refold import gateway
 from refold.cli.agents import (
     AGENTS,
     Agent,
-    Overlay,
+    AgentSettings,
+    LaunchContext,
     Routes,
-    Start,
     find_agent,
     prepare_by_variables,
     read_json,
 )
-from refold.cli.places import PLACE, data_directory, flag, option, user_store
+from refold.cli.places import LOCATION_TYPE, data_directory, flag, option, user_store
 from refold.errors import StoreError, install_hint
 
 # --- the gateway of a command ---------------------------------------------------------------------
@@ -47,13 +47,13 @@ RESTARTS = 3
 END_SECONDS = 5.0
 """Seconds that the gateway has to write pending data before it is killed."""
 LOG_BYTES = 1_000_000
-NOTHING_KEPT = "refold: nothing is kept: "
+STORE_ERROR_PREFIX = "refold: nothing is kept: "
 """Prefix of the gateway's log line that says why its store cannot be used."""
 IS_POSIX = os.name == "posix"
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class GatewayOptions:
     """Settings for the gateway's process."""
 
     urls: Mapping[str, str]
@@ -78,7 +78,7 @@ class SessionGateway:
         self.log = data / "gateway.log"
         self._log_begins = 0
 
-    def start(self, order: Order) -> None:
+    def start(self, order: GatewayOptions) -> None:
         """Start the gateway and watch it for crashes. Raises OSError."""
         self._log_begins = self.log.stat().st_size if self.log.exists() else 0
         self._process = process = self._spawn(order)
@@ -91,8 +91,8 @@ class SessionGateway:
             log = self.log.read_bytes()
             begin = self._log_begins if self._log_begins <= len(log) else 0  # else it is new
             for line in log[begin:].decode("utf-8", "replace").splitlines():
-                if line.startswith(NOTHING_KEPT):
-                    return line.removeprefix(NOTHING_KEPT)
+                if line.startswith(STORE_ERROR_PREFIX):
+                    return line.removeprefix(STORE_ERROR_PREFIX)
         return ""
 
     def close(self) -> None:
@@ -108,7 +108,7 @@ class SessionGateway:
                 process.wait()
         self._listening.close()
 
-    def _spawn(self, order: Order) -> subprocess.Popen[bytes]:
+    def _spawn(self, order: GatewayOptions) -> subprocess.Popen[bytes]:
         """Start the process in a new session, so that it gets no signals of the terminal."""
         if not IS_POSIX:  # sockets cannot be inherited there: the process
             self._listening.close()
@@ -134,16 +134,16 @@ class SessionGateway:
             _await_port(self.port, process)
         return process
 
-    def _watch(self, process: subprocess.Popen[bytes], order: Order) -> None:
+    def _watch(self, process: subprocess.Popen[bytes], order: GatewayOptions) -> None:
         for _ in range(RESTARTS):
             process.wait()
             if self._is_ending.is_set():
                 return
-            _say(f"the gateway ended, and is started again; {self.log} says why")
+            _print_error(f"the gateway ended, and is started again; {self.log} says why")
             self._process = process = self._spawn(order)
         process.wait()
         if not self._is_ending.is_set():
-            _say("the gateway ended again: requests fail from now on")
+            _print_error("the gateway ended again: requests fail from now on")
             self._listening.close()
 
 
@@ -170,12 +170,12 @@ def serve_session() -> None:
         listening = socket.socket(fileno=number)
     else:
         listening = socket.create_server(("127.0.0.1", port))
-    config = _make_config(Order(**order), port)
+    config = _make_config(GatewayOptions(**order), port)
     threading.Thread(target=_stop_at_end, daemon=True).start()
     try:
         gateway.run(config, listening)
     except (StoreError, OSError, ImportError) as error:  # ImportError: no client of its database
-        sys.stderr.write(f"{NOTHING_KEPT}{error}\n")
+        sys.stderr.write(f"{STORE_ERROR_PREFIX}{error}\n")
         gateway.run(replace(config, store=":memory:", record=""), listening)
 
 
@@ -184,7 +184,7 @@ def _stop_at_end() -> None:
     signal.raise_signal(signal.SIGTERM)
 
 
-def _make_config(order: Order, port: int) -> "gateway.Config":
+def _make_config(order: GatewayOptions, port: int) -> "gateway.Config":
     """Return the user's settings, adapted for one user on this machine."""
     config = gateway.load_config(order.config) if order.config else gateway.Config(log="warning")
     config = gateway.with_environment(config)
@@ -235,8 +235,8 @@ _LEFT_TO_CLIENT = [getattr(signal, name) for name in ("SIGINT", "SIGQUIT") if ha
 @flag("--print only_print", "Only show what the client would be given.")
 @option("--gateway url", "URL", "Use this gateway, which runs already.")
 @option("--port", "N", "Listen here.", type=click.IntRange(0, 65_535), default=0)
-@option("--store", "PLACE", "Keep edits here, not in your own data directory.", type=PLACE)
-@option("--config", "FILE", "Settings of the gateway (refold.toml).", type=PLACE)
+@option("--store", "PLACE", "Keep edits here, not in your own data directory.", type=LOCATION_TYPE)
+@option("--config", "FILE", "Settings of the gateway (refold.toml).", type=LOCATION_TYPE)
 def run(command: str, arguments: tuple[str, ...], **options: Any) -> int:
     """Run a coding agent with its model calls through a gateway.
 
@@ -251,11 +251,11 @@ def run(command: str, arguments: tuple[str, ...], **options: Any) -> int:
     name = agent.program if command == agent.name else command
     program = shutil.which(name)
     if program is None and os.sep in name and Path(name).exists():
-        _say(f"{name} is no program that can be started")
+        _print_error(f"{name} is no program that can be started")
         return NOT_STARTED
     if program is None:
         hint = f"; {agent.install} installs it" if agent.install else ""
-        _say(f"{name} is not installed{hint}")
+        _print_error(f"{name} is not installed{hint}")
         return NOT_INSTALLED
     chosen = Options(**options)
     chosen.check()
@@ -273,18 +273,18 @@ def main(arguments: Sequence[str]) -> int:
     try:
         return run.main(list(arguments), prog_name="refold run", standalone_mode=False) or 0
     except click.ClickException as error:
-        _say(error.format_message())
+        _print_error(error.format_message())
     except OSError as error:
-        _say(f"{error.filename or 'the gateway'}: {error.strerror}")
+        _print_error(f"{error.filename or 'the gateway'}: {error.strerror}")
     return 2
 
 
-def _say(text: str) -> None:
+def _print_error(text: str) -> None:
     sys.stderr.write(f"refold: {text}\n")
     sys.stderr.flush()
 
 
-def _print_overlay(overlay: Overlay, words: Sequence[str]) -> None:
+def _print_overlay(overlay: AgentSettings, words: Sequence[str]) -> None:
     lines = [f"{name}={shlex.quote(value)}" for name, value in overlay.environment.items()]
     lines.append(shlex.join(words))
     for name, content in overlay.files.items():
@@ -316,13 +316,13 @@ class Options:
         elif not self.url and (missing := [name for name in gateway.NEEDED if not find_spec(name)]):
             raise click.UsageError(f"the gateway needs {missing[0]}: {install_hint('gateway')}")
 
-    def order(self, urls: Mapping[str, str]) -> Order:
+    def order(self, urls: Mapping[str, str]) -> GatewayOptions:
         """Return the settings for a gateway to start."""
         store = self.store or user_store()
         config = str(Path(self.config).absolute()) if self.config else ""
         is_file = "://" not in store and store != ":memory:"
         place = str(Path(store).absolute()) if is_file else store
-        return Order(urls, place, config, shadow=self.shadow)
+        return GatewayOptions(urls, place, config, shadow=self.shadow)
 
 
 def _check_config(path: str) -> None:
@@ -369,7 +369,9 @@ def _run(agent: Agent, arguments: Sequence[str], options: Options, folder: Path)
         if own:
             own.start(options.order(routes.urls))
         shadow = ", in shadow" if options.shadow else ""
-        _say(f"{agent.name} goes through a gateway{shadow}; its page is {routes.gateway}/refold/")
+        _print_error(
+            f"{agent.name} goes through a gateway{shadow}; its page is {routes.gateway}/refold/"
+        )
         since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
         try:
             return _run_client(words, overlay)
@@ -379,7 +381,7 @@ def _run(agent: Agent, arguments: Sequence[str], options: Options, folder: Path)
             if overlay.mirrored is not None:
                 _move_back(folder, overlay.mirrored, overlay.files)
             if own and data != folder and (trouble := own.trouble):
-                _say(f"nothing was kept: {trouble}")
+                _print_error(f"nothing was kept: {trouble}")
 
 
 def _make_place(data: Path, folder: Path) -> Path:
@@ -387,7 +389,7 @@ def _make_place(data: Path, folder: Path) -> Path:
     try:
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        _say(f"{data}: {error.strerror}: nothing is kept")
+        _print_error(f"{data}: {error.strerror}: nothing is kept")
         return folder
     return data
 
@@ -398,13 +400,13 @@ def _listen(data: Path, port: int) -> SessionGateway:
     except OSError:
         if not port:
             raise
-        _say(f"port {port} is taken: another one is used")
+        _print_error(f"port {port} is taken: another one is used")
         return SessionGateway(data, 0)
 
 
-def _prepare(agent: Agent, routes: Routes, folder: Path) -> Overlay:
+def _prepare(agent: Agent, routes: Routes, folder: Path) -> AgentSettings:
     """Return the command's settings and write its files. Raises ValueError, OSError."""
-    overlay = agent.prepare(Start(os.environ, Path.home(), Path.cwd(), folder, routes))
+    overlay = agent.prepare(LaunchContext(os.environ, Path.home(), Path.cwd(), folder, routes))
     for name, content in overlay.files.items():
         (folder / name).write_text(content, encoding="utf-8")
     if overlay.mirrored is not None and overlay.mirrored.is_dir():
@@ -414,14 +416,14 @@ def _prepare(agent: Agent, routes: Routes, folder: Path) -> Overlay:
     return overlay
 
 
-def _run_client(words: Sequence[str], overlay: Overlay) -> int:
+def _run_client(words: Sequence[str], overlay: AgentSettings) -> int:
     """Run the command to its end. The terminal sends its signals to it directly; forward others."""
     try:
         client = subprocess.Popen(  # noqa: S603 - the user asks for it
             words, env={**os.environ, **overlay.environment}
         )
     except OSError as error:
-        _say(f"{words[0]}: {error.strerror}")
+        _print_error(f"{words[0]}: {error.strerror}")
         return NOT_STARTED
     for number in _LEFT_TO_CLIENT:
         signal.signal(number, lambda *_: None)

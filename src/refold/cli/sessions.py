@@ -11,7 +11,7 @@ from pathlib import Path
 from refold import session_files
 from refold.cli import terminal
 from refold.cli.places import SESSIONS, data_directory
-from refold.cli.terminal import plural, short
+from refold.cli.terminal import plural, shorten
 from refold.codecs.detect import rebuild_entries
 from refold.compactor.compactor import Compactor
 from refold.core.view import View
@@ -28,9 +28,9 @@ from refold.gateway.ledger.sessions import Sessions
 from refold.gateway.ledger.sql import NO_CALLS, Ledger
 from refold.gateway.ledger.writer import has_ledger, open_ledger_database, open_transcripts
 from refold.session_files import FoundSession, Session
-from refold.session_files.edited import NEVER, EditedSession, open_read_only, opening_words
+from refold.session_files.edited import NO_COMPACTION, EditedSession, open_read_only, opening_words
 from refold.session_files.source import (
-    LEAST_ID,
+    MIN_ID_PREFIX,
     ClientFiles,
     OnError,
     cwd_under,
@@ -44,9 +44,9 @@ from refold.tokens.count import Counter, count_message
 
 GATEWAY = "gateway"
 """Client name of a session that a gateway recorded."""
-MOST = 10_000
+MAX_RECORDED = 10_000
 """Maximum number of recorded sessions that are searched, the latest first."""
-NEWEST = 20
+LISTED_COUNT = 20
 """Number of sessions that `refold` shows."""
 READ_SECONDS = 3.0
 """Seconds for which the files of these are read."""
@@ -62,7 +62,7 @@ def find_on_machine(name: str, store: str) -> FoundSession:
             session
             for session in files
             if name in (short_id(session), session.id, session.path.stem)
-            or (len(name) >= LEAST_ID and _begins_with(session, name))
+            or (len(name) >= MIN_ID_PREFIX and _begins_with(session, name))
         ]
         exact = [session for session in matches if name == short_id(session)]
         if len(matches) == 1 or len(exact) == 1:
@@ -122,7 +122,7 @@ def list_recorded(store: str) -> list[FoundSession]:
     if not has_ledger(store):
         return []
     with closing(open_ledger_database(store)) as database:
-        rows = CallLog(database).list_sessions(Filters(), "latest", MOST, 0)
+        rows = CallLog(database).list_sessions(Filters(), "latest", MAX_RECORDED, 0)
     return [
         FoundSession(
             GATEWAY,
@@ -223,7 +223,7 @@ def _show_local(past: PastCall, view: View) -> View:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class SessionEntry:
     """A session in the list."""
 
     file: FoundSession
@@ -242,51 +242,51 @@ class Listed:
 
 def read_listed(
     sessions: Iterable[FoundSession], seconds: float | None, store: str
-) -> Iterator[Listed]:
+) -> Iterator[SessionEntry]:
     """Yield sessions with data from their files or a gateway's *store*. After *seconds* the
     remaining ones are not read."""
     start = time.monotonic()
     for file in sessions:
         if seconds is not None and time.monotonic() - start > seconds:
-            yield Listed(file, title=file.title, is_read=False)
+            yield SessionEntry(file, title=file.title, is_read=False)
             continue
         try:
             yield _read_recorded(file, store) if file.client == GATEWAY else _read_file(file)
         except (RefoldError, OSError) as error:
             why = str(error).removeprefix(file.path.name).lstrip(": ")
-            yield Listed(file, title=f"(cannot be read: {short(why, 60)})")
+            yield SessionEntry(file, title=f"(cannot be read: {shorten(why, 60)})")
 
 
-def _read_file(file: FoundSession) -> Listed:
+def _read_file(file: FoundSession) -> SessionEntry:
     session = session_files.read(file.path, file.id)
     bill = read_bill(session)
     title = file.title or session.title or opening_words(session)
-    size = bill.context or Compactor((), NEVER).show(session.payload).tokens
-    return Listed(file, size, bill.dollars, title)
+    size = bill.context or Compactor((), NO_COMPACTION).show(session.payload).tokens
+    return SessionEntry(file, size, bill.dollars, title)
 
 
-def _read_recorded(file: FoundSession, store: str) -> Listed:
+def _read_recorded(file: FoundSession, store: str) -> SessionEntry:
     edited = open_recorded(store, file.id, count_message, read_only=True, as_sent=True)
     dollars = read_bill(edited.session).dollars
-    return Listed(file, edited.view.tokens, dollars, opening_words(edited.session))
+    return SessionEntry(file, edited.view.tokens, dollars, opening_words(edited.session))
 
 
-def group_projects(rows: Iterable[Listed]) -> list[tuple[str, list[Listed]]]:
+def group_projects(rows: Iterable[SessionEntry]) -> list[tuple[str, list[SessionEntry]]]:
     """Return the sessions of each folder, the most expensive folder first."""
-    groups: dict[str, list[Listed]] = {}
+    groups: dict[str, list[SessionEntry]] = {}
     for row in sorted(rows, key=lambda row: row.file.cwd):
         groups.setdefault(row.file.cwd, []).append(row)
     return sorted(groups.items(), key=lambda item: -(sum_listed(item[1])[1] or 0))
 
 
-def sum_listed(rows: Iterable[Listed]) -> tuple[int, float | None]:
+def sum_listed(rows: Iterable[SessionEntry]) -> tuple[int, float | None]:
     """Return total tokens and cost. The cost is None if no session has one."""
     listed = list(rows)
     priced = [row.dollars for row in listed if row.dollars is not None]
     return sum(row.tokens or 0 for row in listed), sum(priced) if priced else None
 
 
-ORDERS: dict[str, Callable[[Listed], float]] = {
+ORDERS: dict[str, Callable[[SessionEntry], float]] = {
     "age": lambda listed: -listed.file.modified.timestamp(),
     "tokens": lambda listed: -(listed.tokens or 0),
     "cost": lambda listed: -(listed.dollars or 0),

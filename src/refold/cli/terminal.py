@@ -56,14 +56,14 @@ _ESCAPED = {code: f"\\u{code:04x}" for code in _CONTROL if code > 126}
 # --- text ------------------------------------------------------------------------------------
 
 
-def clean(text: str) -> str:
+def escape_control_characters(text: str) -> str:
     """Return *text* with its control characters made visible: tools may print any."""
     return text.replace("\r\n", "\n").translate(_CONTROL)
 
 
-def short(text: str, width: int) -> str:
+def shorten(text: str, width: int) -> str:
     """Return the beginning of *text* on one line, at most *width* cells wide."""
-    line = " ".join(clean(text[: 4 * width]).split())
+    line = " ".join(escape_control_characters(text[: 4 * width]).split())
     if cell_len(line) <= width:
         return line
     return set_cell_size(line, max(0, width - 1)).rstrip() + "…"
@@ -74,12 +74,12 @@ def argument(path: str | Path) -> str:
     typed = short_path(path, 10_000)
     if typed.startswith("~") and re.fullmatch(r"[\w@%+=:,./-]*", typed[1:]):
         return typed
-    return shlex.quote(clean(str(path)))  # a shell expands no ~ inside quotes
+    return shlex.quote(escape_control_characters(str(path)))  # a shell expands no ~ inside quotes
 
 
 def short_path(path: str | Path, width: int = 60) -> str:
     """Return a path with `~` for home, cut at its beginning to at most *width* cells."""
-    text, home = clean(str(path)), str(Path.home()).rstrip("/\\")
+    text, home = escape_control_characters(str(path)), str(Path.home()).rstrip("/\\")
     if text == home or text.startswith((f"{home}/", f"{home}\\")):
         text = "~" + text[len(home) :]
     while cell_len(text) > width:
@@ -89,7 +89,7 @@ def short_path(path: str | Path, width: int = 60) -> str:
 
 def style_lines(lines: Iterable[ViewLine]) -> Lines:
     """Return the lines of a view with their styles."""
-    return (Line(clean(line.text), STYLES.get(line.kind, "")) for line in lines)
+    return (Line(escape_control_characters(line.text), STYLES.get(line.kind, "")) for line in lines)
 
 
 def tokens(count: float) -> str:
@@ -187,7 +187,7 @@ def discard_output() -> None:
 def warn(text: str) -> None:
     """Print one line on standard error. Failures are ignored: the disk may be full."""
     with suppress(OSError):
-        sys.stderr.write(f"refold: {short(text, 1_000)}\n")
+        sys.stderr.write(f"refold: {shorten(text, 1_000)}\n")
 
 
 def warn_all(texts: Iterable[str]) -> None:
@@ -250,7 +250,7 @@ def page(lines: Iterable[RenderableType]) -> None:
         pager.communicate()
 
 
-LEAST = 8
+MIN_COLUMN_WIDTH = 8
 """Minimum width of a text column in cells."""
 
 
@@ -276,10 +276,10 @@ def table(
         texts = [at for at, name in enumerate(names) if not name.endswith(">")]
         for _ in range(sum(widths) + 2 * (len(widths) - 1) - width):
             widest = max(texts, key=widths.__getitem__, default=None)
-            if widest is None or widths[widest] <= LEAST:
+            if widest is None or widths[widest] <= MIN_COLUMN_WIDTH:
                 break
             widths[widest] -= 1
-        cells = [tuple(map(short, row, widths)) for row in cells]
+        cells = [tuple(map(shorten, row, widths)) for row in cells]
     for at, row in enumerate(cells):
         line = Line(style="dim" if at == 0 else "bold" if total and at == len(cells) - 1 else "")
         for name, cell, room in zip(names[:-1], row, widths, strict=False):

@@ -22,7 +22,7 @@ from refold.corpus.segments import UnrollSettings
 from refold.errors import ModelNotNamed
 from refold.session_files import FIELDS, READERS
 
-LIGHT = 4_000_000
+BYTES_PER_PROCESS = 4_000_000
 """Bytes of input that justify another process."""
 FORMATS = tuple(dict.fromkeys((*FIELDS, *(reader.client for reader in READERS))))
 
@@ -85,7 +85,7 @@ def unroll(
         if any(output.exists() and output.samefile(file) for file in files):
             raise click.UsageError(f"{output} is one of the inputs")
         size = sum(file.stat().st_size for file in files)
-        jobs = min(jobs or os.cpu_count() or 1, 1 + size // LIGHT)
+        jobs = min(jobs or os.cpu_count() or 1, 1 + size // BYTES_PER_PROCESS)
         try:
             with _show_progress(files) as watch:
                 done = unroll_files(

@@ -12,7 +12,7 @@ import click
 
 from refold.cli import json_output, terminal
 from refold.cli.compaction import (
-    DETAIL,
+    SUMMARY_FACTORS,
     WINDOW_SHARE,
     Acceptance,
     CompactedSession,
@@ -37,11 +37,22 @@ from refold.cli.options import (
     token_count,
     write_request,
 )
-from refold.cli.places import PLACE, flag, option
+from refold.cli.places import LOCATION_TYPE, flag, option
 from refold.cli.read_output import argument_of, arguments_of, title
-from refold.cli.terminal import Line, Lines, Row, bar, clean, dollars, plural, short, table, tokens
+from refold.cli.terminal import (
+    Line,
+    Lines,
+    Row,
+    bar,
+    dollars,
+    escape_control_characters,
+    plural,
+    shorten,
+    table,
+    tokens,
+)
 from refold.compactor.by_hand import Preview
-from refold.compactor.late_edits import list_settled
+from refold.compactor.late_edits import irreversible_thinking_edits
 from refold.core.view import View
 from refold.core.view_lines import Saving, describe_strategy, first_words, span_text
 from refold.edits import Edit, Losses
@@ -79,7 +90,7 @@ ABORTED = "the summary was left empty: nothing was kept; the draft is as it was"
 )
 @click.option(
     "--detail",
-    type=click.Choice(list(DETAIL)),
+    type=click.Choice(list(SUMMARY_FACTORS)),
     default="normal",
     help="How long a summary is.",
 )
@@ -107,7 +118,7 @@ ABORTED = "the summary was left empty: nothing was kept; the draft is as it was"
     "-o --output",
     "PATH",
     "Write the compacted request as JSON (- for standard output).",
-    type=PLACE,
+    type=LOCATION_TYPE,
 )
 @flag(
     "--resume", "Write it to a new file, too, that its client goes on with, as refold export does."
@@ -405,10 +416,10 @@ def strategy_table(savings: Sequence[Saving], *, verbose: bool = False) -> Lines
 def _saving_row(saving: Saving, *, verbose: bool) -> Row:
     outcome = "" if saving.outcome == "applied" else saving.outcome
     if saving.outcome == "no_headroom":
-        return "", "", clean(f"all together: {saving.reason}")
+        return "", "", escape_control_characters(f"all together: {saving.reason}")
     words = describe_strategy(saving.by) + f" [{saving.by}]" * verbose
     text = ": ".join(filter(None, (words, outcome, saving.reason)))
-    return f"{saving.edits:,}", f"{saving.saved:,}", clean(text)
+    return f"{saving.edits:,}", f"{saving.saved:,}", escape_control_characters(text)
 
 
 # --- output of previews ---------------------------------------------------------------------------
@@ -429,7 +440,7 @@ def _preview(preview: Preview) -> Lines:
     for id, text in summaries(preview).items():
         yield Line()
         yield Line(f"the summary that edit {id[:8]} shows", "bold")
-        for line in clean(text).split("\n"):
+        for line in escape_control_characters(text).split("\n"):
             yield Line(f"    {line}")
     yield from loss_lines(preview.losses)
 
@@ -449,7 +460,7 @@ def loss_lines(losses: Losses) -> Lines:
         yield Line(f"{kind.replace('_', ' ')} that no longer appear", "bold yellow")
         for loss in texts[:MOST]:
             place = "" if loss.at is None else f"#{loss.at}:{loss.line}"
-            yield Line(f"    {place:<9} {short(loss.text, 160)}", "yellow")
+            yield Line(f"    {place:<9} {shorten(loss.text, 160)}", "yellow")
         if len(texts) > MOST:
             yield Line(f"    … and {len(texts) - MOST:,} more (--json lists all)", "dim")
 
@@ -461,7 +472,7 @@ def show_acceptances(acceptances: Iterable[Acceptance], actor: str) -> Lines:
     """Show the accepted edits, and who accepted them."""
     for acceptance in acceptances:
         step = _step(acceptance.before, acceptance.after)
-        edits = f"{plural(len(acceptance.edits), 'edit')} accepted by {clean(actor)}"
+        edits = f"{plural(len(acceptance.edits), 'edit')} accepted by {escape_control_characters(actor)}"
         yield Line(f"{argument_of(acceptance.before)}: {edits}, {step}")
         if acceptance.grown:
             grown = f"{acceptance.grown:,} messages were said since the preview"
@@ -483,14 +494,16 @@ def show_reverts(
     """Show the reverted edits."""
     for before, edits, after in rows:
         for edit in edits[:MOST]:
-            beginning = clean(first_words(before.view.transcript.messages[edit.start], 60))
+            beginning = escape_control_characters(
+                first_words(before.view.transcript.messages[edit.start], 60)
+            )
             yield Line(f"{edit.id[:8]} {span_text(edit.start, edit.stop)} {beginning}", "dim")
         if len(edits) > MOST:
             yield Line(f"… and {len(edits) - MOST:,} more (--json lists all)", "dim")
         result = f"{plural(len(edits), 'edit')} taken back, {_step(before, after)}"
         result = result if edits else "no edits to take back"
         yield Line(f"{argument_of(before)}: {result}")
-        if count := len(list_settled(after.view)):
+        if count := len(irreversible_thinking_edits(after.view)):
             yield Line(
                 f"{plural(count, 'edit')} must stay: they leave out signed thinking that may have "
                 "come behind a compaction, and the provider would then refuse it (rule AN-7)",

@@ -13,11 +13,11 @@ from refold.messages import Message, ToolResult
 from refold.rules.request import Request
 from refold.rules.rule import (
     BrokenRequest,
-    MendedEntry,
     Ref,
     Repair,
+    RepairedEntry,
     Violation,
-    in_order,
+    sort_violations,
     to_entries,
 )
 
@@ -88,12 +88,12 @@ def _check_remaining(payload: Payload, messages: Sequence[Message]) -> tuple[Vio
 
 def _mend(
     payload: Payload, messages: Sequence[Message]
-) -> tuple[Sequence[MendedEntry], list[Repair]]:
+) -> tuple[Sequence[RepairedEntry], list[Repair]]:
     """Apply the first repair that changes something, in the order of the rules."""
     rules = payload.codec.rules(payload.body)
     broken = BrokenRequest(to_entries(messages), payload.body, rules.alternate)
     for rule in rules.rules:
-        if rule.mends and any(True for _ in rule.judge(broken.request)):
+        if rule.mends and any(True for _ in rule.find_faults(broken.request)):
             for mend in rule.mends:
                 entries, notes = mend(broken)
                 if notes:
@@ -105,7 +105,7 @@ def _mend(
 
 
 def _pieces(
-    payload: Payload, messages: Sequence[Message], entries: Sequence[MendedEntry]
+    payload: Payload, messages: Sequence[Message], entries: Sequence[RepairedEntry]
 ) -> Iterator[slice | Wire]:
     for entry in entries:
         yield (
@@ -115,7 +115,7 @@ def _pieces(
         )
 
 
-def _encode_entry(payload: Payload, messages: Sequence[Message], entry: MendedEntry) -> Wire:
+def _encode_entry(payload: Payload, messages: Sequence[Message], entry: RepairedEntry) -> Wire:
     """Encode an entry made of existing and new parts, or of none."""
     if not entry.refs:
         return payload.codec.encode(entry.message)
@@ -141,7 +141,7 @@ def _number_runs(refs: Sequence[Ref | None]) -> Callable[[int], int]:
 
 
 def _encode_run(
-    payload: Payload, messages: Sequence[Message], entry: MendedEntry, run: list[int]
+    payload: Payload, messages: Sequence[Message], entry: RepairedEntry, run: list[int]
 ) -> Wire:
     """Encode neighbouring parts of one origin."""
     parts, ref = tuple(entry.message.parts[n] for n in run), entry.refs[run[0]]
@@ -191,7 +191,7 @@ def check(
     if before is None:
         return violations
     not_continued = rules.check_continuity(_as_sent(open_payload(before, opened.codec)), sent)
-    return in_order((*violations, *not_continued))
+    return sort_violations((*violations, *not_continued))
 
 
 def _as_sent(payload: Payload) -> Request:

@@ -24,7 +24,7 @@ from refold.errors import EditError
 from refold.messages import Message
 from refold.models.driver import Asker, drive
 from refold.stores.store import LedgerRow, rows_about
-from refold.summarizers.heuristic.earlier import read_given
+from refold.summarizers.heuristic.earlier import read_earlier_summaries
 from refold.summarizers.heuristic.identifiers import find_names, is_in_folder
 from refold.summarizers.heuristic.state import Failure, State, read_state
 from refold.summarizers.heuristic.steps import Step, read_steps
@@ -127,7 +127,7 @@ def _replace_summary(message: Message, text: str) -> Message:
 
 # --- operations -----------------------------------------------------------------------------------
 
-ORIGINAL = "as said"
+SHOWN_ORIGINAL_BY = "as said"
 """Prefix of `by` in edits that show the original message in place of a reverted local edit."""
 
 
@@ -194,12 +194,12 @@ def revert(
     if ids:
         edits = view.find_all(ids)
     else:
-        edits = [edit for edit in view.edits if not edit.by.startswith(ORIGINAL)]
+        edits = [edit for edit in view.edits if not edit.by.startswith(SHOWN_ORIGINAL_BY)]
     edits += find_thinking_copies(view, edits)
     store.remove(edit.id for edit in edits)
     messages = view.transcript.messages
     store.save(
-        view.replace(edit.start, messages[edit.start], by=f"{ORIGINAL} ({edit.by})")
+        view.replace(edit.start, messages[edit.start], by=f"{SHOWN_ORIGINAL_BY} ({edit.by})")
         for edit in edits
         if edit.by in settings.local_names
     )
@@ -245,7 +245,9 @@ def find_losses(before: View, after: View) -> Losses:
     rules."""
     hidden = _read_hidden(before, after)
     sent = _plain("\n".join(_texts_to_send(after)))
-    in_summaries = set(read_given(filter(None, map(summary_in, after.messages))).state.files)
+    in_summaries = set(
+        read_earlier_summaries(filter(None, map(summary_in, after.messages))).state.files
+    )
 
     def list_missing(texts: Iterable[str]) -> list[str]:
         return [text for text in texts if _plain(text.removesuffix("…")) not in sent]
@@ -298,10 +300,10 @@ def _read_hidden(before: View, after: View) -> _Hidden:
     own = whole
     if shown != [messages[at] for at in originals]:
         own = _restrict_to(_read_messages(shown), whole, before)
-    genuine = _genuine_names(whole, before)
+    genuine = _original_identifiers(whole, before)
     quoted = (name for text in earlier for name in find_names(text) if name in genuine)
     names = list(dict.fromkeys((*own.names, *quoted)))
-    return own._replace(state=_join(read_given(earlier).state, own.state), names=names)
+    return own._replace(state=_join(read_earlier_summaries(earlier).state, own.state), names=names)
 
 
 def _join(old: State, new: State) -> State:
@@ -318,7 +320,7 @@ def _join(old: State, new: State) -> State:
     )
 
 
-def _genuine_names(originals: _Hidden, view: View) -> set[str]:
+def _original_identifiers(originals: _Hidden, view: View) -> set[str]:
     """Return the paths and identifiers of the messages, without the ids of the view's edits."""
     ids = {edit.id[:size] for edit in view.edits for size in (8, None)}
     return {*originals.state.files, *originals.names}.difference(ids)
@@ -349,7 +351,7 @@ def _list_open(state: State) -> list[str]:
 
 def _restrict_to(shown: _Hidden, originals: _Hidden, view: View) -> _Hidden:
     """Return the content that both have, without the ids of the view's edits."""
-    names = _genuine_names(originals, view)
+    names = _original_identifiers(originals, view)
     state, original = shown.state, originals.state
     return _Hidden(
         replace(

@@ -121,14 +121,14 @@ def choose_calibration(
 BOUNDS = 0.5, 3.0
 """Plausible ratios of provider tokens to estimated ones. Others are measuring errors or sums over
 several calls."""
-LEAST = 200
+MIN_INCREMENT_TOKENS = 200
 """Minimum of estimated tokens between two reports that are compared."""
-ENOUGH = 1_000
+MIN_TOTAL_TOKENS = 1_000
 """Minimum of estimated tokens in all increments before a line is fitted."""
-ALIKE = 1.6
+MAX_RATIO_DEVIATION = 1.6
 """Maximum factor between an increment's ratio and the median. Others come from wrong reports or
 changed prompts."""
-MOST = 200
+MAX_INCREMENTS = 200
 """Number of increments kept of one line, the newest."""
 MAX_WEIGHT = 200_000
 """Maximum weight of earlier observations, in estimated tokens."""
@@ -196,20 +196,20 @@ class Lines:
         """Return these lines updated with two reports of one conversation, each a pair of estimated
         and reported tokens."""
         came, grown = now[0] - before[0], now[1] - before[1]
-        if came < LEAST or not BOUNDS[0] <= grown / came <= BOUNDS[1]:
+        if came < MIN_INCREMENT_TOKENS or not BOUNDS[0] <= grown / came <= BOUNDS[1]:
             return self
         earlier = self.by_key[key][0] if key in self.by_key else ()
-        increments = (*earlier, Increment(*now, came, grown / came))[-MOST:]
+        increments = (*earlier, Increment(*now, came, grown / came))[-MAX_INCREMENTS:]
         return Lines(MappingProxyType({**self.by_key, key: (increments, _fit(increments))}))
 
 
 def _fit(increments: tuple[Increment, ...]) -> Scale | None:
     """Return the line fitted to *increments*, if there are enough. One wrong report moves it
     little."""
-    if sum(increment.came for increment in increments) < ENOUGH:
+    if sum(increment.came for increment in increments) < MIN_TOTAL_TOKENS:
         return None
     middle = _middle((increment.ratio, increment.came) for increment in increments)
-    lowest, highest = middle / ALIKE, middle * ALIKE
+    lowest, highest = middle / MAX_RATIO_DEVIATION, middle * MAX_RATIO_DEVIATION
     alike = [increment for increment in increments if lowest <= increment.ratio <= highest]
     came = sum(increment.came for increment in alike)
     ratio = sum(increment.ratio * increment.came for increment in alike) / came

@@ -14,7 +14,7 @@ from refold.compactor.by_hand import Preview
 from refold.compactor.calibration import Reports, reports_for
 from refold.compactor.conversations import ConversationCache, ConversationState, Session
 from refold.compactor.hooks import After, Before, OnEvent
-from refold.compactor.loading import Schedule, count_pending, is_quiet, load
+from refold.compactor.loading import Schedule, count_pending, is_below_budget_floor, load
 from refold.compactor.run import TurnOptions, TurnSteps, force_turn, run_turn, settle_thinking
 from refold.compactor.settings import Settings, default_strategies, list_strategies
 from refold.core.strategy import Strategy
@@ -286,10 +286,10 @@ class Compactor:
             state = yield from settle_thinking(settings, cached, state)
         if settings.has_default_strategies or settings.has_default_budget:
             if not options.forced and options.budget is None:
-                settings.warn_of(state.view.profile.model)
+                settings.warn_if_incomplete(state.view.profile.model)
             settings = settings.fit(state.view)
             budget = options.budget or settings.budget
-        if options.forced or not is_quiet(state, budget, pending):
+        if options.forced or not is_below_budget_floor(state, budget, pending):
             schedule = Schedule.of(settings, budget, pending)
             state = yield from run_turn(settings, schedule, state, options)
         return state._replace(used_at=settings.clock())

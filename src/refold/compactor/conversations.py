@@ -21,7 +21,7 @@ V = TypeVar("V")
 
 MAX_CONVERSATIONS = 8
 """Number of cached conversations. Sent again, each costs only its new messages."""
-MAX_RESPELLINGS = 12
+MAX_RESERIALIZED_ENTRIES = 12
 """Number of known entries that may be serialised differently than before. Clients move
 `cache_control` every turn."""
 ENTRY_BYTES = 500
@@ -119,9 +119,9 @@ class ConversationState(NamedTuple):
         fingerprints. None if the content differs."""
         pairs = enumerate(zip(self.entries, entries, strict=False))
         differing = (at for at, (old, new) in pairs if old != new)
-        changed = list(islice(differing, MAX_RESPELLINGS + 1))
+        changed = list(islice(differing, MAX_RESERIALIZED_ENTRIES + 1))
         messages, decode = self.stored.transcript.messages, self.codec.decode
-        if len(changed) > MAX_RESPELLINGS or any(
+        if len(changed) > MAX_RESERIALIZED_ENTRIES or any(
             decode(payload.entry(at), messages[:at]) != messages[at] for at in changed
         ):
             return None
@@ -234,7 +234,7 @@ def _copy(value: Any) -> Any:
     return value.fingerprint if type(value) is Span else value
 
 
-def put_latest(table: OrderedDict[K, V], key: K, value: V, most: float) -> None:
+def put_lru(table: OrderedDict[K, V], key: K, value: V, most: float) -> None:
     """Put a value into *table* as its latest and drop the oldest beyond *most*."""
     table[key] = value
     table.move_to_end(key)

@@ -138,7 +138,7 @@ def build_rows(
         run=started.run,
     )
     rows = list[LedgerRow]()
-    stripping = [edit for edit in fresh if edit.by == late_edits.BY]
+    stripping = [edit for edit in fresh if edit.by == late_edits.STRIP_THINKING_BY]
     by_id = {edit.id: edit for edit in fresh if edit not in stripping}
     for attempt in attempts:
         steps = list(_edits_with_tokens(attempt, by_id))

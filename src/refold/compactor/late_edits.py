@@ -19,11 +19,11 @@ from refold.edits import Edit
 from refold.messages import Message, Text, Thinking
 from refold.rules.request import is_signed
 from refold.speakers import Segment, current_request, own_words, segment_messages, view_segments
-from refold.speakers.carriers import split_place
+from refold.speakers.carriers import split_marker
 from refold.text.summary_wrapper import belongs_to_summary, without_summary
 
 
-def is_premature(
+def would_hide_unanswered(
     edit: Edit,
     messages: Sequence[Message],
     end: int | None = None,
@@ -33,7 +33,7 @@ def is_premature(
     read or the request that it is working on.
 
     What the edit shows word for word is not hidden. Once false, this stays false as the history
-    grows, unless the model continues after it had ended its turn (`goes_on`). *find_request* is a
+    grows, unless the model continues after it had ended its turn (`continues_assistant_message`). *find_request* is a
     cached `find_open_request` for several edits.
     """
     end = len(messages) if end is None else end
@@ -55,7 +55,7 @@ def is_premature(
     )
 
 
-def goes_on(view: View, since: int) -> bool:
+def continues_assistant_message(view: View, since: int) -> bool:
     """Return whether the message at position *since* and the one before it are both the
     assistant's. The earlier one may then not have been its answer."""
     pair = view.transcript.messages[max(0, since - 1) : since + 1]
@@ -63,11 +63,11 @@ def goes_on(view: View, since: int) -> bool:
 
 
 def make_premature_test(view: View) -> Callable[[Edit], bool]:
-    """Return a predicate of edits: `is_premature` at the end of *view*. The speakers are determined
+    """Return a predicate of edits: `would_hide_unanswered` at the end of *view*. The speakers are determined
     once for all edits."""
     messages = view.transcript.messages
     find_request = cache(lambda: find_open_request(messages, view_segments(view)))
-    return lambda edit: is_premature(edit, messages, find_request=find_request)
+    return lambda edit: would_hide_unanswered(edit, messages, find_request=find_request)
 
 
 OpenRequest = tuple[int, tuple[Segment, ...]]
@@ -116,7 +116,7 @@ def _is_segment_shown(segment: Segment, message: Message, edit: Edit) -> bool:
     """Return whether *edit* shows a person's words outside of a summary, or the media sent without
     words."""
     shown = [part for inserted in edit.insert for part in without_summary(inserted).parts]
-    if not (words := split_place(own_words(segment))[1].strip()):
+    if not (words := split_marker(own_words(segment))[1].strip()):
         return all(part in shown for part in message.parts if not isinstance(part, Thinking | Text))
     return any(words in part.text for part in shown if isinstance(part, Text))
 
@@ -124,7 +124,7 @@ def _is_segment_shown(segment: Segment, message: Message, edit: Edit) -> bool:
 # --- signed thinking ----------------------------------------------------------------------------
 
 
-BY = "settle"
+STRIP_THINKING_BY = "settle"
 """`by` of the edits that remove signed thinking."""
 
 
@@ -183,7 +183,7 @@ def edits_dropping_late_thinking(view: View, edits: Sequence[Edit]) -> list[Edit
         return []
     messages, late = view.transcript.messages, set[int]()
     for edit in edits:
-        if edit.by != BY and _changes(edit, view):
+        if edit.by != STRIP_THINKING_BY and _changes(edit, view):
             late.update(_positions_of_late_thinking(edit, messages))
     return [_strip(view, item) for item in signed if item.start in late]
 
@@ -195,7 +195,7 @@ def may_drop_more_thinking(view: View, since: int) -> bool:
     rules, messages, size = view.profile.rules, view.transcript.messages, len(view.transcript)
     if not rules.binds or since >= size:
         return False
-    if goes_on(view, since):
+    if continues_assistant_message(view, since):
         return True
     if rules.thinking == "bound" or not latest_turn_start(messages, start=since):
         return False
@@ -212,17 +212,17 @@ def edits_dropping_answer(view: View, at: int) -> list[Edit]:
     return list(strip_signed_thinking(view, at, min(stop, _removable_until(view))))
 
 
-def list_settled(view: View) -> list[Edit]:
+def irreversible_thinking_edits(view: View) -> list[Edit]:
     """Return the edits of *view* that remove signed thinking which the provider would refuse. They
     cannot be reverted."""
-    return [edit for edit in view.edits if edit.by == BY]
+    return [edit for edit in view.edits if edit.by == STRIP_THINKING_BY]
 
 
 def find_thinking_copies(view: View, gone: Sequence[Edit]) -> list[Edit]:
     """Return the edits besides *gone* that show the same spans without thinking. They must be
     reverted together with *gone*."""
     spans, ids = {(edit.start, edit.stop) for edit in gone}, {edit.id for edit in gone}
-    late = (edit for edit in view.edits if edit.by == BY and edit.id not in ids)
+    late = (edit for edit in view.edits if edit.by == STRIP_THINKING_BY and edit.id not in ids)
     return [edit for edit in late if (edit.start, edit.stop) in spans]
 
 
@@ -233,7 +233,7 @@ def strip_signed_thinking(view: View, first: int, stop: int | None = None) -> It
     return (_strip(view, item) for item in _iter_signed(view, first, stop))
 
 
-def is_unsure(view: View) -> bool:
+def has_uncertain_thinking(view: View) -> bool:
     """Return whether signed thinking stays behind an edit although it may be bound to what that
     hides (AN-7), because it may also be required (AN-6). Then the request should name its model."""
     if view.profile.rules.thinking != "unsure":
@@ -249,7 +249,7 @@ def _positions_of_late_thinking(edit: Edit, messages: Sequence[Message]) -> Iter
     for at in range(edit.stop, len(messages)):
         if messages[at].role != "assistant":
             began = at + 1
-        elif is_premature(edit, messages, began):
+        elif would_hide_unanswered(edit, messages, began):
             yield at
         else:
             return
@@ -289,4 +289,4 @@ def _removable_until(view: View) -> int:
 def _strip(view: View, item: ViewItem) -> Edit:
     """Return an edit that shows an item without thinking. Messages with nothing else are hidden."""
     bare = tuple(message for message in map(_without_thinking, item.messages) if message.parts)
-    return Edit(item.start, item.stop, bare, view.transcript.tips[item.stop], BY)
+    return Edit(item.start, item.stop, bare, view.transcript.tips[item.stop], STRIP_THINKING_BY)

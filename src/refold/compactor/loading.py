@@ -19,8 +19,8 @@ from refold.compactor.conversations import (
     fingerprints,
 )
 from refold.compactor.late_edits import (
+    continues_assistant_message,
     edits_dropping_late_thinking,
-    goes_on,
     make_premature_test,
     may_drop_more_thinking,
 )
@@ -66,7 +66,11 @@ def load(
         version == state.version
         and 0 <= now - state.loaded_at < RELOAD_SECONDS
         and all(map(must_wait, state.waiting))
-        and not (grown.edits and goes_on(grown, since) and any(map(must_wait, grown.edits)))
+        and not (
+            grown.edits
+            and continues_assistant_message(grown, since)
+            and any(map(must_wait, grown.edits))
+        )
     )
     start = since if is_fresh else 0
     edits: Sequence[Edit] = ()
@@ -291,7 +295,7 @@ def _check_cap(state: ConversationState, moment: Moment) -> Check | None:
     return Check("hard", moment.tokens, state.cap, reason)
 
 
-def is_quiet(state: ConversationState, budget: Budget, pending: int) -> bool:
+def is_below_budget_floor(state: ConversationState, budget: Budget, pending: int) -> bool:
     """Return whether nothing is due by tokens alone. Spares most turns the full check."""
     view = state.view
     tokens = view.profile.calibrate(view.tokens_uncalibrated + pending)

@@ -78,13 +78,13 @@ def add_words(edit: Edit, text: str) -> Edit | None:
 # --- kept in a store ------------------------------------------------------------------------------
 
 
-WHOLE = "pin message"
+WHOLE_MESSAGE_BY = "pin message"
 """Prefix of `by` in pins of whole messages. Other pins are of words."""
 
 
 def is_whole(pin: Edit) -> bool:
     """Return whether a pin is of a whole message."""
-    return pin.by.startswith(WHOLE)
+    return pin.by.startswith(WHOLE_MESSAGE_BY)
 
 
 def find_pinned(pin: Edit, messages: Iterable[Message]) -> int | None:
@@ -113,7 +113,7 @@ class Pins:
     def add(self, at: int, message: Message, words: str = "") -> Edit:
         """Pin *words* of the message at position *at*, or the whole message if *words* is empty."""
         shown = Message("user", (Text(words),)) if words else message
-        by = f"{'pin' if words else WHOLE} {hash_message(shown).hex()}"
+        by = f"{'pin' if words else WHOLE_MESSAGE_BY} {hash_message(shown).hex()}"
         pin = Edit(at, at + 1, (shown,), self._tip, by)
         self._store.save((pin,))
         return pin

@@ -21,7 +21,7 @@ from refold.compactor.hooks import (
 from refold.compactor.late_edits import (
     drop_invalidated_thinking,
     edits_dropping_thinking,
-    is_unsure,
+    has_uncertain_thinking,
     make_premature_test,
 )
 from refold.compactor.loading import Schedule, apply_local_edits, calibrate
@@ -306,7 +306,7 @@ class CompactionRun:
         if attempts and (no_headroom := self._check_headroom(state)):
             attempts = (*attempts, no_headroom)
         state = yield from self._finish(state, attempts)
-        if self.options.keep and new_edits(before, state) and is_unsure(state.view):
+        if self.options.keep and new_edits(before, state) and has_uncertain_thinking(state.view):
             warn(NAME_THE_MODEL, ModelNotNamed, stacklevel=2)
         return state
 

@@ -134,11 +134,11 @@ class Settings:
         """Fitted settings by goal."""
         return {}
 
-    def warn_of(self, model: str) -> None:
+    def warn_if_incomplete(self, model: str) -> None:
         """Log, once for each *model*, what the default budget cannot do for it."""
         if self.has_default_budget and model not in self._models_seen:
             self._models_seen.add(model)
-            if gap := describe_gap(model):
+            if gap := describe_missing_model_data(model):
                 _log.warning("%s", gap)
 
     @cached_property
@@ -189,7 +189,7 @@ def _accepts_since(strategy: Strategy) -> bool:
 # --- defaults -------------------------------------------------------------------------------------
 
 
-def describe_gap(model: str) -> str:
+def describe_missing_model_data(model: str) -> str:
     """Return what the default budget cannot do for *model*, or an empty text. It needs prices and
     the window."""
     table = find_window(model)
@@ -253,15 +253,21 @@ def is_by_local(by: str) -> bool:
 
 _SCORERS: Mapping[str, Any] = {name: getattr(scorers, name) for name in scorers.__all__}
 _SUMMARIZERS: Mapping[str, Any] = {"RuleSummary": RuleSummary, "ModelSummary": ModelSummary}
-_PICKS: Mapping[str, Any] = {"TaggedMemory": TaggedMemory, "Says": Says}
-_INNER: Mapping[str, Any] = {**STRATEGIES, **_SCORERS, **_SUMMARIZERS, **_PICKS, "Concept": Concept}
+_MESSAGE_PREDICATES: Mapping[str, Any] = {"TaggedMemory": TaggedMemory, "Says": Says}
+_NESTED_OBJECTS: Mapping[str, Any] = {
+    **STRATEGIES,
+    **_SCORERS,
+    **_SUMMARIZERS,
+    **_MESSAGE_PREDICATES,
+    "Concept": Concept,
+}
 """Objects that can be named inside settings: `ClearToolResults(scorer=Freshness())`."""
 _ACCEPTED_KINDS: Mapping[str, Mapping[str, Any]] = {
     "strategy": STRATEGIES,
     "scorer": _SCORERS,
     "summarizer": _SUMMARIZERS,
-    "memory": _PICKS,
-    "pin": _PICKS,
+    "memory": _MESSAGE_PREDICATES,
+    "pin": _MESSAGE_PREDICATES,
     "RetrieveFacts.fallback": STRATEGIES,
     "ModelSummary.fallback": _SUMMARIZERS,
     "ModelSummary.form": {},
@@ -364,15 +370,15 @@ def _are_texts(value: Any) -> bool:
 
 
 def _value(node: ast.expr) -> Any:
-    """Return the value of a setting: a literal, an object of `_INNER` with its settings, or a tuple
+    """Return the value of a setting: a literal, an object of `_NESTED_OBJECTS` with its settings, or a tuple
     or list of these."""
     match node:
         case ast.Attribute(value=ast.Name(id="FactType"), attr=name) if (
             name in FactType.__members__
         ):
             return FactType[name]
-        case ast.Call(func=ast.Name(id=name)) if name in _INNER:
-            return _construct(_INNER[name], node)
+        case ast.Call(func=ast.Name(id=name)) if name in _NESTED_OBJECTS:
+            return _construct(_NESTED_OBJECTS[name], node)
         case ast.Tuple(elts=items):
             return tuple(map(_value, items))
         case ast.List(elts=items):

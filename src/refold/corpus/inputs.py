@@ -159,11 +159,11 @@ def _hash_json(value: Any) -> str:
 
 BLOCK = 1 << 20
 SUFFIXES = (".jsonl", ".json", ".traj", ".parquet", ".db")
-PACKED = ("", ".gz", ".zst")
+COMPRESSION_SUFFIXES = ("", ".gz", ".zst")
 PARQUET = b"PAR1"
 EVENT = re.compile(r"(?:event-)?(\d+)(?:-[\da-fA-F-]+)?\.json")
 """Matches the name of a file in OpenHands' directory `events`, which has one file per event."""
-BOOKS = frozenset({"base_state.json", "metadata.json"})
+OPENHANDS_METADATA = frozenset({"base_state.json", "metadata.json"})
 """Other files of OpenHands beside that directory."""
 
 Row = tuple[int, bytes]
@@ -201,7 +201,7 @@ def list_inputs(paths: Iterable[str]) -> list[Path]:
 def _files_in(place: Path) -> list[Path]:
     if not place.is_dir():
         return [place]
-    endings = tuple(suffix + packed for suffix in SUFFIXES for packed in PACKED)
+    endings = tuple(suffix + packed for suffix in SUFFIXES for packed in COMPRESSION_SUFFIXES)
     files = [each for each in place.rglob("*") if each.is_file() and each.name.endswith(endings)]
     logs = {each for each in {file.parent for file in files} if _list_events(each)}
     rest = [file for file in files if file.parent not in logs and not _is_kept_by(file, logs)]
@@ -219,7 +219,7 @@ def _list_events(place: Path) -> list[Path]:
 
 def _is_kept_by(file: Path, logs: Container[Path]) -> bool:
     beside = file.parent.parent if file.parent.name == "event_cache" else file.parent
-    return beside / "events" in logs and (file.name in BOOKS or beside != file.parent)
+    return beside / "events" in logs and (file.name in OPENHANDS_METADATA or beside != file.parent)
 
 
 def read_chunks(path: Path) -> Iterator[Chunk]:
@@ -268,7 +268,7 @@ def _hash_file(file: BinaryIO) -> str:
 
 # --- rows -----------------------------------------------------------------------------------------
 
-LOOKED_AT = 8
+SAMPLE_LINES = 8
 """Number of lines that are read to tell records from a single session."""
 LARGEST = 1 << 30
 """Maximum bytes of a record in a list, so that a broken list is not read to its end."""
@@ -283,7 +283,7 @@ def _read_rows(stream: BinaryIO, path: Path) -> Iterator[Row] | None:
     lines, values = [first], [parse_or_none(first)]
     if first.lstrip()[:1] == b"[" and not is_record(values[0]):
         return _read_list_rows(chain(lines, iter(lambda: stream.read(BLOCK), b"")))
-    while not is_record(values[-1]) and len(lines) < LOOKED_AT and (line := stream.readline()):
+    while not is_record(values[-1]) and len(lines) < SAMPLE_LINES and (line := stream.readline()):
         lines.append(line)
         values.append(parse_or_none(line))
     sample = [(at, value) for at, value in enumerate(values, 1) if value is not None]
@@ -298,7 +298,7 @@ def _read_list_rows(blocks: Iterable[bytes]) -> Iterator[Row] | None:
     """Return the elements of a JSON list if they are records."""
     elements = read_list(blocks)
     head = list[bytes]()
-    for element in islice(elements, LOOKED_AT):
+    for element in islice(elements, SAMPLE_LINES):
         head.append(element)
         if is_record(parse_or_none(element)):
             return enumerate(chain(head, elements), 1)

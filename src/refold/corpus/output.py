@@ -118,7 +118,7 @@ class Output:
                 ]
         return []
 
-    def pass_over(self, hash: str) -> bool:
+    def skip_if_written(self, hash: str) -> bool:
         """Skip the next chunk if it, with this hash, is written already. Return whether it is."""
         if self._files is None and self.passed < len(self._entries):
             entry = self._entries[self.passed]

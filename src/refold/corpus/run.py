@@ -88,7 +88,7 @@ def _unwritten(
 ) -> Iterator[Chunk]:
     chunks = chain.from_iterable(map(_read, files))
     for chunk in chunks:
-        if not output.pass_over(chunk.hash):
+        if not output.skip_if_written(chunk.hash):
             yield chunk
             break
         watch(Progress(chunk.path, chunk.done, output.tally))
@@ -194,7 +194,7 @@ def _join(parts: list[ChunkOutput]) -> ChunkOutput:
 # --- processes ------------------------------------------------------------------------------------
 
 R = TypeVar("R")
-AHEAD = 3
+READ_AHEAD = 3
 """Chunks per process that are read ahead."""
 TRIES = 2
 """Number of times that a chunk may kill its process before its rows are tried one by one."""
@@ -227,7 +227,7 @@ class Workers(Generic[R]):
         try:
             for chunk in chunks:
                 self._submit(chunk)
-                if len(self.waiting) > AHEAD * self.jobs:
+                if len(self.waiting) > READ_AHEAD * self.jobs:
                     yield self._take()
             while self.waiting:
                 yield self._take()
@@ -243,7 +243,7 @@ class Workers(Generic[R]):
 
     def _start(self) -> None:
         context = multiprocessing.get_context("spawn")
-        self._pool = ProcessPoolExecutor(self.jobs, context, _begin)
+        self._pool = ProcessPoolExecutor(self.jobs, context, _init_worker)
 
     def _submit(self, chunk: Chunk) -> None:
         try:
@@ -290,7 +290,7 @@ class Workers(Generic[R]):
         return self.join([self._do_alone(chunk._replace(rows=(row,))) for row in chunk.rows])
 
 
-def _begin() -> None:
+def _init_worker() -> None:
     """Prepare a worker. It ignores Ctrl-C, ends with its parent, and runs the garbage collector
     less often, since a large session has few cycles. It does not warn about missing model names:
     training data is sent to no provider."""

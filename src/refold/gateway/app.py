@@ -119,7 +119,7 @@ class Gateway:
     async def _http(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         if root := scope.get("root_path"):
             scope = {**scope, "path": scope["path"].removeprefix(root)}
-        if is_own_path(scope["path"]) or _is_front_door(scope):
+        if is_own_path(scope["path"]) or _is_browser_at_root(scope):
             await self._answer_own(scope, receive, send)
             return
         entry, started = AccessLogEntry(method=scope["method"]), perf_counter()
@@ -166,7 +166,7 @@ class Gateway:
             words = f"The gateway answers {most:,} requests at once: [limits] in refold.toml."
             again = (("retry-after", "1"),)
             raise HTTPException(503, words, headers=again, reason="busy")
-        if refusal := check_site(head.first_values, sites_for(self.config, scope)):
+        if refusal := check_origin(head.first_values, policy_for(self.config, scope)):
             raise refusal
 
     async def _refuse(
@@ -285,7 +285,7 @@ async def _refuse_websocket(scope: Mapping[str, Any], send: Send) -> None:
     await send({"type": "websocket.http.response.body", "body": body})
 
 
-def _is_front_door(scope: Mapping[str, Any]) -> bool:
+def _is_browser_at_root(scope: Mapping[str, Any]) -> bool:
     """Return whether a person opens `/` in a browser. Clients of an API accept no HTML there."""
     accepts = (value for name, value in scope["headers"] if name == b"accept")
     is_root = scope["path"] == "/" and scope["method"] in {"GET", "HEAD"}
@@ -309,7 +309,7 @@ _FORWARDED = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sites:
+class OriginPolicy:
     """Hosts and origins that may send requests, besides programs that are not browsers. The default
     is this machine's own pages."""
 
@@ -324,13 +324,13 @@ class Sites:
     checks_names: bool = True
 
 
-def sites_for(config: Config, scope: Mapping[str, Any]) -> Sites:
+def policy_for(config: Config, scope: Mapping[str, Any]) -> OriginPolicy:
     """Return the sites that may send requests to upstreams. Host names are checked if only this
     machine can connect: a page whose host name resolves here (DNS rebinding) is a program on it.
     Elsewhere they are checked if some are configured."""
     at = scope.get("server")
     local = is_loopback(config.host) and at is not None and is_loopback(str(at[0]))
-    return Sites(
+    return OriginPolicy(
         allowed_hosts=config.allowed_hosts,
         allowed_origins=config.allowed_origins,
         allows_local=True,
@@ -338,7 +338,7 @@ def sites_for(config: Config, scope: Mapping[str, Any]) -> Sites:
     )
 
 
-def check_site(headers: Headers, sites: Sites) -> HTTPException | None:
+def check_origin(headers: Headers, sites: OriginPolicy) -> HTTPException | None:
     """Return the error for a request of a page that may not send it; None for all others."""
     host = _text(headers, b"host").lower()
     if host and sites.checks_names and not _is_own_name(_host_name(f"//{host}"), sites):
@@ -360,7 +360,7 @@ def check_site(headers: Headers, sites: Sites) -> HTTPException | None:
     return None
 
 
-def _is_own_name(name: str, sites: Sites) -> bool:
+def _is_own_name(name: str, sites: OriginPolicy) -> bool:
     if _is_this_machine(name) or _matches(name, sites.allowed_hosts):
         return True
     return sites.allows_local and (
@@ -368,7 +368,7 @@ def _is_own_name(name: str, sites: Sites) -> bool:
     )
 
 
-def _is_admitted(origin: str, host: str, headers: Headers, sites: Sites) -> bool:
+def _is_admitted(origin: str, host: str, headers: Headers, sites: OriginPolicy) -> bool:
     """Return whether pages of this origin may send requests: this machine's, the gateway's own, and
     configured ones."""
     if _matches(origin, sites.allowed_origins):
@@ -451,7 +451,7 @@ def may_administer(scope: Mapping[str, Any], token: str) -> bool:
         and is_loopback(client[0])
         and first.keys().isdisjoint(_FORWARDED)
         and sum(name == b"host" for name, _ in headers) == 1
-        and check_site(first, Sites()) is None
+        and check_origin(first, OriginPolicy()) is None
     )
 
 

@@ -24,7 +24,7 @@ INCOMPLETE_RESPONSE = "ASGI callable returned without completing response."
 request reports it too."""
 LEVELS = ("debug", "info", "warning", "error")
 STANDARD_ERROR = 2
-LINES = 10_000
+MAX_WAITING_LINES = 10_000
 """Maximum number of waiting lines."""
 FLUSH_SECONDS = 2.0
 """Maximum time that an ending process waits for its log."""
@@ -187,7 +187,7 @@ def traceback_places(trace: TracebackType | None) -> list[str]:
     return places[-10:]
 
 
-def _is_of_our_line(record: logging.LogRecord) -> bool:
+def _is_duplicate_of_access_log(record: logging.LogRecord) -> bool:
     """Return whether the server logs that an answer was cut off, which our own line of that request
     does."""
     is_stopped = record.exc_info is not None and isinstance(record.exc_info[1], CancelledError)
@@ -196,7 +196,7 @@ def _is_of_our_line(record: logging.LogRecord) -> bool:
 
 class LogWriter(logging.Handler):
     """Writes to standard error in its own thread, so that a pipe that nobody reads blocks nothing
-    else. If `LINES` lines wait, new ones are dropped until half of them are written; then the log
+    else. If `MAX_WAITING_LINES` lines wait, new ones are dropped until half of them are written; then the log
     says how many. Each forked process has a thread of its own."""
 
     _process = _missing = 0
@@ -210,7 +210,9 @@ class LogWriter(logging.Handler):
         try:
             if self._process != os.getpid():
                 self._start()
-            if self._lines.qsize() >= (LINES // 2 if self._missing else LINES):
+            if self._lines.qsize() >= (
+                MAX_WAITING_LINES // 2 if self._missing else MAX_WAITING_LINES
+            ):
                 self._drop()
                 return
             if missing := self._missing:
@@ -259,7 +261,7 @@ def configure_logging(level: str = "info") -> None:
     if level not in LEVELS:
         raise ValueError(f"no log level is called {level!r}; there are {', '.join(LEVELS)}")
     WRITER.setFormatter(LineFormatter() if os.isatty(STANDARD_ERROR) else JSONFormatter())
-    WRITER.filters = [lambda record: not _is_of_our_line(record)]
+    WRITER.filters = [lambda record: not _is_duplicate_of_access_log(record)]
     # We log database failures ourselves: psycopg's messages quote the data.
     logging.getLogger("psycopg").setLevel(logging.CRITICAL)
     for name in ("refold", "uvicorn.error", "asyncio"):

@@ -52,7 +52,7 @@ from refold.gateway.pipeline.upstream_errors import (
     is_thinking_refused,
     read_figures,
 )
-from refold.gateway.settings import Upstream, choose_upstream, match_prefix, name_owners
+from refold.gateway.settings import Upstream, choose_upstream, identify_providers, match_prefix
 from refold.gateway.tenants import Tenant, TenantResolver, list_keys, redact_keys
 from refold.tokens.usage import read_usage
 
@@ -360,7 +360,7 @@ class Relay:
                 candidate_apis(head),
                 model,
                 keyed=bool(keys),
-                owners=name_owners(keys, head.path),
+                owners=identify_providers(keys, head.path),
             )
         writer.log_entry.upstream = upstream.name
         return upstream

@@ -55,9 +55,9 @@ if TYPE_CHECKING:
 
 GC_THRESHOLD = 20_000
 """Container allocations minus deallocations before the garbage collector runs."""
-CONFIG = "REFOLD_CONFIG"
+CONFIG_VARIABLE = "REFOLD_CONFIG"
 """Variable that names the file for `create_app`."""
-UPSTREAMS = "REFOLD_UPSTREAMS"
+UPSTREAMS_VARIABLE = "REFOLD_UPSTREAMS"
 """Variable with addresses or names of well-known providers, separated by spaces."""
 
 
@@ -98,9 +98,11 @@ def create_app(environment: Mapping[str, str] = os.environ) -> Gateway:
     Settings come from the file that REFOLD_CONFIG names; upstreams in REFOLD_UPSTREAMS replace its
     own. Raises as `create_gateway` and `load_config` do. The server chooses its address itself:
     without an admin token the admin paths answer only this machine."""
-    path = environment.get(CONFIG)
+    path = environment.get(CONFIG_VARIABLE)
     config = load_config(path, environment) if path else with_environment(Config(), environment)
-    upstreams = tuple(parse_upstream(text) for text in environment.get(UPSTREAMS, "").split())
+    upstreams = tuple(
+        parse_upstream(text) for text in environment.get(UPSTREAMS_VARIABLE, "").split()
+    )
     config = replace(config, upstreams=upstreams or config.upstreams)
     configure_logging(config.log)
     return create_gateway(config)
@@ -111,7 +113,7 @@ def create_server(config: Config, app: Application) -> uvicorn.Server:
     it is stopped."""
     limits = config.limits
     note = app.note_refusal if isinstance(app, Gateway) else id
-    return PartingServer(
+    return DrainingServer(
         uvicorn.Config(
             app,
             host=config.host,
@@ -134,7 +136,7 @@ ACCEPT_SECONDS, NOTE_SECONDS = 1.0, 10.0
 """Seconds from a failed accept to the next attempt, and to the next log line about it."""
 
 
-class PartingServer(uvicorn.Server):
+class DrainingServer(uvicorn.Server):
     """A uvicorn server that, when stopped, still answers clients that have connected. Connections
     that no process has accepted yet would otherwise be reset.
 

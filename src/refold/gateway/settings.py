@@ -306,16 +306,22 @@ class Upstream:
     def provider(self) -> str:
         """Well-known provider at its address; empty for any other, which may be anybody's proxy."""
         host = urlsplit(self.url).hostname or ""
-        return next((each.name for each in load_owners() if _matches(host, each.hosts)), "")
+        return next(
+            (each.name for each in load_known_providers() if _matches(host, each.hosts)), ""
+        )
 
 
-def name_owners(keys: Sequence[bytes], path: str) -> frozenset[str]:
+def identify_providers(keys: Sequence[bytes], path: str) -> frozenset[str]:
     """Return the providers that alone check these *keys*, else those that alone have the *path*;
     empty if neither decides, or without a key."""
     bare = [part.strip(b"\"'") for key in keys for part in (key, *key.split(maxsplit=1)[1:])]
     path = f"/{path.strip('/')}"
-    by_key = {each.name for each in load_owners() if any(key.startswith(each.keys) for key in bare)}
-    by_path = {each.name for each in load_owners() if keys and _matches(path, each.paths)}
+    by_key = {
+        each.name
+        for each in load_known_providers()
+        if any(key.startswith(each.keys) for key in bare)
+    }
+    by_path = {each.name for each in load_known_providers() if keys and _matches(path, each.paths)}
     return frozenset(by_key or by_path)
 
 
@@ -412,14 +418,14 @@ def load_providers() -> dict[str, dict[str, Any]]:
         name: {
             key: tuple(value) if isinstance(value, list) else value
             for key, value in raw.items()
-            if key not in Owner._fields
+            if key not in KnownProvider._fields
         }
         for name, raw in _read_providers().items()
         if "url" in raw
     }
 
 
-class Owner(NamedTuple):
+class KnownProvider(NamedTuple):
     """A provider with the hosts, keys and paths that only it has."""
 
     name: str
@@ -431,10 +437,10 @@ class Owner(NamedTuple):
 
 
 @cache
-def load_owners() -> tuple[Owner, ...]:
+def load_known_providers() -> tuple[KnownProvider, ...]:
     """Return the providers of `providers.toml` that are not local servers (`http://`)."""
     return tuple(
-        Owner(
+        KnownProvider(
             raw.get("name", name),
             tuple(raw.get("hosts", [urlsplit(raw.get("url", "")).hostname])),
             tuple(key.encode() for key in raw.get("keys", ())),

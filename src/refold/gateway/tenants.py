@@ -18,7 +18,7 @@ from threading import Lock
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from refold.compactor.conversations import put_latest
+from refold.compactor.conversations import put_lru
 from refold.gateway.exchange import RequestHead, decode_header
 from refold.gateway.settings import Upstream
 from refold.text.json_values import parse_or_none, text_at
@@ -87,7 +87,7 @@ class TenantResolver:
         if not who.is_reusable:
             return
         with self._lock:
-            put_latest(self._accepted, who.credential, None, MAX_ACCEPTED)
+            put_lru(self._accepted, who.credential, None, MAX_ACCEPTED)
 
     def _identifying_parts(self, head: RequestHead) -> list[tuple[bytes, bytes]]:
         """Return all that identifies the sender, sorted by name, since proxies may reorder
@@ -196,7 +196,7 @@ _PERSON_WORDS = frozenset(
 )
 """Words in header names that say for whom a key is used: `chatgpt-account-id`,
 `openai-organization`, `x-forwarded-email`."""
-_NO_KEYS = frozenset(
+_NON_IDENTIFYING_WORDS = frozenset(
     {"agent", "cache", "csrf", "dpop", "idempotency", "nonce", "websocket", "xsrf"}
 )
 """Words in names of headers that identify no sender: most are new with every request."""
@@ -217,7 +217,7 @@ def is_key(name: bytes) -> bool:
     """Return whether a header of this name, in lower case, holds a key of the caller. If in doubt
     it does."""
     words = _words(name)
-    return not _NO_KEYS.intersection(words) and any(
+    return not _NON_IDENTIFYING_WORDS.intersection(words) and any(
         word in _KEY_WORDS or word.endswith(_KEY_ENDS) for word in words
     )
 
@@ -227,7 +227,7 @@ def is_personal(name: bytes) -> bool:
     """Return whether a header of this name, in lower case, identifies the caller, by a key or
     otherwise."""
     words = _words(name)
-    is_person = _PERSON_WORDS.intersection(words) and not _NO_KEYS.intersection(words)
+    is_person = _PERSON_WORDS.intersection(words) and not _NON_IDENTIFYING_WORDS.intersection(words)
     return is_key(name) or bool(is_person)
 
 

@@ -57,8 +57,12 @@ PROMPT = (
     '"position": <number of the message that says it>}}. An empty array if there is nothing.\n\n'
     "<record>\n{record}\n</record>"
 )
-ANY = "Write down facts about the user and the task, the user's preferences, and decisions."
-PROMPT_ID = "memories-1:" + blake2b((SYSTEM + PROMPT + ANY).encode(), digest_size=4).hexdigest()
+DEFAULT_TOPICS = (
+    "Write down facts about the user and the task, the user's preferences, and decisions."
+)
+PROMPT_ID = (
+    "memories-1:" + blake2b((SYSTEM + PROMPT + DEFAULT_TOPICS).encode(), digest_size=4).hexdigest()
+)
 LONGEST = 500
 """Maximum characters of a memory."""
 _KINDS: tuple[Kind, ...] = ("fact", "preference", "decision")
@@ -119,7 +123,7 @@ class ModelExtractor:
             f"- {c.keyword}: {c.description}{' (one fact at most)' * _is_single(c)}"
             for c in self.concepts
         ]
-        topics = "\n".join(["Look only for these concepts:", *lines]) if lines else ANY
+        topics = "\n".join(["Look only for these concepts:", *lines]) if lines else DEFAULT_TOPICS
         prompt = PROMPT.format(topics=topics, record=record)
         return Ask(prompt, self.max_tokens, "memories", SYSTEM, prompt_id=PROMPT_ID)
 

@@ -103,8 +103,8 @@ STORE = (
 FIELDS = ("kind", "concept", "text", "start", "stop", "tip", "when", "by")
 """Fields of a memory in the order of the columns."""
 SELECT = "SELECT kind, concept, text, start, stop, tip, at, by FROM memories "
-LEARN = "INSERT INTO words (rowid, terms) VALUES (?, ?)"
-UNLEARN = "INSERT INTO words (words, rowid, terms) VALUES ('delete', ?, ?)"
+INDEX_TERMS = "INSERT INTO words (rowid, terms) VALUES (?, ?)"
+UNINDEX_TERMS = "INSERT INTO words (words, rowid, terms) VALUES ('delete', ?, ?)"
 DELETE = "DELETE FROM memories WHERE seq = ?"
 BY_ID = "SELECT seq, concept, text FROM memories WHERE scope = ? AND id = ?"
 LATEST = SELECT + "WHERE scope = ? ORDER BY seq DESC LIMIT ?"
@@ -185,7 +185,7 @@ class SQLiteMemories(DatabaseClient):
         result = connection.execute(STORE, (self.scope, *row))
         if result.rowcount:
             words = _index_terms(_clean(memory.concept), _clean(memory.text))
-            connection.execute(LEARN, (result.lastrowid, words))
+            connection.execute(INDEX_TERMS, (result.lastrowid, words))
         return result.rowcount
 
     def _delete(self, connection: sqlite3.Connection, id: str) -> int:
@@ -193,7 +193,7 @@ class SQLiteMemories(DatabaseClient):
         if row is None:
             return 0
         seq, concept, text = row
-        connection.execute(UNLEARN, (seq, _index_terms(concept, text)))
+        connection.execute(UNINDEX_TERMS, (seq, _index_terms(concept, text)))
         connection.execute(DELETE, (seq,))
         return 1
 
@@ -245,7 +245,7 @@ def make_memory(view: View, kind: Kind, text: str, at: int, by: str, concept: st
 # --- secrets --------------------------------------------------------------------------------------
 
 
-MARK = "[redacted]"
+REDACTED = "[redacted]"
 
 _KEYS = re.compile(
     r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|\Z)"
@@ -283,16 +283,16 @@ def redact(text: str) -> str:
     Face, npm, PyPI, DigitalOcean, Shopify), JSON Web Tokens, passwords in URLs, `Bearer` and
     `Basic` headers, and values after names such as `password =`, `api_key:` or `密码是`. Secrets in
     other forms are not recognised."""
-    text = _KEYS.sub(MARK, text)
+    text = _KEYS.sub(REDACTED, text)
     for pattern in (_LOGIN, _BEARER):
-        text = pattern.sub(rf"\g<before>{MARK}", text)
+        text = pattern.sub(rf"\g<before>{REDACTED}", text)
     return _NAMED.sub(_after_name, text)
 
 
 def _after_name(match: re.Match[str]) -> str:
     if _HARMLESS.match(match["secret"]):
         return match[0]
-    return match["before"] + match["quote"] + MARK
+    return match["before"] + match["quote"] + REDACTED
 
 
 # --- extraction by rules --------------------------------------------------------------------------

@@ -45,7 +45,7 @@ OPENING = "(The conversation begins.)"
 (AN-4)."""
 
 CHAT_CAPS = ("max_tokens", "max_completion_tokens")
-CAPS = {RESPONSES: "max_output_tokens", MESSAGES: "max_tokens"}
+OUTPUT_CAP_FIELDS = {RESPONSES: "max_output_tokens", MESSAGES: "max_tokens"}
 """Fields for the output cap. Chat Completions has an old and a new one."""
 
 _DROPPED = frozenset(
@@ -116,8 +116,8 @@ def complete_body(request: ModelRequest, model: str, max_tokens: int, cap: str) 
     *cap* is the field for the cap in Chat Completions, if the request has none.
     """
     format, body = request
-    field = CAPS.get(format) or next((name for name in CHAT_CAPS if name in body), cap)
-    fields = without_keys(body, *CHAT_CAPS, *CAPS.values())
+    field = OUTPUT_CAP_FIELDS.get(format) or next((name for name in CHAT_CAPS if name in body), cap)
+    fields = without_keys(body, *CHAT_CAPS, *OUTPUT_CAP_FIELDS.values())
     fields["model"] = body.get("model") or model
     return fields | {field: max_tokens + _thinking_budget(body)}
 

@@ -153,7 +153,9 @@ def _seconds_until(date: str) -> float | None:
 
 _TAGS = r"(?:think|thinking|thought|thoughts|reasoning)"
 _LEADING = re.compile(rf"\s*+<({_TAGS})>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
-_HEADLESS = re.compile(rf"^[^\S\n]*+</{_TAGS}>[ \t]*+(?:\n|\Z)", re.IGNORECASE | re.MULTILINE)
+_CLOSING_TAG_LINE = re.compile(
+    rf"^[^\S\n]*+</{_TAGS}>[ \t]*+(?:\n|\Z)", re.IGNORECASE | re.MULTILINE
+)
 """A closing tag alone on its line."""
 _OPENING = re.compile(rf"<{_TAGS}>", re.IGNORECASE)
 
@@ -165,7 +167,11 @@ def strip_reasoning(text: str) -> str:
     at = 0
     while match := _LEADING.match(text, at):
         at = match.end()
-    if at == 0 and (match := _HEADLESS.search(text)) and not _OPENING.search(text, 0, match.end()):
+    if (
+        at == 0
+        and (match := _CLOSING_TAG_LINE.search(text))
+        and not _OPENING.search(text, 0, match.end())
+    ):
         at = match.end()
     return text[at:].strip() if at else text
 

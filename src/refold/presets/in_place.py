@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from refold.budget.budget import Budget
 from refold.codecs.codec import Codec
 from refold.codecs.detect import open_payload
-from refold.compactor.conversations import put_latest
+from refold.compactor.conversations import put_lru
 from refold.core.view import View
 from refold.errors import FormatError
 from refold.rules.request import common_length
@@ -177,7 +177,7 @@ class Conversations:
             return
         pairs = deepcopy(match_originals(full, shown))
         with self._lock:
-            put_latest(self._kept, name, pairs, inf if self._most is None else self._most)
+            put_lru(self._kept, name, pairs, inf if self._most is None else self._most)
 
     def forget(self, name: Conversation) -> None:
         """Forget the conversation *name*."""

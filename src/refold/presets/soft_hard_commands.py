@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 from refold.compactor.by_hand import Preview
-from refold.compactor.conversations import put_latest
+from refold.compactor.conversations import put_lru
 from refold.errors import RefoldError, StoreError
 from refold.memory import MemorySink
 from refold.models.driver import call_in_thread
@@ -176,7 +176,7 @@ class Dispatcher:
 
     def _hold(self, id: str, pending: PendingPreview) -> None:
         with self._lock:
-            put_latest(self._previews, id, pending, MAX_PREVIEWS)
+            put_lru(self._previews, id, pending, MAX_PREVIEWS)
 
     def _history(
         self, messages: list[Any], agent_id: str, conversation_id: str | None = None

@@ -13,7 +13,7 @@ from refold.core.strategy import Asking, Summary
 from refold.core.view import View
 from refold.messages import Message
 from refold.speakers import request_text
-from refold.summarizers.heuristic.earlier import read_given
+from refold.summarizers.heuristic.earlier import read_earlier_summaries
 from refold.summarizers.heuristic.lexicon import iter_sentences, weigh_conclusion
 from refold.summarizers.heuristic.state import read_state
 from refold.summarizers.heuristic.steps import read_steps
@@ -269,7 +269,7 @@ def parse(text: str) -> Notes:
 
 
 def _foreign(text: str) -> Notes:
-    state = read_given([text]).state
+    state = read_earlier_summaries([text]).state
     notes = (one_line(words, SENTENCE) for note in state.notes for words in iter_sentences(note))
     return Notes(
         {

@@ -20,7 +20,15 @@ from refold.stores.schema import INDEX_ID
 from refold.stores.sql import DatabaseClient
 from refold.stores.sqlite import SQLiteDatabase
 from refold.text.clip import ceiling, floor
-from refold.text.plain import ASKED, any_word_query, fold, phrase_query, readable_text, runs, terms
+from refold.text.plain import (
+    MAX_QUERY_CHARS,
+    any_word_query,
+    fold,
+    phrase_query,
+    readable_text,
+    runs,
+    terms,
+)
 from refold.transcript import Transcript
 
 # --- the index -------------------------------------------------------------------------------
@@ -188,10 +196,10 @@ def _best_start(text: str, query: str, width: int) -> int:
 
 def word_pattern(query: str) -> re.Pattern[str] | None:
     """Compile a pattern of the words of *query*, longest first, or return None without words."""
-    words = {run.text for run in runs(query[:ASKED])}
+    words = {run.text for run in runs(query[:MAX_QUERY_CHARS])}
     pairs = {
         run.text[at : at + 2]
-        for run in runs(query[:ASKED])
+        for run in runs(query[:MAX_QUERY_CHARS])
         if run.dense
         for at in range(len(run.text) - 1)
     }

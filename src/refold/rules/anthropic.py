@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from refold.errors import is_number
 from refold.messages import Message, Opaque, Text
 from refold.rules.pairing import Pair, is_result, pair_calls, server_ids
-from refold.rules.repair_results import bring_back_blocks, settle_blocks, settle_system
+from refold.rules.repair_results import move_stray_results, settle_blocks, settle_system
 from refold.rules.request import (
-    ALONE,
-    CHOICE,
-    SAME_ID,
+    LIMIT_ALONE,
+    LIMIT_CHOICE,
+    LIMIT_SAME_ID,
     Body,
     Fault,
     References,
@@ -26,10 +26,10 @@ from refold.rules.request import (
 )
 from refold.rules.rule import (
     BrokenRequest,
-    Mended,
+    RepairedEntries,
     Rule,
     remove_empty,
-    take_out,
+    remove_spots,
     take_out_unpaired,
 )
 from refold.text.json_values import (
@@ -64,7 +64,7 @@ def _first_other_part(message: Message) -> int:
     return next(positions, len(message.parts))
 
 
-def settle_results(broken: BrokenRequest) -> Mended:
+def settle_results(broken: BrokenRequest) -> RepairedEntries:
     """Move results to their place, and answer calls without a result (AN-1)."""
     return settle_blocks(broken, [fault.at for fault in find_broken_calls(broken.request)])
 
@@ -84,12 +84,12 @@ def _is_continued(body: Body) -> bool:
     return bool(dig(body, "thread", "previous_message_id"))
 
 
-def return_results(broken: BrokenRequest) -> Mended:
+def return_results(broken: BrokenRequest) -> RepairedEntries:
     """Move results that precede their call behind it (AN-2)."""
-    return (broken.entries, ()) if _is_continued(broken.body) else bring_back_blocks(broken)
+    return (broken.entries, ()) if _is_continued(broken.body) else move_stray_results(broken)
 
 
-def drop_results(broken: BrokenRequest) -> Mended:
+def drop_results(broken: BrokenRequest) -> RepairedEntries:
     """Remove second results, and results without a call (AN-2)."""
     is_continued = _is_continued(broken.body)
     return take_out_unpaired(broken, broken.request.pairing, "a result", is_continued=is_continued)
@@ -129,12 +129,12 @@ def join_server_pairs(request: Request) -> tuple[tuple[int, int], ...]:
     return pair_calls(request.messages, server_ids).inseparable
 
 
-def drop_halves(broken: BrokenRequest) -> Mended:
+def drop_halves(broken: BrokenRequest) -> RepairedEntries:
     """Remove unpaired calls and results of server tools, and both halves of split pairs (AN-3)."""
     pairing = pair_calls(broken.messages, server_ids)
     halves = {*pairing.unanswered, *pairing.orphans, *(pair.result for pair in pairing.again)}
     halves.update(spot for pair in _split_pairs(broken.messages, pairing.pairs) for spot in pair)
-    return take_out(broken, halves, "half of a server tool's pair,")
+    return remove_spots(broken, halves, "half of a server tool's pair,")
 
 
 # --- AN-4 and AN-5: roles and empty texts ---------------------------------------------------------
@@ -190,7 +190,7 @@ def _leads_to_system(message: Message) -> bool:
     return message.role != "assistant" or bool(message.parts and server_ids(message.parts[-1])[1])
 
 
-def place_system(broken: BrokenRequest) -> Mended:
+def place_system(broken: BrokenRequest) -> RepairedEntries:
     """Move misplaced system messages behind a user message that the model answers (AN-4)."""
     model = broken.body.get("model", broken.body.get("modelId"))
     misplaced = find_misplaced_system(broken.request, model)
@@ -227,7 +227,7 @@ def find_empty_texts(request: Request) -> Iterator[Fault]:
             yield Fault(at, "a text block is empty or blank", "text")
 
 
-def drop_empty_texts(broken: BrokenRequest) -> Mended:
+def drop_empty_texts(broken: BrokenRequest) -> RepairedEntries:
     """Remove blank texts, and messages with nothing else (AN-5).
 
     The first message stays if the assistant's would follow (AN-4).
@@ -470,7 +470,7 @@ BODY_RULES: tuple[Rule, ...] = (
         "AN-9",
         "what happens to thinking whose prefix has changed is error or drop_block",
         find_wrong_binding,
-        limit=CHOICE,
+        limit=LIMIT_CHOICE,
     ),
     Rule(
         "AN-CB",
@@ -482,13 +482,13 @@ BODY_RULES: tuple[Rule, ...] = (
         "AN-CC",
         "four cache marks at most, the longer ones first",
         find_wrong_marks,
-        limit=CHOICE,
+        limit=LIMIT_CHOICE,
     ),
     Rule(
         "AN-CE",
         "thinking is cleared first and not all of it; compaction from 50,000 tokens on",
         find_wrong_management,
-        limit=CHOICE,
+        limit=LIMIT_CHOICE,
     ),
     Rule(
         "AN-WS",
@@ -506,7 +506,7 @@ RULES: tuple[Rule, ...] = (
         find_broken_calls,
         lambda request: request.pairing.inseparable,
         (settle_results,),
-        SAME_ID,
+        LIMIT_SAME_ID,
     ),
     Rule(
         "AN-2",
@@ -514,7 +514,7 @@ RULES: tuple[Rule, ...] = (
         find_broken_results,
         None,
         (return_results, drop_results),
-        SAME_ID,
+        LIMIT_SAME_ID,
     ),
     Rule(
         "AN-3",
@@ -522,7 +522,7 @@ RULES: tuple[Rule, ...] = (
         find_split_tools,
         join_server_pairs,
         (drop_halves,),
-        ALONE,
+        LIMIT_ALONE,
     ),
     Rule(
         "AN-4",

@@ -18,12 +18,12 @@ from refold.messages import Message, Opaque, Part, Thinking
 from refold.rules.anthropic import block_binding
 from refold.rules.request import (
     Body,
+    ContentLine,
     Fault,
-    Line,
     Request,
     common_length,
     entry_fields,
-    find_lapses,
+    find_lost_attachments,
     fingerprint,
 )
 from refold.rules.rule import ContinuityRule, Rules
@@ -218,7 +218,7 @@ def find_changed_thinking(before: Request, after: Request) -> Iterator[Fault]:
     first = _loop_start(after.messages)
     if first is None or dig(after.body, "thinking", "type") not in ("enabled", "adaptive"):
         return
-    for lapse in find_lapses(_lines(before.messages), _lines(after.messages)):
+    for lapse in find_lost_attachments(_lines(before.messages), _lines(after.messages)):
         message = after.messages[lapse.at]
         if lapse.at >= first and message.role == "assistant" and any(lapse.had):
             problem = "changed" if lapse.has else "removed"
@@ -226,7 +226,7 @@ def find_changed_thinking(before: Request, after: Request) -> Iterator[Fault]:
             yield Fault(lapse.at, text, ",".join(message.calls))
 
 
-def _lines(messages: Sequence[Message]) -> list[Line]:
+def _lines(messages: Sequence[Message]) -> list[ContentLine]:
     return [
         (hash_message(message), tuple(p for p in message.parts if isinstance(p, Thinking)))
         for message in messages

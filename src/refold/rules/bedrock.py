@@ -7,7 +7,15 @@ from itertools import pairwise
 from refold.messages import Media, Opaque, Text, ToolCall, ToolResult
 from refold.rules import anthropic, anthropic_continuity
 from refold.rules.request import Fault, Request, find_role_faults
-from refold.rules.rule import BrokenRequest, ContinuityRule, Mended, MendedEntry, Note, Rule, join
+from refold.rules.rule import (
+    BrokenRequest,
+    ContinuityRule,
+    Note,
+    RepairedEntries,
+    RepairedEntry,
+    Rule,
+    join,
+)
 from refold.text.json_values import object_at
 
 _ROLES = frozenset({"user", "assistant", "system"})
@@ -28,9 +36,9 @@ def find_wrong_roles(request: Request) -> Iterator[Fault]:
             yield Fault(at, text, f"two {message.role}")
 
 
-def join_neighbours(broken: BrokenRequest) -> Mended:
+def join_neighbours(broken: BrokenRequest) -> RepairedEntries:
     """Merge neighbours of one role (BR-4)."""
-    out, notes = list[MendedEntry](), list[Note]()
+    out, notes = list[RepairedEntry](), list[Note]()
     for entry in broken.entries:
         role = entry.message.role
         if out and role in _SPEAKERS and out[-1].message.role == role:
@@ -132,6 +140,7 @@ def _behind_converse(judge: Judge) -> Judge:
 
 
 CONTINUITY: tuple[ContinuityRule, ...] = tuple(
-    replace(rule, judge=_behind_converse(rule.judge)) for rule in anthropic_continuity.CONTINUITY
+    replace(rule, find_faults=_behind_converse(rule.find_faults))
+    for rule in anthropic_continuity.CONTINUITY
 )
 """All rules of this API about what a request must keep of the previous one: those of Claude."""

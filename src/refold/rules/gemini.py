@@ -8,15 +8,15 @@ from typing import Any
 
 from refold.messages import Message, ToolCall, ToolResult
 from refold.rules.pairing import Pair, pair_calls, server_ids, without_ids
-from refold.rules.repair_results import bring_back_blocks, settle_blocks
+from refold.rules.repair_results import move_stray_results, settle_blocks
 from refold.rules.request import (
-    SAME_ID,
+    LIMIT_SAME_ID,
+    ContentLine,
     Fault,
-    Line,
     Request,
     entry_fields,
     find_call_faults,
-    find_lapses,
+    find_lost_attachments,
     find_repeated_ids,
     find_result_faults,
     find_role_faults,
@@ -24,9 +24,9 @@ from refold.rules.request import (
 from refold.rules.rule import (
     BrokenRequest,
     ContinuityRule,
-    Mended,
-    MendedEntry,
     Note,
+    RepairedEntries,
+    RepairedEntry,
     Rule,
     join,
     remove_empty,
@@ -55,14 +55,16 @@ def find_late_calls(request: Request) -> Iterator[Fault]:
             yield Fault(at, text, message.calls[0])
 
 
-def join_calling_turns(broken: BrokenRequest) -> Mended:
+def join_calling_turns(broken: BrokenRequest) -> RepairedEntries:
     """Merge a turn with function calls into the model's turn before it (GE-1)."""
     return _join_turns(broken, lambda _, entry: bool(entry.calls))
 
 
-def _join_turns(broken: BrokenRequest, belong: Callable[[Message, Message], bool]) -> Mended:
+def _join_turns(
+    broken: BrokenRequest, belong: Callable[[Message, Message], bool]
+) -> RepairedEntries:
     """Merge neighbouring model messages for which *belong* is true."""
-    out, notes = list[MendedEntry](), list[Note]()
+    out, notes = list[RepairedEntry](), list[Note]()
     for entry in broken.entries:
         before = out[-1].message if out else Message("user")
         if before.role == entry.message.role == "assistant" and belong(before, entry.message):
@@ -120,12 +122,12 @@ def join_pairs(request: Request) -> Iterator[tuple[int, int]]:
     return chain(request.pairing.inseparable, server.inseparable)
 
 
-def join_answered_turns(broken: BrokenRequest) -> Mended:
+def join_answered_turns(broken: BrokenRequest) -> RepairedEntries:
     """Merge model turns before a response, so that the ids are assigned again (GE-2)."""
     return _join_turns(broken, lambda before, _: bool(before.calls))
 
 
-def settle_responses(broken: BrokenRequest) -> Mended:
+def settle_responses(broken: BrokenRequest) -> RepairedEntries:
     """Move responses to their place, answer calls without one, and remove the rest (GE-2).
 
     All this happens before the ids, which are made from positions, are assigned again.
@@ -160,7 +162,9 @@ def find_lost_signatures(before: Request, after: Request) -> Iterator[Fault]:
         return
     turn = max((at for at, message in enumerate(after.messages) if message.is_request), default=0)
     lines = _lines(after)
-    for lapse in find_lapses([line for _, line in _lines(before)], [line for _, line in lines]):
+    for lapse in find_lost_attachments(
+        [line for _, line in _lines(before)], [line for _, line in lines]
+    ):
         at, ((_, n), _) = lines[lapse.at]
         is_refused = at >= turn if lapse.has is None else lapse.has not in UNSIGNED
         if None not in lapse.had and is_refused:
@@ -168,10 +172,10 @@ def find_lost_signatures(before: Request, after: Request) -> Iterator[Fault]:
             yield Fault(at, f"the thoughtSignature of a function call {problem}", f"{at}.{n}")
 
 
-def _lines(request: Request) -> list[tuple[int, Line]]:
+def _lines(request: Request) -> list[tuple[int, ContentLine]]:
     """Return each call's content and signature with the position of its message, and a line for
     each message without calls."""
-    lines = list[tuple[int, Line]]()
+    lines = list[tuple[int, ContentLine]]()
     for at, message in enumerate(request.messages):
         words, blocks = hash_message(without_ids(message)), _call_blocks(request.entries[at])
         lines += ((at, ((words, n), _signature(block))) for n, block in enumerate(blocks))
@@ -203,7 +207,7 @@ def find_empty_contents(request: Request) -> Iterator[Fault]:
             yield Fault(at, "the content has no parts", "parts")
 
 
-def drop_empty_contents(broken: BrokenRequest) -> Mended:
+def drop_empty_contents(broken: BrokenRequest) -> RepairedEntries:
     """Remove contents without parts (GE-EP). The first one stays if the model's would follow."""
     return remove_empty(broken, {fault.at: set() for fault in find_empty_contents(broken.request)})
 
@@ -230,8 +234,8 @@ RULES: tuple[Rule, ...] = (
         "as many responses as calls, in their order",
         find_broken_responses,
         join_pairs,
-        (join_answered_turns, bring_back_blocks, settle_responses),
-        SAME_ID,
+        (join_answered_turns, move_stray_results, settle_responses),
+        LIMIT_SAME_ID,
     ),
     Rule(
         "GE-4",

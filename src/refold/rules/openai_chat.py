@@ -9,17 +9,24 @@ from refold.rules.anthropic_continuity import CONTINUITY as CLAUDE_CONTINUITY
 from refold.rules.pairing import Pair, Pairing, pair_calls, with_strays
 from refold.rules.repair_results import settle_entries
 from refold.rules.request import (
-    SAME_ID,
+    LIMIT_SAME_ID,
+    ContentLine,
     Fault,
-    Line,
     Request,
     entry_fields,
     find_call_faults,
-    find_lapses,
+    find_lost_attachments,
     find_result_faults,
     is_signed,
 )
-from refold.rules.rule import BrokenRequest, ContinuityRule, Mended, Note, Rule, take_out_unpaired
+from refold.rules.rule import (
+    BrokenRequest,
+    ContinuityRule,
+    Note,
+    RepairedEntries,
+    Rule,
+    take_out_unpaired,
+)
 from refold.text.json_values import dig
 from refold.transcript import hash_message
 
@@ -38,7 +45,7 @@ def join_pairs(request: Request) -> tuple[tuple[int, int], ...]:
     return _pair(request).inseparable
 
 
-def settle_results(broken: BrokenRequest) -> Mended:
+def settle_results(broken: BrokenRequest) -> RepairedEntries:
     """Move results directly after their calls, and answer calls without a result (OA-1)."""
     request = broken.request
     pairing = with_strays(request.messages, _pair(request), request.turn_ends)
@@ -46,7 +53,7 @@ def settle_results(broken: BrokenRequest) -> Mended:
     return settle_entries(broken, pairing, [call.at for call in (*pairing.unanswered, *misplaced)])
 
 
-def drop_results(broken: BrokenRequest) -> Mended:
+def drop_results(broken: BrokenRequest) -> RepairedEntries:
     """Remove second results, and results without a call (OA-1)."""
     return take_out_unpaired(broken, _pair(broken.request), "a result")
 
@@ -82,7 +89,7 @@ def find_missing_ids(request: Request) -> Iterator[Fault]:
                 yield Fault(at, "a call or a tool message has no id")
 
 
-def give_ids(broken: BrokenRequest) -> Mended:
+def give_ids(broken: BrokenRequest) -> RepairedEntries:
     """Give calls an id made from their position, and results the id of their call (DS-2).
 
     A result answers an unanswered call of the message before: the first of its tool, else the
@@ -164,13 +171,13 @@ def find_lost_reasoning(before: Request, after: Request) -> Iterator[Fault]:
     """
     if dig(after.body, "thinking", "type") == "disabled":
         return
-    for lapse in find_lapses(_lines(before), _lines(after)):
+    for lapse in find_lost_attachments(_lines(before), _lines(after)):
         if not lapse.has:
             text = "the turn had reasoning_content, which is missing now"
             yield Fault(lapse.at, text, ",".join(after.messages[lapse.at].calls))
 
 
-def _lines(request: Request) -> list[Line]:
+def _lines(request: Request) -> list[ContentLine]:
     """Return each message's content, and whether it has reasoning. Signed reasoning is not counted:
     models that sign do not require it."""
     fields = map(entry_fields, request.entries)
@@ -194,7 +201,7 @@ RULES: tuple[Rule, ...] = (
         find_broken_pairs,
         join_pairs,
         (settle_results, drop_results),
-        SAME_ID,
+        LIMIT_SAME_ID,
     ),
 )
 """All rules of this API about its messages."""

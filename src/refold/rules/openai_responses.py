@@ -7,9 +7,9 @@ from refold.messages import Message, Opaque, Thinking, ToolCall
 from refold.rules.pairing import Spot
 from refold.rules.repair_results import answer_calls, bring_back_entries
 from refold.rules.request import (
-    ALONE,
-    CHOICE,
-    SAME_ID,
+    LIMIT_ALONE,
+    LIMIT_CHOICE,
+    LIMIT_SAME_ID,
     Fault,
     Request,
     entry_fields,
@@ -20,10 +20,10 @@ from refold.rules.request import (
 from refold.rules.rule import (
     BrokenRequest,
     ContinuityRule,
-    Mended,
     Note,
+    RepairedEntries,
     Rule,
-    take_out,
+    remove_spots,
     take_out_unpaired,
 )
 from refold.text.json_values import int_at, text_at
@@ -80,20 +80,20 @@ def _is_elsewhere(request: Request) -> bool:
     return is_stored or bool(_positions(request, "item_reference"))
 
 
-def return_outputs(broken: BrokenRequest) -> Mended:
+def return_outputs(broken: BrokenRequest) -> RepairedEntries:
     """Move outputs that precede their call behind it (OA-2)."""
     return (broken.entries, ()) if _is_elsewhere(broken.request) else bring_back_entries(broken)
 
 
-def drop_calls(broken: BrokenRequest) -> Mended:
+def drop_calls(broken: BrokenRequest) -> RepairedEntries:
     """Remove unanswered calls of kinds for which Refold cannot write an output (OA-2)."""
     unanswered = broken.request.full_pairing.unanswered
     parts = {spot: broken.messages[spot.at].parts[spot.part] for spot in unanswered}
     strange = [spot for spot, part in parts.items() if not isinstance(part, ToolCall)]
-    return take_out(broken, strange, "a call without an output,")
+    return remove_spots(broken, strange, "a call without an output,")
 
 
-def drop_outputs(broken: BrokenRequest) -> Mended:
+def drop_outputs(broken: BrokenRequest) -> RepairedEntries:
     """Remove second outputs, and outputs without a call (OA-2)."""
     pairing, is_continued = broken.request.full_pairing, _is_elsewhere(broken.request)
     return take_out_unpaired(broken, pairing, "an output", is_continued=is_continued)
@@ -133,14 +133,14 @@ def join_followers(request: Request) -> Iterator[tuple[int, int]]:
     return ((at, at + 1) for at in positions if _leads_on(request.messages, at))
 
 
-def drop_lone_reasoning(broken: BrokenRequest) -> Mended:
+def drop_lone_reasoning(broken: BrokenRequest) -> RepairedEntries:
     """Remove reasoning not followed by an item of the model (OA-3)."""
     spots = (
         Spot(fault.at, part, fault.subject)
         for fault in find_lone_reasoning(broken.request)
         for part in range(len(broken.messages[fault.at].parts))
     )
-    return take_out(broken, spots, "reasoning that nothing follows,")
+    return remove_spots(broken, spots, "reasoning that nothing follows,")
 
 
 def join_reasoning(request: Request) -> Iterator[tuple[int, int]]:
@@ -243,7 +243,7 @@ def join_trigger(request: Request) -> tuple[tuple[int, int], ...]:
     return ((last, last + 1),) if last in _positions(request, "compaction_trigger") else ()
 
 
-def put_trigger_last(broken: BrokenRequest) -> Mended:
+def put_trigger_last(broken: BrokenRequest) -> RepairedEntries:
     """Move the latest compaction trigger to the end, and remove the others."""
     entries, positions = broken.entries, _positions(broken.request, "compaction_trigger")
     rest = [entry for at, entry in enumerate(entries) if at not in positions]
@@ -262,7 +262,7 @@ RULES: tuple[Rule, ...] = (
         find_broken_pairs,
         join_pairs,
         (return_outputs, drop_calls, answer_calls, drop_outputs),
-        SAME_ID,
+        LIMIT_SAME_ID,
     ),
     Rule(
         "OA-3",
@@ -270,7 +270,7 @@ RULES: tuple[Rule, ...] = (
         find_lone_reasoning,
         join_followers,
         (drop_lone_reasoning,),
-        ALONE,
+        LIMIT_ALONE,
     ),
     Rule("OA-4", REASONING, lambda _: (), join_reasoning),
     Rule(
@@ -280,7 +280,12 @@ RULES: tuple[Rule, ...] = (
         limit="the encrypted content is not here, and without their reasoning the calls it led to "
         "are refused (OA-4)",
     ),
-    Rule("OA-6", "context management knows compaction alone", find_wrong_management, limit=CHOICE),
+    Rule(
+        "OA-6",
+        "context management knows compaction alone",
+        find_wrong_management,
+        limit=LIMIT_CHOICE,
+    ),
     Rule(
         "OA-9",
         "what asks for compaction is the last item",
@@ -288,7 +293,7 @@ RULES: tuple[Rule, ...] = (
         join_trigger,
         (put_trigger_last,),
     ),
-    Rule("OA-10", "truncation is auto or disabled", find_wrong_truncation, limit=CHOICE),
+    Rule("OA-10", "truncation is auto or disabled", find_wrong_truncation, limit=LIMIT_CHOICE),
 )
 """All rules of this API for a single request."""
 

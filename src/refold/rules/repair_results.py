@@ -13,7 +13,15 @@ from typing import NamedTuple
 
 from refold.messages import Message, Part, Text, ToolCall, ToolResult
 from refold.rules.pairing import Pair, Pairing, Spot, with_strays
-from refold.rules.rule import NO_RESULT, BrokenRequest, Mended, MendedEntry, Note, Ref, remove
+from refold.rules.rule import (
+    NO_RESULT,
+    BrokenRequest,
+    Note,
+    Ref,
+    RepairedEntries,
+    RepairedEntry,
+    remove,
+)
 
 
 class CallAnswer(NamedTuple):
@@ -30,7 +38,7 @@ AnswersByPlace = Mapping[int, Sequence[CallAnswer]]
 # --- results as entries (OpenAI) ---------------------------------------------------------------
 
 
-def settle_entries(broken: BrokenRequest, pairing: Pairing, at: Iterable[int]) -> Mended:
+def settle_entries(broken: BrokenRequest, pairing: Pairing, at: Iterable[int]) -> RepairedEntries:
     """Put the answers to the calls of the messages *at* directly after each, in the order of the
     calls."""
     results, concerned = dict(pairing.pairs), set(at)
@@ -41,7 +49,7 @@ def settle_entries(broken: BrokenRequest, pairing: Pairing, at: Iterable[int]) -
     return _place_entries(broken, answers)
 
 
-def bring_back_entries(broken: BrokenRequest) -> Mended:
+def bring_back_entries(broken: BrokenRequest) -> RepairedEntries:
     """Put results that precede their call directly after the call's turn."""
     request, answers = broken.request, defaultdict[int, list[CallAnswer]](list)
     for call, result in _strays(broken, request.full_pairing):
@@ -49,7 +57,7 @@ def bring_back_entries(broken: BrokenRequest) -> Mended:
     return _place_entries(broken, answers)
 
 
-def answer_calls(broken: BrokenRequest) -> Mended:
+def answer_calls(broken: BrokenRequest) -> RepairedEntries:
     """Put placeholder results for unanswered calls directly after their turn."""
     request, answers = broken.request, defaultdict[int, list[CallAnswer]](list)
     for call in request.full_pairing.unanswered:
@@ -57,16 +65,16 @@ def answer_calls(broken: BrokenRequest) -> Mended:
     return _place_entries(broken, answers)
 
 
-def _place_entries(broken: BrokenRequest, answers: AnswersByPlace) -> Mended:
+def _place_entries(broken: BrokenRequest, answers: AnswersByPlace) -> RepairedEntries:
     moved = {answer.result.at for answer in chain(*answers.values()) if answer.result}
-    out = list[MendedEntry]()
+    out = list[RepairedEntry]()
     for at in range(len(broken.entries) + 1):
         for call, result in answers.get(at, ()):
             near = broken.entries[call.at].near
             out.append(
                 broken.entries[result.at]
                 if result
-                else MendedEntry(Message("tool", (no_result(call.id),)), (None,), near)
+                else RepairedEntry(Message("tool", (no_result(call.id),)), (None,), near)
             )
         out += broken.entries[at : at + 1] if at not in moved else ()
     strayed = {
@@ -86,7 +94,7 @@ def _is_astray(call: Spot, result: Spot, home: int, moved: set[int]) -> bool:
 # --- results as blocks (Anthropic, Gemini) -----------------------------------------------------
 
 
-def settle_blocks(broken: BrokenRequest, at: Iterable[int]) -> Mended:
+def settle_blocks(broken: BrokenRequest, at: Iterable[int]) -> RepairedEntries:
     """Put answers first into the message after their turn, in the order of the calls.
 
     *at* are the positions of faults; other turns are left alone.
@@ -106,7 +114,7 @@ def settle_blocks(broken: BrokenRequest, at: Iterable[int]) -> Mended:
     return _place_blocks(broken, answers), list(_notes(broken, answers, strayed))
 
 
-def bring_back_blocks(broken: BrokenRequest) -> Mended:
+def move_stray_results(broken: BrokenRequest) -> RepairedEntries:
     """Move results that are before their call, or far behind it, to their place."""
     orphans = set(broken.request.pairing.orphans)
     positions = [call.at for call, result in _pair_strays(broken).pairs if result in orphans]
@@ -160,30 +168,30 @@ def _is_settled(answers: Sequence[CallAnswer], home: int) -> bool:
     return places == [(home, n) for n in range(len(answers))]
 
 
-def _place_blocks(broken: BrokenRequest, answers: AnswersByPlace) -> list[MendedEntry]:
+def _place_blocks(broken: BrokenRequest, answers: AnswersByPlace) -> list[RepairedEntry]:
     """Return the entries with the answers in place, without messages that became empty."""
     moved = defaultdict[int, set[int]](set)
     for answer in chain(*answers.values()):
         if answer.result:
             moved[answer.result.at].add(answer.result.part)
-    out, gone = list[MendedEntry](), dict[int, set[int]]()
+    out, gone = list[RepairedEntry](), dict[int, set[int]]()
     for at, entry in enumerate(broken.entries):
         results = [_locate(broken, answer) for answer in answers.get(at, ())]
         if results and entry.message.role not in ("user", "tool"):
-            out.append(_prepend(results, MendedEntry(Message("user"), (), entry.near)))
+            out.append(_prepend(results, RepairedEntry(Message("user"), (), entry.near)))
             results = []
         if at in moved:
             gone[len(out)] = {len(results) + n for n in moved[at]}
         out.append(_prepend(results, entry) if results else entry)
     if last := [_locate(broken, answer) for answer in answers.get(len(broken.entries), ())]:
-        out.append(_prepend(last, MendedEntry(Message("user"), (), broken.entries[-1].near)))
+        out.append(_prepend(last, RepairedEntry(Message("user"), (), broken.entries[-1].near)))
     return remove(replace(broken, entries=out), gone)
 
 
-def _prepend(results: Sequence[tuple[Part, Ref | None]], entry: MendedEntry) -> MendedEntry:
+def _prepend(results: Sequence[tuple[Part, Ref | None]], entry: RepairedEntry) -> RepairedEntry:
     parts = (*(part for part, _ in results), *entry.message.parts)
     refs = (*(ref for _, ref in results), *entry.refs)
-    return MendedEntry(replace(entry.message, parts=parts), refs, entry.near)
+    return RepairedEntry(replace(entry.message, parts=parts), refs, entry.near)
 
 
 def _locate(broken: BrokenRequest, answer: CallAnswer) -> tuple[Part, Ref | None]:
@@ -228,11 +236,11 @@ def _notes(
 
 
 def settle_system(
-    broken: BrokenRequest, misplaced: Iterable[int], is_led: Callable[[Message], bool]
-) -> Mended:
+    broken: BrokenRequest, misplaced: Iterable[int], may_precede_system: Callable[[Message], bool]
+) -> RepairedEntries:
     """Move the *misplaced* system messages behind the next message that may precede them.
 
-    That is one accepted by *is_led* that the assistant answers or that is last. If none follows,
+    That is one accepted by *may_precede_system* that the assistant answers or that is last. If none follows,
     the last one before them is used.
     """
     moved, messages = set(misplaced), broken.messages
@@ -240,7 +248,8 @@ def settle_system(
     places = [
         at
         for at, following in zip_longest(speakers, speakers[1:])
-        if is_led(messages[at]) and (following is None or messages[following].role == "assistant")
+        if may_precede_system(messages[at])
+        and (following is None or messages[following].role == "assistant")
     ]
     if not (moved and places):
         return broken.entries, []

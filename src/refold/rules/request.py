@@ -12,13 +12,11 @@ from refold.messages import Message, Opaque, Part, Thinking, ToolResult
 from refold.rules.pairing import Pair, Pairing, client_ids, pair_calls, turn_ends
 from refold.text.json_values import Record
 
-ALONE = "nothing else would be left of the conversation"
+LIMIT_ALONE = "nothing else would be left of the conversation"
 """Why something that breaks a rule may stay: it is all that is left of the conversation."""
-SAME_ID = (
-    f"calls of one turn share an id, and nothing says which of them a result answers; or {ALONE}"
-)
+LIMIT_SAME_ID = f"calls of one turn share an id, and nothing says which of them a result answers; or {LIMIT_ALONE}"
 """Why a pair may stay broken."""
-CHOICE = "only the caller knows what was meant"
+LIMIT_CHOICE = "only the caller knows what was meant"
 """Why a field with an invalid value stays."""
 
 
@@ -134,15 +132,15 @@ def find_repeated_ids(request: Request) -> Iterator[Fault]:
 
 # --- comparison of two requests: for rules about what must be kept -----------------------------
 
-LOOK = 200
+MAX_COMPARED_LINES = 200
 """Maximum number of lines compared to choose between several possible alignments."""
 
-Line = tuple[Any, Any]
+ContentLine = tuple[Any, Any]
 """Content that is sent again, and its attachment that must not change, such as a signature. Equal
 values mean the same content."""
 
 
-class Lapse(NamedTuple):
+class LostAttachment(NamedTuple):
     """Content that is sent again without its attachment."""
 
     at: int
@@ -152,7 +150,9 @@ class Lapse(NamedTuple):
     has: Any
 
 
-def find_lapses(before: Sequence[Line], after: Sequence[Line]) -> Iterator[Lapse]:
+def find_lost_attachments(
+    before: Sequence[ContentLine], after: Sequence[ContentLine]
+) -> Iterator[LostAttachment]:
     """Find contents of both requests whose attachment in *after* is missing or replaced.
 
     Only the part of *after* that was sent before is checked, since later lines may repeat a content
@@ -169,10 +169,10 @@ def find_lapses(before: Sequence[Line], after: Sequence[Line]) -> Iterator[Lapse
             and had[content] - has[content]
             and (run.is_whole or run.unchanged or not mark)
         ):
-            yield Lapse(at, frozenset(had[content]), mark)
+            yield LostAttachment(at, frozenset(had[content]), mark)
 
 
-def _marks(lines: Sequence[Line]) -> dict[Any, set[Any]]:
+def _marks(lines: Sequence[ContentLine]) -> dict[Any, set[Any]]:
     """Return all attachments of each content."""
     marks = dict[Any, set[Any]]()
     for content, mark in lines:
@@ -197,7 +197,7 @@ class _Run(NamedTuple):
     """Whether it contains all of *before*."""
 
 
-def _common_run(before: Sequence[Line], after: Sequence[Line]) -> _Run:
+def _common_run(before: Sequence[ContentLine], after: Sequence[ContentLine]) -> _Run:
     """Return the prefix of *after* that ends with the last line of *before*.
 
     Of several such prefixes it is the one with the most unchanged attachments before its end, then
@@ -209,12 +209,14 @@ def _common_run(before: Sequence[Line], after: Sequence[Line]) -> _Run:
     if not ends:
         common = common_length([content for content, _ in before], [line[0] for line in after])
         return _Run(0, common, common, is_whole=False)
-    runs = (_look_back(before, after, end, LOOK) for end in ends)
+    runs = (_look_back(before, after, end, MAX_COMPARED_LINES) for end in ends)
     best = max(runs, key=lambda run: (run.unchanged, run.length, -run.end))
     return _look_back(before, after, best.end, len(after))
 
 
-def _look_back(before: Sequence[Line], after: Sequence[Line], end: int, look: int) -> _Run:
+def _look_back(
+    before: Sequence[ContentLine], after: Sequence[ContentLine], end: int, look: int
+) -> _Run:
     """Align the end of *before* with the first *end* lines of *after*, and compare backwards."""
     back = map(after.__getitem__, range(end - 1, max(end - 1 - look, -1), -1))
     pairs = list(
@@ -243,7 +245,7 @@ def is_signed(message: Message) -> bool:
     return any(isinstance(part, Thinking) and part.signature for part in message.parts)
 
 
-SEALED = frozenset(
+PROVIDER_ONLY_KINDS = frozenset(
     {
         "compaction",
         "compaction_summary",
@@ -261,10 +263,12 @@ def is_sealed(message: Message) -> bool:
     block."""
     if Opaque not in map(type, message.parts):  # cheap check, nearly always true
         return False
-    return any(isinstance(part, Opaque) and part.kind in SEALED for part in message.parts)
+    return any(
+        isinstance(part, Opaque) and part.kind in PROVIDER_ONLY_KINDS for part in message.parts
+    )
 
 
-LOADING = frozenset(
+TOOL_LOADING_KINDS = frozenset(
     {
         "tool_reference",
         "tool_search_tool_result",
@@ -283,7 +287,9 @@ def loads_of(part: Part) -> frozenset[str]:
     """Return the pieces of a part that load or remove tools, as JSON."""
     pieces = part.content if isinstance(part, ToolResult) else (part,)
     return frozenset(
-        piece.json for piece in pieces if isinstance(piece, Opaque) and piece.kind in LOADING
+        piece.json
+        for piece in pieces
+        if isinstance(piece, Opaque) and piece.kind in TOOL_LOADING_KINDS
     )
 
 

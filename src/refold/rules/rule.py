@@ -35,12 +35,12 @@ class Rule:
 
     id: str
     title: str
-    judge: Callable[[Request], Iterable[Fault]]
+    find_faults: Callable[[Request], Iterable[Fault]]
     """Finds the faults of a request."""
     join: Callable[[Request], Iterable[tuple[int, int]]] | None = None
     """Pairs (i, j), i < j: messages i to j stay together, no cut falls between them."""
-    mends: tuple["Mend", ...] = ()
-    """Repairs of the faults that `judge` finds, tried in turn until one changes something. None
+    mends: tuple["RepairFunction", ...] = ()
+    """Repairs of the faults that `find_faults` finds, tried in turn until one changes something. None
     invents content."""
     limit: str = ""
     """What would have to be invented or lost to repair what `mends` leave, in one sentence."""
@@ -52,7 +52,7 @@ class ContinuityRule:
 
     id: str
     title: str
-    judge: Callable[[Request, Request], Iterable[Fault]]
+    find_faults: Callable[[Request, Request], Iterable[Fault]]
     """Finds the faults of a request, given the previous request and the request."""
     thinking: tuple[str, ...]
     """Values of `Rules.thinking` to which the rule applies."""
@@ -86,33 +86,33 @@ class Rules:
     def check(self, messages: Sequence[Message], body: Body | None = None) -> tuple[Violation, ...]:
         """Return all violations, ordered by position."""
         request = Request(messages, body or {})
-        return in_order(
-            Violation(rule.id, *fault) for rule in self.rules for fault in rule.judge(request)
+        return sort_violations(
+            Violation(rule.id, *fault) for rule in self.rules for fault in rule.find_faults(request)
         )
 
     def check_continuity(self, before: Request, after: Request) -> tuple[Violation, ...]:
         """Return the violations of *after*, given the previous request *before*, ordered by
         position."""
-        return in_order(
+        return sort_violations(
             Violation(rule.id, *fault)
             for rule in self.continuity
             if self.thinking in rule.thinking
-            for fault in rule.judge(before, after)
+            for fault in rule.find_faults(before, after)
         )
 
     def cuts(self, messages: Sequence[Message]) -> frozenset[int]:
         """Return the positions at which *messages* may be cut."""
         request = Request(messages)
         joined = (pair for rule in self.rules if rule.join for pair in rule.join(request))
-        return free_cuts(len(messages), joined)
+        return compute_cuts(len(messages), joined)
 
 
-def in_order(violations: Iterable[Violation]) -> tuple[Violation, ...]:
+def sort_violations(violations: Iterable[Violation]) -> tuple[Violation, ...]:
     """Sort violations by position."""
     return tuple(sorted(violations, key=lambda v: (v.at, v.rule)))
 
 
-def free_cuts(length: int, joined: Iterable[tuple[int, int]]) -> frozenset[int]:
+def compute_cuts(length: int, joined: Iterable[tuple[int, int]]) -> frozenset[int]:
     """Return the cuts from 0 to *length* that split no pair (i, j), that is, are not in i+1 to
     j."""
     depth = [0] * (length + 2)
@@ -138,7 +138,7 @@ class Ref(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class MendedEntry:
+class RepairedEntry:
     """Entry of a conversation under repair."""
 
     message: Message
@@ -173,7 +173,7 @@ class Repair:
 class BrokenRequest:
     """Request under repair."""
 
-    entries: Sequence[MendedEntry]
+    entries: Sequence[RepairedEntry]
     body: Body
     """Fields of the request besides its conversation."""
     alternate: bool
@@ -190,9 +190,9 @@ class BrokenRequest:
         return self.request.messages
 
 
-Mended = tuple[Sequence[MendedEntry], Sequence[Note]]
+RepairedEntries = tuple[Sequence[RepairedEntry], Sequence[Note]]
 """Entries of a request after a repair, and notes of what was done."""
-Mend = Callable[[BrokenRequest], Mended]
+RepairFunction = Callable[[BrokenRequest], RepairedEntries]
 """Function from a broken request to its repaired entries and notes; no notes if nothing changed."""
 
 NO_RESULT = "[No result of this call was recorded.]"
@@ -202,27 +202,29 @@ NO_CALL = "[Result of a call that is no longer part of this conversation]"
 """First line of the text of a result that had to stay without its call."""
 
 
-def to_entries(messages: Iterable[Message]) -> list[MendedEntry]:
+def to_entries(messages: Iterable[Message]) -> list[RepairedEntry]:
     """Wrap messages as unchanged entries."""
     return [
-        MendedEntry(
+        RepairedEntry(
             message, tuple(Ref(at, n) for n in range(len(message.parts))), at, is_untouched=True
         )
         for at, message in enumerate(messages)
     ]
 
 
-def join(first: MendedEntry, second: MendedEntry) -> MendedEntry:
+def join(first: RepairedEntry, second: RepairedEntry) -> RepairedEntry:
     """Merge two neighbouring entries; an empty one adds nothing."""
     if not (first.refs and second.refs):
         return first if first.refs else second
     parts = (*first.message.parts, *second.message.parts)
-    return MendedEntry(replace(first.message, parts=parts), (*first.refs, *second.refs), first.near)
+    return RepairedEntry(
+        replace(first.message, parts=parts), (*first.refs, *second.refs), first.near
+    )
 
 
 def remove(
     broken: BrokenRequest, gone: Mapping[int, set[int]], *, as_text: bool = True
-) -> list[MendedEntry]:
+) -> list[RepairedEntry]:
     """Return the entries without the parts in *gone*, which maps entry to part indexes.
 
     Entries left empty are removed, and their neighbours merged if roles alternate. The first entry
@@ -231,7 +233,7 @@ def remove(
     """
     entries = broken.entries
     remaining = [_without(entry, gone.get(at)) for at, entry in enumerate(entries)]
-    out = list[MendedEntry]()
+    out = list[RepairedEntry]()
     gap = False
     for at, entry in enumerate(remaining):
         if at not in gone or entry.refs:
@@ -245,7 +247,7 @@ def remove(
     return out or list(entries)
 
 
-def remove_empty(broken: BrokenRequest, gone: Mapping[int, set[int]]) -> Mended:
+def remove_empty(broken: BrokenRequest, gone: Mapping[int, set[int]]) -> RepairedEntries:
     """Remove parts as `remove` does, with a note for each entry that was changed or removed."""
     out = remove(broken, gone, as_text=False)
     remaining = {(entry.near, entry.refs) for entry in out}
@@ -254,15 +256,15 @@ def remove_empty(broken: BrokenRequest, gone: Mapping[int, set[int]]) -> Mended:
     return out, [Note(near, "removed what is empty") for near in changed]
 
 
-def _without(entry: MendedEntry, parts: set[int] | None) -> MendedEntry:
+def _without(entry: RepairedEntry, parts: set[int] | None) -> RepairedEntry:
     if not parts:
         return entry
     rest = [n for n in range(len(entry.refs)) if n not in parts]
     message = replace(entry.message, parts=tuple(entry.message.parts[n] for n in rest))
-    return MendedEntry(message, tuple(entry.refs[n] for n in rest), entry.near)
+    return RepairedEntry(message, tuple(entry.refs[n] for n in rest), entry.near)
 
 
-def _opens(remaining: Sequence[MendedEntry], *, alternate: bool) -> bool:
+def _opens(remaining: Sequence[RepairedEntry], *, alternate: bool) -> bool:
     """Return whether the first of these entries must stay although it is empty.
 
     Without it the conversation would be empty or, if roles alternate, begin with the assistant.
@@ -273,14 +275,14 @@ def _opens(remaining: Sequence[MendedEntry], *, alternate: bool) -> bool:
     return following is None or (alternate and following.message.role == "assistant")
 
 
-def _as_text(entry: MendedEntry) -> MendedEntry:
+def _as_text(entry: RepairedEntry) -> RepairedEntry:
     """Return the results of an entry as the text of a user message."""
     results = (part.text for part in entry.message.parts if isinstance(part, ToolResult))
     text = "\n".join([NO_CALL, *filter(None, results)])
-    return MendedEntry(Message("user", (Text(text),)), (None,), entry.near)
+    return RepairedEntry(Message("user", (Text(text),)), (None,), entry.near)
 
 
-def take_out(broken: BrokenRequest, spots: Iterable[Spot], name: str) -> Mended:
+def remove_spots(broken: BrokenRequest, spots: Iterable[Spot], name: str) -> RepairedEntries:
     """Remove the calls or results at *spots*, which the notes call *name*; other parts stay."""
     gone, notes = defaultdict[int, set[int]](set), list[Note]()
     for spot in sorted(spots):
@@ -292,8 +294,8 @@ def take_out(broken: BrokenRequest, spots: Iterable[Spot], name: str) -> Mended:
 
 def take_out_unpaired(
     broken: BrokenRequest, pairing: Pairing, name: str, *, is_continued: bool = False
-) -> Mended:
+) -> RepairedEntries:
     """Remove second results, and results without a call unless the server may hold the call."""
     orphans = () if is_continued else pairing.orphans
     unpaired = (*orphans, *(pair.result for pair in pairing.again))
-    return take_out(broken, unpaired, f"{name} without a call of its own,")
+    return remove_spots(broken, unpaired, f"{name} without a call of its own,")

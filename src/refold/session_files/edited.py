@@ -31,7 +31,7 @@ from refold.stores import MemoryStore, SidecarStore
 from refold.stores.store import Action, LedgerRow, Store, as_ledger_store, list_problems
 from refold.tokens.count import Counter, count_message
 
-NEVER = Budget(sys.maxsize, 0)
+NO_COMPACTION = Budget(sys.maxsize, 0)
 """Budget of a compactor that makes no edits."""
 
 
@@ -147,7 +147,9 @@ def read_only_compactor(edited: EditedSession) -> Compactor:
 def open_read_only(store: Store, format: str | Codec, count: Counter, salt: str = "") -> Compactor:
     """Return a compactor over the edits in *store* that makes no edits."""
     reports = Reports(no_prior)
-    return Compactor((), NEVER, store, format=format, count=count, reports=reports, salt=salt)
+    return Compactor(
+        (), NO_COMPACTION, store, format=format, count=count, reports=reports, salt=salt
+    )
 
 
 def ledger_rows(edited: EditedSession) -> tuple[LedgerRow, ...]:

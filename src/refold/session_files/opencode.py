@@ -31,8 +31,8 @@ from refold.session_files.source import (
     FoundSession,
     OnError,
     Source,
+    describe_file,
     files_below,
-    look_at,
 )
 from refold.text.json_values import (
     JsonObject,
@@ -464,12 +464,12 @@ def find(home: Path, env: Mapping[str, str], on_error: OnError) -> Iterator[Foun
         ]
     migrated = set[str]()
     for path in databases:
-        for session in look_at(path, _sessions_in_database, on_error):
+        for session in describe_file(path, _sessions_in_database, on_error):
             migrated.add(session.id)
             yield session
     for path in files_below(data / "opencode/storage/session", "*/ses*.json", on_error):
         if path.stem not in migrated:  # OpenCode keeps these files after the migration
-            yield from look_at(path, _session_in_file, on_error)
+            yield from describe_file(path, _session_in_file, on_error)
 
 
 def _session_in_file(path: Path) -> Iterator[FoundSession]:

@@ -30,7 +30,7 @@ from refold.session_files.reader import (
     SessionBuilder,
     StoredSession,
     file_reader,
-    respell,
+    normalize_calls,
 )
 from refold.session_files.source import ClientFiles, Problem, Source, folder_name
 from refold.text.json_values import (
@@ -119,7 +119,7 @@ def _read(source: Source, line: str, request: Record, problems: Sequence[Problem
     format = guess_format(body, entries, field)
     session = SessionBuilder(source, CLIENT, format, id, body=body, messages=entries)
     session.problems += problems
-    respell(session)
+    normalize_calls(session)
     if len(entries) < len(items):
         session.note(f"{len(items) - len(entries)} entries are no JSON objects")
     return session.build()

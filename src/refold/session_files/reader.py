@@ -356,7 +356,7 @@ _WORDS = re.compile(r"(?m)^<(?:feedback|user_message)>")
 """Beginning of the person's own text after the label of such a call."""
 
 
-def respell(session: SessionBuilder) -> None:
+def normalize_calls(session: SessionBuilder) -> None:
     """Rewrite the calls and results of a session in its wire format, and note how many changed."""
     entries = session.messages
     match session.format:

@@ -234,7 +234,7 @@ class _Frames(RawIOBase):
 
 OnError = Callable[[OSError], object]
 """Callback for the error of each path that could not be read."""
-HEADS = 8_192, 262_144
+HEAD_SIZES = 8_192, 262_144
 """Bytes of a file that are searched for its working directory (a Codex header is long)."""
 NAMES = {
     "claude_code": "Claude Code",
@@ -247,7 +247,7 @@ NAMES = {
     "copilot": "Copilot CLI",
 }
 """Display names of clients that differ from their keys."""
-LEAST_ID = 4
+MIN_ID_PREFIX = 4
 """Minimum number of characters for an id prefix that names a session."""
 _UUID = re.compile(r"([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -285,7 +285,7 @@ def short_id(session: FoundSession) -> str:
     if match := _UUID.fullmatch(name[-36:]):
         return match[1]
     last = name.replace("_", "-").rpartition("-")[2]
-    return last[-12:] if len(last) >= LEAST_ID else name
+    return last[-12:] if len(last) >= MIN_ID_PREFIX else name
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +309,7 @@ class ClientFiles:
         for root in self.list_roots(home, env):
             for pattern in self.patterns:
                 for path in files_below(root, pattern, on_error):
-                    yield from look_at(path, self._describe, on_error)
+                    yield from describe_file(path, self._describe, on_error)
 
     def list_roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
         """Return the client's data directories, whether or not they exist."""
@@ -352,7 +352,7 @@ def _entries(directory: Path, on_error: OnError) -> list[os.DirEntry[str]]:
         return []
 
 
-def look_at(
+def describe_file(
     path: Path, describe: Callable[[Path], Iterable[FoundSession]], on_error: OnError
 ) -> list[FoundSession]:
     """Return the sessions that *describe* finds in a file; none if the file is damaged."""
@@ -376,7 +376,7 @@ def cwd_under(*keys: str) -> Callable[[Path], str]:
     def find_cwd(path: Path) -> str:
         with path.open("rb") as stream:
             head = b""
-            for size in HEADS:
+            for size in HEAD_SIZES:
                 head += stream.read(size - len(head))
                 lines = islice(head.split(b"\n"), SAMPLE)
                 if cwd := first_text(map(parse_or_none, lines), *keys):

@@ -86,13 +86,13 @@ TAGS = {
     for tag in tags.split()
 }
 """Carriers of elements by tag."""
-_ASKS = re.compile(
+_PERSON_TAG = re.compile(
     r"(?:user|human)[_-]?(?:request|query|question|message|input|prompt|task)", re.IGNORECASE
 )
 """Other tags that indicate a person's words."""
 ENVELOPE = Carrier("tool", "message's envelope")
 """Metadata that a chat gateway puts before a person's message: the sender, and events since."""
-OF_REQUEST = frozenset({SELECTED.kind, OPENED.kind, ENVELOPE.kind})
+REQUEST_CONTEXT_KINDS = frozenset({SELECTED.kind, OPENED.kind, ENVELOPE.kind})
 """Kinds of texts that stay with their request as long as it is the current one."""
 NAMED_SHARE = 2 / 3
 """Minimum fraction of one person's texts that begin with a name if a group writes them."""
@@ -390,7 +390,7 @@ STAMP_CHARS = 500
 """Characters at the end of a text that are searched for them."""
 _ECHO = re.compile(r"^System: \[[^\]\n]*\] \S[^\n:]{0,80} from [^\n:]{1,80}: (.*)", re.MULTILINE)
 """Event of the gateway that repeats the message."""
-ECHOED = 30
+ECHO_CHARS = 30
 """Number of characters of the event that must occur in the message."""
 
 
@@ -404,7 +404,7 @@ def read_envelope(text: str) -> tuple[str, Carrier] | None:
     echo = next(reversed([*_ECHO.finditer(text, 0, end)]), None)
     if echo and not words:
         end = echo.start(1)
-    elif not (words and "".join(echo[1].split() if echo else "")[:ECHOED] in words):
+    elif not (words and "".join(echo[1].split() if echo else "")[:ECHO_CHARS] in words):
         end *= not words and "\n[System: " in text  # a system notice in a queue
     return (text[:end], ENVELOPE) if end else None
 
@@ -490,14 +490,14 @@ def mark_sender(sender: str, words: str) -> str:
     return f"[from {sender}] {words}" if sender else words
 
 
-def split_place(words: str) -> tuple[str, str]:
+def split_marker(words: str) -> tuple[str, str]:
     """Return the marker of a tool result or sender before words, if any, and the words."""
     if sender := FROM_SENDER.match(words):
         return sender[0], words[sender.end() :]
     return (IN_RESULT if words.startswith(IN_RESULT) else "", words.removeprefix(IN_RESULT))
 
 
-def read_overheard(envelope: str) -> str:
+def read_earlier_messages(envelope: str) -> str:
     """Return earlier messages of others from an envelope: in a group those since the model's last
     answer, and the message that is replied to."""
     values = [parse_or_none(text) for _, text in _RECORD.findall(envelope)]
@@ -512,7 +512,7 @@ def read_overheard(envelope: str) -> str:
 
 def carrier_of_tag(tag: str) -> Carrier:
     """Return the carrier of an element by its tag. Unknown tags are context, which is kept."""
-    return TAGS.get(tag) or (PERSON if _ASKS.fullmatch(tag) else NOTE)
+    return TAGS.get(tag) or (PERSON if _PERSON_TAG.fullmatch(tag) else NOTE)
 
 
 def read_ran_command(text: str) -> tuple[str, str] | None:

@@ -21,8 +21,8 @@ from refold.speakers.carriers import (
     ENDING_WORDS,
     EXPANDED,
     NEW_TASK,
-    OF_REQUEST,
     REPORTS,
+    REQUEST_CONTEXT_KINDS,
     REQUEST_HEADINGS,
     SKILL,
     SKILL_RESULT,
@@ -146,7 +146,7 @@ def _as_output(segment: Segment) -> Segment:
     """Return a segment under the label of a call as tool output. A person's element stays, marked
     as lifted, and so do the client's environment details."""
     if _is_person(segment) and segment.text.lstrip().startswith("<"):
-        return segment._replace(is_lifted=True)
+        return segment._replace(was_in_result=True)
     return segment if segment.kind == "environment_details" else segment._replace(voice="tool")
 
 
@@ -173,7 +173,7 @@ def _as_skill(segment: Segment) -> Segment:
 
 
 def _is_steered(segment: Segment) -> bool:
-    return segment.is_lifted or is_steering(segment.text)
+    return segment.was_in_result or is_steering(segment.text)
 
 
 def _find_client_labels(
@@ -193,7 +193,7 @@ def _find_client_labels(
 def _label(segment: Segment) -> str:
     """Return the first line of a person's text if it ends with a colon and more follows."""
     text = segment.text.lstrip()
-    if not _is_person(segment) or segment.is_lifted or is_steering(text) or _is_marked(text):
+    if not _is_person(segment) or segment.was_in_result or is_steering(text) or _is_marked(text):
         return ""
     line, _, rest = text[:400].partition("\n")
     return line.rstrip() if rest.strip() and line.rstrip().endswith((":", "：")) else ""
@@ -412,13 +412,13 @@ def find_verbatim(
     context_room = _TokenRoom(view.profile.count, room // UNKNOWN_SHARE)
     chosen = dict[int, list[Segment]]()
     for at in sorted((at for at in asked if at < stop), reverse=True):
-        stays = at == min(asked) or (at == max(asked) and not asked[at][0].is_lifted)
+        stays = at == min(asked) or (at == max(asked) and not asked[at][0].was_in_result)
         if not stays and not request_room.takes(asked[at]):
             omitted += len(asked[at])
         else:
             chosen[at] = list(asked[at])
     for at in sorted(chosen, reverse=True):
-        in_editor = [segment for segment in spoken[at] if segment.kind in OF_REQUEST]
+        in_editor = [segment for segment in spoken[at] if segment.kind in REQUEST_CONTEXT_KINDS]
         if in_editor and request_room.takes(in_editor):
             chosen[at] += in_editor
     first = min(asked, default=len(messages))
@@ -531,7 +531,8 @@ def _reduce_part(whole: str, chosen: Sequence[Segment]) -> list[Text]:
     """Return the chosen text of one part, in its order."""
     ordered = sorted(chosen, key=lambda segment: whole.find(segment.text))
     texts = [
-        f"{LIFTED}\n{segment.text}" if segment.is_lifted else segment.text for segment in ordered
+        f"{LIFTED}\n{segment.text}" if segment.was_in_result else segment.text
+        for segment in ordered
     ]
     as_said = len("".join("".join(texts).split())) == len("".join(whole.split()))
     return [Text(whole)] if as_said else [Text("\n\n".join(text.strip("\n") for text in texts))]

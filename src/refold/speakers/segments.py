@@ -136,7 +136,7 @@ class Segment(NamedTuple):
     """Subject of context or a summary; `TEMPLATE` for the text of a command or skill."""
     is_whole: bool = False
     """Whether it replaces earlier segments of its kind."""
-    is_lifted: bool = False
+    was_in_result: bool = False
     """Whether it was at the end of a tool result."""
     is_sure: bool = True
     """False if a person's text may also be a client's, such as one about summaries."""
@@ -166,7 +166,9 @@ def segments(message: Message) -> Spoken:
                 segment = _make_segment(text, carrier, message.role, at)
                 spoken.append(segment._replace(sender=sender * (segment.voice == "person")))
         elif isinstance(part, ToolResult):
-            spoken += (Segment("person", text, at, is_lifted=True) for text in steering_texts(part))
+            spoken += (
+                Segment("person", text, at, was_in_result=True) for text in steering_texts(part)
+            )
     if not spoken and message.role == "user" and not message.results:
         media = (at for at, part in enumerate(message.parts) if isinstance(part, Media | Opaque))
         spoken += (Segment("person", "", at) for at in media)
@@ -211,8 +213,8 @@ def steering_texts(result: ToolResult) -> list[str]:
 def own_words(segment: Segment) -> str:
     """Return a person's segment without the client's wrapper, marked if from a tool result."""
     words = _without_wrapper(segment.text.removeprefix(LIFTED).strip())
-    is_lifted = segment.is_lifted or segment.text.startswith(LIFTED)
-    return IN_RESULT + words if is_lifted and words else words
+    was_in_result = segment.was_in_result or segment.text.startswith(LIFTED)
+    return IN_RESULT + words if was_in_result and words else words
 
 
 def iter_requests(segment: Segment) -> Iterator[tuple[str, bool]]:
@@ -266,8 +268,8 @@ def _make_segment(text: str, carrier: Carrier, role: str, at: int) -> Segment:
     if carrier.voice == "person" and role == "user":
         kind = TEMPLATE if text.lstrip().startswith(TEMPLATES) else carrier.kind
         is_sure = text.startswith("<command-") or not SUMMARY_WORDS.search(text[:SUMMARY_CHARS])
-        is_lifted = text.startswith(NEW_TASK)  # it follows tool output, which can forge it
-        return Segment("person", text, at, kind, is_lifted=is_lifted, is_sure=is_sure)
+        was_in_result = text.startswith(NEW_TASK)  # it follows tool output, which can forge it
+        return Segment("person", text, at, kind, was_in_result=was_in_result, is_sure=is_sure)
     kind = carrier.kind or _kind_by_heading(text)
     if carrier is SKILL:
         kind = f"{SKILL.kind} {_kind_by_heading(text)}"

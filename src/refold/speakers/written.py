@@ -18,8 +18,8 @@ from refold.errors import FormatError
 from refold.messages import Message, Part, Text, ToolCall, ToolResult
 from refold.speakers.carriers import (
     ENDING_TOOLS,
-    OF_REQUEST,
     REFUSAL,
+    REQUEST_CONTEXT_KINDS,
     TAGS,
     TEMPLATE,
     TOOL,
@@ -40,7 +40,7 @@ _OUTPUT_MARK = re.compile(
     r"\s{0,9}(?:EXECUTION RESULT of \[(\w{1,80})\]:|OBSERVATION:|Observation:|<tool_response>) ?"
 )
 """Beginnings of the text of a result (OpenHands, SWE-agent, smolagents, Qwen-Agent)."""
-_BESIDE = OF_REQUEST | UNQUOTED | {TEMPLATE}
+_BESIDE = REQUEST_CONTEXT_KINDS | UNQUOTED | {TEMPLATE}
 """Kinds of tool texts that are not results of calls."""
 _OUTPUT_TAGS = frozenset(("tool_response", "output", "returncode", "error", "system"))
 _REPORTS_BESIDE = tuple(

@@ -29,7 +29,7 @@ from refold.text.json_values import JsonObject
 FORMAT = 1
 """Version of the format, in the field `refold` of every document and line."""
 
-HALVES = re.compile("(?<=[\ud800-\udbff])(?=[\udc00-\udfff])")
+SURROGATE_BOUNDARY = re.compile("(?<=[\ud800-\udbff])(?=[\udc00-\udfff])")
 """Position between two neighbouring surrogates that form a pair but are separate characters."""
 
 
@@ -94,7 +94,7 @@ def _split(value: Any) -> Any:
     """Return *value* with texts split into lists at neighbouring surrogates, which JSON would
     join."""
     if isinstance(value, str):
-        return HALVES.split(value) if HALVES.search(value) else value
+        return SURROGATE_BOUNDARY.split(value) if SURROGATE_BOUNDARY.search(value) else value
     if isinstance(value, list):
         return [_split(item) for item in value]
     return {key: _split(item) for key, item in value.items()} if isinstance(value, dict) else value

@@ -309,7 +309,7 @@ def text_array(names: Iterable[str]) -> str:
 
 
 STATEMENTS = sql.Statements(
-    load=f"SELECT json, id, used <= {HOUR} - {sql.NOTED_HOURS} "  # noqa: S608 - names of ours
+    load=f"SELECT json, id, used <= {HOUR} - {sql.USE_RECORD_HOURS} "  # noqa: S608 - names of ours
     "FROM refold_edits WHERE tip = ANY(%s::text[]) ORDER BY seq",
     save="INSERT INTO refold_edits (id, tip, json) VALUES (%s, %s, %s) ON CONFLICT (id) "
     "DO UPDATE SET seq = excluded.seq, tip = excluded.tip, json = excluded.json, "

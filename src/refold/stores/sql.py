@@ -268,10 +268,10 @@ CLAIM = (
 """One statement, so that only one of two simultaneous claims succeeds: the first locks the row."""
 HOUR = "CAST({now} / 3600 AS INTEGER)"
 """Hours since 1970, from {now} in seconds."""
-NOTED_HOURS = 6
+USE_RECORD_HOURS = 6
 """Hours after which the use of an edit is recorded again, so that many loads cause one write."""
 MIN_SECONDS = 86_400.0
-"""Minimum time that edits are kept: long compared with `NOTED_HOURS`, and with the interval at
+"""Minimum time that edits are kept: long compared with `USE_RECORD_HOURS`, and with the interval at
 which a known conversation is loaded (`refold.compactor.loading.RELOAD_SECONDS`)."""
 PAGE_ROWS = 5_000
 MAX_SEQ = 2**62

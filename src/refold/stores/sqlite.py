@@ -308,7 +308,7 @@ def json_array(names: Iterable[str]) -> str:
 
 STATEMENTS = sql.Statements(
     # Each distinct tip is looked up in the index. `CROSS` makes SQLite keep that order.
-    load=f"SELECT edits.json, edits.id, COALESCE(edits.used, 0) <= {HOUR} - {sql.NOTED_HOURS} "  # noqa: S608 - names of ours
+    load=f"SELECT edits.json, edits.id, COALESCE(edits.used, 0) <= {HOUR} - {sql.USE_RECORD_HOURS} "  # noqa: S608 - names of ours
     "FROM json_each(?) AS asked CROSS JOIN edits ON edits.tip = asked.value ORDER BY edits.seq",
     save=f"INSERT OR REPLACE INTO edits (id, tip, json, used) VALUES (?, ?, ?, {HOUR})",  # noqa: S608 - names of ours
     remove="DELETE FROM edits WHERE id IN (SELECT value FROM json_each(?))",

@@ -26,7 +26,7 @@ PARTS: tuple[Part, ...] = (
 """Parts of every kind, some of them hard to store."""
 
 
-ODD = (
+ODD_TIPS = (
     "",
     "a",
     "null",
@@ -211,12 +211,12 @@ def _finds_rows(store: Store) -> None:
     if ledger is None:
         return
     _expect("a new ledger is empty", rows_about(ledger, ["a", ""]), [])
-    rows = [LedgerRow(when=float(n), outcome="noop", tip=tip) for n, tip in enumerate(ODD * 2)]
+    rows = [LedgerRow(when=float(n), outcome="noop", tip=tip) for n, tip in enumerate(ODD_TIPS * 2)]
     ledger.record(iter(rows[:-1]))
     ledger.record([])
     ledger.record(rows[-1:])
     _expect("the ledger gives its rows in the order of recording", ledger.ledger(), rows)
-    for tip in ODD:
+    for tip in ODD_TIPS:
         _expect(
             f"the rows of the tip {tip!r}, exactly",
             rows_about(ledger, [tip]),
@@ -224,7 +224,7 @@ def _finds_rows(store: Store) -> None:
         )
     _expect(
         "the rows of all tips, each once, as recorded",
-        rows_about(ledger, [*reversed(ODD), *ODD]),
+        rows_about(ledger, [*reversed(ODD_TIPS), *ODD_TIPS]),
         rows,
     )
     _expect("the rows of no tips are none", rows_about(ledger, []), [])

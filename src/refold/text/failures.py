@@ -11,12 +11,12 @@ SCAN = 1_000_000
 """Maximum characters that are scanned, from the end, where errors usually are."""
 TRIES = 2_000
 """Maximum number of words that are checked, so that a text full of `error` costs no more."""
-OPENS = 2_000
+OPENING_CHARS = 2_000
 """Length of the opening of a text in characters."""
 WIDTH = 160
 """Maximum characters kept of an error line."""
 
-FIGURES = re.compile(
+TEST_COUNTS = re.compile(
     r"(?<![\w.@/-])(?<![\d.,],)\d[\d,.]*+\s{0,2}(?:\w{1,12}\s{1,2})?(?:pass|fail|test|error|warning|example|assert|spec|check|ok\b|skipped)"
     r"|\b(?:passed|failed|errors?|warnings?|tests?)\s{0,2}[:=]\s{0,2}\d|(?<!\d)0*+[1-9]\d*+\s*+[个項项].{0,8}(?:通过|失败|测试)",
     re.IGNORECASE,
@@ -81,7 +81,7 @@ def is_failure(text: str) -> bool:
     """Return whether tool output reports a failure: by a non-zero exit code at its start or end, a
     traceback, or an error as its first word."""
     ends = without_escapes(f"{text[:200]}\n{text[-400:]}" if len(text) > 600 else text)
-    is_opening = bool(OPENING.match(without_escapes(text[:OPENS])))
+    is_opening = bool(OPENING.match(without_escapes(text[:OPENING_CHARS])))
     is_error = is_opening or text.find(f"\n{TRACE}", -20_000) >= 0
     return is_error or any(map(int, _find_exit_codes(ends)))
 
@@ -229,7 +229,7 @@ END_CHARS = 4_000
 def read_exit_code(text: str) -> int | None:
     """Return the exit code in a result: in its first words, at its end, or at its start; None if it
     has none."""
-    if opening := _OPENING_CODE.match(without_escapes(text[:OPENS])):
+    if opening := _OPENING_CODE.match(without_escapes(text[:OPENING_CHARS])):
         return int(opening[1] or opening[2])
     for part in map(without_escapes, (text[-400:], text[:400])):
         if codes := _find_exit_codes(part):
@@ -289,7 +289,7 @@ def find_figures(text: str) -> str:
     ends with the documentation tests, which may be none."""
     numbered = filter(_DIGIT.search, reversed(clip_scanned(text).split("\n")))
     rows = (row.strip().strip(_FRAME) for row in numbered)
-    figures = (row for row in rows if len(row) < 300 and FIGURES.search(row))
+    figures = (row for row in rows if len(row) < 300 and TEST_COUNTS.search(row))
     last = next(figures, "")
     ran = (row for row in chain((last,), figures) if not _RAN_NONE.search(row))
     return one_line(next(ran, last), 120)

@@ -15,7 +15,7 @@ from typing import Any
 
 from refold.text.clip import head
 from refold.text.outline_lines import (
-    FEWEST,
+    MIN_LINES,
     WIDTH,
     Line,
     Outline,
@@ -52,7 +52,7 @@ def outline_listing(text: str, asked: Collection[str]) -> Outline | None:
     notes = [line for line in lines if not _PATH.fullmatch(line)]
     paths = [line for line in lines if _PATH.fullmatch(line)]
     folders = _folders_of(paths)
-    if len(paths) < FEWEST or len(notes) > 0.2 * len(paths) or not any(folders):
+    if len(paths) < MIN_LINES or len(notes) > 0.2 * len(paths) or not any(folders):
         return None
     root, _ = split_path(commonprefix([*folders]))  # noqa: RUF071 - then up to a slash
     skip = len(root) if root.count("/") + root.count("\\") > 2 else 0
@@ -98,7 +98,7 @@ def outline_search(text: str, asked: Collection[str]) -> Outline | None:
         match if (match := _MATCH.match(line)) and is_path(match[1]) else None for line in lines
     ]
     written = sum(1 for line in lines if line.strip())
-    if written < FEWEST or sum(map(bool, matches)) < 0.6 * written:
+    if written < MIN_LINES or sum(map(bool, matches)) < 0.6 * written:
         return None
     near = weigh_asked(lines, asked)
     weighed, counts, path, top = list[Line](), Counter[str](), "", -1

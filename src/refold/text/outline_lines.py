@@ -17,15 +17,15 @@ from refold.text.plain import terms
 
 WIDTH = 400
 """Maximum characters shown of a line; a longer one is shown by its beginning and end."""
-FEWEST = 12
+MIN_LINES = 12
 """Minimum number of lines for a shape to be recognised."""
 ENDS = 0.3
 """Fraction of the room for the first lines, and for the last ones."""
 FIRST = 0.1
 """Fraction of the room for the lines that a kind puts first, such as signatures in code."""
-NEAR = 0.9
+NEIGHBOUR_DECAY = 0.9
 """Factor by which weight falls from one line to the next."""
-COUNTED = 2
+MAX_UNGROUPED = 2
 """Maximum number of lines of one kind that each count for themselves."""
 
 
@@ -147,7 +147,7 @@ def outline_log(text: str, asked: Collection[str]) -> Outline | None:
     kinds = [_VARYING.sub("0", line).strip() for line in lines]
     counts = Counter(kind for kind in kinds if kind)
     many = counts.total()
-    if many < FEWEST or not (len(counts) <= 0.7 * many or is_failure(text)):
+    if many < MIN_LINES or not (len(counts) <= 0.7 * many or is_failure(text)):
         return None
     wrong = _spread(
         [float(_is_wrong(line)) for line in lines],
@@ -161,10 +161,10 @@ def outline_log(text: str, asked: Collection[str]) -> Outline | None:
     ):
         count = counts[kind]
         if kind in seen:
-            weighed.append(Line(line, weight / 2, int(count <= COUNTED)))
+            weighed.append(Line(line, weight / 2, int(count <= MAX_UNGROUPED)))
             continue
         seen.add(kind)
-        title = f"{line}  (×{count:,})" if count > COUNTED else line
+        title = f"{line}  (×{count:,})" if count > MAX_UNGROUPED else line
         weighed.append(Line(title, 1 + weight + even / 2))
     return Outline(weighed, ends=ENDS)
 
@@ -203,13 +203,13 @@ def outline_code(text: str, asked: Collection[str]) -> Outline | None:
 
 
 def _fade(before: float, own: float) -> float:
-    return max(own, NEAR * before)
+    return max(own, NEIGHBOUR_DECAY * before)
 
 
 def _is_code(lines: Sequence[str], indents: Sequence[int | None]) -> bool:
     written = [line.rstrip() for line in lines if line.strip()]
     return (
-        len(written) >= FEWEST
+        len(written) >= MIN_LINES
         and sum(map(bool, indents)) >= 0.3 * len(written)
         and sum(line[-1] in _CODE_ENDS for line in written) >= 0.3 * len(written)
     )
@@ -274,7 +274,7 @@ def _is_table(lines: Sequence[str], delimiter: str) -> bool:
     """Return whether most lines have the same number of columns, at least three."""
     counts = Counter(line.count(delimiter) for line in lines if line.strip())
     columns, many = counts.most_common(1)[0] if counts else (0, 0)
-    return columns > 1 and many >= max(FEWEST, 0.8 * counts.total())
+    return columns > 1 and many >= max(MIN_LINES, 0.8 * counts.total())
 
 
 def weigh_odd(rows: Sequence[Mapping[Any, str]]) -> list[float]:

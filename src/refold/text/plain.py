@@ -181,7 +181,7 @@ def is_vendored(path: str) -> bool:
     return bool(_VENDORED.search(path))
 
 
-def is_meant(name: str, path: str) -> bool:
+def path_covers(name: str, path: str) -> bool:
     """Return whether the git *path*, also of a folder or a glob, covers the file *name*. If only
     one is absolute, a common suffix is enough."""
     name, path = with_slashes(name), with_slashes(path)
@@ -257,7 +257,7 @@ def match_paths(absolute: Mapping[str, bool], relative: Iterable[str]) -> dict[s
     return {path: name for path, name in matches.items() if name[: -len(path)] == root}
 
 
-def spell_home(absolute: Iterable[str], paths: Iterable[str]) -> dict[str, str]:
+def expand_home(absolute: Iterable[str], paths: Iterable[str]) -> dict[str, str]:
     """Map *paths* in `~` to absolute ones, if the *absolute* paths have one home directory."""
     homes = {match[0] for path in absolute if (match := _HOME.match(path))}
     home = homes.pop() if len(homes) == 1 else ""
@@ -267,7 +267,7 @@ def spell_home(absolute: Iterable[str], paths: Iterable[str]) -> dict[str, str]:
 _DRIVE = re.compile(r"\A/([a-zA-Z])/")
 
 
-def turn_slashes(paths: Collection[str]) -> dict[str, str]:
+def unify_windows_paths(paths: Collection[str]) -> dict[str, str]:
     """Map Windows paths to their first spelling, if they differ from it in slashes, case, or a
     drive as a folder: `/c/Users` for `C:/Users`."""
     forms = dict[str, str]()
@@ -353,9 +353,9 @@ def without_terminal_codes(text: str) -> str:
 
 LONGEST = 64
 """Maximum characters of a term; longer ones are data and are found by their prefix."""
-ASKED = 2_000
+MAX_QUERY_CHARS = 2_000
 """Maximum characters of a query that are read."""
-ALTERNATIVES = 128
+MAX_QUERY_TERMS = 128
 """Maximum number of words and pairs of a query that are searched for."""
 
 _CJK = (
@@ -443,7 +443,7 @@ def phrase_query(text: str) -> str:
 
     *text* cannot inject query syntax: terms are letters and digits in quotes.
     """
-    *first, last = [*runs(text[:ASKED])] or [Run("", dense=False)]
+    *first, last = [*runs(text[:MAX_QUERY_CHARS])] or [Run("", dense=False)]
     single = last.dense and len(last.text) == 1
     ending = _terms(last)[:-1] if last.dense and not single else [last.text]
     wanted = " ".join([*(term for run in first for term in _terms(run)), *ending])
@@ -456,11 +456,11 @@ def any_word_query(text: str) -> str:
     It searches for the words as phrases, for their runs, and for the characters at the edges of
     runs (`5月6日`: `5月`, `月6`, `6日`).
     """
-    words = text[:ASKED].split()
+    words = text[:MAX_QUERY_CHARS].split()
     inner = (term for word in words for run in runs(word) for term in _inner(run))
     touching = (_touching(a, b) for w in words for a, b in pairwise(runs(w)))
     queries = dict.fromkeys(map(phrase_query, (*words, *inner, *touching)))
-    return " OR ".join([query for query in queries if query][:ALTERNATIVES])
+    return " OR ".join([query for query in queries if query][:MAX_QUERY_TERMS])
 
 
 def _touching(before: Run, after: Run) -> str:
@@ -502,12 +502,12 @@ def count_bytes(text: str) -> int:
     return len(text.encode("utf-8", "replace"))
 
 
-def spell_bare(text: str) -> str:
+def letters_and_digits(text: str) -> str:
     """Return only the letters and digits of a text."""
     return "".join(filter(str.isalnum, text))
 
 
-def find_opening(text: str) -> str:
+def first_content_line(text: str) -> str:
     """Return the first line that is not a heading, fence or bracketed mark, else the first line."""
     rows = [row for line in text.split("\n") if (row := line.strip())]
     return next((row for row in rows if row[0] not in "#`["), rows[0] if rows else "")
@@ -517,7 +517,7 @@ _DOTTED = re.compile(r"^(\d{1,7})\.(?: |$)", re.MULTILINE)
 """Line number in a file as Copilot CLI prints it."""
 
 
-def spell_numbers(text: str) -> str:
+def tab_line_numbers(text: str) -> str:
     """Return a file's text with a tab after each line number, if a tool writes `1. `. The text
     stays if no line is empty: it may be a list, which has no empty items."""
     if not _DOTTED.match(text):

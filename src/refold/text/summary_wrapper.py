@@ -26,9 +26,9 @@ QUESTION = "What did we do so far?"
 """User message added before a summary that is the assistant's answer."""
 ACK = "Understood. I go on from there."
 """Assistant message added to acknowledge a summary."""
-ASKED = "user: "
+PERSON_PREFIX = "user: "
 """Prefix of a person's words in a summary."""
-OWN = ("## ", "### ", ASKED)
+LINE_PREFIXES = ("## ", "### ", PERSON_PREFIX)
 """Prefixes of lines with a role in a summary: section headings, source headings, a person's
 words."""
 CONTINUE = "Please go on."
@@ -62,7 +62,7 @@ _RECORD_ESCAPED = re.compile(r"<\\(?=\\*/?\s{0,8}record\b)", re.IGNORECASE)
 def quote(line: str) -> str:
     """Return a line that cannot be taken for a heading, a person's words or several lines."""
     line = _BREAK.sub(" ", line)
-    return f" {line}" if line.startswith(OWN) else line
+    return f" {line}" if line.startswith(LINE_PREFIXES) else line
 
 
 def mark_cut(text: str) -> str:

@@ -70,7 +70,7 @@ def _classes(rest: int, *members: bytes, beyond: int) -> bytes:
     return bytes(table)
 
 
-SIXTEEN = _classes(
+PAIR_CLASSES = _classes(
     14,
     b"\n",
     b" ",
@@ -90,7 +90,7 @@ SIXTEEN = _classes(
 """Character classes in pairs: spaces, vowels, consonants, rare letters, capitals, digits,
 punctuation, and all outside ASCII. After the last character class 0, a line end, is assumed."""
 
-FOUR = _classes(
+QUAD_CLASSES = _classes(
     3, b" \n\t\v\f", b"aeiouyAEIOUY", b"bcdfghjklmnpqrstvwxzBCDFGHJKLMNPQRSTVWXZ", beyond=3
 )
 """Character classes in fours, for the shape of words: spaces, vowels, consonants, all others."""
@@ -133,7 +133,7 @@ STEP: float = _DATA["step"]
 """Tokens per unit of the weights of pairs and fours."""
 ZERO: int = _DATA["zero"]
 """Zero point per character: the excess of the weights of its pair and four, together."""
-PAIRS, FOURS = (bytes.fromhex("".join(_DATA[name])) for name in ("pairs", "fours"))
+PAIR_WEIGHTS, QUAD_WEIGHTS = (bytes.fromhex("".join(_DATA[name])) for name in ("pairs", "fours"))
 """Weights of all pairs and fours of classes, one byte each."""
 SCRIPTS = tuple(
     Script(
@@ -184,7 +184,7 @@ def _weight(raw: bytes) -> int:
     if not raw.isascii() or b"\r" in raw:
         raw = raw.translate(None, LEFT_OUT)  # so that each character has one class
     pairs, fours = pairs_of(raw), fours_of(raw)
-    return total(pairs.translate(PAIRS) + fours.translate(FOURS)) - ZERO * len(pairs)
+    return total(pairs.translate(PAIR_WEIGHTS) + fours.translate(QUAD_WEIGHTS)) - ZERO * len(pairs)
 
 
 def total(data: bytes) -> int:
@@ -198,15 +198,15 @@ def total(data: bytes) -> int:
 
 
 def pairs_of(raw: bytes) -> bytes:
-    """Return for each byte its class of `SIXTEEN` (upper four bits) and that of the next byte."""
-    classes = raw.translate(SIXTEEN)
+    """Return for each byte its class of `PAIR_CLASSES` (upper four bits) and that of the next byte."""
+    classes = raw.translate(PAIR_CLASSES)
     text = int.from_bytes(classes, "little")
     return (text << 4 | text >> 8).to_bytes(len(classes), "little")
 
 
 def fours_of(raw: bytes) -> bytes:
-    """Return for each byte its class of `FOUR` and those of the next three bytes, two bits each."""
-    classes = raw.translate(FOUR)
+    """Return for each byte its class of `QUAD_CLASSES` and those of the next three bytes, two bits each."""
+    classes = raw.translate(QUAD_CLASSES)
     text = int.from_bytes(classes, "little")
     text = text << 2 | text >> 8
     return (text << 4 | text >> 16).to_bytes(len(classes), "little")
@@ -231,19 +231,19 @@ def _beyond_ascii(raw: bytes) -> float:
 
 UNKNOWN = 1_500
 """Tokens of a medium of unknown size: about the maximum of an image."""
-EDGE = 1_568
+MAX_IMAGE_EDGE = 1_568
 """Pixels of the longer edge above which Anthropic scales an image down."""
 PIXELS = 750
 """Pixels per token, as documented by Anthropic."""
-MOST = 1_600
+MAX_IMAGE_TOKENS = 1_600
 """Maximum tokens of an image, after scaling."""
 PAGE = 2_000
 """Tokens of a PDF page. Anthropic documents 1,500 to 3,000 for its text."""
 PAGE_BYTES = 50_000
 """Assumed bytes of a PDF page, since pages are not counted."""
-SOUND = 32, 16_000
+AUDIO_RATES = 32, 16_000
 """Audio: tokens per second (documented by Gemini) and assumed bytes per second (128 kbit/s)."""
-FILM = 295, 250_000
+VIDEO_RATES = 295, 250_000
 """Video: tokens per second (Gemini: 258 a frame and 32 of audio, with framing) and assumed bytes
 per second (2 Mbit/s)."""
 BYTES = 4
@@ -260,7 +260,7 @@ def media_tokens(media: Media) -> int:
         return -(-media.size // BYTES)
     if media.kind == "document":
         return PAGE * -(-media.size // PAGE_BYTES)
-    rate, bytes_a_second = FILM if media.kind == "video" else SOUND
+    rate, bytes_a_second = VIDEO_RATES if media.kind == "video" else AUDIO_RATES
     return -(-rate * media.size // bytes_a_second)
 
 
@@ -281,8 +281,8 @@ def tile_tokens(media: Media) -> int:
 def _picture(width: int, height: int) -> int:
     if not (width and height):
         return UNKNOWN
-    scale = min(1, EDGE / max(width, height))
-    return max(1, min(MOST, round(width * height * scale * scale / PIXELS)))
+    scale = min(1, MAX_IMAGE_EDGE / max(width, height))
+    return max(1, min(MAX_IMAGE_TOKENS, round(width * height * scale * scale / PIXELS)))
 
 
 # --- messages and parts ---------------------------------------------------------------------------
@@ -303,10 +303,10 @@ RESULT = 4
 """Framing of a tool result besides its content."""
 TOOL = 8
 """Framing of a tool definition."""
-SIGNED = 6.5
+SIGNATURE_CHARS_PER_TOKEN = 6.5
 """Characters of a signature or of encrypted content per token of the reasoning in it. Measured on
 467 thinking blocks of Claude Sonnet 4.5 with known text (6.55 by o200k)."""
-BLOB = 512
+MIN_BASE64_CHARS = 512
 """Base64 characters in a row from which a string in an unknown part is data, not text."""
 
 _BLOBS = re.compile(r"(?:[A-Za-z0-9+/_-]{60,}+=*+(?>(?:\\[rn])*))+")
@@ -364,7 +364,7 @@ def part_tokens(
         return RESULT + sum([part_tokens(item, text, media) for item in part.content])
     match part:
         case Thinking(words, signature):
-            return max(text(words), int(len(signature) / SIGNED))
+            return max(text(words), int(len(signature) / SIGNATURE_CHARS_PER_TOKEN))
         case ToolCall(_, name, arguments):
             return CALL + text(name) + text(arguments)
         case Media():
@@ -382,14 +382,18 @@ def _json_tokens(json: str, text: TextCounter) -> int:
 
     A long base64 string counts as encrypted reasoning, but at most as a medium of unknown size.
     """
-    if len(json) < BLOB:
+    if len(json) < MIN_BASE64_CHARS:
         return text(json)
-    blobs = [match for match in _BLOBS.finditer(json) if match.end() - match.start() >= BLOB]
+    blobs = [
+        match for match in _BLOBS.finditer(json) if match.end() - match.start() >= MIN_BASE64_CHARS
+    ]
     pieces, at = list[str](), 0
     for blob in blobs:
         pieces.append(json[at : blob.start()])
         at = blob.end()
-    hidden = sum(min(UNKNOWN, int((blob.end() - blob.start()) / SIGNED)) for blob in blobs)
+    hidden = sum(
+        min(UNKNOWN, int((blob.end() - blob.start()) / SIGNATURE_CHARS_PER_TOKEN)) for blob in blobs
+    )
     return text("".join([*pieces, json[at:]])) + hidden
 
 

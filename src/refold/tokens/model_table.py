@@ -112,14 +112,14 @@ Windows = Callable[[str], Window | None]
 """Your own table: from a model's name to its window, or to None to use the built-in table."""
 
 
-class Found(NamedTuple):
+class WindowLookup(NamedTuple):
     """A window, or the reason why there is none."""
 
     window: Window | None
     reason: str
 
 
-def find_window(model: str, given: int | Window | Windows | None = None) -> Found:
+def find_window(model: str, given: int | Window | Windows | None = None) -> WindowLookup:
     """Return the window of *model*: *given*, or else from the table.
 
     *given* is a number of tokens, a `Window` or a function; 0 switches the window off. The reason
@@ -128,22 +128,24 @@ def find_window(model: str, given: int | Window | Windows | None = None) -> Foun
     if callable(given):
         given = given(model)
     if isinstance(given, Window):
-        return Found(given, f"given as {given.room} tokens")
+        return WindowLookup(given, f"given as {given.room} tokens")
     if given is not None:
         return (
-            Found(Window(given), f"given as {given} tokens")
+            WindowLookup(Window(given), f"given as {given} tokens")
             if given > 0
-            else Found(None, "the window is switched off")
+            else WindowLookup(None, "the window is switched off")
         )
     if not model:
-        return Found(None, "the request names no model and no window is given")
-    window = lookup(model)
+        return WindowLookup(None, "the request names no model and no window is given")
+    window = lookup_window(model)
     if window is None:
-        return Found(None, f"no window is known for the model {model!r} (table of {table_date()})")
-    return Found(window, f"{model}: {window.room} tokens (table of {table_date()})")
+        return WindowLookup(
+            None, f"no window is known for the model {model!r} (table of {table_date()})"
+        )
+    return WindowLookup(window, f"{model}: {window.room} tokens (table of {table_date()})")
 
 
-def lookup(model: str) -> Window | None:
+def lookup_window(model: str) -> Window | None:
     """Return the table's entry for *model*, or None."""
     return _TABLE.lookup(model)
 

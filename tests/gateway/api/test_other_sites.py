@@ -2,21 +2,21 @@
 
 import pytest
 
-from refold.gateway.app import Gateway, Sites, check_site, sites_for
+from refold.gateway.app import Gateway, OriginPolicy, check_origin, policy_for
 from refold.gateway.config import Config, ConfigError, parse_config
 from refold.gateway.settings import Upstream
 from refold.testing.scripted_gateway import serving
 from refold.testing.scripted_provider import ScriptedProvider
 from tests.support.raw_http import statuses, talk
 
-LOOPBACK = Sites(allows_local=True)
+LOOPBACK = OriginPolicy(allows_local=True)
 BODY = b'{"model":"m","messages":[{"role":"user","content":"Hi"}]}'
 
 
-def reason(sites: Sites = LOOPBACK, **headers: str) -> str:
+def reason(sites: OriginPolicy = LOOPBACK, **headers: str) -> str:
     """Why a request with these headers is refused; empty if it is not."""
     named = {name.replace("_", "-").encode(): value.encode() for name, value in headers.items()}
-    stranger = check_site({b"host": b"localhost:8484", **named}, sites)
+    stranger = check_origin({b"host": b"localhost:8484", **named}, sites)
     return stranger.reason if stranger else ""
 
 
@@ -63,14 +63,14 @@ def test_c13_a_name_that_was_made_to_lead_here_is_refused(host: str) -> None:
     """DNS rebinding: the page of such a site could read what a local model without a key answers."""
     assert reason(host=host) == "foreign_host"
     assert (
-        reason(Sites(allows_local=True, allowed_hosts=("models.example",)), host=host)
+        reason(OriginPolicy(allows_local=True, allowed_hosts=("models.example",)), host=host)
         == "foreign_host"
     )
 
 
 def test_c13_names_that_are_configured_are_ours_and_elsewhere_any_is() -> None:
     """A reverse proxy on the same machine passes its public name on; behind another address names are not known."""
-    sites = Sites(allows_local=True, allowed_hosts=("models.example", "*.corp.example"))
+    sites = OriginPolicy(allows_local=True, allowed_hosts=("models.example", "*.corp.example"))
     assert reason(sites, host="Models.example:443") == reason(sites, host="a.b.corp.example") == ""
     upstreams = (Upstream(name="u", url="http://127.0.0.1:9"),)
     here, away = {"server": ("127.0.0.1", 8484)}, {"server": ("10.0.0.1", 8484)}
@@ -83,7 +83,7 @@ def test_c13_names_that_are_configured_are_ours_and_elsewhere_any_is() -> None:
         (open_to_all, away, ""),
         (named, away, "foreign_host"),
     ):
-        assert reason(sites_for(config, scope), host="evil.example") == expected
+        assert reason(policy_for(config, scope), host="evil.example") == expected
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,10 @@ def test_c13_pages_of_other_sites_may_not(origin: str) -> None:
     assert reason(origin=origin) == "foreign_site"
     assert reason(origin=origin, content_type="text/plain;charset=UTF-8") == "foreign_site"
     assert (
-        reason(Sites(allows_local=True, allowed_origins=("https://chat.example",)), origin=origin)
+        reason(
+            OriginPolicy(allows_local=True, allowed_origins=("https://chat.example",)),
+            origin=origin,
+        )
         == "foreign_site"
     )
 
@@ -155,12 +158,12 @@ def test_c13_an_application_without_a_site_comes_through_once_it_sends_what_no_p
     assert reason(origin="null", access_control_request_method="POST") == "foreign_site", (
         "its preflight"
     )
-    assert reason(Sites(allows_local=True, allowed_origins=("null",)), origin="null") == ""
+    assert reason(OriginPolicy(allows_local=True, allowed_origins=("null",)), origin="null") == ""
     assert reason(origin="https://evil.example", content_type="application/json") == "foreign_site"
 
 
 def test_c13_sites_that_are_configured_may_ask_and_the_gateways_own_name_too() -> None:
-    sites = Sites(
+    sites = OriginPolicy(
         allows_local=True,
         allowed_origins=("https://chat.example", "https://*.corp.example"),
         checks_names=False,
@@ -176,10 +179,14 @@ def test_c13_sites_that_are_configured_may_ask_and_the_gateways_own_name_too() -
 
 
 def test_c13_the_admin_paths_are_stricter_by_the_same_rule() -> None:
-    assert reason(Sites(), host="refold") == reason(Sites(), host="10.0.0.1") == "foreign_host"
-    assert reason(Sites(), origin="vscode-webview://1f2e3d") == "foreign_site"
-    assert reason(Sites(), origin="null", authorization="Bearer k") == "foreign_site"
-    assert reason(Sites(), origin="http://localhost:1") == ""
+    assert (
+        reason(OriginPolicy(), host="refold")
+        == reason(OriginPolicy(), host="10.0.0.1")
+        == "foreign_host"
+    )
+    assert reason(OriginPolicy(), origin="vscode-webview://1f2e3d") == "foreign_site"
+    assert reason(OriginPolicy(), origin="null", authorization="Bearer k") == "foreign_site"
+    assert reason(OriginPolicy(), origin="http://localhost:1") == ""
 
 
 def ask(port: int, method: bytes, *headers: bytes) -> bytes:

@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 from refold.gateway.config import Config
 from refold.gateway.exchange import APIS, HTTPException, RequestHead
 from refold.gateway.http.request import candidate_apis, generation_api
-from refold.gateway.settings import Limits, Upstream, choose_upstream, find_provider, name_owners
+from refold.gateway.settings import (
+    Limits,
+    Upstream,
+    choose_upstream,
+    find_provider,
+    identify_providers,
+)
 from refold.gateway.tenants import list_keys
 from refold.testing.scripted_gateway import serving
 from refold.testing.scripted_provider import ScriptedProvider
@@ -181,7 +187,7 @@ def send(upstreams: list[Upstream], path: str, key: bytes, model: str = "") -> s
             candidate_apis(asked),
             model,
             keyed=bool(keys),
-            owners=name_owners(keys, path),
+            owners=identify_providers(keys, path),
         ).name
     except HTTPException:
         return ""
@@ -241,7 +247,7 @@ def test_whose_key_it_is_and_what_to_do_is_said() -> None:
 @pytest.mark.parametrize("part", ["a ", "Bearer ", " ", "/model/", "/v2/", "/converse/"])
 def test_long_keys_and_paths_are_looked_at_at_once(part: str) -> None:
     long = part * (100_000 // len(part))
-    assert not name_owners([long.encode()], long)
+    assert not identify_providers([long.encode()], long)
 
 
 @contextmanager

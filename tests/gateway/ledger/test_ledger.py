@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.budget.planner import (
-    ENOUGH,
-    EXACT,
-    Survival,
+    EXACT_BUCKETS,
+    MIN_BUCKET_COUNT,
+    CallCounts,
     bucket_of,
     estimate_remaining_calls,
 )
@@ -39,13 +39,13 @@ from refold.gateway.ledger.calls import CallLog
 from refold.gateway.ledger.entry import (
     DOLLAR,
     FIGURES,
-    MONEY_FIGURES,
+    MONEY_FIELDS,
     Entry,
     EntryKey,
     Sums,
     Tokens,
     build_report,
-    hour_of,
+    floor_to_hour,
     report_as_json,
 )
 from refold.gateway.ledger.sessions import Sessions
@@ -159,8 +159,8 @@ class Book:
         self.entries = merge_entries(entries.items(), self.entries)
         self.reached.update(reached or {})
 
-    def survival(self) -> Survival:
-        return Survival(self.reached)
+    def survival(self) -> CallCounts:
+        return CallCounts(self.reached)
 
     def close(self) -> None:
         self.closed = True
@@ -594,7 +594,7 @@ def test_a_summary_without_a_price_is_said_to_have_none():
 
 KEYS = st.builds(
     EntryKey,
-    st.integers(0, 400_000).map(lambda when: hour_of(float(when))),
+    st.integers(0, 400_000).map(lambda when: floor_to_hour(float(when))),
     st.sampled_from("ab"),
     st.sampled_from(["", "s", "t"]),
     st.sampled_from(["", "m", "n"]),
@@ -621,7 +621,7 @@ def test_rows_add_up_to_the_total_and_parts_to_the_row(entries, by):
     assert {row["name"] for row in report_as_json(report)["rows"]} == {
         line.name for line in report.lines
     }
-    assert set(MONEY_FIGURES) <= set(report_as_json(report)["total"])
+    assert set(MONEY_FIELDS) <= set(report_as_json(report)["total"])
 
 
 @given(ENTRIES, ENTRIES)
@@ -900,32 +900,37 @@ def test_forks_of_one_conversation_are_reckoned_each_by_its_own_past():
 def test_steps_are_exact_at_first_and_a_tenth_later(calls: int):
     start = bucket_of(calls)
     assert start <= calls and bucket_of(start) == start
-    assert start == calls if calls <= EXACT else calls < 1.2 * start
+    assert start == calls if calls <= EXACT_BUCKETS else calls < 1.2 * start
 
 
-@given(st.lists(st.integers(1, 300), min_size=ENOUGH, max_size=80), st.integers(0, 300))
+@given(st.lists(st.integers(1, 300), min_size=MIN_BUCKET_COUNT, max_size=80), st.integers(0, 300))
 def test_sessions_are_expected_to_go_on_as_long_as_those_that_came_this_far(
     lengths: list[int], past: int
 ):
     counts = Counter(bucket_of(t) for length in lengths for t in range(length))
-    expected = Survival(counts).remaining_calls(past)
+    expected = CallCounts(counts).remaining_calls(past)
     remaining = [length - past for length in lengths if length > past]
-    if past < EXACT and len(remaining) >= ENOUGH:
+    if past < EXACT_BUCKETS and len(remaining) >= MIN_BUCKET_COUNT:
         assert expected == pytest.approx(sum(remaining) / len(remaining))
-    elif past < EXACT:
+    elif past < EXACT_BUCKETS:
         assert expected is None
 
 
 def test_what_was_learned_takes_the_place_of_what_recorded_sessions_say():
-    short = Survival(Counter(bucket_of(t) for _ in range(ENOUGH) for t in range(12)))
+    short = CallCounts(Counter(bucket_of(t) for _ in range(MIN_BUCKET_COUNT) for t in range(12)))
     assert estimate_remaining_calls(10, short) == 2
     assert estimate_remaining_calls(40, short) == estimate_remaining_calls(40) > 50
-    assert estimate_remaining_calls(10, Survival({10: ENOUGH, 5_000: ENOUGH * 500})) == 200
+    assert (
+        estimate_remaining_calls(
+            10, CallCounts({10: MIN_BUCKET_COUNT, 5_000: MIN_BUCKET_COUNT * 500})
+        )
+        == 200
+    )
 
 
 def test_the_gateway_learns_how_long_its_sessions_are():
     with Gateway() as gateway:
-        for user in range(ENOUGH):
+        for user in range(MIN_BUCKET_COUNT):
             for steps in range(1, 7):
                 body = json.loads(chat(steps, words="x"))
                 body["messages"][1]["content"] = f"Fix bug {user}."
@@ -935,7 +940,7 @@ def test_the_gateway_learns_how_long_its_sessions_are():
         again = make_writer(lambda model: RATES, gateway.book, Counters())
         again.start()
         again.close()
-    assert learned.counts == dict.fromkeys(range(1, 7), ENOUGH)
+    assert learned.counts == dict.fromkeys(range(1, 7), MIN_BUCKET_COUNT)
     assert again.survival.remaining_calls(2) == 5 and again.survival.remaining_calls(20) is None
 
 
@@ -943,5 +948,5 @@ def test_what_was_learned_is_kept():
     ledger = open_ledger(":memory:")
     ledger.add({}, {1: 5, 2: 3})
     ledger.add({}, {2: 4})
-    assert ledger.survival() == Survival({1: 5, 2: 7})
+    assert ledger.survival() == CallCounts({1: 5, 2: 7})
     ledger.close()

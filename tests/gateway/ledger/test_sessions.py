@@ -12,7 +12,7 @@ from refold.errors import StoreError
 from refold.gateway.conversations.conversations import Conversation, LatestRequest
 from refold.gateway.ledger.entry import EntryKey, Sums
 from refold.gateway.ledger.sessions import KEPT_SECONDS, MAX_WAITING, Sessions
-from refold.gateway.ledger.sql import NAMES_PER_QUERY, Ledger, WordsOfEdits
+from refold.gateway.ledger.sql import NAMES_PER_QUERY, EditTextCache, Ledger
 from refold.gateway.ledger.writer import open_ledger
 
 NOW = 1_790_000_000.0
@@ -207,7 +207,7 @@ def test_an_amended_summary_is_described_anew(ledger: Ledger) -> None:
 
 def test_the_words_of_edits_that_are_known_have_a_size_and_not_a_number():
     """Ten thousand summaries stayed in the memory of each process, beside `known_bytes`."""
-    words, read = WordsOfEdits(most=20_000), []
+    words, read = EditTextCache(most=20_000), []
 
     def ask(number: int, by: str = "A()") -> tuple[str, str]:
         edit = Edit(start=0, stop=1, insert=(), tip=f"{number:032x}", by=by)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from refold.gateway.pipeline.request_kind import Cap, fit_caps, read_cap, write_caps
+from refold.gateway.pipeline.request_kind import Cap, lower_caps, read_cap, write_caps
 
 
 def test_a_cap_is_lowered_in_its_own_field_and_nowhere_else():
@@ -18,12 +18,12 @@ def test_a_cap_is_lowered_in_its_own_field_and_nowhere_else():
 
 def test_a_cap_that_fits_or_cannot_is_left_alone():
     body = {"max_tokens": 1_500}
-    assert fit_caps("anthropic", body, 5_000) == ()
-    assert fit_caps("anthropic", body, 500) == ()  # what would be left is no answer
-    assert fit_caps("anthropic", body, 1_100) == (Cap(("max_tokens",), 1_100),)
+    assert lower_caps("anthropic", body, 5_000) == ()
+    assert lower_caps("anthropic", body, 500) == ()  # what would be left is no answer
+    assert lower_caps("anthropic", body, 1_100) == (Cap(("max_tokens",), 1_100),)
     thinking = {"max_tokens": 9_000, "thinking": {"type": "enabled", "budget_tokens": 4_000}}
-    assert fit_caps("anthropic", thinking, 6_000) == (Cap(("max_tokens",), 6_000),)
-    assert fit_caps("anthropic", thinking, 4_000) == ()  # less than was promised for thinking
+    assert lower_caps("anthropic", thinking, 6_000) == (Cap(("max_tokens",), 6_000),)
+    assert lower_caps("anthropic", thinking, 4_000) == ()  # less than was promised for thinking
 
 
 @pytest.mark.parametrize("value", [None, True, "8", -1, 1.5, {}])

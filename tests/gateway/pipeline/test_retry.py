@@ -14,7 +14,7 @@ from refold.gateway import Incoming, Outgoing, Pipeline, Settings
 from refold.gateway.pipeline.request_kind import (
     SMALLEST_CAP,
     Cap,
-    fit_caps,
+    lower_caps,
     read_cap,
     thinking_budget,
     write_caps,
@@ -235,7 +235,7 @@ def test_what_is_lowered_is_a_request_that_providers_take(
 ) -> None:
     body = {"max_tokens": cap, "thinking": {"budget_tokens": budget}, "messages": []}
     source = json.dumps(body).encode()
-    changed = fit_caps("anthropic", body, room, keep)
+    changed = lower_caps("anthropic", body, room, keep)
     after = json.loads(write_caps(source, changed))
     if not changed:
         assert after == body
@@ -337,8 +337,8 @@ def test_what_is_no_number_of_tokens_is_no_cap(value: object) -> None:
 def test_a_budget_of_openrouters_counts_too() -> None:
     body = {"max_tokens": 20_000, "reasoning": {"max_tokens": 15_000}}
     assert thinking_budget(body) == 15_000
-    assert fit_caps("openai_chat", body, 15_000) == ()
-    assert fit_caps("openai_chat", body, 15_000, 0.5) == (
+    assert lower_caps("openai_chat", body, 15_000) == ()
+    assert lower_caps("openai_chat", body, 15_000, 0.5) == (
         Cap(("max_tokens",), 15_000),
         Cap(("reasoning", "max_tokens"), 13_976),
     )

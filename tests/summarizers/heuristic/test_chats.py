@@ -85,7 +85,7 @@ def test_what_takes_nothing_back_is_no_retraction():
 
 def test_only_the_sentences_that_take_something_back_come_with_what_they_take_back():
     text = "No wait, I meant Friday.\n\nThe room is B12. The projector works again since Monday."
-    lines = Block(1, "asked", "", text, is_parted=True).iter_lines()
+    lines = Block(1, "asked", "", text, is_in_clauses=True).iter_lines()
     assert [line.retracts for line in lines] == [True, False, False]
 
 
@@ -93,7 +93,8 @@ def test_exchanges_stand_in_the_order_in_which_they_were():
     """Two about one thing stood together, at the place of the first: what replaced what?"""
     rows = [("boat", "It costs 410 euros."), ("shed", "It costs 5 euros."), ("boat", "Or 630.")]
     blocks = [
-        Block(at, "said", label, words, is_parted=True) for at, (label, words) in enumerate(rows)
+        Block(at, "said", label, words, is_in_clauses=True)
+        for at, (label, words) in enumerate(rows)
     ]
     lines = [next(iter(block.iter_lines())) for block in blocks]
     excerpts = [Excerpt(at, line, (), 1.0, 1.0, 1) for at, line in enumerate(lines)]
@@ -106,7 +107,7 @@ def test_exchanges_stand_in_the_order_in_which_they_were():
 def test_a_brief_message_is_quoted_as_a_whole():
     """`€260` stood alone, or `no, he has football` without the day that it led to."""
     words = "yes. Saturday morning. no, he has football then. Sunday"
-    block = Block(0, "asked", "", words, is_parted=True)
+    block = Block(0, "asked", "", words, is_in_clauses=True)
     assert [line.text for line in block.iter_lines()] == [words]
 
 

@@ -8,7 +8,7 @@ from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.models.driver import drive
 from refold.summarizers.heuristic import RuleSummary
-from refold.summarizers.heuristic.shell import file_effects, find_checks, find_deeds
+from refold.summarizers.heuristic.shell import file_effects, find_actions, find_checks
 from refold.summarizers.heuristic.state import drop_superseded
 from refold.summarizers.heuristic.steps import read_steps
 from tests.support.summaries import collect, states_of
@@ -68,7 +68,7 @@ def run(*commands):
     ("pytest -x && npm publish", "npm publish"),
 ])  # fmt: skip
 def test_a_deed_is_what_changes_more_than_files(command, deeds):
-    assert find_deeds(command).text == deeds
+    assert find_actions(command).text == deeds
 
 
 def test_deeds_stand_before_looks_and_what_prepares_them():
@@ -199,7 +199,7 @@ def test_commands_that_check_are_checks(command):
 
 def test_a_list_of_texts_and_a_table_do_nothing():
     for command in ("$ids = 'T011','T012'; $ids", "[PSCustomObject]@{ Git=[bool]$git }"):
-        assert find_deeds(command).rank == 0
+        assert find_actions(command).rank == 0
 
 
 def test_a_check_in_a_substitution_is_whole():
@@ -227,8 +227,8 @@ def test_a_file_of_a_repository_elsewhere_is_none_of_ours():
 
 def test_what_is_printed_and_what_is_photographed_is_no_deed():
     command = "'DS'; $f = Get-Item a.log; if ($f) { 'FOUND' } else { 'NONE' }"
-    assert find_deeds(command).text == ""
-    assert find_deeds('"/opt/app/run" --serve').rank == 2
+    assert find_actions(command).text == ""
+    assert find_actions('"/opt/app/run" --serve').rank == 2
     assert not collect(call("browser", {"action": "snapshot"}, "a page")).actions.done
 
 

@@ -13,7 +13,7 @@ from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.models.driver import drive
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.heuristic.blocks import Block
-from refold.summarizers.heuristic.earlier import read_given
+from refold.summarizers.heuristic.earlier import read_earlier_summaries
 from refold.summarizers.heuristic.layout import render_state
 from refold.summarizers.heuristic.lexicon import find_conclusions, find_constraints, find_leads
 from refold.summarizers.heuristic.state import Request, State
@@ -225,7 +225,7 @@ ROWS = st.one_of(
 def test_rules_that_one_line_introduces_stand_under_it_and_are_read_back(rules):
     """Before: the words that introduce a list stood before each of its items."""
     text = render_state(State(constraints=dict.fromkeys(rules)), 9_000)
-    assert list(read_given([text]).state.constraints) == rules
+    assert list(read_earlier_summaries([text]).state.constraints) == rules
 
 
 def test_the_words_that_introduce_a_list_of_rules_stand_once():
@@ -318,7 +318,7 @@ def test_code_in_a_document_heads_nothing():
     ),
 ])  # fmt: skip
 def test_the_clauses_of_a_chat_are_quoted_with_the_heads_of_their_lists(text, lines):
-    block = Block(0, "asked", "", text, is_parted=True)
+    block = Block(0, "asked", "", text, is_in_clauses=True)
     assert [line.words for line in block.iter_lines()] == lines
 
 
@@ -349,7 +349,7 @@ def test_what_turns_a_clause_of_a_chat_is_not_said_again_right_behind_it():
 def test_what_is_said_in_a_chat_stands_below_the_heading_that_names_it():
     """Of a plan for a journey stood `Drive: about 5.5 hours`, without the day and the place."""
     text = "Here it is:\n\n## 5. Punakaiki to **Kaikoura**\n\n- Drive: 5.5 hours.\n- Dinner: 19:45."
-    lines = [*Block(0, "said", "", text, is_parted=True).iter_lines()]
+    lines = [*Block(0, "said", "", text, is_in_clauses=True).iter_lines()]
     assert [(line.lead, line.text) for line in lines[1:]] == [
         ("", "Punakaiki to **Kaikoura**"),
         ("5. Punakaiki to Kaikoura: ", "Drive: 5.5 hours."),

@@ -12,7 +12,7 @@ from refold.summarizers.heuristic.answers import find_retraction
 from refold.summarizers.heuristic.lexicon import (
     ANNOUNCING,
     FAULTING,
-    HANDING,
+    HANDOVER_WORDS,
     NEGATING,
     REFERRING,
     WordPattern,
@@ -682,7 +682,7 @@ def test_a_fact_announces_nothing(text: str) -> None:
     "Wenn du möchtest, füge ich es hinzu.", "Si tu veux, je peux l'ajouter.", "Если хотите, добавлю бенчмарк.", "Se quiser, posso adicionar.",
 ])  # fmt: skip
 def test_what_is_left_to_a_person(text: str) -> None:
-    assert HANDING.is_in(text)
+    assert HANDOVER_WORDS.is_in(text)
 
 
 @pytest.mark.parametrize("text", [

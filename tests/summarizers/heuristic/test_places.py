@@ -13,9 +13,9 @@ from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.heuristic.calls import effect_of_call
 from refold.summarizers.heuristic.current_files import read_files
 from refold.summarizers.heuristic.shell import file_effects, git_steps
-from refold.summarizers.heuristic.shell_words import Place, iter_written
+from refold.summarizers.heuristic.shell_words import WorkingDir, iter_written
 from refold.summarizers.heuristic.steps import read_steps
-from refold.text.plain import spell_home
+from refold.text.plain import expand_home
 from refold.text.summary_wrapper import wrap_summary
 from tests.support.messages import call
 from tests.support.summaries import collect, states_of
@@ -183,7 +183,7 @@ def test_no_command_is_too_odd(arguments):
 
 def test_a_directory_that_is_entered_without_end_is_not_followed():
     assert next(file_effects("cd a; " * 600 + "cat x.py"))[0].startswith("…/a/")
-    assert Place("/a").enter("b" * 600) == Place("/a", "…")
+    assert WorkingDir("/a").enter("b" * 600) == WorkingDir("/a", "…")
 
 
 V, B = "/repo/src/v.ts", "/repo/src/b.ts"
@@ -268,9 +268,9 @@ def test_an_earlier_summary_and_later_calls_may_name_a_file_differently():
 
 def test_the_home_folder_is_known_if_paths_show_one() -> None:
     paths = ["~/a.py", "b.py", "~"]
-    assert spell_home(["/home/ada/x.py", "/srv/y.py"], paths) == {"~/a.py": "/home/ada/a.py"}
-    assert spell_home(["/home/ada/x.py", "/Users/bo/y.py"], paths) == {}
-    assert spell_home(["/srv/y.py"], paths) == {}
+    assert expand_home(["/home/ada/x.py", "/srv/y.py"], paths) == {"~/a.py": "/home/ada/a.py"}
+    assert expand_home(["/home/ada/x.py", "/Users/bo/y.py"], paths) == {}
+    assert expand_home(["/srv/y.py"], paths) == {}
 
 
 def test_a_script_that_powershell_gets_through_a_pipe_is_the_command():

@@ -10,7 +10,7 @@ from refold.core.view import View
 from refold.messages import user
 from refold.models.driver import drive
 from refold.summarizers.heuristic import RuleSummary, read_material, write_summary
-from refold.summarizers.heuristic.earlier import read_amendments, read_given
+from refold.summarizers.heuristic.earlier import read_amendments, read_earlier_summaries
 from refold.summarizers.heuristic.layout import (
     REPEATED,
     render_state,
@@ -61,7 +61,7 @@ def test_a_pasted_log_does_not_take_the_place_of_all_earlier_requests():
     assert len(requests) > 10
     assert requests[-1].startswith("It fails:") and " characters …] " in requests[-1]
     assert f"- [… {91 - len(requests)} earlier requests left out …]" in text
-    again = read_given([text]).state
+    again = read_earlier_summaries([text]).state
     assert not any("left out" in request for request in again.requests)
     assert not read_amendments(text, state)
 

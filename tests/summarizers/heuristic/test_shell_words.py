@@ -6,7 +6,7 @@ import pytest
 from refold.summarizers.heuristic import shell
 from refold.summarizers.heuristic.calls import effect_of_command
 from refold.summarizers.heuristic.current_files import read_files
-from refold.summarizers.heuristic.shell_words import SESSION, has_more, name_command
+from refold.summarizers.heuristic.shell_words import UNKNOWN_SESSION_DIR, has_more, name_command
 from refold.summarizers.heuristic.steps import read_steps
 from tests.support.messages import call
 from tests.support.summaries import collect, states_of
@@ -146,8 +146,8 @@ def test_what_may_change_any_file_makes_what_is_known_of_them_stale(command):
 )
 def test_nobody_knows_which_branch_of_an_if_ran(command, files):
     """A folder was deleted and committed that had never been there."""
-    assert [path for path, _ in shell.file_effects(command, SESSION)] == files
-    assert "commit" not in [verb for verb, _ in shell.git_steps(command, SESSION)]
+    assert [path for path, _ in shell.file_effects(command, UNKNOWN_SESSION_DIR)] == files
+    assert "commit" not in [verb for verb, _ in shell.git_steps(command, UNKNOWN_SESSION_DIR)]
 
 
 def test_a_folder_in_parentheses_is_a_folder():

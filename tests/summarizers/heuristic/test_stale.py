@@ -10,7 +10,7 @@ from refold.models.driver import drive
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.heuristic.blocks import Rarity
 from refold.summarizers.heuristic.lexicon import find_conclusions, find_notes
-from refold.text.plain import find_opening
+from refold.text.plain import first_content_line
 from tests.support.messages import assistant
 from tests.support.summaries import collect
 
@@ -602,7 +602,7 @@ def test_what_a_person_gives_a_command_stands_whole_and_of_its_text_a_line_that_
     ],
 )
 def test_a_text_opens_with_the_first_line_that_tells(text, opening):
-    assert find_opening(text) == opening
+    assert first_content_line(text) == opening
 
 
 def test_the_instructions_of_an_agent_that_a_person_chose_are_no_request_of_theirs():

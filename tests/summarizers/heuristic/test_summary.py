@@ -18,7 +18,7 @@ from refold.strategies import Summarize
 from refold.summarizers.heuristic import RuleSummary, read_material
 from refold.summarizers.heuristic.blocks import COMMAND, Block, Work, label_exchanges, read_work
 from refold.summarizers.heuristic.calls import Todo, state_after
-from refold.summarizers.heuristic.earlier import read_amendments, read_given
+from refold.summarizers.heuristic.earlier import read_amendments, read_earlier_summaries
 from refold.summarizers.heuristic.excerpts import Context, Selection, find_excerpts
 from refold.summarizers.heuristic.identifiers import group_paths, read_paths
 from refold.summarizers.heuristic.layout import render_state
@@ -569,7 +569,7 @@ def test_what_only_the_answer_before_names_is_what_an_exchange_is_about():
     ]  # fmt: skip
     work = read_work(read_steps(messages))
     for block in work.blocks:
-        block.is_parted = True
+        block.is_in_clauses = True
     label_exchanges((block, [*block.iter_lines()]) for block in work.blocks)
     (block,) = [block for block in work.blocks if "010-63959988" in block.text]
     assert block.heading == "瑞尔威连锁饭店很不错"
@@ -1430,7 +1430,7 @@ def test_what_is_said_stands_under_the_request_of_its_turn():
     asked = Block(0, "asked", "", "Look at `vat_c` of it.")
     assert select(asked, *blocks[1:], ages=(0.0,) * 7)[0].count("user: Look at `vat_c`") == 1
     for block in blocks:
-        block.is_parted = True
+        block.is_in_clauses = True
     assert "user: " not in select(*blocks, ages=(0.0,) * 7)[0], (
         "in a chat subjects head what is said"
     )
@@ -1467,7 +1467,7 @@ def test_a_nod_is_no_excerpt_in_work_and_a_note_is_a_line_of_its_own():
 
 
 def test_in_a_chat_what_the_model_noted_does_not_stand_among_its_answers():
-    answer = Block(0, "said", "the Adlon]", "It costs 240 EUR a night.", is_parted=True)
+    answer = Block(0, "said", "the Adlon]", "It costs 240 EUR a night.", is_in_clauses=True)
     note = Block(1, "finding", "", "The root cause is `load_rows`.")
     talk, lines = select(answer, note, is_chat=True)
     assert talk == "[the Adlon)] It costs 240 EUR a night."
@@ -1477,7 +1477,7 @@ def test_in_a_chat_what_the_model_noted_does_not_stand_among_its_answers():
 def test_sentences_are_read_back_as_they_were():
     rows = "- The pool holds 8.\n  … It is full.\n- user: Go on.\n[the Adlon] It costs 240 EUR."
     title = "Excerpts from the conversation (single sentences; later ones may replace earlier ones)"
-    blocks = read_given([f"## {title}\n{rows}"]).blocks
+    blocks = read_earlier_summaries([f"## {title}\n{rows}"]).blocks
     assert [(block.kind, block.heading, block.text) for block in blocks] == [
         ("said", "", "The pool holds 8."),
         ("said", "", "It is full."),
@@ -1489,9 +1489,9 @@ def test_sentences_are_read_back_as_they_were():
 def test_in_a_chat_of_which_a_part_is_read_an_answer_is_about_its_request():
     """The latest request is worth nothing, so it is the first that is not read."""
     filler = " ".join(f"The {word} is blue." for word in ("sea", "sky", "car", "hat", "door"))
-    blocks = [Block(at, "said", "", filler, is_parted=True) for at in range(40)]
-    latest = Block(40, "latest", "", "What does Hotel Adlon cost?", is_parted=True)
-    answer = Block(41, "said", "", "A night there costs 240 EUR.", is_parted=True)
+    blocks = [Block(at, "said", "", filler, is_in_clauses=True) for at in range(40)]
+    latest = Block(40, "latest", "", "What does Hotel Adlon cost?", is_in_clauses=True)
+    answer = Block(41, "said", "", "A night there costs 240 EUR.", is_in_clauses=True)
     ages = [9.0] * 40 + [0.0, 0.0]
     find_excerpts(Work([*blocks, latest, answer]), Context(ages, frozenset(), 1.0, ""), room=2)
     assert "Adlon" in answer.heading

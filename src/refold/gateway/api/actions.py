@@ -63,7 +63,7 @@ from refold.messages import Message
 from refold.rules.request import common_length
 from refold.scorers.scorer import Says
 from refold.session_files.edited import (
-    NEVER,
+    NO_COMPACTION,
     EditedSession,
     save_first_sight,
     subtract_edits,
@@ -448,7 +448,7 @@ def _reject_contradiction(usage: Any) -> None:
 
 
 def _show(payload: Payload) -> View:
-    return Compactor((), NEVER, format=payload.codec).show(payload)
+    return Compactor((), NO_COMPACTION, format=payload.codec).show(payload)
 
 
 def _fold_difference(history: View, sent: Sequence[Message]) -> View:

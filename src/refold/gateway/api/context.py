@@ -17,7 +17,7 @@ from refold.codecs.blocks import as_opaque
 from refold.codecs.codec import Codec, Payload
 from refold.codecs.detect import CODECS, open_payload
 from refold.compactor.by_hand import Preview
-from refold.compactor.conversations import put_latest
+from refold.compactor.conversations import put_lru
 from refold.core.view import View
 from refold.errors import EditError, FormatError, RefoldError, StoreError
 from refold.gateway.api.api_types import ConversationArguments
@@ -142,7 +142,7 @@ class ApiContext:
     def put_back(self, name: str, preview: PendingPreview) -> None:
         """Keep *preview* again, as the latest."""
         with self._lock:
-            put_latest(self.previews, name, preview, PENDING_PREVIEWS)
+            put_lru(self.previews, name, preview, PENDING_PREVIEWS)
 
     def _check_preview(self, name: str, preview: PendingPreview | None) -> PendingPreview:
         if preview is not None:

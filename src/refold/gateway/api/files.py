@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from refold.compactor.conversations import put_latest
+from refold.compactor.conversations import put_lru
 from refold.errors import FormatError, RefoldError, StoreError
 from refold.gateway.api.api_types import ListRow
 from refold.gateway.ledger.accounting import read_bill
@@ -32,9 +32,9 @@ RELOAD_SECONDS = 10.0
 """Seconds between two searches for files."""
 TITLE_SECONDS = 0.1
 """Seconds for reading titles in one answer."""
-HEAD = 65_536
+TITLE_BYTES = 65_536
 """Bytes of a file that are searched for its title."""
-TAIL = 600.0
+WRITE_DELAY_SECONDS = 600.0
 """Seconds after a session's latest call in which its client may still write its file."""
 FIGURES_SECONDS = 0.3
 """Seconds after which an answer reads no further files for figures."""
@@ -146,7 +146,7 @@ class ClientSessions:
             return None
         with self._reading:
             opened = self._read(row)
-            put_latest(self._opened, id, opened, MOST_OPEN)
+            put_lru(self._opened, id, opened, MOST_OPEN)
             return opened
 
     def _read(self, row: FileRow) -> OpenedFile:
@@ -274,8 +274,8 @@ def _read_listed_state(row: FileRow) -> object:
 def _read_title(source: FoundSession) -> str:
     """Return the first words of a file of lines; empty for other files."""
     with suppress(OSError, FormatError), source.path.open("rb") as stream:
-        head = stream.read(HEAD)
-        whole = head if len(head) < HEAD else head[: head.rfind(b"\n") + 1]
+        head = stream.read(TITLE_BYTES)
+        whole = head if len(head) < TITLE_BYTES else head[: head.rfind(b"\n") + 1]
         return _shorten(opening_words(read_bytes(whole, source.path.name)))
     return ""
 
@@ -293,4 +293,6 @@ def drop_recorded(
     recorded = transcripts.titles(session for _, session, _ in named)
     ordered = sorted(named, key=lambda row: row[2])
     ends = {name: latest for name, session, latest in ordered if session in recorded}
-    return [row for row in files if row.latest > ends.get(row.client_name, 0.0) + TAIL]
+    return [
+        row for row in files if row.latest > ends.get(row.client_name, 0.0) + WRITE_DELAY_SECONDS
+    ]

@@ -7,7 +7,7 @@ from functools import partial
 
 from msgspec import UNSET
 
-from refold.budget.planner import Offer, break_even
+from refold.budget.planner import EditEffect, break_even
 from refold.compactor import late_edits
 from refold.compactor.by_hand import Preview
 from refold.compactor.pins import Pins, keep_pinned
@@ -142,7 +142,7 @@ def choose_parts(preview: Preview, arguments: PartsArguments) -> Preview:
     for id, text in (arguments.amend or {}).items():
         if arguments.edits is UNSET or id in edits:
             preview = preview.amend(id, text)
-    wanted = {*edits, *(e.id for e in preview.edits if e.by == late_edits.BY)}
+    wanted = {*edits, *(e.id for e in preview.edits if e.by == late_edits.STRIP_THINKING_BY)}
     left_out = [edit.id for edit in preview.edits if edit.id not in wanted]
     if not left_out:
         return preview
@@ -219,7 +219,7 @@ def _effect(pending: PendingPreview, before: int, after: int, rates: Rates | Non
         return Effect(after - written, written, None, None, None)
     once = written * (rates.write - rates.read) / 1e6 + preview.cost
     per_call = removed * rates.read / 1e6
-    calls = break_even(Offer(removed=removed, rewritten=written, tokens=before), rates)
+    calls = break_even(EditEffect(removed=removed, rewritten=written, tokens=before), rates)
     calls += preview.cost / per_call if per_call > 0 else 0.0
     return Effect(
         after - written, written, once, per_call, calls if 0 <= calls < float("inf") else None

@@ -20,11 +20,11 @@ from refold.messages import Message
 from refold.stores.store import LedgerRow, MemoryStore
 from refold.transcript import hash_message
 
-KNOWN_FORKS = 8
+MAX_KNOWN_HISTORIES = 8
 """Maximum number of histories remembered of one conversation."""
 POLL_SECONDS = 0.1
 """Interval of checks whether a lock is still worth waiting for."""
-DISTINCT_LENGTH = 40
+MIN_UNIQUE_ANSWER_CHARS = 40
 """Characters from which an answer is assumed to be unique."""
 
 
@@ -36,7 +36,7 @@ def answer_hash(message: Message) -> bytes | None:
     """Return the hash of an assistant message that is likely to be unique, because it has calls or
     a long text; else None."""
     is_distinct = message.role == "assistant" and (
-        message.calls or len(message.text) >= DISTINCT_LENGTH
+        message.calls or len(message.text) >= MIN_UNIQUE_ANSWER_CHARS
     )
     return hash_message(message) if is_distinct else None
 
@@ -120,12 +120,12 @@ class History:
     def remember(self, view: View) -> None:
         """Store the history of *view* as the latest."""
         newest = len(view.transcript), view.transcript.tips[-1]
-        self.tips = (newest, *(tip for tip in self.tips if tip != newest))[:KNOWN_FORKS]
+        self.tips = (newest, *(tip for tip in self.tips if tip != newest))[:MAX_KNOWN_HISTORIES]
         self.latest, self.opened = view.base, None
 
 
 @dataclass(eq=False)
-class ShownEdits:
+class SentEdits:
     """The edits that a conversation's requests were shown with, and their state in the store."""
 
     lock: Lock = field(default_factory=Lock)
@@ -202,7 +202,7 @@ class Conversation:
     pins: Pins | None = field(default=None, repr=False)
     lock: Lock = field(default_factory=Lock, repr=False)
     history: History = field(default_factory=History, repr=False)
-    shown: ShownEdits = field(default_factory=ShownEdits, repr=False)
+    shown: SentEdits = field(default_factory=SentEdits, repr=False)
     prefetch: Prefetch = field(default_factory=Prefetch, repr=False)
     cache: CacheUse = field(default_factory=CacheUse, repr=False)
     latest: LatestRequest | None = field(default=None, repr=False)
@@ -210,7 +210,7 @@ class Conversation:
     """Its share of `Settings.known_bytes`."""
     baseline_tokens: int | None = None
     """Tokens of the request after the last compaction, or when one was last considered."""
-    held_spans: range = range(1)
+    engine_generations: range = range(1)
     """Numbers of the stretches between compactions that its engine holds, the latest last."""
     refusal: Refusal | None = None
     """Smallest request that was too long for a model whose provider named no limit."""
@@ -262,7 +262,7 @@ class Conversation:
         )
 
 
-class Ticket(NamedTuple):
+class AnswerContext(NamedTuple):
     """What an `Outgoing` carries for the handling of its answer."""
 
     conversation: Conversation

@@ -11,7 +11,11 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from refold.compactor.late_edits import BY, drop_invalidated_thinking, edits_dropping_answer
+from refold.compactor.late_edits import (
+    STRIP_THINKING_BY,
+    drop_invalidated_thinking,
+    edits_dropping_answer,
+)
 from refold.core.view import View
 from refold.edits import Edit
 from refold.gateway.conversations.conversations import Conversation, Conversations
@@ -83,7 +87,9 @@ def repair_interrupted(conversation: Conversation, view: View, store: Store) -> 
     in a fork. Raises `StoreError`.
     """
     shown = conversation.shown
-    unseen = [edit for edit in view.edits if edit.id not in shown.ids and edit.by != BY]
+    unseen = [
+        edit for edit in view.edits if edit.id not in shown.ids and edit.by != STRIP_THINKING_BY
+    ]
     if not view.profile.rules.binds or not unseen:
         return False
     visible = {placed.edit.id for placed in view.visible_edits}
@@ -93,7 +99,7 @@ def repair_interrupted(conversation: Conversation, view: View, store: Store) -> 
     return True
 
 
-def drop_unaware_thinking(conversation: Conversation, view: View, store: Store) -> bool:
+def drop_thinking_after_manual_edit(conversation: Conversation, view: View, store: Store) -> bool:
     """Drop the thinking of the answer to the latest request if edits were changed by hand since it
     was sent; return whether there was any. Raises `StoreError`."""
     latest, tips = conversation.latest, view.transcript.tips

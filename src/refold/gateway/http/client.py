@@ -417,7 +417,7 @@ def _tls_context() -> ssl.SSLContext:
     return context
 
 
-def _below(base: str, target: str) -> str:
+def _strip_repeated_base(base: str, target: str) -> str:
     """Return *target* without a repetition of *base*, or of the version (`/v1`) that *base* ends
     with. Both are usual in the base URL of an API."""
     version = base[base.rfind("/") :]
@@ -430,7 +430,7 @@ def _encode_head(request: UpstreamRequest, endpoint: _Endpoint) -> bytes:
     """Return the request's head. Raises ValueError if a part of it contains a delimiter (header
     injection)."""
     lines = [
-        f"{request.method} {endpoint.base}{_below(endpoint.base, request.target)} HTTP/1.1".encode(),
+        f"{request.method} {endpoint.base}{_strip_repeated_base(endpoint.base, request.target)} HTTP/1.1".encode(),
         f"host: {endpoint.authority}".encode(),
         *[name + b": " + value for name, value in request.headers],
         *endpoint.lines,

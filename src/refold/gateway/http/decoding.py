@@ -42,7 +42,7 @@ class _Coding:
     step: Callable[[Any, bytes], tuple[bytes, bytes]]
     """Return the next output and the input that is left to decode."""
     is_over: Callable[[Any], bool]
-    holds_back: bool = False
+    may_buffer_output: bool = False
     """Whether further output may follow without further input."""
     parts: int = 1
 
@@ -65,7 +65,7 @@ class Decoder:
         coding = self._coding
         for at in range(0, len(piece), STEP_BYTES):
             rest, plain = piece[at : at + STEP_BYTES], b""
-            while rest or (plain and coding.holds_back):
+            while rest or (plain and coding.may_buffer_output):
                 if coding.is_over(self._reader) and not (rest := self._behind(rest)):
                     break
                 plain, rest = coding.step(self._reader, rest)
@@ -188,7 +188,7 @@ _BROTLI = _Coding(
     lambda: brotli.Decompressor(),  # noqa: PLW0108 - it may be missing
     lambda reader, piece: (reader.process(piece, output_buffer_limit=MAX_OUTPUT_BYTES), b""),
     lambda reader: bool(reader.is_finished()),
-    holds_back=True,
+    may_buffer_output=True,
 )
 
 

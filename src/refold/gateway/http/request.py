@@ -254,16 +254,18 @@ _VERBS = (
 )
 """Google's methods, which end a path after a colon. Model names may contain colons, too:
 `ft:gpt-4o:acme`."""
-_PLACES = ("/models/", "/tunedModels/", "/endpoints/")
-_SIGNS = ("/models/", "/model/", "/tunedModels/", "/endpoints/", "/deployments/")
+_MODEL_PREFIXES = ("/models/", "/tunedModels/", "/endpoints/")
+_MODEL_PATH_MARKERS = ("/models/", "/model/", "/tunedModels/", "/endpoints/", "/deployments/")
 """Only paths that contain one of these name a model."""
 _GOOGLE = re.compile(rf"/[a-zA-Z]+/(.+):(?:{'|'.join(_VERBS)})$")
 _AZURE = re.compile(r"/deployments/([^/]+)")
 _BEDROCK = re.compile(
     r"/model/([^/]+)/(?:converse|converse-stream|invoke|invoke-with-response-stream|count-tokens)$"
 )
-_LISTED = re.compile(r"/models/(.+)$")
-_BEHIND = re.compile(r"/v1/.*|/(?:chat/completions|completions|responses|messages|embeddings)/?$")
+_MODELS_PATH = re.compile(r"/models/(.+)$")
+_PATH_SUFFIXES = re.compile(
+    r"/v1/.*|/(?:chat/completions|completions|responses|messages|embeddings)/?$"
+)
 """Path endings that may follow a model name."""
 
 
@@ -278,15 +280,15 @@ def request_model(path: str, body: Mapping[str, Any]) -> str:
     path = path.partition("?")[0]
     model = body.get("model")
     model = model[:LONGEST_NAME] if isinstance(model, str) else ""
-    if is_token_count(path) or not any(sign in path for sign in _SIGNS):
+    if is_token_count(path) or not any(sign in path for sign in _MODEL_PATH_MARKERS):
         return model
     # Model names contain slashes, so the last match counts.
-    tail = path[max(0, *(path.rfind(place) for place in _PLACES)) :]
-    if match := (tail.startswith(_PLACES) and _GOOGLE.match(tail)) or _BEDROCK.search(path):
+    tail = path[max(0, *(path.rfind(place) for place in _MODEL_PREFIXES)) :]
+    if match := (tail.startswith(_MODEL_PREFIXES) and _GOOGLE.match(tail)) or _BEDROCK.search(path):
         return unquote(match[1])[:LONGEST_NAME]
     if model:
         return model
-    match = _AZURE.search(path) or _LISTED.match(_BEHIND.sub("", tail))
+    match = _AZURE.search(path) or _MODELS_PATH.match(_PATH_SUFFIXES.sub("", tail))
     return unquote(match[1])[:LONGEST_NAME] if match else ""
 
 

@@ -44,7 +44,7 @@ class LimitedProtocol(HttpToolsProtocol):
     _note_refusal: Callable[[int], object]
     _head_timer: TimerHandle | None = None
     _stall_timer: TimerHandle | None = None
-    _bytes_beside = 0
+    _overhead_bytes = 0
     """Bytes outside bodies since the last head or message, minus the overhead of normal chunks."""
     _chunk_bytes = 0
     """Body bytes of the current chunk."""
@@ -118,14 +118,14 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse received data. Refuse too many bytes outside heads and bodies."""
-        self._bytes_beside += len(data)
+        self._overhead_bytes += len(data)
         self._outgoing.has_received = True
         self._unset_keepalive_if_required()
         while data:
             data = self._read(data)
         if self._is_reading_head and self._head_timer is None:  # most heads arrive at once
             self._start_head_timer()
-        if self._bytes_beside > 2 * self._limits.head_bytes and not self.transport.is_closing():
+        if self._overhead_bytes > 2 * self._limits.head_bytes and not self.transport.is_closing():
             self._refuse(431)
 
     def _read(self, data: bytes) -> bytes:
@@ -134,13 +134,13 @@ class LimitedProtocol(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            return self._plain_head() + data[upgrade.args[0] :]
+            return self._head_without_upgrade() + data[upgrade.args[0] :]
         except httptools.HttpParserError as error:
             cause = error.__context__
             self._refuse(cause.status if isinstance(cause, _RefusedError) else 400)
         return b""
 
-    def _plain_head(self) -> bytes:
+    def _head_without_upgrade(self) -> bytes:
         """Return the head without its `upgrade`, for a new parser."""
         old, self.parser = self.parser, httptools.HttpRequestParser(self)
         with suppress(AttributeError):  # httptools before 0.6.3 is as lenient by default
@@ -172,7 +172,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Begin a request if its target is a path and its version HTTP/1.0 or 1.1 (RFC 9110,
         15.6.6)."""
-        self._is_reading_head, self._bytes_beside = False, 0
+        self._is_reading_head, self._overhead_bytes = False, 0
         self._stop_head_timer()
         if self.parser.get_http_version() not in _VERSIONS:
             raise _RefusedError(505)
@@ -193,17 +193,17 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_chunk_complete(self) -> None:
         """Deduct the chunk's size line and line ends, up to as many bytes as it carries."""
-        self._bytes_beside -= min(len(b"%x" % self._chunk_bytes) + 4, self._chunk_bytes)
+        self._overhead_bytes -= min(len(b"%x" % self._chunk_bytes) + 4, self._chunk_bytes)
 
     def on_body(self, body: bytes) -> None:
         """Pass on a piece of the body, which is limited elsewhere."""
-        self._bytes_beside -= len(body)
+        self._overhead_bytes -= len(body)
         self._chunk_bytes += len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
         """End the request."""
-        self._bytes_beside = 0
+        self._overhead_bytes = 0
         if self._outgoing.is_lingering:
             self._outgoing.close()
         elif not self._is_upgrade:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from refold.compactor.conversations import put_latest
+from refold.compactor.conversations import put_lru
 from refold.core.edit_stack import VisibleEdit
 from refold.core.view import View
 from refold.gateway.conversations.conversations import count_common_messages, count_unedited
@@ -23,7 +23,7 @@ from refold.gateway.ledger.entry import (
     Sums,
     Tokens,
     clean_name,
-    hour_of,
+    floor_to_hour,
 )
 from refold.messages import Message, ToolCall, ToolResult
 from refold.rules.request import common_length
@@ -333,7 +333,7 @@ class Accounting:
             or request_model(call.incoming.path, parse_object(call.incoming.body))
         )
         key = EntryKey(
-            hour_of(call.when),
+            floor_to_hour(call.when),
             call.tenant,
             call.session,
             model,
@@ -380,13 +380,13 @@ class Accounting:
 
     def _conversation(self, session: str, model: str) -> _Conversation:
         conversation = self._conversations.get((session, model)) or _Conversation()
-        put_latest(self._conversations, (session, model), conversation, CONVERSATIONS)
+        put_lru(self._conversations, (session, model), conversation, CONVERSATIONS)
         return conversation
 
 
 def _summary_entry(summary: SummaryCost) -> Entry:
     model, money = clean_name(summary.model), round(summary.dollars * DOLLAR)
-    key = EntryKey(hour_of(summary.when), summary.tenant, summary.session, model, "reported")
+    key = EntryKey(floor_to_hour(summary.when), summary.tenant, summary.session, model, "reported")
     return key, Sums(
         summaries=summary.calls,
         summaries_unpriced=0 if money else summary.calls,

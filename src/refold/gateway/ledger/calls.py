@@ -25,10 +25,10 @@ from refold.gateway.ledger.sql import (
     NO_CALLS,
     SUMMED,
     BookedCalls,
+    EditTextCache,
     Tables,
-    WordsOfEdits,
     add_sums,
-    like,
+    like_pattern,
 )
 from refold.messages import Message, Text, ToolCall, ToolResult
 from refold.stores.sql import Database
@@ -311,7 +311,7 @@ def _where(filters: Filters) -> tuple[str, Sequence[Any]]:
     if filters.words:
         text = "LOWER(l.session || ' ' || l.client || ' ' || l.project || ' ' || l.model)"
         either = [f"{text} LIKE LOWER(?) ESCAPE '!'"]
-        values.append(like(filters.words))
+        values.append(like_pattern(filters.words))
         if filters.names:
             either.append(f"l.session IN ({', '.join('?' * len(filters.names))})")
             values += sorted(filters.names)
@@ -351,7 +351,7 @@ _DELETE = (
     f"DELETE FROM refold_transcript_calls WHERE {_WHO}",  # noqa: S608
     f"DELETE FROM refold_transcript_edits WHERE {_WHO}",  # noqa: S608
 )
-NAME = 12
+EDIT_HASH_LENGTH = 12
 """Characters of the hash that names an edit and its text."""
 
 
@@ -399,7 +399,7 @@ class PastCalls(Tables):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self._named = WordsOfEdits()
+        self._named = EditTextCache()
 
     def write(self, connection: Any, who: tuple[str, str], call: BilledCall, view: View) -> None:
         """Store what was sent in *call*."""
@@ -420,8 +420,10 @@ class PastCalls(Tables):
         rewritten since."""
         for length, names in self._read(_FIND_CALL, (tenant, session, at)):
             bodies = dict(self._read(_EDITS, (tenant, session)))
-            starts = range(0, len(names), NAME)
-            edits = [ShownEdit(*json.loads(bodies[names[at : at + NAME]])) for at in starts]
+            starts = range(0, len(names), EDIT_HASH_LENGTH)
+            edits = [
+                ShownEdit(*json.loads(bodies[names[at : at + EDIT_HASH_LENGTH]])) for at in starts
+            ]
             return PastCall(length, edits)
         return None
 
@@ -440,7 +442,7 @@ class PastCalls(Tables):
     def _describe(self, view: View, placed: VisibleEdit) -> tuple[str, str]:
         def describe() -> tuple[str, str]:
             body = json.dumps(describe_edit(view, placed))
-            name = blake2b(body.encode("utf-8", "surrogatepass"), digest_size=NAME // 2)
+            name = blake2b(body.encode("utf-8", "surrogatepass"), digest_size=EDIT_HASH_LENGTH // 2)
             return name.hexdigest(), body
 
         return self._named.get(placed.edit, describe)

@@ -147,7 +147,7 @@ def add_up(parts: Sequence[Sums]) -> Sums:
     return Sums(*map(sum, zip(*map(_values, parts), strict=True)))
 
 
-def hour_of(when: float) -> int:
+def floor_to_hour(when: float) -> int:
     """Return the beginning of the hour, in seconds since 1970."""
     return int(when // HOUR) * HOUR
 
@@ -168,7 +168,7 @@ _GROUP_NAME: Mapping[str, Callable[[EntryKey], str]] = {
 }
 _ZERO = Sums()
 _NOTHING = _ZERO.values()
-MONEY_FIGURES = (
+MONEY_FIELDS = (
     *("cost", "cost_fresh", "cost_read", "cost_written", "cost_output"),
     *("would_cost", "summary_cost", "refetch_cost", "saved", "avoided_saved"),
 )
@@ -261,8 +261,8 @@ def _shadow_as_json(line: ReportLine) -> dict[str, Any]:
 def line_as_json(line: ReportLine) -> dict[str, Any]:
     """Return one row as JSON."""
     sums = line.sums
-    counts = {name: getattr(sums, name) for name in FIGURES if name not in MONEY_FIGURES}
-    dollars = {name: getattr(sums, name) / DOLLAR for name in MONEY_FIGURES}
+    counts = {name: getattr(sums, name) for name in FIGURES if name not in MONEY_FIELDS}
+    dollars = {name: getattr(sums, name) / DOLLAR for name in MONEY_FIELDS}
     missing = {
         "calls": line.unreported.calls,
         "edited": line.unreported.edited,

@@ -254,7 +254,7 @@ class MessageBrief(NamedTuple):
     place: int = 0
 
 
-BRIEF_LINES, BRIEF = 3, 300
+BRIEF_LINES, BRIEF_LINE_CHARACTERS = 3, 300
 """Maximum lines in a row, and characters of each."""
 
 
@@ -272,7 +272,7 @@ def describe_message(message: Message) -> MessageBrief:
     lines = (request or "\n".join(texts)).splitlines()
     if is_result:  # tags and exit codes say little
         lines = [line for line in lines if not is_markup(line)] or lines
-    shown = [line[:BRIEF] for line in lines if line.strip()][:BRIEF_LINES]
+    shown = [line[:BRIEF_LINE_CHARACTERS] for line in lines if line.strip()][:BRIEF_LINES]
     speaker = "result" if is_result else "you" if request else message.role
     return MessageBrief(
         speaker=speaker,

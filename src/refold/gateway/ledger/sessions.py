@@ -10,7 +10,7 @@ from contextlib import suppress
 from threading import Lock
 from typing import NamedTuple, cast
 
-from refold.compactor.conversations import put_latest
+from refold.compactor.conversations import put_lru
 from refold.compactor.hooks import grade_edit
 from refold.core.edit_stack import VisibleEdit
 from refold.core.view import View
@@ -18,7 +18,7 @@ from refold.edits import Edit
 from refold.errors import StoreError
 from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.ledger.entry import clean_name
-from refold.gateway.ledger.sql import Tables, WordsOfEdits
+from refold.gateway.ledger.sql import EditTextCache, Tables
 from refold.messages import Message
 from refold.stores.sql import Database
 from refold.stores.store import Grade
@@ -160,12 +160,12 @@ class Sessions(Tables):
         self._clock, self._lock, self._saving = clock, Lock(), Lock()
         self._waiting = OrderedDict[str, Conversation | SessionRow]()
         """What could not be written waits as a row: a conversation may hold megabytes."""
-        self._texts = WordsOfEdits()
+        self._texts = EditTextCache()
 
     def note(self, conversation: Conversation) -> None:
         """Queue a *conversation* with a new latest request or view."""
         with self._lock:
-            put_latest(self._waiting, conversation.name, conversation, MAX_WAITING)
+            put_lru(self._waiting, conversation.name, conversation, MAX_WAITING)
 
     def save(self) -> None:
         """Write what is queued. Raises `StoreError`; then it stays queued."""

@@ -10,7 +10,7 @@ from time import time
 from typing import Any, NamedTuple, get_args
 from uuid import uuid4
 
-from refold.budget.planner import Survival
+from refold.budget.planner import CallCounts
 from refold.edits import Edit
 from refold.errors import StoreError
 from refold.gateway.ledger.entry import FIGURES, Basis, Entry, EntryKey, Sums
@@ -241,9 +241,9 @@ class Ledger(Tables):
             if len(names) < NAMES_PER_QUERY:
                 return count
 
-    def survival(self) -> Survival:
+    def survival(self) -> CallCounts:
         """Return the statistics of how long sessions are. Raises `StoreError`."""
-        return Survival(dict(self._read(READ_LENGTHS)))
+        return CallCounts(dict(self._read(READ_LENGTHS)))
 
 
 def add_sums(
@@ -264,7 +264,7 @@ def _entry(row: Iterable[Any]) -> Entry:
     return EntryKey(hour, tenant, session, model, checked), Sums(*figures)
 
 
-class WordsOfEdits:
+class EditTextCache:
     """Cache of two texts about each edit, as long as the edit is unchanged. The latest used are
     kept, up to *most* characters: a text may be a summary of thousands of tokens, and the edit
     holds as much again."""
@@ -291,7 +291,7 @@ def _characters(texts: tuple[str, str]) -> int:
     return sum(map(len, texts)) + 500
 
 
-def like(words: str) -> str:
+def like_pattern(words: str) -> str:
     """Return the pattern of SQL's LIKE, with `!` as the escape, for texts that contain *words*. The
     database's LOWER around both decides which letters are equal."""
     escaped = re.sub(r"([!%_])", r"!\1", words)

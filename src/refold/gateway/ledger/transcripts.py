@@ -15,7 +15,7 @@ from refold.gateway.ledger.accounting import BilledCall
 from refold.gateway.ledger.calls import PAST_CALLS_MIGRATION, PastCalls
 from refold.gateway.ledger.entry import clean_name
 from refold.gateway.ledger.rows import MessageBrief, describe_message, find_title
-from refold.gateway.ledger.sql import Tables, like
+from refold.gateway.ledger.sql import Tables, like_pattern
 from refold.messages import Message
 from refold.stores.edit_json import dump_edit, load_edit
 from refold.stores.sql import Database
@@ -228,8 +228,8 @@ class Transcripts(Tables):
     def find_sessions(self, words: str, most: int) -> list[str]:
         """Return at most *most* sessions that contain *words*, in any case. Scans all texts. Raises
         `StoreError`."""
-        escaped = like(json.dumps(words, ensure_ascii=False)[1:-1])
-        return [name for (name,) in self._read(_SEARCH, (like(words), escaped, most))]
+        escaped = like_pattern(json.dumps(words, ensure_ascii=False)[1:-1])
+        return [name for (name,) in self._read(_SEARCH, (like_pattern(words), escaped, most))]
 
     def briefs(
         self, tenant: str, session: str, start: int = 0, stop: int = 2**40

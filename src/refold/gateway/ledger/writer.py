@@ -14,7 +14,7 @@ from time import monotonic, sleep, time
 from uuid import uuid4
 
 from refold.budget.budget import count_calls
-from refold.budget.planner import Survival, bucket_of
+from refold.budget.planner import CallCounts, bucket_of
 from refold.errors import StoreError
 from refold.gateway.conversations.conversations import Conversation
 from refold.gateway.ledger import calls, sessions, sql, transcripts
@@ -93,7 +93,7 @@ class LedgerWriter:
         self.sessions, self.calls = sessions, calls
         self._accounts, self._counters, self._pause = accounts, counters, pause
         self._queue, self._waiting_bytes = queue.SimpleQueue[Item | None](), 0
-        self.survival = Survival()
+        self.survival = CallCounts()
         self.unwritten = 0
         """Calls that the ledger could not take yet."""
         self._pending: dict[EntryKey, list[Sums]] = {}

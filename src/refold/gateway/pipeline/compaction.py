@@ -12,17 +12,17 @@ from typing import NamedTuple
 
 from refold.budget.budget import Budget, count_calls, plan_view
 from refold.budget.planner import (
-    GOAL,
+    DEFAULT_GOAL,
     SMALLEST_REMOVAL,
+    CallCounts,
     Plan,
-    Survival,
-    Worth,
+    Verdict,
     estimate_remaining_calls,
     is_hour_cheaper,
-    judge_offer,
+    judge_edit,
 )
 from refold.compactor.by_hand import Preview
-from refold.compactor.late_edits import is_premature
+from refold.compactor.late_edits import would_hide_unanswered
 from refold.core.tool_groups import find_refetched
 from refold.core.view import View
 from refold.edits import Edit
@@ -96,7 +96,7 @@ def _compact_if_worthwhile(turn: Turn, view: View, reason: str) -> tuple[View, s
     conversation = turn.conversation
     if conversation.baseline_tokens is None and view.visible_edits:
         conversation.baseline_tokens = view.tokens
-    case = find_case(turn, view)
+    case = plan_compaction(turn, view)
     if case is None:
         return view, reason
     conversation.baseline_tokens = view.tokens
@@ -143,7 +143,7 @@ def _accept(turn: Turn, preview: Preview, why: str) -> bool:
     whether they do."""
     resources, transcript = turn.resources, turn.compactor.show(turn.payload).transcript
     is_usable = all(
-        transcript.matches(edit) and not is_premature(edit, transcript.messages)
+        transcript.matches(edit) and not would_hide_unanswered(edit, transcript.messages)
         for edit in preview.edits
     )
     if is_usable:
@@ -182,13 +182,13 @@ def _prefetch(turn: Turn, view: View, goal: int) -> Preview | None:
 # --- whether a compaction pays --------------------------------------------------------------------
 
 
-class Case(NamedTuple):
+class PlannedCompaction(NamedTuple):
     """A planned compaction that should pay, and the prices that it is judged by."""
 
     plan: Plan
     rates: Rates
 
-    def judge(self, view: View, edits: Sequence[Edit], after: View) -> Worth:
+    def judge(self, view: View, edits: Sequence[Edit], after: View) -> Verdict:
         """Return the worth of turning *view* into *after* by *edits*."""
         first = min((edit.start for edit in edits), default=len(view.transcript))
         changed = sum(item.tokens for item in after.iter_items() if item.start >= first)
@@ -198,7 +198,7 @@ class Case(NamedTuple):
         removed = self.rates.in_blocks(view.tokens) - least
         rewritten = least - (tokens - calibrate(changed)) // block * block
         offer = replace(self.plan.offer, removed=removed, rewritten=rewritten)
-        return judge_offer(offer, self.rates, self.plan.worth.expected)
+        return judge_edit(offer, self.rates, self.plan.worth.expected)
 
 
 def find_request_rates(settings: Settings, model: str, source: bytes) -> Rates | None:
@@ -207,12 +207,12 @@ def find_request_rates(settings: Settings, model: str, source: bytes) -> Rates |
     return rates.for_an_hour() if rates is not None and has_hour_cache(source) else rates
 
 
-def find_case(turn: Turn, view: View) -> Case | None:
+def plan_compaction(turn: Turn, view: View) -> PlannedCompaction | None:
     """Return the compaction that should cut costs; None if it is too early or prices are
     unknown."""
     conversation, resources = turn.conversation, turn.resources
     tokens = view.tokens - view.profile.calibrate(view.profile.fixed_tokens)
-    if tokens < (1 + SMALLEST_REMOVAL) * GOAL:
+    if tokens < (1 + SMALLEST_REMOVAL) * DEFAULT_GOAL:
         return None
     settings, source = resources.settings, turn.incoming
     engine = settings.find_engine(source.upstream, turn.model)
@@ -224,7 +224,7 @@ def find_case(turn: Turn, view: View) -> Case | None:
     floor = conversation.baseline_tokens or 0
     is_cold = _has_lapsed(turn, rates) or turn.is_cache_broken(view)
     plan = plan_view(view, rates, _survival(resources), floor=floor, is_cold=is_cold)
-    return Case(plan, rates) if plan is not None else None
+    return PlannedCompaction(plan, rates) if plan is not None else None
 
 
 def _has_lapsed(turn: Turn, rates: Rates) -> bool:
@@ -234,11 +234,11 @@ def _has_lapsed(turn: Turn, rates: Rates) -> bool:
     )
 
 
-def _survival(resources: Resources) -> Survival | None:
+def _survival(resources: Resources) -> CallCounts | None:
     return resources.ledger_writer.survival if resources.ledger_writer is not None else None
 
 
-def keeps_cache_for_hour(turn: Turn, view: View) -> bool:
+def decide_hour_cache(turn: Turn, view: View) -> bool:
     """Return whether the provider is to cache this conversation for an hour.
 
     Decided again when the cache holds nothing of it, because all of it is then written anyway.

@@ -11,9 +11,9 @@ from refold.compactor.late_edits import strip_signed_thinking
 from refold.core.view import View
 from refold.errors import StoreError
 from refold.gateway.conversations.conversations import (
+    AnswerContext,
     ConversationBusy,
     LatestRequest,
-    Ticket,
     compute_ratio,
     count_unedited,
 )
@@ -23,18 +23,18 @@ from refold.gateway.logs import log_passthrough
 from refold.gateway.pipeline.compaction import (
     compact_if_due,
     compact_in_memory,
+    decide_hour_cache,
     hold_claim,
-    keeps_cache_for_hour,
 )
 from refold.gateway.pipeline.engines import add_session, open_session
 from refold.gateway.pipeline.limits import NEVER, strategies_for
 from refold.gateway.pipeline.request_kind import (
     SMALLEST_CAP,
     add_native_fields,
-    fit_caps,
     is_added_summary_request,
     is_strict_json,
     lengthen_cache,
+    lower_caps,
     read_cap,
     refuse_server_history,
     request_kind,
@@ -57,7 +57,7 @@ from refold.gateway.pipeline.upstream_errors import (
     thinking_block_index,
 )
 
-SHARE = 0.6
+RETRY_TARGET_SHARE = 0.6
 """Share of the window, or of the tokens sent, to compact to after a context error."""
 UNKNOWN_WINDOW_SHARE = 0.15
 """Share of the tokens sent to compact to if the window is unknown: neither the error nor a table
@@ -168,7 +168,7 @@ def seal(turn: Turn, view: View, reason: str, outcome: Outcome = "edited") -> Ou
     source: bytes = view.encode(turn.payload)
     # The body after each step, by the reason to report if this step is the first to change it.
     versions = {"": source, "cap": (source := _cap_for_window(turn, view, source))}
-    if keeps_cache_for_hour(turn, view):
+    if decide_hour_cache(turn, view):
         versions["hour"] = source = lengthen_cache(source)
     if fields := settings.native.get(incoming.api):
         source, headers = add_native_fields(incoming, turn.payload.body, source, fields)
@@ -200,7 +200,7 @@ def seal(turn: Turn, view: View, reason: str, outcome: Outcome = "edited") -> Ou
         after,
         outcome,
         reason,
-        Ticket(turn.conversation, view),
+        AnswerContext(turn.conversation, view),
         headers,
         turn.model,
         session=session,
@@ -212,7 +212,7 @@ def _cap_for_window(turn: Turn, view: View, source: bytes) -> bytes:
     window, api = turn.levels.window, turn.incoming.api
     if not turn.resources.settings.lower_output_cap or window is None:
         return source
-    caps = fit_caps(api, turn.payload.body, window.context - view.tokens)
+    caps = lower_caps(api, turn.payload.body, window.context - view.tokens)
     if caps:
         turn.resources.counters.add("capped", api=api)
     return write_caps(source, caps)
@@ -274,7 +274,7 @@ def _cap_for_figures(
     """Return *outgoing* with its output cap lowered to the upstream's figures; None if none is to
     be lowered. Thinking keeps at least the share *keep* of its budget."""
     room = figures.answer_room(outgoing.tokens_after)
-    caps = fit_caps(turn.incoming.api, turn.payload.body, room, keep)
+    caps = lower_caps(turn.incoming.api, turn.payload.body, room, keep)
     body = write_caps(outgoing.body, caps)
     return replace(outgoing, body=body, outcome="retried", reason="context") if caps else None
 
@@ -309,15 +309,15 @@ def _compact_refused(turn: Turn, figures: ErrorFigures) -> View:
 def _goal(turn: Turn, view: View, figures: ErrorFigures) -> int:
     """Return the goal in estimated tokens: a share of the window as the upstream counts it."""
     limits, window, request = turn.resources.model_limits, turn.levels.window, turn.incoming
-    room = _input_limit(turn, figures) or (window.room if window else 0) or view.tokens
+    room = _max_input_tokens(turn, figures) or (window.room if window else 0) or view.tokens
     is_known = figures.limit or limits.usable_tokens(request, turn.model) is not None
     is_proved = view.tokens < 2 * limits.largest_answered(request, turn.model)
-    share = SHARE if is_known or is_proved else UNKNOWN_WINDOW_SHARE
+    share = RETRY_TARGET_SHARE if is_known or is_proved else UNKNOWN_WINDOW_SHARE
     counted = max(figures.tokens or room, view.tokens)
     return int(view.tokens * min(share, share * room / max(counted, 1)))
 
 
-def _input_limit(turn: Turn, figures: ErrorFigures) -> int:
+def _max_input_tokens(turn: Turn, figures: ErrorFigures) -> int:
     """Return the tokens that the upstream's limit leaves for input beside an answer with a lowered
     cap; 0 if there is no limit."""
     cap = read_cap(turn.incoming.api, turn.payload.body)

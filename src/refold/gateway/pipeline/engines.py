@@ -50,8 +50,8 @@ class EngineSession(NamedTuple):
 
     def forget_stale(self) -> None:
         """Record that the engine is told to drop the *stale* names."""
-        spans = self.conversation.held_spans
-        self.conversation.held_spans = range(
+        spans = self.conversation.engine_generations
+        self.conversation.engine_generations = range(
             min(spans.start + len(self.stale), spans.stop - 1), spans.stop
         )
 
@@ -72,9 +72,9 @@ def open_session(turn: Turn, view: View) -> EngineSession | None:
         return EngineSession(engine, conversation.name, False, conversation)
     before = conversation.latest
     if before is not None and is_prefix_changed(before.view, view):
-        spans = conversation.held_spans
-        conversation.held_spans = range(spans.start, spans.stop + 1)
-    *stale, id = [f"{conversation.name}-{number}" for number in conversation.held_spans]
+        spans = conversation.engine_generations
+        conversation.engine_generations = range(spans.start, spans.stop + 1)
+    *stale, id = [f"{conversation.name}-{number}" for number in conversation.engine_generations]
     return EngineSession(engine, id, False, conversation, tuple(stale))
 
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from refold.budget.budget import Budget
 from refold.budget.triggers import Never
-from refold.compactor.conversations import put_latest
+from refold.compactor.conversations import put_lru
 from refold.compactor.settings import default_strategies, summary_room
 from refold.core.strategy import Edits, Strategy, is_local
 from refold.core.view import View
@@ -135,8 +135,8 @@ class ModelLimits:
         if tokens > self._answered.get(key, 0):
             with self._lock:
                 largest = max(tokens, self._largest.get(key, 0))
-                put_latest(self._answered, key, tokens, MAX_MODELS)
-                put_latest(self._largest, key, largest, MAX_MODELS)
+                put_lru(self._answered, key, tokens, MAX_MODELS)
+                put_lru(self._largest, key, largest, MAX_MODELS)
 
     def largest_answered(self, incoming: Incoming, model: str) -> int:
         """Return the estimated tokens of the caller's largest request to this model that was
@@ -166,7 +166,7 @@ class ModelLimits:
                 self._largest.pop(key, None)
                 if window is None or figures.limit < window.room:
                     levels = levels_for(self._settings, Window(figures.limit))
-                    put_latest(self._learned, key, levels, MAX_MODELS)
+                    put_lru(self._learned, key, levels, MAX_MODELS)
                 else:
                     self._learned.pop(key, None)
         elif sent and not figures.output:

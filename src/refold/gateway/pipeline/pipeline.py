@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from refold.codecs.json_text import PrefixCache
 from refold.errors import FormatError
-from refold.gateway.conversations.conversations import Conversations, Ticket
+from refold.gateway.conversations.conversations import AnswerContext, Conversations
 from refold.gateway.conversations.persistence import Outbox
 from refold.gateway.conversations.stores import TentativeStore, TimedStore
 from refold.gateway.conversations.workers import BackgroundJobs, Job, Workers
@@ -88,7 +88,7 @@ class Pipeline:
         and a log line.
         """
         outgoing = await self._prepare(incoming, self.resources)
-        if isinstance(outgoing.ticket, Ticket):
+        if isinstance(outgoing.ticket, AnswerContext):
             self.background.start_prefetch(outgoing.ticket.conversation.prefetch)
         return outgoing
 
@@ -106,7 +106,11 @@ class Pipeline:
         """Save what was decided tentatively, now that the caller's key was accepted. Never
         raises."""
         ticket = outgoing.ticket
-        store = ticket.conversation.compactor.settings.store if isinstance(ticket, Ticket) else None
+        store = (
+            ticket.conversation.compactor.settings.store
+            if isinstance(ticket, AnswerContext)
+            else None
+        )
         if isinstance(store, TentativeStore):
             try:
                 await self.background.run(store.commit, self.settings.decide_timeout_seconds)
@@ -159,7 +163,7 @@ class Pipeline:
         if writer is not None and is_success and incoming.api in APIS:
             tenant = tenant_of(incoming.api, incoming.credential)
             call = BilledCall(now, incoming, outgoing, usage, tenant, shadow=self.settings.shadow)
-            if isinstance(ticket, Ticket):
+            if isinstance(ticket, AnswerContext):
                 call = call._replace(
                     session=ticket.conversation.name,
                     model=outgoing.model,
@@ -169,10 +173,10 @@ class Pipeline:
             writer.book(call)
             if outgoing.outcome == "failed":
                 writer.book(SessionEvent(call.session, tenant, now, "fault"))
-        elif writer is not None and isinstance(ticket, Ticket):
+        elif writer is not None and isinstance(ticket, AnswerContext):
             owner = ticket.conversation
             writer.book(describe_failure(incoming, owner.name, owner.tenant, now))
-        if isinstance(ticket, Ticket):
+        if isinstance(ticket, AnswerContext):
             try:
                 ticket.conversation.cache.answered_at = now
                 view = ticket.view.revert() if self.settings.shadow else ticket.view

@@ -162,7 +162,7 @@ def refuse_server_history(field: str, body: Mapping[str, Any]) -> GatewayRespons
 # --- light requests -------------------------------------------------------------------------------
 
 
-EDITABLE_SIGNS = (
+EDITABLE_MARKERS = (
     b"tool_result",
     b'"tool"',
     b'"function"',
@@ -192,7 +192,7 @@ def parse_light_body(incoming: Incoming, settings: Settings) -> Mapping[str, Any
         or incoming.api in settings.native
     ):
         return None
-    for sign in EDITABLE_SIGNS:
+    for sign in EDITABLE_MARKERS:
         if sign in source:
             return None
     try:
@@ -259,7 +259,7 @@ def thinking_budget(body: Mapping[str, Any]) -> int:
     return budget.tokens if budget else 0
 
 
-def fit_caps(api: str, body: Mapping[str, Any], room: int, keep: float = 1.0) -> tuple[Cap, ...]:
+def lower_caps(api: str, body: Mapping[str, Any], room: int, keep: float = 1.0) -> tuple[Cap, ...]:
     """Return the caps to write so that an answer has at most *room* tokens.
 
     These are the output cap and, if necessary, the thinking budget, which providers refuse unless

@@ -23,7 +23,7 @@ from refold.gateway.conversations.conversations import Conversation, Conversatio
 from refold.gateway.conversations.persistence import (
     RowLedger,
     defer_edits,
-    drop_unaware_thinking,
+    drop_thinking_after_manual_edit,
     flush_unsaved,
     reapply_result_edits,
     repair_interrupted,
@@ -51,7 +51,7 @@ from refold.stores.store import Store
 from refold.text.json_values import parse_or_none, text_at
 from refold.transcript import hash_message
 
-BROKEN_BELOW = 0.1
+MIN_CACHED_SHARE = 0.1
 """A history with a smaller share of its tokens in the latest one is not in the cache."""
 MAX_MESSAGES = 100_000
 """Maximum messages of a request that is read, as for Anthropic. Tiny ones take some fifty times
@@ -181,7 +181,7 @@ class Turn:
         if conversation.shown.is_interrupted and repair_interrupted(conversation, view, store):
             view = self.compactor.show(self.payload)
         conversation.shown.is_interrupted = False
-        if drop_unaware_thinking(conversation, view, store):
+        if drop_thinking_after_manual_edit(conversation, view, store):
             view = self.compactor.show(self.payload)
         now = self.resources.settings.clock()
         if first and not conversation.history.is_continued_by(view):
@@ -224,7 +224,7 @@ class Turn:
         shared = self.conversation.history.find_shared_length(view)
         if shared is None:
             return False
-        return base.tokens(0, shared) < BROKEN_BELOW * base.tokens(0, len(view.transcript))
+        return base.tokens(0, shared) < MIN_CACHED_SHARE * base.tokens(0, len(view.transcript))
 
     def _set_target(self) -> None:
         """Update the strategies' target, which changes with the model or its window."""

@@ -18,7 +18,7 @@ MAX_SENTENCE = 20_000
 MAX_DEPTH = 8
 """Nesting levels of an error that are read."""
 
-_HOLDERS = ("error", "errors", "detail", "details", "metadata")
+_CONTAINER_FIELDS = ("error", "errors", "detail", "details", "metadata")
 _FIELDS = ("message", "Message", "msg", "code", "type", "status", "title", "error_type", "raw")
 """Fields in which providers, and proxies before them, describe the error. OpenRouter's `raw` holds
 the provider's own error."""
@@ -31,7 +31,9 @@ _QUOTED = re.compile(
 )
 """Quoted text, up to the end if it was cut off. An apostrophe within a word is not a quotation
 mark."""
-_NAMED = re.compile(rf"""['"](?:{"|".join(("error", "detail", *_FIELDS))})\\?['"]\s*:\s*b?\Z""")
+_FIELD_NAME = re.compile(
+    rf"""['"](?:{"|".join(("error", "detail", *_FIELDS))})\\?['"]\s*:\s*b?\Z"""
+)
 """Field name before a quoted value, in an error that is embedded in a sentence."""
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
@@ -49,7 +51,7 @@ def strip_quotes(text: str, depth: int = MAX_DEPTH) -> str:
     for quote in _QUOTED.finditer(text):
         pieces.append(text[end : quote.start()])
         end = quote.end()
-        if depth and _NAMED.search(text, max(0, quote.start() - 20), quote.start()):
+        if depth and _FIELD_NAME.search(text, max(0, quote.start() - 20), quote.start()):
             pieces.append(strip_quotes(_ESCAPED.sub(r"\1", quote[0][1:-1]), depth - 1))
         else:
             pieces.append("''")
@@ -79,7 +81,7 @@ def _sentences_of_json(value: Any, depth: int) -> Iterator[str]:
         for item in value:
             yield from _sentences_of_json(item, depth - 1)
     elif isinstance(value, dict):
-        for name in (*_FIELDS, *_HOLDERS):
+        for name in (*_FIELDS, *_CONTAINER_FIELDS):
             if name in value:
                 yield from _sentences_of_json(value[name], depth - 1)
         yield from (f"{name}={value[name]}" for name in _COUNTS if type(value.get(name)) is int)
@@ -230,7 +232,7 @@ _INVALID_SIGNATURE = re.compile(
     r"invalid (?:''|signature) in (?:''|(?:redacted_)?thinking) block", re.IGNORECASE
 )
 """The only error of older models. `error_sentences` empties the quotation marks around names."""
-_PLACE = re.compile(r"messages\.(\d{1,9})\.content\.(\d{1,9})")
+_BLOCK_PATH = re.compile(r"messages\.(\d{1,9})\.content\.(\d{1,9})")
 _KINDS = ("thinking", "redacted_thinking")
 
 
@@ -247,7 +249,7 @@ def is_thinking_refused(api: str, status: int, body: bytes) -> bool:
 def thinking_block_index(api: str, sent: bytes, error: bytes) -> int:
     """Return the index of the thinking block of the request *sent* that *error* names; 0 if it
     names none, or if the request was translated for its provider."""
-    match = _PLACE.search(error_sentences(error))
+    match = _BLOCK_PATH.search(error_sentences(error))
     if match is None or api != "anthropic":
         return 0
     refused = int(match[1]), int(match[2])

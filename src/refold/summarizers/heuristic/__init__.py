@@ -12,7 +12,7 @@ from refold.speakers import current_request, dialogue_share, segment_messages
 from refold.speakers.carriers import mark_sender
 from refold.summarizers.heuristic.blocks import Block, FileHistory, Work, iter_lines, read_work
 from refold.summarizers.heuristic.current_files import CurrentFile, read_files, render_current
-from refold.summarizers.heuristic.earlier import read_amendments, read_given
+from refold.summarizers.heuristic.earlier import read_amendments, read_earlier_summaries
 from refold.summarizers.heuristic.excerpts import (
     CHAT,
     IN_CODE,
@@ -28,23 +28,23 @@ from refold.summarizers.heuristic.identifiers import iter_identifiers, split_wor
 from refold.summarizers.heuristic.layout import CONVERSATION, render_state
 from refold.summarizers.heuristic.state import State, drop_superseded, read_state
 from refold.summarizers.heuristic.steps import Source, Step, read_source, read_spans, read_steps
-from refold.summarizers.heuristic.task import Task, read_task, read_wanted, render_task
+from refold.summarizers.heuristic.task import Task, read_task, read_task_hints, render_task
 from refold.text.plain import readable_text, terms
 from refold.text.summary_wrapper import wrap_summary
 from refold.tokens.count import estimate
 
 EXCERPTS = "Excerpts (single lines, with gaps between them)"
-MAX_TRIES = 4
+MAX_FIT_PASSES = 4
 """Maximum number of passes to fit a text into its token limit."""
-FIXED = 0.6
+STATE_SHARE = 0.6
 """Share of a summary of work for requests, rules, state, checks and decisions."""
-FIXED_IN_CHATS = 0.3
+STATE_SHARE_IN_CHATS = 0.3
 """The same share in chats, where quotes of the conversation matter more."""
-LEAST_FIXED = 800
+MIN_STATE_TOKENS = 800
 """Minimum tokens for these sections in a small summary of work, at the cost of excerpts."""
-CURRENT = 0.5
+CURRENT_TEXT_SHARE = 0.5
 """Share of a summary's tokens beyond 1,500 for the current text of files."""
-TASK = 0.2
+TASK_SHARE = 0.2
 """Share of a summary for the text of the task: an issue, ticket or plan."""
 
 
@@ -92,7 +92,7 @@ class Material:
     """Texts of the messages that stay visible."""
     shown_names: frozenset[str]
     """The names in them (`names_in`)."""
-    said_share: float
+    answer_share: float
     """Share of the room for excerpts that goes first to the model's answers."""
     context: Context
 
@@ -103,7 +103,7 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
     later, shown = source.later, (*beside, *source.shown)
     hidden = (*source.older, *source.hidden)
     spoken = segment_messages(whole := (*hidden, *later))
-    earlier = read_given(source.given)
+    earlier = read_earlier_summaries(source.given)
     asked = tuple(earlier.state.requests)
     given = {path: file.state for path, file in earlier.state.files.items()}
     changes, steps, after, spellings = read_spans(source, spoken, given.items())
@@ -118,7 +118,7 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
     }
     dialogue = dialogue_share(source.hidden, spoken[len(source.older) :])
     for block in work.blocks if dialogue >= CHAT else ():
-        block.is_parted = block.kind in {"asked", "said"}
+        block.is_in_clauses = block.kind in {"asked", "said"}
     request = current_request(whole, spoken)
     latest = max(request, default=-1)  # stays visible beside the summary
     for block in (b for b in work.blocks if b.at == latest and b.kind in TURNS):
@@ -131,7 +131,7 @@ def read_material(source: Source, beside: Sequence[Message] = ()) -> Material:
         history.changed_at = max(1, history.changed_at)
     named = _latest_words((*steps, *after))
     texts = [readable_text(message) for message in shown]
-    wanted = read_wanted((*changes, *steps, *after), asked, earlier.plan, texts)
+    wanted = read_task_hints((*changes, *steps, *after), asked, earlier.plan, texts)
     task = read_task(work, files, wanted, named)
     context = Context(
         [*_ages_of(source.sizes), *[0.0] * len(later)],
@@ -183,7 +183,7 @@ def write_summary(material: Material, max_tokens: int, count: Callable[[str], in
     room, best = max_tokens - count(""), ""
     excerpts = find_excerpts(material.work, material.context, room)
     add = cache(lambda *fixed: _add_excerpts(fixed, excerpts, material, max_tokens, count))
-    for _ in range(MAX_TRIES):
+    for _ in range(MAX_FIT_PASSES):
         text = add(*_write_fixed(material, room)) if room > 0 else ""
         over = count(text) - max_tokens
         if over <= 0 and len(text) <= len(best):
@@ -206,8 +206,8 @@ def _add_excerpts(
     """Return the *fixed* sections with as many excerpts as fit into *max_tokens* tokens."""
     text = _join(*fixed)
     shown = {*names_in(text), *material.shown_names}
-    selection = Selection(excerpts, material.work, shown, material.said_share)
-    for _ in range(MAX_TRIES):
+    selection = Selection(excerpts, material.work, shown, material.answer_share)
+    for _ in range(MAX_FIT_PASSES):
         before, spare = len(selection.chosen), max_tokens - count(text)
         selection.fill(spare)
         if len(selection.chosen) == before:
@@ -232,15 +232,15 @@ def _write_fixed(material: Material, room: int) -> tuple[str, str]:
     """Return the state of the work with the task, and the current text of files, each in its share
     of *room* tokens."""
     dialogue = material.context.dialogue
-    share = FIXED + (FIXED_IN_CHATS - FIXED) * dialogue
-    own = max(int(share * room), min(room, int(LEAST_FIXED * (1 - dialogue**2))))
+    share = STATE_SHARE + (STATE_SHARE_IN_CHATS - STATE_SHARE) * dialogue
+    own = max(int(share * room), min(room, int(MIN_STATE_TOKENS * (1 - dialogue**2))))
     state = render_state(material.state, own, 1 - dialogue)
-    task = render_task(material.task, int(TASK * room))
+    task = render_task(material.task, int(TASK_SHARE * room))
     current = render_current(
         material.files,
         (task, *material.shown),
         material.context,
-        min(int(CURRENT * (room - 1_500)), room - estimate(state) - estimate(task)),
+        min(int(CURRENT_TEXT_SHARE * (room - 1_500)), room - estimate(state) - estimate(task)),
     )
     return "\n".join(filter(None, (state, task))), current
 

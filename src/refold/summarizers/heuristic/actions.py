@@ -15,10 +15,10 @@ from refold.summarizers.heuristic.shell_words import (
     MAX_COMMAND,
     WORD,
     Words,
+    expand_inner_commands,
     iter_marks,
     name_command,
     name_program,
-    read_inner,
     simple_commands,
 )
 from refold.summarizers.heuristic.steps import RUNNING, STOPPED, UNKNOWN_TOOL, Step
@@ -107,7 +107,7 @@ _ANSWER = re.compile(r'"(?:text|error|message)": ?"((?>(?:[^"\\]|\\.){1,1000}))'
 """The message of that error."""
 _SEARCHES = frozenset({"grep", "egrep", "rg", "findstr"})
 _ERROR_WORDS = re.compile(r"error|fail|warn", re.IGNORECASE)
-_DENIES = re.compile(r"(?i)\b(?:should|would|could|must|if|already|was|were)\b")
+_NOT_OWN_CHANGE = re.compile(r"(?i)\b(?:should|would|could|must|if|already|was|were)\b")
 """Words of a report about changes that the agent did not make; `NEGATING` has others."""
 _ENDS_AT_ERROR = re.compile(r"\bset -\w{0,9}e|ErrorActionPreference")
 _HEADING = re.compile(r"#{1,6} |- \[ERROR\] |(?P<rule>[=*~_-])(?P=rule){2}")
@@ -138,7 +138,7 @@ def read_words(text: str) -> str:
     return body if is_markup(last) else text
 
 
-def read_outcome(step: Step, check: str, checks: shell.CommandPart) -> str:
+def read_outcome(step: Step, check: str, checks: shell.CommandSpan) -> str:
     """Return the outcome of a call with these *checks*, named *check*. `ok` becomes `failed` if the
     output says so and the exit code is not its own. A search for errors that finds none is `ok`."""
     effect, text, outcome = step.effect, step.text, step.outcome
@@ -153,10 +153,10 @@ def read_outcome(step: Step, check: str, checks: shell.CommandPart) -> str:
     if is_work and outcome == "ok" and not is_known and says_failed(step, telling):
         return "failed"
     is_none = step.exit_code == 1 and read_words(text).strip() in _NONE
-    return "ok" if is_none and seeks_errors(checks.rest) else outcome
+    return "ok" if is_none and greps_errors(checks.rest) else outcome
 
 
-def read_check(step: Step, outcome: str, checks: shell.CommandPart) -> str | None:
+def read_check(step: Step, outcome: str, checks: shell.CommandSpan) -> str | None:
     """Return the *outcome* of the *checks* in a command; empty if they printed figures, but the
     exit code is another command's; None if a later command may have failed instead."""
     if not outcome.startswith(("exit", STOPPED)) or looks_failed(read_words(step.text)):
@@ -167,7 +167,7 @@ def read_check(step: Step, outcome: str, checks: shell.CommandPart) -> str | Non
     return "" if figures else None
 
 
-def seeks_errors(command: str) -> bool:
+def greps_errors(command: str) -> bool:
     """Return whether the rest of a *command* after its checks searches their output for errors, so
     that no match means no error."""
     marks = [mark[0] for mark in iter_marks(command)]
@@ -177,15 +177,15 @@ def seeks_errors(command: str) -> bool:
     return is_search and not is_turned and any(map(_ERROR_WORDS.search, words))
 
 
-def find_done(command: str) -> str:
+def find_executed_part(command: str) -> str:
     """Return the part of a command that ran even if the command failed: all before its last line or
     `;`. Empty if the shell stops at the first error."""
-    text = read_inner(command).rstrip(" \n;")
+    text = expand_inner_commands(command).rstrip(" \n;")
     ends = [mark.start() for mark in iter_marks(text) if mark[0] in {";", "\n"}]
     return "" if _ENDS_AT_ERROR.search(text) or not ends else text[: ends[-1]]
 
 
-def take_done(step: Step, paths: Iterable[str]) -> Step:
+def keep_certain_effects(step: Step, paths: Iterable[str]) -> Step:
     """Return a result step with only the file effects that are certain: all if its call worked,
     else those before a failed command's last line, or the *paths* that another agent reports as
     changed."""
@@ -195,14 +195,14 @@ def take_done(step: Step, paths: Iterable[str]) -> Step:
     if step.has_effect:
         files = tuple((path, "modified") for path in _find_reported(step.text, paths))
     else:
-        done = find_done(effect.command) if step.exit_code else ""
+        done = find_executed_part(effect.command) if step.exit_code else ""
         files = tuple(shell.file_effects(done, effect.place))
     return step._replace(effect=effect._replace(files=files, command=done))
 
 
 def _find_reported(text: str, paths: Iterable[str]) -> Iterator[str]:
     changed = filter(CHANGING.is_in, text.splitlines())
-    rows = [row for row in changed if not (_DENIES.search(row) or NEGATING.is_in(row))]
+    rows = [row for row in changed if not (_NOT_OWN_CHANGE.search(row) or NEGATING.is_in(row))]
     names = {name for name in find_names("\n".join(rows)) if "/" in name}
     yield from (path for path in paths if not names.isdisjoint(iter_ends(path)))
 
@@ -275,7 +275,9 @@ def has_commit(command: str) -> bool:
     """Return whether a command commits. `git commit` in a string does not count."""
     if not COMMIT.search(command):
         return False
-    bare = WORD.sub(lambda word: word[0] if word[3] or word[4] else "''", read_inner(command))
+    bare = WORD.sub(
+        lambda word: word[0] if word[3] or word[4] else "''", expand_inner_commands(command)
+    )
     return bool(COMMIT.search(bare))
 
 
@@ -340,13 +342,15 @@ _LOOKED = re.compile(r"(?:ls|cat|head|tail|wc|stat|find|grep|diff|du): ")
 """Start of an error line of programs that only read."""
 _NAMES_ERROR = re.compile(r"[^:：]{1,40}[:：]")
 """Start of a line that names its error, unlike a line in a list of symbols."""
-_SAYS = re.compile(r"\A(?:echo (?:\"[^\"]*+\"|'[^']*+'|[^\s&;|\"']++) ?(?:&&|;) ?){1,9}(?=.)")
+_LEADING_ECHOES = re.compile(
+    r"\A(?:echo (?:\"[^\"]*+\"|'[^']*+'|[^\s&;|\"']++) ?(?:&&|;) ?){1,9}(?=.)"
+)
 """`echo` commands before the first real command."""
 _PROGRAM_PATH = re.compile(r"\A(['\"])[^'\"\n]{30,300}[/\\]([^'\"/\\\n]{1,80})\1(?=\s)")
 """A program with a long path, which is reduced to its name."""
 _LONG_OPTION = re.compile(r"(?<=\s)(--?[\w-]{1,40}[= ])[^\s'\"]{30,300}[/\\]([^\s'\"/\\]{1,80}\s)")
 """An option with a long path, which is reduced to its name."""
-SOON, SOON_AFTER = 2, 4
+RECENT_FAILURES, WORKAROUND_DISTANCE = 2, 4
 """Number of latest failures, and of messages after each, for which a working call of the same
 program counts as a workaround."""
 WORKED = "; then it worked otherwise"
@@ -403,7 +407,7 @@ class Actions:
                 )
                 _add(self.failed, _name_failed(step), reason or WAS_REFUSED, step, 1)
             return
-        deeds = shell.find_deeds(step.command)
+        deeds = shell.find_actions(step.command)
         if outcome == "ok" and deeds.rank and _hides_failure(step):
             outcome = "failed"
         if not is_check and (reason := _find_failure(step, outcome, deeds)):
@@ -424,16 +428,18 @@ class Actions:
     def drop_mended(self, step: Step) -> None:
         """Forget the failure of a call that works now. Mark recent failures that it works
         around."""
-        if not self.failed or read_outcome(step, "", shell.CommandPart()) != "ok":
+        if not self.failed or read_outcome(step, "", shell.CommandSpan()) != "ok":
             return
-        deeds, acts = shell.find_deeds(step.effect.command), self.failed.values()
+        deeds, acts = shell.find_actions(step.effect.command), self.failed.values()
         edits = {f"{act.program} {path}" for path in step.effect.edited_files for act in acts}
         for call in (_name_failed(step), name_command(deeds.text) * deeds.has_own_error, *edits):
             self.failed.pop(write_title(call), None)
         program, words = _name_program(step), _split_name(_name_failed(step))
-        for name, act in [*reversed(self.failed.items())][:SOON]:
+        for name, act in [*reversed(self.failed.items())][:RECENT_FAILURES]:
             is_open = act.rank and not act.outcome.startswith(WAS_REFUSED)
-            is_near = step.at - act.at <= SOON_AFTER and not words.isdisjoint(_split_name(name))
+            is_near = step.at - act.at <= WORKAROUND_DISTANCE and not words.isdisjoint(
+                _split_name(name)
+            )
             if act.program == program and is_near and is_open:
                 self.failed[name] = act._replace(outcome=act.outcome + WORKED, rank=0)
 
@@ -443,7 +449,7 @@ class Actions:
             if act.is_running:
                 self.done[name] = act._replace(outcome=UNSEEN)
 
-    def _note_deed(self, step: Step, outcome: str, deeds: shell.CommandPart) -> None:
+    def _note_deed(self, step: Step, outcome: str, deeds: shell.CommandSpan) -> None:
         effect = step.effect
         if _only_looks(step, deeds):
             return
@@ -477,7 +483,7 @@ def _add(actions: dict[str, Action], call: str, outcome: str, step: Step, rank: 
     actions[name] = Action(outcome, times, rank, _name_program(step), step.at)
 
 
-def _find_failure(step: Step, outcome: str, deeds: shell.CommandPart) -> str:
+def _find_failure(step: Step, outcome: str, deeds: shell.CommandSpan) -> str:
     """Return how a call failed and the line that says why. Empty if it worked or was stopped, or if
     the line names no error and the call only looked or the exit code belongs to a command after its
     *deeds*."""
@@ -506,7 +512,7 @@ def _hides_failure(step: Step) -> bool:
     return (is_piped and says_failed(step, text)) or (text.startswith("{") and is_failure(text))
 
 
-def _only_looks(step: Step, deeds: shell.CommandPart) -> bool:
+def _only_looks(step: Step, deeds: shell.CommandSpan) -> bool:
     """Return whether a call with these *deeds* was meant to change nothing."""
     effect = step.effect
     if not effect.command:
@@ -527,7 +533,7 @@ def _name_failed(step: Step) -> str:
     """Return a key that is equal for retries of a call."""
     effect = step.effect
     paths = " ".join(path for path, _ in effect.files)
-    name = _SAYS.sub("", name_command(effect.command)) or (
+    name = _LEADING_ECHOES.sub("", name_command(effect.command)) or (
         f"{effect.tool} {paths}" if paths else _write_call(step)
     )
     return write_title(name)

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 from unicodedata import normalize
 
-from refold.speakers.carriers import split_place
+from refold.speakers.carriers import split_marker
 from refold.summarizers.heuristic.identifiers import PIECE, iter_identifiers
 from refold.summarizers.heuristic.lexicon import (
     BINDING,
@@ -15,7 +15,7 @@ from refold.summarizers.heuristic.lexicon import (
     LEAST_PROSE,
     MAX_SENTENCE,
     NEGATING,
-    TURNING,
+    REVERSING_OR_BINDING,
     find_leads,
     is_binding,
     iter_statements,
@@ -24,7 +24,7 @@ from refold.summarizers.heuristic.steps import Step
 from refold.text.clip import clip_scanned, one_line, without_mark
 from refold.text.json_values import list_at, object_at, parse_or_none, text_at
 from refold.text.plain import count_bytes, count_columns, is_question
-from refold.text.summary_wrapper import ASKED, mark_cut
+from refold.text.summary_wrapper import PERSON_PREFIX, mark_cut
 
 LONGEST_QUESTION = 160
 """Maximum characters of a question."""
@@ -34,7 +34,7 @@ REPLY = 40
 """Columns below which a reply may not say what it refers to."""
 AGREEMENT = 20
 """Columns below which a reply may answer a question without naming anything."""
-NOD = 10
+BARE_ASSENT = 10
 """Columns below which a reply may say no more than yes."""
 LAST_WORDS = 6
 """Number of last sentences of a text in which the open question is searched."""
@@ -60,7 +60,7 @@ _YES = re.compile(
     r"(?i)(?:yes|yeah|yep|no|nope|s[ií]|sim|não|oui|non|ja|nein|да|нет|có|vâng|không|ya|tidak|네|예|아니요|はい|いいえ|[好是要不]|对|對|可以)[,，、.。!！\s]"
 )
 """Start of a reply that says yes or no."""
-_WAY = re.compile(
+_OPTION_LINE = re.compile(
     rf"(?i)[\s>|*_#•(（-]*(?:(?:option|plan|variant\w*|opci[oó]n|opção|вариант|방안|案|方案|选项|選項) ?)?({_LABEL})"
     r"[*_]{0,3}\s{0,9}(?:[)）.、．:：—–|-]|\*\*).*"
 )
@@ -75,7 +75,7 @@ _CLAUSE_ENDS = re.compile(r"[,;:，；：—–(（]")
 _CLAUSE = re.compile(r"[^,.!?;:，。！？；：、]+[,.!?;:，。！？；：、]*")
 MOST_CLAUSES = 4
 """Number of first clauses of a text that may take something back."""
-_OF_OTHERS = re.compile(r"(?i)\s*(?:(?:I|we|it|he|she|they|that|this|there)\b|[我他她它])")
+_THIRD_PERSON = re.compile(r"(?i)\s*(?:(?:I|we|it|he|she|they|that|this|there)\b|[我他她它])")
 MOST_ASKED = 20
 """Maximum number of questions of one call whose answers are read."""
 _ASKS = re.compile(r"(?i)ask|question|user_?input")
@@ -85,9 +85,14 @@ _ASKS_PERSON = re.compile(r"(?i)user|human|follow_?up")
 _OFFERS = ("options", "choices")
 _TAGS = ("<answer>", "</answer>")
 """Tags around a tool's whole output (Cline)."""
-_IS, _NEXT, _NOTED, _CLOSING = '"="', '", "', '" user notes: ', ". You can now"
+_ANSWER_SEPARATOR, _NEXT, _NOTE_SEPARATOR, _CLOSING = (
+    '"="',
+    '", "',
+    '" user notes: ',
+    ". You can now",
+)
 """Separators before an answer, the next question, a typed note, and the end (Claude Code)."""
-_SHOWN = '" selected preview:'
+_PREVIEW_SEPARATOR = '" selected preview:'
 """Separator before the preview of a choice. A typed note follows the preview."""
 SHORTEST_END = 10
 """Characters after a cut that are read with those before it, to find a negation at the cut."""
@@ -109,7 +114,7 @@ class PersonAnswer(NamedTuple):
         if len(words) > LONGEST_ANSWER:
             words = cut_middle(words, LONGEST_ANSWER, {})
         source = f" (so {one_line(self.teller, REPLY)} says)" if self.teller else ""
-        return f"{ASKED}{one_line(self.question, LONGEST_QUESTION)} -> {words}{source}"
+        return f"{PERSON_PREFIX}{one_line(self.question, LONGEST_QUESTION)} -> {words}{source}"
 
 
 def read_answers(step: Step) -> list[PersonAnswer]:
@@ -143,16 +148,19 @@ def _iter_questions(arguments: Any, *, is_sure: bool) -> Iterator[tuple[str, str
 
 def _read_pairs(text: str) -> list[PersonAnswer]:
     """Read `"Question?"="Answer", "Another?"="Answer".`"""
-    first, *pieces = text.split(_IS, MOST_ASKED)
+    first, *pieces = text.split(_ANSWER_SEPARATOR, MOST_ASKED)
     question, answers = first.partition('"')[2], list[PersonAnswer]()
     for at, piece in enumerate(pieces, 1):
-        is_last, mark = at == len(pieces), _SHOWN if _SHOWN in piece else _NOTED
+        is_last, mark = (
+            at == len(pieces),
+            _PREVIEW_SEPARATOR if _PREVIEW_SEPARATOR in piece else _NOTE_SEPARATOR,
+        )
         words, _, following = piece.rpartition('"' if is_last else _NEXT)
         chosen, _, beside = piece.partition(mark)
         if beside:
             notes, _, following = beside.rpartition(_CLOSING if is_last else _NEXT[1:])
             typed = notes or beside
-            typed = typed.partition(_NOTED[1:])[2] if mark == _SHOWN else typed
+            typed = typed.partition(_NOTE_SEPARATOR[1:])[2] if mark == _PREVIEW_SEPARATOR else typed
             words = ": ".join(filter(None, dict.fromkeys((chosen, typed))))
         answers.append(PersonAnswer(question, words or piece))
         question = following
@@ -192,13 +200,13 @@ def find_question(text: str, reply: str) -> str:
     if not text or width >= REPLY or "\n" in reply or is_question(reply) or reply.endswith("呢"):
         return ""
     lines = clip_scanned(text).split("\n")
-    ways = [way for line in lines if (way := _WAY.match(line))]
+    ways = [way for line in lines if (way := _OPTION_LINE.match(line))]
     labels = _ANY_LABEL.findall(reply) if _LABELS_ONLY.fullmatch(reply) else []
     if not labels and (named := _REPLY.match(reply)):
         labels = [named[named.lastindex or 0]]
     pairs = [] if _PAIRS.sub("", reply) else _PAIRS.findall(reply)
     choices = pairs or [("0", label) for label in labels]
-    chosen = (_find_way(ways, label.lower(), int(place)) for place, label in choices)
+    chosen = (_find_option(ways, label.lower(), int(place)) for place, label in choices)
     if options := [*filter(None, chosen)]:
         return "; ".join(_quote_question(way, LONGEST_QUESTION // len(options)) for way in options)
     if len(reply) == 1 and reply.isascii() and reply.isalpha():
@@ -216,11 +224,11 @@ def find_question(text: str, reply: str) -> str:
         if is_bare and asking[-1] and before.at == spoken[asking[-1]].at:
             words = f"{one_line(before.text, LONGEST_QUESTION // 2)} {words}"
         return _quote_question(words)
-    end = spoken[-1].text if spoken and width < NOD else ""
+    end = spoken[-1].text if spoken and width < BARE_ASSENT else ""
     return _quote_question(end) if count_bytes(end) >= LEAST_PROSE else ""
 
 
-def _find_way(ways: Sequence[re.Match[str]], label: str, place: int) -> str:
+def _find_option(ways: Sequence[re.Match[str]], label: str, place: int) -> str:
     """Return the option among *ways* that a label names, by its own label or else one of equal rank
     (`C` or `3`). *place* tells which question's options (from 1; 0 is the last)."""
     row = next((row for row in _LABELS if label in row), ())
@@ -237,11 +245,11 @@ def _quote_question(text: str, size: int = LONGEST_QUESTION) -> str:
 def is_demand(rule: str) -> bool:
     """Return whether a rule demands something: a clause opens with its binding words, if it has
     any. A story has `always` elsewhere."""
-    place, words = split_place(rule)
+    place, words = split_marker(rule)
     if place and count_columns(words, REPLY) < REPLY:
         return False  # small talk in a group
     clauses = _CLAUSE_ENDS.split(words)
-    to_you = (BINDING.is_opening(text) and not _OF_OTHERS.match(text) for text in clauses)
+    to_you = (BINDING.is_opening(text) and not _THIRD_PERSON.match(text) for text in clauses)
     return not is_binding(rule) or any(to_you)
 
 
@@ -289,5 +297,5 @@ def _find_start(text: str, size: int, leads: Mapping[int, str]) -> int:
     for begin in (start, len(text) - size // 2):
         if (stop := _STOP.search(text, max(last, begin))) and stop.end() < len(text):
             return stop.end()
-    is_turned = TURNING.is_in(text[max(last, start - size) : start + SHORTEST_END])
+    is_turned = REVERSING_OR_BINDING.is_in(text[max(last, start - size) : start + SHORTEST_END])
     return len(text) if is_turned else start

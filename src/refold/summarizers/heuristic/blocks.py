@@ -10,11 +10,11 @@ from math import log
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from refold.speakers.carriers import IN_RESULT, NOT_RUN, split_place
+from refold.speakers.carriers import IN_RESULT, NOT_RUN, split_marker
 from refold.speakers.segments import is_fragment
 from refold.summarizers.heuristic.actions import is_agent, write_title
 from refold.summarizers.heuristic.answers import find_retraction
-from refold.summarizers.heuristic.calls import LEAVES_PLANNING, CallEffect, is_look
+from refold.summarizers.heuristic.calls import EXIT_PLAN_TOOL, CallEffect, is_look
 from refold.summarizers.heuristic.lexicon import (
     MAX_SENTENCE,
     Statement,
@@ -50,7 +50,7 @@ LOGS = (".output", ".log")
 """Suffixes of files with a command's output."""
 LONGEST_SUBJECT = 80
 """Maximum characters of a heading, or a list item, before the text below it."""
-BRIEF = 80
+BRIEF_BYTES = 80
 """Bytes up to which a person's message is quoted whole in a chat, as parts would mislead."""
 LEAST_WORDS = 3
 """Minimum number of words in a line."""
@@ -131,7 +131,7 @@ class Block:
     """The path, command, tool name or, in a chat, topic."""
     text: str
     path: str = ""
-    is_parted: bool = False
+    is_in_clauses: bool = False
     """Whether a message is quoted in clauses, not in sentences."""
     sender: str = ""
     """Prefix that names the speaker if there are several."""
@@ -142,23 +142,25 @@ class Block:
         """Yield the lines that say something; the sentences of messages."""
         text = clip_scanned(self.text)
         if not self.path and (value := _parse_json(self.text)) is not None:
-            return _fold_alike(list(_iter_record_lines(value)))
+            return _collapse_similar(list(_iter_record_lines(value)))
         match self.kind:
             case "asked" | "said" | "latest":
                 text = CUT.sub("\n", text)
-                is_asked = self.kind == "asked" and self.is_parted
+                is_asked = self.kind == "asked" and self.is_in_clauses
                 retraction = find_retraction(text) if is_asked else ""
-                is_whole = is_asked and count_bytes(text) <= BRIEF and "\n" not in text
+                is_whole = is_asked and count_bytes(text) <= BRIEF_BYTES and "\n" not in text
                 head = text if is_whole else retraction
                 rows, retracts = [*filter(None, _cut_line(head))], bool(retraction)
-                clauses = _iter_spoken(text[len(head) :], self.is_parted, binds=self.kind != "said")
+                clauses = _iter_spoken(
+                    text[len(head) :], self.is_in_clauses, binds=self.kind != "said"
+                )
                 spoken = chain(((row, "", "") for row in rows), clauses)
                 return (
                     Line(words, at, lead, top, words, retracts and at <= len(rows))
                     for at, (words, lead, top) in enumerate(spoken, 1)
                 )
             case "read" if not self.path:
-                return _fold_alike([*iter_lines(text, is_prose=True)])
+                return _collapse_similar([*iter_lines(text, is_prose=True)])
             case "task" | "given" | "docs" | "read" | "command":
                 return iter_lines(text, is_prose=True)
             case "finding":
@@ -250,12 +252,12 @@ def read_work(steps: Iterable[Step]) -> Work:
 def _read_words(step: Step) -> Block:
     if step.kind == "answer":
         return Block(step.at, "said", "", step.text)
-    is_lifted = step.text.startswith(IN_RESULT)
-    if is_lifted or step.is_template or len(step.text) > DOCUMENT:
-        place = "at the end of a tool's result" if is_lifted else "from the user's request"
+    was_in_result = step.text.startswith(IN_RESULT)
+    if was_in_result or step.is_template or len(step.text) > DOCUMENT:
+        place = "at the end of a tool's result" if was_in_result else "from the user's request"
         kind, heading = ("command", COMMAND) if step.is_template else ("given", place)
         return Block(step.at, kind, heading, step.text)
-    sender, words = split_place(step.text)
+    sender, words = split_marker(step.text)
     return Block(step.at, "asked", "", words, sender=sender)
 
 
@@ -267,7 +269,7 @@ def label_exchanges(blocks: Iterable[tuple[Block, Sequence[Line]]]) -> float:
     turns = [
         (block, [line.text for line in lines if line.top or not line.lead])
         for block, lines in blocks
-        if block.is_parted
+        if block.is_in_clauses
     ]
     requests = [text for block, texts in turns for text in texts if block.kind != "said"]
     answers = [text for block, texts in turns for text in texts if block.kind == "said"]
@@ -329,7 +331,7 @@ def kind_of(effect: CallEffect, path: str, command: str) -> Kind:
     if path.endswith(LOGS):
         return "run"
     is_task = _TASK.search(path) and not _NO_TASK.search(path)
-    name, is_planned = effect.tool, LEAVES_PLANNING.fullmatch(effect.tool)
+    name, is_planned = effect.tool, EXIT_PLAN_TOOL.fullmatch(effect.tool)
     shows_task = _TASK.search(name) and is_look(effect) and not (is_agent(name) or is_planned)
     if is_task or shows_task or _shows_task(command):
         return "task"
@@ -345,16 +347,16 @@ def _shows_task(command: str) -> bool:
     return any(map(_SHOWS.fullmatch, words[1:])) and bool(_TASK.search(" ".join(words)))
 
 
-def _iter_spoken(text: str, is_parted: bool, *, binds: bool) -> Iterator[tuple[str, str, str]]:
-    """Yield the sentences of a message, each with its lead and top (`Line`). If it *is_parted*,
+def _iter_spoken(text: str, is_in_clauses: bool, *, binds: bool) -> Iterator[tuple[str, str, str]]:
+    """Yield the sentences of a message, each with its lead and top (`Line`). If it *is_in_clauses*,
     split those without a lead at wide commas and use the heading above as their lead and top. A
     sentence that binds in a person's message (*binds*) stays whole, because its first words apply
     to all of it. In work, list items stay whole, too, and the model's code is left out."""
     for _, group in groupby(iter_statements(text), key=attrgetter("at")):
         first, *rest = group
-        if first.kind == "code" and not (is_parted or binds):
+        if first.kind == "code" and not (is_in_clauses or binds):
             continue
-        is_item = first.kind == "item" and rest and not (is_parted or rest[-1].is_head)
+        is_item = first.kind == "item" and rest and not (is_in_clauses or rest[-1].is_head)
         if is_item and len(first.line) <= MAX_SENTENCE:
             yield without_mark(first.line), first.lead, ""
             continue
@@ -362,8 +364,10 @@ def _iter_spoken(text: str, is_parted: bool, *, binds: bool) -> Iterator[tuple[s
             is_mark = first.kind == "heading" and statement.text.rstrip(".").isdecimal()
             if not (statement.is_head or is_mark):
                 is_whole = statement.lead or (binds and is_binding(statement.text))
-                rows = [statement.text] if is_whole else _iter_clauses(statement.text, is_parted)
-                top = _find_subject(statement) if is_parted and not statement.lead else ""
+                rows = (
+                    [statement.text] if is_whole else _iter_clauses(statement.text, is_in_clauses)
+                )
+                top = _find_subject(statement) if is_in_clauses and not statement.lead else ""
                 lead = statement.lead or top
                 yield from ((piece, lead, top) for row in rows for piece in _cut_line(row))
 
@@ -378,9 +382,9 @@ def _find_subject(statement: Statement) -> str:
     return f"{words}: " if words else ""
 
 
-def _iter_clauses(text: str, is_parted: bool) -> Iterator[str]:
+def _iter_clauses(text: str, is_in_clauses: bool) -> Iterator[str]:
     for sentence in split_line(text):
-        yield from _CLAUSE.split(sentence) if is_parted else (sentence,)
+        yield from _CLAUSE.split(sentence) if is_in_clauses else (sentence,)
 
 
 def iter_lines(text: str, *, is_prose: bool = False, least: int = LEAST_WORDS) -> Iterator[Line]:
@@ -397,7 +401,7 @@ def iter_lines(text: str, *, is_prose: bool = False, least: int = LEAST_WORDS) -
                 yield Line(piece, number if at <= last_sure else 0, leads.get(at, ""))
 
 
-def _fold_alike(lines: Sequence[Line]) -> Iterator[Line]:
+def _collapse_similar(lines: Sequence[Line]) -> Iterator[Line]:
     """Yield lines. Of more than `MOST_ALIKE` that differ only in digits, yield the first, with
     their number, and the last two."""
     places = defaultdict[str, list[int]](list)
@@ -460,12 +464,12 @@ LONGEST = 96
 """Maximum bytes of a label, about 32 characters in a script without spaces."""
 SHORTEST = 18
 """Minimum bytes of a statement that names something: six letters of such a script."""
-FEWEST = 5
+MIN_STATEMENT_WORDS = 5
 """Minimum number of different words in a statement."""
 RARE = 0.8
 """A word is rare if fewer than n^(1 - RARE) clauses have it. n is the number of different words."""
 
-SPARE = 3
+MAX_LABEL_EXTENSION = 3
 """Characters by which a label may grow to the left, to complete its first word."""
 SHARED = 1.5
 """Bonus of each word that both sides use, so that a longer name beats a rare pair of letters."""
@@ -516,7 +520,9 @@ class Rarity:
         once, unlike courtesies. Its names may be used by one side only."""
         for clause in clauses:
             is_long = SHORTEST <= count_bytes(clause) <= LONGEST
-            is_telling = is_long and not is_question(clause) and len({*terms(clause)}) >= FEWEST
+            is_telling = (
+                is_long and not is_question(clause) and len({*terms(clause)}) >= MIN_STATEMENT_WORDS
+            )
             if is_telling and self.clauses[clause] == 1 and not any(map(str.isdigit, clause)):
                 return clause.rstrip("。！？；，.!?;,")
         return ""
@@ -541,7 +547,7 @@ class Rarity:
         points, start, stop, first = best
         if points <= self.limit:
             return ""
-        first = max(first, start - SPARE)
+        first = max(first, start - MAX_LABEL_EXTENSION)
         while start > first and (text[start - 1].isalnum() or text[start - 1] in "'’"):
             start -= 1
         if "(" in text[start:stop] and text[stop : stop + 1] == ")":

@@ -19,10 +19,10 @@ from refold.summarizers.heuristic.shell_words import (
     MAX_WORDS,
     PATCH_BEGINS,
     PATCH_ENDS,
-    SESSION,
+    UNKNOWN_SESSION_DIR,
     FileEffect,
-    Place,
     Words,
+    WorkingDir,
     cut_commands,
     find_place,
     is_file_word,
@@ -44,11 +44,13 @@ _LIST_KEYS = ("files", "paths")
 _OLD = ("old_string", "oldString", "oldText", "old_str", "old_text", "old")
 _NEW = ("new_string", "newString", "newText", "new_str", "new_text", "new")
 _WHOLE = ("content", "file_text")
-_PARTLY = frozenset({"start", "end", "start_line", "end_line", "insert_line", "line", "mode"})
+_POSITION_KEYS = frozenset(
+    {"start", "end", "start_line", "end_line", "insert_line", "line", "mode"}
+)
 """Arguments that may put a text at one place of its file, or append it."""
 RANGE = re.compile(r":(?:(\d{1,7})(?:-\d{1,7})?|raw)\Z")
 """Line range after a path: `src/a.py:20-60`; `:raw` for all lines."""
-LEAVES_PLANNING = re.compile(r"(?i)exit_?plan_?mode|plan_?exit")
+EXIT_PLAN_TOOL = re.compile(r"(?i)exit_?plan_?mode|plan_?exit")
 """Name of a tool that shows a plan to a person for approval."""
 _COMMAND_KEYS = ("command", "cmd", "script", "commands")
 _PIPED_SCRIPT = re.compile(
@@ -151,7 +153,7 @@ class CallEffect(NamedTuple):
     """In order."""
     command: str = ""
     todos: Todos | None = None
-    place: Place = SESSION
+    place: WorkingDir = UNKNOWN_SESSION_DIR
     changed_todos: Todos | None = None
     """Items that it adds to a plan, without ids, or changes; None for another call."""
     action: str = ""
@@ -204,7 +206,7 @@ def effect_of_call(call: ToolCall, folder: str = "") -> CallEffect:
         return _add_changes(effect, text)
     command = _command(arguments)
     directory = _text_at(arguments, _DIRECTORY_KEYS).strip() or "."
-    place = Place(folder).enter(directory) if command else Place(folder)
+    place = WorkingDir(folder).enter(directory) if command else WorkingDir(folder)
     files = (
         *dict.fromkeys((place.name(p), state) for p, state in _files_by_name(call.name, arguments)),
         *_files_of_command(command, place, text),
@@ -233,12 +235,12 @@ def state_after(before: str | None, now: str) -> str:
 
 def effect_of_command(command: str, folder: str = "", directory: str = ".") -> CallEffect:
     """Return the effect of a command that a model wrote as text (mini-swe-agent) or in a script."""
-    place = Place(folder).enter(directory)
+    place = WorkingDir(folder).enter(directory)
     files = tuple(_files_of_command(command, place, command))
     return _add_changes(CallEffect("shell", files, command, place=place), command)
 
 
-def _files_of_command(command: str, place: Place, text: str) -> Iterator[FileEffect]:
+def _files_of_command(command: str, place: WorkingDir, text: str) -> Iterator[FileEffect]:
     yield from _files_in_patch(text, command, place)
     yield from shell.file_effects(command, place)
     yield from _files_of_scripts(command, place)
@@ -297,7 +299,7 @@ def _state_by_name(name: str) -> str:
     return next((_VERBS[word] for word in words if word in _VERBS), "")
 
 
-def _files_in_patch(text: str, command: str, place: Place) -> Iterator[FileEffect]:
+def _files_in_patch(text: str, command: str, place: WorkingDir) -> Iterator[FileEffect]:
     """Yield the files of a Codex patch with their states. A *command* at *place* may apply it."""
     if "*** " not in text:
         return
@@ -310,7 +312,7 @@ def _files_in_patch(text: str, command: str, place: Place) -> Iterator[FileEffec
             last = path
 
 
-def _files_of_scripts(command: str, place: Place) -> Iterator[FileEffect]:
+def _files_of_scripts(command: str, place: WorkingDir) -> Iterator[FileEffect]:
     """Yield the files that Python or JavaScript in a command writes: as `modified` or `created` if
     it is run and names the file, else any file that it names as `changed`."""
     for script, here, is_run in _find_scripts(command[:MAX_COMMAND], place):
@@ -325,7 +327,7 @@ def _files_of_scripts(command: str, place: Place) -> Iterator[FileEffect]:
         yield from ((here.name(path), state) for path in names if has_extension(path))
 
 
-def _find_scripts(command: str, place: Place) -> Iterator[tuple[str, Place, bool]]:
+def _find_scripts(command: str, place: WorkingDir) -> Iterator[tuple[str, WorkingDir, bool]]:
     """Yield each text that a command gives to an interpreter or writes into a file, its place, and
     whether the command runs it."""
     heads = "\n".join(line for line, _ in split_heredocs(command))
@@ -349,7 +351,7 @@ def _find_scripts(command: str, place: Place) -> Iterator[tuple[str, Place, bool
             yield "\n".join(body), here, is_run
 
 
-def find_opened(command: str, place: Place) -> Iterator[str]:
+def find_opened(command: str, place: WorkingDir) -> Iterator[str]:
     """Yield the files that scripts in a command at *place* open for reading."""
     yield from map(place.name, _OPENS.findall(command[:MAX_COMMAND]))
 
@@ -467,7 +469,7 @@ def _iter_replaced(arguments: Any, path: str) -> Iterator[Change]:
             if old is not None and new is not None:
                 yield Change(path, _split(old), _split(new), is_within_lines=True)
             elif whole is not None and (
-                value.get("mode") == "overwrite" or _PARTLY.isdisjoint(value)
+                value.get("mode") == "overwrite" or _POSITION_KEYS.isdisjoint(value)
             ):
                 yield Change(path, None, _split(whole))
             _, edits = split_edits(text_at(value, "diff"), path or ".")
@@ -543,4 +545,4 @@ def is_look(effect: CallEffect) -> bool:
     """Return whether a tool only looks at something, going by its name and action."""
     names = f"{effect.tool[:200]} {effect.action}"
     words = [word.lower() for word in _WORD.findall(names)]
-    return any(word in shell.LOOKS or word.endswith(_LOOKS_AT) for word in words)
+    return any(word in shell.READ_ONLY_VERBS or word.endswith(_LOOKS_AT) for word in words)

@@ -10,7 +10,7 @@ from itertools import groupby, islice, pairwise
 from math import sqrt
 
 from refold.summarizers.heuristic import shell
-from refold.summarizers.heuristic.actions import find_done, is_agent
+from refold.summarizers.heuristic.actions import find_executed_part, is_agent
 from refold.summarizers.heuristic.blocks import DOCS, LOGS
 from refold.summarizers.heuristic.calls import RANGE, Change
 from refold.summarizers.heuristic.excerpts import Context
@@ -41,7 +41,7 @@ RECENT = 8
 """Number of last messages whose words tell which blocks matter."""
 RELATED = 2
 """Weight of a block whose words are all in these. One that was just edited has 1."""
-LOST = 40
+BLOCK_OVERHEAD_TOKENS = 40
 """Tokens added to a block's price when blocks are compared: one small block alone is hardly enough
 for an edit."""
 FRESH = 50.0
@@ -89,7 +89,7 @@ _UP_TO_DATE = ("Already up to date.", "Already up-to-date.")
 """Git's output if there is nothing to pull or merge."""
 _FOUND_CHANGED = re.compile(r"(?:modified|changed) (?:\w+ )?since", re.IGNORECASE)
 """Error of an editor that refuses a file that others changed."""
-_AROUND = re.compile(rf"\A(?:(?:\.\.|~|{UNKNOWN_FOLDER})/)+")
+_OUTSIDE_PREFIX = re.compile(rf"\A(?:(?:\.\.|~|{UNKNOWN_FOLDER})/)+")
 """Folders at the start of a path that another spelling of it may lack."""
 _WORD = re.compile(r"[^\W_]{3,}")
 
@@ -127,7 +127,7 @@ class CurrentFile:
         self.text = "\n".join([text for _, text in lines])
 
 
-Marks = dict[tuple[str, str], int]
+FolderChanges = dict[tuple[str, str], int]
 """Last position at which a command affected all files in a folder, by the folder's name and the
 state: `changed` in an unknown way, or undone by git."""
 
@@ -136,9 +136,9 @@ def read_files(steps: Iterable[Step]) -> dict[str, CurrentFile]:
     """Reconstruct every file that was read or written, in one pass. Files that another agent may
     have edited, or that changed under another spelling of their path, become stale."""
     files, paths = dict[str, CurrentFile](), defaultdict[str, set[str]](set)
-    deleted, marks = dict[str, int](), Marks()
+    deleted, marks = dict[str, int](), FolderChanges()
     results = (step for step in steps if step.kind == "result")
-    for step in (step if step.has_effect else _take_failed(step) for step in results):
+    for step in (step if step.has_effect else _keep_possible_changes(step) for step in results):
         if is_agent(step.effect.tool) and not _EXPLORES.search(step.arguments):
             named = find_names(f"{step.arguments}\n{step.text}")
             for name in {split_path(name)[1] for name in named}:
@@ -154,7 +154,7 @@ def read_files(steps: Iterable[Step]) -> dict[str, CurrentFile]:
                 _mark_spellings(files, path, spellings, is_sure=bool(step.effect.place.folder))
             spellings.add(path)
     for file in files.values():
-        file.is_stale |= _is_marked(file, marks)
+        file.is_stale |= _is_folder_changed(file, marks)
     return {
         path: file
         for path, file in files.items()
@@ -168,7 +168,7 @@ def _mark_spellings(
     """Mark as stale the files that may be the changed one at *path* under another spelling; if the
     session's folder is known (*is_sure*), only if one of the paths begins outside it."""
     for spelling in (spellings - {path}) & files.keys():
-        if is_sure and not (_AROUND.match(path) or _AROUND.match(spelling)):
+        if is_sure and not (_OUTSIDE_PREFIX.match(path) or _OUTSIDE_PREFIX.match(spelling)):
             continue
         if _is_end(path, spelling) or _is_end(spelling, path):
             files[spelling].is_stale = True
@@ -176,16 +176,16 @@ def _mark_spellings(
 
 def _is_end(name: str, path: str) -> bool:
     """Return whether *name* is the end of *path*, so that both may name one file."""
-    return f"/{path}".endswith(f"/{_AROUND.sub('', name)}")
+    return f"/{path}".endswith(f"/{_OUTSIDE_PREFIX.sub('', name)}")
 
 
-def _take_failed(step: Step) -> Step:
+def _keep_possible_changes(step: Step) -> Step:
     """Return a failed step with only the files that its command may have changed before it failed,
     or that it found changed."""
     is_patch = PATCH_BEGINS in step.command  # which is not applied if it does not fit
     is_change = (step.exit_code and not is_patch) or _FOUND_CHANGED.search(step.text[:300])
     changed = step.effect.changed_files
-    done = find_done(step.command) if is_change and changed else ""
+    done = find_executed_part(step.command) if is_change and changed else ""
     gone = {
         path for path, state in shell.file_effects(done, step.effect.place) if state == "deleted"
     }
@@ -193,7 +193,7 @@ def _take_failed(step: Step) -> Step:
     return step._replace(effect=step.effect._replace(files=files))
 
 
-def _is_marked(file: CurrentFile, marks: Marks) -> bool:
+def _is_folder_changed(file: CurrentFile, marks: FolderChanges) -> bool:
     """Return whether a command affected all files, or this one's folders, after its last touch."""
     names = (ALL, *(split_path(folder)[1] for folder in folders_of(file.path)))
     states = ("changed", "restored", "stashed", "unstashed") if file.edits else ("changed",)
@@ -202,7 +202,7 @@ def _is_marked(file: CurrentFile, marks: Marks) -> bool:
     )
 
 
-def _apply(files: dict[str, CurrentFile], step: Step, marks: Marks) -> None:
+def _apply(files: dict[str, CurrentFile], step: Step, marks: FolderChanges) -> None:
     command, changes = step.command, step.effect.changes_by_file
     is_only, done = len(step.effect.files) == 1, set[str]()
     for path, state in step.effect.files:
@@ -217,7 +217,7 @@ def _apply(files: dict[str, CurrentFile], step: Step, marks: Marks) -> None:
                 files[path].is_stale = True
             continue
         file = files.setdefault(path, CurrentFile(path, touched_at=step.at))
-        file.is_stale |= bool(file.numbers) and _is_marked(file, marks)
+        file.is_stale |= bool(file.numbers) and _is_folder_changed(file, marks)
         file.touched_at = step.at
         if state == "deleted":
             del files[path]
@@ -452,7 +452,7 @@ def render_current(
             texts = [lines[at][1] for at in block]
             price = sum(estimate(text) + 2 for text in texts)
             weight = heats[path] * _weigh_lines(texts, files[path].edited, context.ages, words)
-            weighed.append((weight / (price + LOST), rank, block, price))
+            weighed.append((weight / (price + BLOCK_OVERHEAD_TOKENS), rank, block, price))
     chosen: dict[int, list[Block]] = {}
     for _, rank, block, own in sorted(weighed, key=lambda row: (-row[0], row[1], row[2].start)):
         price = own + (0 if rank in chosen else estimate(hot[rank][0]) + 6)

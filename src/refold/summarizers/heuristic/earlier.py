@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from refold.speakers.carriers import split_place
+from refold.speakers.carriers import split_marker
 from refold.summarizers.heuristic.actions import WORKED, Action
 from refold.summarizers.heuristic.blocks import Block, kind_of
 from refold.summarizers.heuristic.calls import CallEffect, Todo
@@ -40,7 +40,7 @@ from refold.summarizers.heuristic.state import (
 )
 from refold.summarizers.heuristic.steps import RUNNING
 from refold.text.plain import is_absolute
-from refold.text.summary_wrapper import ASKED, CUT, PLACE, split_record
+from refold.text.summary_wrapper import CUT, PERSON_PREFIX, PLACE, split_record
 
 LISTS = (*REQUESTS, "Rules", "Decisions", "Checks", "Done", "Failed", "Notes", "Open", "Files")
 """Titles of sections that list what a `State` holds."""
@@ -114,7 +114,7 @@ def split_rules(item: str, most: int = MOST_LEADS) -> Iterator[str]:
 # --- summaries whose messages are missing -------------------------------------------------------
 
 
-def read_given(texts: Iterable[str]) -> Earlier:
+def read_earlier_summaries(texts: Iterable[str]) -> Earlier:
     """Return the contents of summaries, oldest first. Text that is not in the form of a rule
     summary, such as a model's or a person's, becomes a note. Never raises."""
     earlier = Earlier()
@@ -137,7 +137,7 @@ def _take_section(earlier: Earlier, title: str, body: str) -> None:
                 state.questions.update({words: questions} if questions else {})
                 before = state.requests.pop(words, Request(0))
                 state.requests[words] = Request(before.times + times)
-                state.retold.update([words] if len(words) >= LONG else [])
+                state.requests_from_summary.update([words] if len(words) >= LONG else [])
                 # Text next to a cut may be a part of a rule.
                 rules = find_constraints(CUT.sub("\0", words))
                 state.constraints |= dict.fromkeys(rule for rule in rules if "\0" not in rule)
@@ -145,7 +145,7 @@ def _take_section(earlier: Earlier, title: str, body: str) -> None:
             state.constraints |= dict.fromkeys(items)
         case "Decisions":
             for item in items:
-                note_decision(state, item, ANSWERED if item.startswith(ASKED) else 3.0)
+                note_decision(state, item, ANSWERED if item.startswith(PERSON_PREFIX) else 3.0)
         case "Checks":
             rows = (item.partition(" -> ") for item in items)
             state.checks |= {command: outcome for command, arrow, outcome in rows if arrow}
@@ -256,8 +256,8 @@ def _read_conversation(rows: Iterable[str]) -> Iterator[Block]:
             label = match[1] if (match := _LABEL.match(row)) else ""
         words = row.strip().removeprefix(f"[{label}] ")
         words = words[2:] if row.startswith(("- ", GAP)) else words
-        kind = "asked" if words.startswith(ASKED) else "said"
-        sender, words = split_place(words.removeprefix(ASKED))
+        kind = "asked" if words.startswith(PERSON_PREFIX) else "said"
+        sender, words = split_marker(words.removeprefix(PERSON_PREFIX))
         pieces = _BETWEEN.split(CUT.sub(" .. ", words))
         yield from (Block(0, kind, label, piece, sender=sender) for piece in pieces if piece)
 

@@ -27,10 +27,10 @@ from refold.summarizers.heuristic.identifiers import (
     iter_identifiers,
     split_words,
 )
-from refold.summarizers.heuristic.lexicon import CORRECTING, leans_on, weigh_conclusion
+from refold.summarizers.heuristic.lexicon import CORRECTING, depends_on_context, weigh_conclusion
 from refold.text.clip import one_line
-from refold.text.plain import find_opening, has_colon, is_question, spell_bare, terms
-from refold.text.summary_wrapper import ASKED, quote, write_heading
+from refold.text.plain import first_content_line, has_colon, is_question, letters_and_digits, terms
+from refold.text.summary_wrapper import PERSON_PREFIX, quote, write_heading
 from refold.tokens.count import estimate
 
 WEIGHTS = {
@@ -96,14 +96,14 @@ GAP = "  … "
 """Prefix of a sentence that does not follow the one above in its message."""
 SIMILAR = 4
 """Number of names that differ only in digits (`job-17`, `job-18`) after which one counts half."""
-BRIEF = 4
+BRIEF_SENTENCES = 4
 """Maximum sentences before a call in which any rare word may matter. Longer texts think aloud, and
 only their names do."""
 LEAST_SAID = 4
 """Minimum words of a sentence without identifiers in work."""
-READ = 40
+READ_FACTOR = 40
 """Tokens that are read for each token of room, from the blocks of highest value."""
-BEHIND = 3
+LINE_OVERHEAD_TOKENS = 3
 """Tokens that a line costs besides its text."""
 LONG_TOKEN = 6
 """Usual maximum of characters in a token, for a lower bound of a line's cost."""
@@ -118,7 +118,7 @@ EXACT = 16
 """Evaluations per line, on average, to find the very best. Recorded sessions need five at most;
 thousands of lines with names of one shape (`job-17`, `job-18`) need one for each line that is
 chosen."""
-NEARLY = 0.5
+LAZY_THRESHOLD = 0.5
 """Share of its earlier value at which a line is chosen after that."""
 EPSILON = 1e-12
 _JSON_KEY = re.compile(r"\A\s*+\"[\w$@.-]{1,80}\": ")
@@ -145,7 +145,7 @@ class Excerpt(NamedTuple):
     """Value per token if nothing of it is shown elsewhere, usually an upper bound."""
     least: int
     """Cost in tokens, usually a lower bound."""
-    turned_by: int = -1
+    retracted_by: int = -1
     """Index of the excerpt that takes it back and is quoted with it; -1 if there is none."""
 
 
@@ -190,7 +190,7 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
     worths = [_weigh_block(block, work, context) for block in work.blocks]
     # The latest request has no value, but it is the topic of what follows.
     ranks = [inf if b.kind == "latest" else worths[at] for at, b in enumerate(work.blocks)]
-    chosen, spare = list[int](), READ * LONG_TOKEN * room
+    chosen, spare = list[int](), READ_FACTOR * LONG_TOKEN * room
     for position in sorted(range(len(ranks)), key=ranks.__getitem__, reverse=True):
         chosen.append(position)
         spare -= len(work.blocks[position].text)
@@ -209,8 +209,8 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
         is_note = block.kind == "finding"
         is_said = block.kind in TALK and not context.is_chat
         rows = words_at.pop(position, repeat(""))  # to free memory
-        rows = repeat("") if is_note and len(lines) > BRIEF else rows
-        beside = BEHIND + len(block.heading) // LONG_TOKEN
+        rows = repeat("") if is_note and len(lines) > BRIEF_SENTENCES else rows
+        beside = LINE_OVERHEAD_TOKENS + len(block.heading) // LONG_TOKEN
         headed = dict(iter_identifiers(block.heading))
         for line, row in zip(lines, rows, strict=False):
             text = line.values or (line.text if block.path else _JSON_KEY.sub("", line.text, 1))
@@ -243,7 +243,7 @@ def _tie_retractions(excerpts: list[Excerpt], blocks: Sequence[Block]) -> list[E
         for turning in (at for at in own if excerpts[at].line.retracts):
             for at in before:
                 if _is_turned(excerpts[at], excerpts[turning]):
-                    excerpts[at] = excerpts[at]._replace(turned_by=turning)
+                    excerpts[at] = excerpts[at]._replace(retracted_by=turning)
         before = [] if blocks[position].kind == "asked" else before
         before += own
     return excerpts
@@ -268,7 +268,7 @@ def _misleads(block: Block, line: Line, context: Context) -> bool:
         return line.text.lstrip().startswith("#")
     if context.is_chat or block.kind not in OWN_WORDS:
         return False
-    return is_question(line.text) or leans_on(line.text)
+    return is_question(line.text) or depends_on_context(line.text)
 
 
 def _weigh_line(block: Block, line: Line, context: Context, telling: float) -> float:
@@ -323,7 +323,7 @@ class Selection:
 
     An identifier that is shown elsewhere, or in a line chosen before, has no value. In n log n
     time, a line is evaluated when its upper bound, or its earlier value, is the highest, and chosen
-    if it still has that value, or `NEARLY` of it once lines were evaluated often.
+    if it still has that value, or `LAZY_THRESHOLD` of it once lines were evaluated often.
     """
 
     def __init__(
@@ -362,7 +362,7 @@ class Selection:
                 waiting.append((before, at))
                 continue
             self._exact -= 1
-            wanted = before + EPSILON if self._exact >= 0 else before * NEARLY
+            wanted = before + EPSILON if self._exact >= 0 else before * LAZY_THRESHOLD
             if at in self._places or (value := self._gain(excerpt)) <= 0:
                 continue
             density = value / excerpt.least
@@ -385,7 +385,9 @@ class Selection:
     def drop(self, tokens: int) -> None:
         """Drop the latest choices, about *tokens* tokens of them."""
         while self.chosen and tokens > 0:
-            tokens -= self._cost(self._excerpts[self.chosen.pop()].line.words) + BEHIND
+            tokens -= (
+                self._cost(self._excerpts[self.chosen.pop()].line.words) + LINE_OVERHEAD_TOKENS
+            )
 
     def render(self) -> tuple[str, str]:
         """Return the text of the chosen excerpts: the conversation, and files, commands and
@@ -405,13 +407,13 @@ class Selection:
         beside = 0 if heading in self._opened else self._cost(heading) + 4
         words = line.row if (heading, line.top) in self._opened else line.words
         for at in self._iter_turning(excerpt):
-            beside += self._cost(self._excerpts[at].line.words) + BEHIND
-        return self._cost(words) + BEHIND + beside
+            beside += self._cost(self._excerpts[at].line.words) + LINE_OVERHEAD_TOKENS
+        return self._cost(words) + LINE_OVERHEAD_TOKENS + beside
 
     def _iter_turning(self, excerpt: Excerpt) -> Iterator[int]:
         """Yield the retractions of an excerpt, and of those, as far as they are not chosen."""
         for _ in range(MOST_TURNS):
-            if (at := excerpt.turned_by) < 0 or at in self._places:
+            if (at := excerpt.retracted_by) < 0 or at in self._places:
                 return
             yield at
             excerpt = self._excerpts[at]
@@ -434,7 +436,7 @@ class Selection:
 def _render_excerpts(chosen: Sequence[Excerpt], work: Work) -> tuple[str, str]:
     groups, talk = dict[str, list[Excerpt]](), list[Excerpt]()
     blocks = [work.blocks[excerpt.block] for excerpt in chosen]
-    is_chat = any(block.is_parted for block in blocks)
+    is_chat = any(block.is_in_clauses for block in blocks)
     for excerpt, block in zip(chosen, blocks, strict=True):
         if block.kind == "finding" and is_chat:
             groups.setdefault("findings", []).append(excerpt)
@@ -444,8 +446,8 @@ def _render_excerpts(chosen: Sequence[Excerpt], work: Work) -> tuple[str, str]:
             groups.setdefault(block.heading, []).append(excerpt)
     rows = list[str]()
     is_of = attrgetter("heading", "is_parted")
-    for (label, is_parted), own in groupby(talk, lambda e: is_of(work.blocks[e.block])):
-        if not (label or is_parted):
+    for (label, is_in_clauses), own in groupby(talk, lambda e: is_of(work.blocks[e.block])):
+        if not (label or is_in_clauses):
             rows += _write_sentences(own, work)
             continue
         # Do not repeat a topic that the line above has.
@@ -463,7 +465,7 @@ def _write_sentences(excerpts: Iterable[Excerpt], work: Work) -> Iterator[str]:
     for position, group in groupby(excerpts, key=attrgetter("block")):
         turn = turns[place - 1] if (place := bisect(turns, position)) else -1
         if turn not in (last, position) and len(turns) > 1:
-            yield f"- {ASKED}{quote(_write_head(work.blocks[turn]))}"
+            yield f"- {PERSON_PREFIX}{quote(_write_head(work.blocks[turn]))}"
         last = turn
         runs = list[list[Line]]()
         for line in (excerpt.line for excerpt in group):
@@ -482,13 +484,13 @@ def _iter_turns(blocks: Sequence[Block]) -> Iterator[int]:
     before = Block(-1, "", "", "")
     for at, block in enumerate(blocks):
         is_given = block.heading == COMMAND and before.at == block.at
-        if block.kind in TURNS and not (block.is_parted or is_given):
+        if block.kind in TURNS and not (block.is_in_clauses or is_given):
             yield at
         before = block
 
 
 def _write_head(request: Block) -> str:
-    text = find_opening(request.text) if request.heading == COMMAND else request.text
+    text = first_content_line(request.text) if request.heading == COMMAND else request.text
     return one_line(text, HEAD)
 
 
@@ -505,15 +507,17 @@ def _write_clauses(lines: Sequence[Line], block: Block) -> str:
     marked. A lead that clauses share stands once."""
     text, before, top = "", lines[0].number, ""
     for line in lines:
-        is_led = spell_bare(text[-2 * len(line.lead) :]).endswith(spell_bare(line.lead))
+        is_led = letters_and_digits(text[-2 * len(line.lead) :]).endswith(
+            letters_and_digits(line.lead)
+        )
         is_led |= bool(top) and line.top == top
         gap = " .. " if line.number > before + 1 else " "
         text += gap + (line.text if is_led else line.words)
         before, top = line.number, line.top
     words = _SPACED.sub(r"\1", text[1:])
     if block.kind == "asked":
-        return ASKED + block.sender + quote(words)
-    return f'"{words}"' if words.startswith(ASKED) else quote(words)
+        return PERSON_PREFIX + block.sender + quote(words)
+    return f'"{words}"' if words.startswith(PERSON_PREFIX) else quote(words)
 
 
 def _render_group(heading: str, excerpts: list[Excerpt], work: Work) -> str:

@@ -17,8 +17,8 @@ from refold.summarizers.heuristic.lexicon import find_constraints, find_correcti
 from refold.summarizers.heuristic.state import FileState, State
 from refold.text.clip import one_line, without_mark
 from refold.text.failures import has_failed
-from refold.text.plain import find_opening, is_absolute, is_outside
-from refold.text.summary_wrapper import ASKED, mark_cut
+from refold.text.plain import first_content_line, is_absolute, is_outside
+from refold.text.summary_wrapper import PERSON_PREFIX, mark_cut
 from refold.tokens.count import estimate
 
 MOST_CHECKS = 5
@@ -35,7 +35,7 @@ DONE_SHARE = 0.25
 """Share of the room for these calls if no file was changed. Otherwise it is `DONE_BESIDE_FILES`."""
 DONE_BESIDE_FILES = 0.16
 MOST_FAILED = 8
-MOST_ALIKE = 60
+ERROR_KEY_CHARS = 60
 """Number of characters by which the line of the last error is recognised."""
 MOST_VAGUE = 3
 """Maximum number of listed decisions that name nothing and were made before a call."""
@@ -44,7 +44,7 @@ REQUEST_SHARE = 0.35
 much again."""
 EARLIER_SHARE = 0.5
 """Minimum share of the room for the earlier requests if no person answers turns."""
-MOST_OF_REQUESTS = 4
+REQUEST_ROOM_DIVISOR = 4
 """Divisor of the room for earlier requests: if not all fit, it limits each except the first. So a
 pasted error that is fixed by now pushes out no instruction."""
 MOST_OF_TEMPLATE = 120
@@ -52,15 +52,15 @@ MOST_OF_TEMPLATE = 120
 ANSWER_SHARE = 1 / 3
 """Share of the room reserved for people's answers to tools that ask. They matter as much as
 requests, and the choices in them stand nowhere else."""
-FIRST_REQUEST = 60
+MIN_FIRST_REQUEST = 60
 """Minimum number of tokens for the first request, which is the task."""
-LAST_DEED = 80
+MIN_LAST_ACTION = 80
 """Minimum number of tokens for the last call that had an effect."""
-LAST_FAILURES = 120
+MIN_LAST_FAILURES = 120
 """Minimum number of tokens for the last failures."""
-LAST_CHECKS = 100
+MIN_LAST_CHECKS = 100
 """Minimum number of tokens for the last test or build and the last commit."""
-LEAST = 24
+MIN_CUT_TOKENS = 24
 """Number of tokens below which a text is left out instead of being cut."""
 
 REQUESTS = ("Earlier requests", "Current request", "Last request of this part")
@@ -135,7 +135,7 @@ def render_state(state: State, room: int, work: float = 1.0) -> str:
     least = int(room * EARLIER_SHARE * work)
     if rules:
         room -= min(estimate(_write_rules(rules)), room // 2)
-    answers = [list_item(text) for text in state.decisions if text.startswith(ASKED)]
+    answers = [list_item(text) for text in state.decisions if text.startswith(PERSON_PREFIX)]
     of_answers = min(estimate("\n".join(answers)) + 2 * 4, int(room * ANSWER_SHARE))
     room -= of_answers if answers else 0
     all_rules, shown_lines = [*rules, *map(list_item, in_sight)], set(_iter_rows(state.in_sight))
@@ -147,12 +147,17 @@ def render_state(state: State, room: int, work: float = 1.0) -> str:
     for title, make, share, first in (
         (latest, latest_request, REQUEST_SHARE, 0),
         ("Notes", _notes, 0.5, 0),
-        ("Checks", _checks, 0.1, LAST_CHECKS),
+        ("Checks", _checks, 0.1, MIN_LAST_CHECKS),
         ("Files", _files, 0.5, 0),
-        ("Done", _actions, DONE_BESIDE_FILES if has_changed else DONE_SHARE, has_deed * LAST_DEED),
+        (
+            "Done",
+            _actions,
+            DONE_BESIDE_FILES if has_changed else DONE_SHARE,
+            has_deed * MIN_LAST_ACTION,
+        ),
         ("Open", _open, 0.6, 0),
         (earlier, earlier_requests, 0.15 + 0.55 * work, 0),
-        ("Failed", _failures, 0.3, LAST_FAILURES),
+        ("Failed", _failures, 0.3, MIN_LAST_FAILURES),
         ("Decisions", _decisions, 0.05 + 0.55 * work, 0),
     ):
         most = max(int(room * share), min(first, room // 3))
@@ -160,7 +165,7 @@ def render_state(state: State, room: int, work: float = 1.0) -> str:
             room += of_answers
             most = max(most, of_answers)
         if title == earlier:
-            most = max(most, least, min(FIRST_REQUEST, room // 2))
+            most = max(most, least, min(MIN_FIRST_REQUEST, room // 2))
         lines, rooms[title] = list(make(state, most - 4)), most - 4
         if lines:
             parts[title] = f"## {title}\n" + "\n".join(lines)
@@ -228,7 +233,7 @@ def _cut(item: str, room: int) -> str:
     """Return a list item that fits, with its middle cut out if it must be, or an empty string."""
     if estimate(item) <= room:
         return item
-    if room < LEAST or estimate(item) < FIRST_REQUEST:  # a cut would leave too little
+    if room < MIN_CUT_TOKENS or estimate(item) < MIN_FIRST_REQUEST:  # a cut would leave too little
         return ""
     text = _text_of(item[2:])
     size, leads = int(len(text) * room / estimate(text) * 0.9), find_leads(text.split("\n"))
@@ -248,13 +253,13 @@ def _requests(state: State, start: int, stop: int | None, shown: Collection[str]
             is_over = request.is_template and not (stop is None and state.is_latest_current)
             if is_over:
                 own_lines = (line for line in own.split("\n") if line.strip() not in shown)
-                head = find_opening("\n".join(own_lines)) or find_opening(own)
+                head = first_content_line("\n".join(own_lines)) or first_content_line(own)
                 head = one_line(head, MOST_OF_TEMPLATE)
                 rest = own.strip()[len(head) :]
                 own = f"{head} {mark_cut(rest)} …" if rest else own
             words, questions = request.media + own, state.questions.get(text, ())
             item = list_item(write_request(words, request.times, questions))
-            items.append(_cut(item, FIRST_REQUEST) if is_over else item)
+            items.append(_cut(item, MIN_FIRST_REQUEST) if is_over else item)
     return items
 
 
@@ -264,7 +269,7 @@ def _leave_out(text: str, shown: Collection[str]) -> str:
     lines, rows = text.split("\n"), list[tuple[int, str]]()
     for is_shown, group in groupby(enumerate(lines), key=lambda row: row[1].strip() in shown):
         run = list(group)
-        if is_shown and estimate("\n".join(line for _, line in run)) >= LEAST:
+        if is_shown and estimate("\n".join(line for _, line in run)) >= MIN_CUT_TOKENS:
             run = [(-1, f"[… {len(run)}{REPEATED}")]
         rows += run
     if len(rows) == len(lines):
@@ -292,9 +297,9 @@ def _earlier_requests(
     earlier = _requests(state, 0, -1, shown)
     if _fitting(earlier, room) == earlier and not (earlier and state.omitted):
         return iter(earlier)
-    most = max(room // MOST_OF_REQUESTS, FIRST_REQUEST)
+    most = max(room // REQUEST_ROOM_DIVISOR, MIN_FIRST_REQUEST)
     chosen, repeated = dict[int, str](), set[int]()
-    half = max(room // 2, min(room, FIRST_REQUEST))
+    half = max(room // 2, min(room, MIN_FIRST_REQUEST))
     is_corrected = len(earlier) > 1 and any(find_corrections(earlier[1][2:]))
     newest = _sort_forgeable_last(earlier)
     for at in (0, *range(1, 1 + is_corrected), *(at for at in newest if at > is_corrected)):
@@ -305,12 +310,12 @@ def _earlier_requests(
         if fits or len(earlier) == 1:
             own = room
         else:
-            own = max(room // 2, FIRST_REQUEST) if at else half
+            own = max(room // 2, MIN_FIRST_REQUEST) if at else half
         text = _cut(earlier[at], min(own, room, most if at else room))
         if text:
             room -= estimate(text) + 1
             chosen[at] = text
-        if at and not fits and room < FIRST_REQUEST:
+        if at and not fits and room < MIN_FIRST_REQUEST:
             break
     for at in sorted(chosen, reverse=True):  # requests that were cut get the remaining room
         price = estimate(chosen[at])
@@ -318,7 +323,7 @@ def _earlier_requests(
         room -= estimate(chosen[at]) - price
     chosen = _fill_up(earlier, chosen, rules, spare, most) if spare > 0 else chosen
     omitted = state.omitted + len(earlier) - len(chosen.keys() | repeated)
-    if omitted and (chosen or room >= LEAST // 2):
+    if omitted and (chosen or room >= MIN_CUT_TOKENS // 2):
         first = max((at for at in chosen if at <= is_corrected or at == min(chosen)), default=0)
         mark = f"- [… {omitted}{OMITTED}"
         chosen[first] = "\n".join(filter(None, (chosen.get(first), mark)))
@@ -340,7 +345,7 @@ def _fill_up(
     long one, which "go on" refers to, then the newest ones whole. Requests of more than *most*
     tokens are not added, because they are often pasted errors."""
     filled, sizes = dict(chosen), [*map(estimate, earlier)]
-    newest = max((at for at, size in enumerate(sizes) if size >= FIRST_REQUEST), default=0)
+    newest = max((at for at, size in enumerate(sizes) if size >= MIN_FIRST_REQUEST), default=0)
     for at in dict.fromkeys((0, newest, *_sort_forgeable_last(earlier))):
         text, before = earlier[at], filled.get(at, "")
         if at in (0, newest):
@@ -360,7 +365,7 @@ def _repeats(request: str, rules: Sequence[str]) -> bool:
     remaining = request
     for rule in rules:
         remaining = remaining.replace(rule.removeprefix("- "), "")
-    return remaining != request and estimate(remaining) < LEAST
+    return remaining != request and estimate(remaining) < MIN_CUT_TOKENS
 
 
 def _fitting(lines: Iterable[str], room: int) -> list[str]:
@@ -505,7 +510,7 @@ def _failures(state: State, room: int) -> Iterator[str]:
     the newest stays. Calls meant to change something are kept before lookups, the newest first."""
     newest, error = dict[str, tuple[str, int]](), state.failure.error
     for call, act in reversed(state.actions.failed.items()):
-        if not (error and error[:MOST_ALIKE] in act.outcome):
+        if not (error and error[:ERROR_KEY_CHARS] in act.outcome):
             reason = call if act.outcome == WAS_REFUSED else act.outcome
             newest.setdefault(reason, (_write_action(call, act), act.rank))
     ranks = dict(newest.values())

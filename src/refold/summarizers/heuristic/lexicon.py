@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unicodedata import east_asian_width
 
-from refold.speakers.carriers import split_place
+from refold.speakers.carriers import split_marker
 from refold.speakers.segments import read_typed
 from refold.summarizers.heuristic.identifiers import find_names
 from refold.text.clip import TOP, Row, RowKind, clip_scanned, iter_rows, one_line, split_line
@@ -97,13 +97,13 @@ CORRECTING = WordPattern(("corrects",))
 """Words that take back an earlier request."""
 NEGATING = WordPattern(("negates",))
 """Words that negate what follows them."""
-TURNING = WordPattern(("strict", "binds", "negates"))
+REVERSING_OR_BINDING = WordPattern(("strict", "binds", "negates"))
 """Words of lines that may reverse the meaning of the lines below them, or make them binding."""
 OFFERING = WordPattern(("offers",))
 """Words that leave something undecided."""
-LISTING = WordPattern(("offers", "options"))
+OPTION_HEADS = WordPattern(("offers", "options"))
 """Words of lines above options that are not decided yet."""
-SETTLING = WordPattern(("settles",))
+AGREEMENT_WORDS = WordPattern(("settles",))
 """Words before or above decisions."""
 FAULTING = WordPattern(("faults",))
 """Words for faults, which no longer hold once they are fixed."""
@@ -117,7 +117,7 @@ PLANNING = WordPattern(("plans",))
 """Words that announce the next step."""
 ANNOUNCING = WordPattern(("plans", "steps"))
 """The same, and words that may begin such a sentence."""
-HANDING = WordPattern(("hands",))
+HANDOVER_WORDS = WordPattern(("hands",))
 """Words with which a model leaves something to a person."""
 WORKING = WordPattern(("works",))
 """Words at the beginning of a message from a person who tried the result."""
@@ -226,7 +226,9 @@ def _read_head(row: Row) -> _Head:
     *_, last = ("", *split_line(_STRESS.sub("", row.text)))
     words = one_line(last.rstrip(":：.。 "), MAX_SENTENCE)
     is_wide = east_asian_width(words[-1:] or " ") in "WF"
-    is_turning = TURNING.is_in(words)  # includes all words that the next lines look for
+    is_turning = REVERSING_OR_BINDING.is_in(
+        words
+    )  # includes all words that the next lines look for
     is_bare = is_turning and BINDING.is_closing(words)
     is_binding = is_bare or (is_turning and row.is_open and BINDING.is_opening(words))
     if row.kind == "columns":  # a column of required values binds nobody
@@ -308,7 +310,7 @@ def find_constraints(text: str) -> Iterator[str]:
     """Yield the sentences of a user's text that state a standing rule, with what introduces them:
     `Do NOT: touch the database`. A rule that introduces other lines comes with those that are not
     rules themselves, and is left out if all are. Pasted text states no rules."""
-    place, typed = split_place(text)
+    place, typed = split_marker(text)
     statements = [*iter_statements(read_typed(_without_hunks(typed)), is_rule=True)]
     rules, listed = [*map(_is_rule, statements)], dict[int, list[str]]()
     for statement, is_rule in zip(statements, rules, strict=True):
@@ -368,7 +370,7 @@ def find_topics(text: str) -> set[str]:
 def find_corrections(text: str, topics: AbstractSet[str] | None = None) -> Iterator[str]:
     """Yield the first two sentences of a user's text if they take back a request. With *topics*,
     yield only those about one of them."""
-    place, typed = split_place(text)
+    place, typed = split_marker(text)
     opening = list(islice(iter_sentences(read_typed(typed)), 2))
     if opening and CORRECTING.is_in(opening[0][: 2 * MAX_SENTENCE]):
         for sentence in opening:
@@ -424,13 +426,13 @@ def find_decided(text: str, *, final: bool, worked: bool = True) -> list[tuple[f
 
 def finds_fault(sentence: str) -> bool:
     """Return whether a sentence names a fault rather than an agreement."""
-    return FAULTING.is_in(sentence) and not SETTLING.is_in(sentence)
+    return FAULTING.is_in(sentence) and not AGREEMENT_WORDS.is_in(sentence)
 
 
 def _is_settled(statement: Statement, settles: Callable[[Row], bool | None]) -> bool:
     """Return whether its first words (`Agreed: …`) or the lines above mark it as agreed."""
     label, colon, _ = statement.text[:MOST_LABEL].replace("：", ":").partition(":")
-    if colon and SETTLING.is_in(label) and not OFFERING.is_in(label):
+    if colon and AGREEMENT_WORDS.is_in(label) and not OFFERING.is_in(label):
         return True
     answers = [is_agreed for is_agreed in map(settles, statement.above) if is_agreed is not None]
     return bool(answers) and answers[-1]
@@ -439,11 +441,13 @@ def _is_settled(statement: Statement, settles: Callable[[Row], bool | None]) -> 
 def _settles(head: Row) -> bool | None:
     """Return whether a line, or a cell of it, begins or ends with words of agreement. False means
     that it offers options, None that it says neither."""
-    if LISTING.is_in(head.text):
+    if OPTION_HEADS.is_in(head.text):
         return False
     text = _STRESS.sub("", head.text).rstrip(":：。. ")
     cells = [cell.strip() for cell in _CODE.sub("", text).split("|")]
-    ends = any(SETTLING.is_opening(cell) or SETTLING.is_closing(cell) for cell in cells)
+    ends = any(
+        AGREEMENT_WORDS.is_opening(cell) or AGREEMENT_WORDS.is_closing(cell) for cell in cells
+    )
     return (ends and not is_question(text)) or None
 
 
@@ -458,7 +462,7 @@ def _is_offer(statement: Statement) -> bool:
         or OFFERING.is_in(statement.text)
         or bool(_ASKED.search(statement.text))
         or (statement.text.endswith(("!", "！")) and not _ENTITY.search(statement.text))
-        or any(is_question(head) or LISTING.is_in(head) for head in heads)
+        or any(is_question(head) or OPTION_HEADS.is_in(head) for head in heads)
     )
 
 
@@ -481,11 +485,11 @@ def find_announced(text: str) -> str:
     return one_line(announced[-1], 200) if announced else ""
 
 
-def leans_on(sentence: str) -> bool:
+def depends_on_context(sentence: str) -> bool:
     """Return whether a model's sentence announces the next step, refers to the sentence before it,
     or leaves something to a person."""
     head = sentence[:MAX_SENTENCE]
-    return any(words.is_in(head) for words in (ANNOUNCING, HANDING, REFERRING))
+    return any(words.is_in(head) for words in (ANNOUNCING, HANDOVER_WORDS, REFERRING))
 
 
 def weigh_conclusion(sentence: str, *, lead: str = "", worked: bool = True) -> float:

@@ -12,16 +12,17 @@ from refold.summarizers.heuristic.shell_words import (
     MAX_COMMAND,
     MAX_WORDS,
     PATCH_BEGINS,
-    SESSION,
     TRIMMED,
+    UNKNOWN_SESSION_DIR,
     FileEffect,
-    Place,
     Token,
     Words,
+    WorkingDir,
     cut_commands,
-    drop_texts,
-    find_far,
+    drop_lone_string,
+    expand_inner_commands,
     find_program,
+    find_remote_command,
     is_file_word,
     is_interpreter,
     iter_marks,
@@ -30,7 +31,6 @@ from refold.summarizers.heuristic.shell_words import (
     only_gets,
     place_commands,
     program_words,
-    read_inner,
     simple_commands,
     spell_words,
     without_redirects,
@@ -82,7 +82,7 @@ _LOOKING_VERBS = frozenset({
 _ASKS_PROGRAM = frozenset({"--help", "--version", "-V", "-h"})
 _HELPS = _ASKS_PROGRAM | {"-v"}
 """Options that ask for information about the program itself when they end a command."""
-LOOKS = frozenset({
+READ_ONLY_VERBS = frozenset({
     "check", "describe", "diff", "fetch", "find", "get", "glob", "grep", "help", "info", "list", "log", "logs", "look", "lookup",
     "ls", "open", "output", "poll", "ps", "query", "read", "screenshot", "snapshot", "search", "show", "status", "think", "top", "validate", "version", "view", "wait",
 })  # fmt: skip
@@ -155,12 +155,12 @@ ALL = "*"
 """The path that stands for all files."""
 
 
-def file_effects(command: str, place: Place = SESSION) -> Iterator[FileEffect]:
+def file_effects(command: str, place: WorkingDir = UNKNOWN_SESSION_DIR) -> Iterator[FileEffect]:
     """Yield what a command at *place* does to files, as (path, state), in order. Besides `read` and
     `CHANGES` the states are `restored` (to the commit), `stashed`, `unstashed` and `changed` (in an
     unknown way). With these the path may be a folder or `ALL`."""
     command = command[:MAX_COMMAND]
-    placed = list(place_commands(read_inner(command), [place]))
+    placed = list(place_commands(expand_inner_commands(command), [place]))
     last_making = max((at for at, (words, _) in enumerate(placed) if _may_make(words)), default=-1)
     for at, (words, here) in enumerate(placed):
         program, bare = program_words(words), without_redirects(words)
@@ -177,21 +177,25 @@ def file_effects(command: str, place: Place = SESSION) -> Iterator[FileEffect]:
             yield _name_many(path, here), "changed" if is_pattern else state
 
 
-def find_run(command: str, place: Place) -> Iterator[str]:
+def find_run(command: str, place: WorkingDir) -> Iterator[str]:
     """Yield the programs and scripts that a command at *place* runs."""
     for words, here in place_commands(command[:MAX_COMMAND], [place]):
         names = words[:MOST_OPTIONS] if words and is_interpreter(words[0]) else words[:1]
         yield from map(here.name, names)
 
 
-def find_undone(command: str, place: Place, text: str) -> Iterator[str]:
+def find_failed_files(command: str, place: WorkingDir, text: str) -> Iterator[str]:
     """Yield the files that a command with the output *text* failed to process: those that its
     programs complain about, and those before a `||` whose alternative was printed."""
     rows = text[:MAX_PRINTED].splitlines() if command else []
     complaints = [row for row in rows if _COMPLAINS.search(row)][:MOST_COMPLAINTS]
     if not (complaints or "||" in command):
         return
-    inner, printed, before = read_inner(command), {row.strip() for row in rows}, list[str]()
+    inner, printed, before = (
+        expand_inner_commands(command),
+        {row.strip() for row in rows},
+        list[str](),
+    )
     marks = [words[-1].end() if words else 0 for words in cut_commands(inner)]
     for (words, here), stop in zip(place_commands(inner, [place]), marks, strict=False):
         program = program_words(words)
@@ -205,7 +209,7 @@ def find_undone(command: str, place: Place, text: str) -> Iterator[str]:
         before = [*before, *map(here.name, paths)] if behind.startswith("||") else []
 
 
-def _name_many(path: str, here: Place) -> str:
+def _name_many(path: str, here: WorkingDir) -> str:
     """Return the file, the folder or `ALL` that a path may stand for. A pattern becomes its folder.
     `ALL` becomes a folder only outside of the work, as in a temporary repository."""
     if path == ALL and not is_outside(here.here):
@@ -227,11 +231,11 @@ def _may_make(words: Words) -> bool:
 def is_work(command: str) -> bool:
     """Return whether a command does more than look around. Tests, builds and commits do, `ls` and
     `git show` do not."""
-    programs = map(find_program, simple_commands(read_inner(command)))
+    programs = map(find_program, simple_commands(expand_inner_commands(command)))
     return any(not _is_look(name_program(words[0]), words[1:]) for words in programs if words)
 
 
-class CommandPart(NamedTuple):
+class CommandSpan(NamedTuple):
     """The text from the first to the last simple command of one kind."""
 
     text: str = ""
@@ -257,28 +261,28 @@ class CommandPart(NamedTuple):
         return bool(code and self.is_last) or {mark[0] for mark in iter_marks(self.rest)} <= {"&&"}
 
 
-def find_deeds(command: str) -> CommandPart:
+def find_actions(command: str) -> CommandSpan:
     """Find the part of a command that changes something which no file state, check or commit
     reports, judged by the names of programs, subcommands and options. Commands that only prepare
     work count only if there are no others."""
     own = command.partition(PATCH_BEGINS)[0]
-    return _find_part(own, lambda words: _rank(spell_words(drop_texts(words))))
+    return _find_part(own, lambda words: _rank(spell_words(drop_lone_string(words))))
 
 
-def _find_part(command: str, rank: Callable[[Sequence[Token]], int]) -> CommandPart:
+def _find_part(command: str, rank: Callable[[Sequence[Token]], int]) -> CommandSpan:
     """Find the part of a command with the highest rank above 0."""
-    text = read_inner(command)
+    text = expand_inner_commands(command)
     taken = _TAKES.sub(lambda match: " " * len(match[0]), text)
     ranked = [(rank(words[:MAX_WORDS]), words) for words in cut_commands(taken) if words]
     highest = max((own for own, _ in ranked), default=0)
     if not highest:
-        return CommandPart()
+        return CommandSpan()
     spans = [words for own, words in ranked if own == highest]
     first = next((word for word in spans[0] if word[0] not in BEFORE_COMMAND), spans[0][0])
     start, stop = first.start(), spans[-1][-1].end()
     part = text[start:stop].lstrip("({ \n").rstrip("} \n")
     rest = _CLOSES.sub("", text[stop:]).rstrip(" \n;)}")
-    return CommandPart(part if "(" in part else part.rstrip(")"), rest, highest)
+    return CommandSpan(part if "(" in part else part.rstrip(")"), rest, highest)
 
 
 def _rank(words: Words) -> int:
@@ -287,10 +291,10 @@ def _rank(words: Words) -> int:
     if not words:
         return 0
     program, rest = name_program(words[0]), words[1:]
-    if (far := find_far(program, rest)) is not None:
+    if (far := find_remote_command(program, rest)) is not None:
         text = far[0] if len(far) == 1 else ""
         writes = any(map(any, map(iter_redirects, simple_commands(text))))
-        return 2 if writes else find_deeds(text).rank if text else _rank(far)
+        return 2 if writes else find_actions(text).rank if text else _rank(far)
     if program == APPLIES or _is_look(program, rest) or _is_check(words) or _is_file_change(words):
         return 0
     if program == "git" and rest[:1] in (["commit"], ["add"]):
@@ -324,7 +328,7 @@ def _is_look(program: str, rest: Words) -> bool:
     return (
         program in _LOOKING_PROGRAMS
         or (bool(dash) and verb in _LOOKING_VERBS and program != "out-file")
-        or not LOOKS.isdisjoint([word.lstrip("-").partition("-")[0] for word in rest[:2]])
+        or not READ_ONLY_VERBS.isdisjoint([word.lstrip("-").partition("-")[0] for word in rest[:2]])
         or not _HELPS.isdisjoint(rest[:2] if len(rest) <= 2 else ())
         or not _ASKS_PROGRAM.isdisjoint(rest[-1:])
         or bool(asks and not any(map(_CHANGES_ROWS.search, asks)))
@@ -341,7 +345,7 @@ def _only_lists(rest: Words) -> bool:
     return verb in _GIT_LISTS and lists
 
 
-def find_checks(command: str) -> CommandPart:
+def find_checks(command: str) -> CommandSpan:
     """Find the part of a command that runs tests, a build, a linter or a type checker. File names
     do not count: `rm test.json`."""
     return _find_part(command, lambda words: _is_check(find_program(spell_words(words))))
@@ -413,11 +417,13 @@ def _split_options(words: Words) -> tuple[set[str], Words, Words]:
     return options, [word for word in words[:mark] if word not in options], words[mark + 1 :]
 
 
-def git_steps(command: str, place: Place = SESSION) -> Iterator[tuple[str, Sequence[str]]]:
+def git_steps(
+    command: str, place: WorkingDir = UNKNOWN_SESSION_DIR
+) -> Iterator[tuple[str, Sequence[str]]]:
     """Yield what a command at *place* does to git's index, as (step, paths), where no paths mean
     all. Steps are `add`, `update` (tracked files), `unstage`, `commit`, and `amend` for a commit
     that may have no files of its own. A path may be a pattern."""
-    for words, here in place_commands(read_inner(command), [place]):
+    for words, here in place_commands(expand_inner_commands(command), [place]):
         bare = without_redirects(words)
         if bare[:1] != ["git"] or len(bare) < 2:
             continue

@@ -22,7 +22,7 @@ _UNSURE = re.compile(r"[$`*?]|^-$|\\$")
 """Signs that a directory differs from its spelling: variables, patterns, `cd -`, escaped blanks."""
 
 
-class Place(NamedTuple):
+class WorkingDir(NamedTuple):
     """Where a command runs, and how its files are named."""
 
     folder: str = ""
@@ -51,7 +51,7 @@ class Place(NamedTuple):
         """Return the chosen name of a file."""
         return self.spellings.get(path.rstrip("/"), path)
 
-    def enter(self, path: str) -> "Place":
+    def enter(self, path: str) -> "WorkingDir":
         """Return the place after `cd` to *path*."""
         here = self.name(path or "~").rstrip("/") or "/"
         if _UNSURE.search(path) or len(here) > LONGEST_PATH:
@@ -59,7 +59,7 @@ class Place(NamedTuple):
         return self._replace(here="" if here == "." else here)
 
 
-SESSION = Place()
+UNKNOWN_SESSION_DIR = WorkingDir()
 """An unknown session folder."""
 
 
@@ -145,13 +145,13 @@ _ASSIGNS = re.compile(r"\$[\w:.]+\+?=?")
 _PATH = re.compile(r"(?:[^\s*?{}$()<>|;&\"'`=,!\\]|(?<![^/])\([\w.-]{1,50}\)(?=/)){1,300}")
 
 
-def find_place(command: str, place: Place, program: str) -> Place:
+def find_place(command: str, place: WorkingDir, program: str) -> WorkingDir:
     """Return where a command that begins at *place* first runs a program."""
     placed = place_commands(without_heredocs(command[:MAX_COMMAND]), [place])
     return next((here for words, here in placed if words[:1] == [program]), place)
 
 
-def place_commands(command: str, places: list[Place]) -> Iterator[tuple[Words, Place]]:
+def place_commands(command: str, places: list[WorkingDir]) -> Iterator[tuple[Words, WorkingDir]]:
     """Yield each simple command with its place. The last of *places* is the current one, the others
     apply again after closing parentheses. In the end the list holds the place after the command."""
     for words in cut_commands(command):
@@ -196,7 +196,7 @@ def spell_words(words: Sequence[Token]) -> Words:
     return texts
 
 
-def drop_texts(words: Sequence[Token]) -> Sequence[Token]:
+def drop_lone_string(words: Sequence[Token]) -> Sequence[Token]:
     """Return no words for a lone quoted text, which PowerShell prints, else the words unchanged."""
     first = max((at for at, word in enumerate(words) if word[0].endswith("{")), default=-1) + 1
     rest = [word[0] for word in words[first : first + 2]]
@@ -209,7 +209,9 @@ def without_heredocs(command: str) -> str:
     return _ENTERS.sub("cd", "\n".join(line for line, _ in split_heredocs(command)))
 
 
-def iter_written(command: str, place: Place = SESSION) -> Iterator[tuple[str, str]]:
+def iter_written(
+    command: str, place: WorkingDir = UNKNOWN_SESSION_DIR
+) -> Iterator[tuple[str, str]]:
     """Yield (path, text) of each file that a command at *place* writes whole and literally
     (`cat > a.py <<'EOF'`)."""
     places = [place]
@@ -315,7 +317,7 @@ def is_file_word(word: str) -> bool:
     )
 
 
-def read_inner(command: str) -> str:
+def expand_inner_commands(command: str) -> str:
     """Return a command without heredocs, arrays and line continuations. Commands passed to a shell
     as one word (`bash -c 'cd a && make'`) are put in parentheses. If they run in a container or on
     another machine, their directory is unknown. The home folder becomes `~`."""
@@ -448,7 +450,7 @@ def find_program(words: Words) -> Words:
     return words if is_program and not any(map(_COMPARES.fullmatch, words[1:2])) else []
 
 
-def find_far(program: str, rest: Words) -> Words | None:
+def find_remote_command(program: str, rest: Words) -> Words | None:
     """Return the command that a program runs on another machine or in a container, empty for an
     interactive session. Return None for other programs."""
     if program in _HAS_EXEC and "exec" in rest[:3]:

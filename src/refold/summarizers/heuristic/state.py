@@ -17,11 +17,11 @@ from refold.summarizers.heuristic.actions import (
     has_command,
     has_commit,
     has_committed_nothing,
+    keep_certain_effects,
     read_check,
     read_outcome,
     read_words,
     says_works,
-    take_done,
     tell_check,
 )
 from refold.summarizers.heuristic.answers import (
@@ -59,13 +59,13 @@ from refold.text.plain import (
     has_extension,
     is_ignored,
     is_left_out,
-    is_meant,
     is_outside,
+    path_covers,
     split_path,
 )
-from refold.text.summary_wrapper import ASKED
+from refold.text.summary_wrapper import PERSON_PREFIX
 
-LONGEST_FAILURE = 10
+STEPS_UNTIL_FAILURE_EXPIRES = 10
 """Number of successful changes and commands after which a failure counts as left behind."""
 MOST_COMPARED = 100_000
 """Maximum number of files and checks that are compared with others."""
@@ -78,7 +78,7 @@ MOST_IGNORED = 100
 ANSWERED = 9.0
 """Weight of a person's answer among the decisions."""
 
-_RETURNS = frozenset({"restored", "stashed", "unstashed", "changed"})
+_GIT_STATES = frozenset({"restored", "stashed", "unstashed", "changed"})
 _OVERWROTE = re.compile(r"\b(?:updated|overw\w+|modified)\b")
 
 
@@ -146,7 +146,7 @@ class State:
     """The person's requests, word for word, in the order of their latest occurrence."""
     omitted: int = 0
     """Number of requests that an earlier summary had no room for."""
-    retold: set[str] = field(default_factory=set)
+    requests_from_summary: set[str] = field(default_factory=set)
     """Long requests of an earlier summary. Shown again, they do not count as repeated."""
     is_latest_current: bool = True
     """Whether the latest request is the current one, with nothing newer after the summary."""
@@ -155,7 +155,7 @@ class State:
     constraints: dict[str, None] = field(default_factory=dict)
     topics: set[str] = field(default_factory=set)
     """Topics of the constraints (`find_topics`)."""
-    lent: dict[str, None] = field(default_factory=dict)
+    command_rules: dict[str, None] = field(default_factory=dict)
     """Constraints from a command or skill, which hold while its request is the current one."""
     ended: dict[str, None] = field(default_factory=dict)
     """Constraints from commands and skills that no longer hold."""
@@ -268,8 +268,8 @@ def _note_request(state: State, step: Step) -> None:
     if is_fragment(latest):
         del state.requests[latest]
     times, _, was_template = state.requests.pop(words, Request(0))
-    times += words not in state.retold
-    state.retold.discard(words)
+    times += words not in state.requests_from_summary
+    state.requests_from_summary.discard(words)
     state.requests[words] = Request(times, step.media, was_template or step.is_template)
     state.changed = set()
     for file in state.files.values() if state.files and says_works(words) else ():
@@ -284,7 +284,7 @@ def _note_request(state: State, step: Step) -> None:
         corrections = [*find_corrections(words, state.topics)]
     for rule in (*corrections, *find_constraints(words)):
         state.topics |= find_topics(rule)
-        state.lent.pop(rule, None)
+        state.command_rules.pop(rule, None)
         state.constraints.pop(rule, None)
         state.constraints[rule] = None
 
@@ -311,7 +311,7 @@ def _note_question(state: State, step: Step) -> None:
 def _lend_rules(state: State, text: str) -> None:
     """Note the rules in the text of a command or skill, except those that a person states."""
     rules = [rule for rule in find_constraints(text) if rule not in state.constraints]
-    state.lent |= dict.fromkeys(rules)
+    state.command_rules |= dict.fromkeys(rules)
     state.constraints |= dict.fromkeys(rules)
 
 
@@ -320,10 +320,10 @@ def _end_turn(state: State, request: str) -> None:
     request answers nothing, the plan grows older, and failures left behind, faults fixed on the way
     and conclusions that the request denies are dropped."""
     if state.answer:
-        state.ended |= state.lent
-        for rule in state.lent:
+        state.ended |= state.command_rules
+        for rule in state.command_rules:
             del state.constraints[rule]
-        state.lent = {}
+        state.command_rules = {}
     is_short = count_bytes(request) < AGREEMENT
     if state.answer and not (is_short or find_question(state.answer, request)):
         state.plan_age += 1
@@ -340,7 +340,7 @@ def _note_answer(state: State, step: Step, *, worked: bool) -> None:
     if not any(todo.id for todo in state.todos) and (boxes := read_boxes(step.text)):
         state.todos, state.plan_age = boxes, 0
     for weight, words in find_decided(step.text, final=step.is_final, worked=worked):
-        sentence = f'"{words}"' if words.startswith(ASKED) else words
+        sentence = f'"{words}"' if words.startswith(PERSON_PREFIX) else words
         note_decision(state, sentence, weight, on_way=not step.is_final)
 
 
@@ -381,7 +381,7 @@ def _note_result(state: State, step: Step) -> None:
     checks, commits = shell.find_checks(effect.command), has_commit(effect.command)
     check = name_command(checks.text)
     outcome = read_outcome(step, check, checks)
-    _note_files(state, take_done(step, state.files))
+    _note_files(state, keep_certain_effects(step, state.files))
     if effect.command or effect.todos is None:
         state.actions.note(step, outcome, is_check=bool(check) or commits)
     if is_stub(text) and not (text.strip() in effect.command or step.is_error or step.exit_code):
@@ -395,7 +395,7 @@ def _note_result(state: State, step: Step) -> None:
         state.checks.pop(listed, None)
         state.checks[listed] = tell_check(step, name, outcome, is_commit=name != check)
         if outcome == "ok":  # `pytest` covers `pytest tests/test_a.py`
-            names = _take_compared(state, state.checks)
+            names = _limit_comparisons(state, state.checks)
             for part in [part for part in names if part.startswith(f"{listed} ")]:
                 if has_failed(state.checks[part]):
                     del state.checks[part]
@@ -412,7 +412,7 @@ def _note_result(state: State, step: Step) -> None:
         state.failure = Failure(name_step(step), read_words(text), frozenset(dict(effect.files)))
     elif outcome in ("ok", RUNNING) and (failure := state.failure).call:
         since = failure.since + (is_work or bool(effect.changed_files))
-        is_over = failure.is_about(step) or since > LONGEST_FAILURE
+        is_over = failure.is_about(step) or since > STEPS_UNTIL_FAILURE_EXPIRES
         state.failure = Failure() if is_over else failure._replace(since=since)
         if is_over and since <= 1 and outcome == "ok":  # it works without a fix
             _drop_decisions(state, state.faults.pop(failure.call, ()))
@@ -421,15 +421,15 @@ def _note_result(state: State, step: Step) -> None:
 def _note_files(state: State, step: Step) -> None:
     effect = step.effect
     has_overwritten = not effect.command and bool(_OVERWROTE.search(step.text[:300]))
-    undone = set(shell.find_undone(effect.command, effect.place, step.text))
+    undone = set(shell.find_failed_files(effect.command, effect.place, step.text))
     for path in find_opened(effect.command, effect.place):
         if (gone := state.files.get(path)) and gone.state == "deleted":  # it was created again
             gone.state, gone.is_committed = "created" if gone.is_new else "modified", False
     for path, now in effect.files:
         if path in undone:
             continue
-        if now in _RETURNS:
-            _note_return(state, path, now)
+        if now in _GIT_STATES:
+            _note_git_state(state, path, now)
         if now not in {"read", *shell.CHANGES}:
             continue
         before = state.files.pop(path, None)
@@ -450,7 +450,7 @@ def _note_ignored(state: State, step: Step, path: str) -> None:
         state.ignored |= {row for row in rows if row.strip("/*") and row[0] not in "#!"}
 
 
-def _note_return(state: State, path: str, now: str) -> None:
+def _note_git_state(state: State, path: str, now: str) -> None:
     """Note that git restored, stashed or unstashed files. Git leaves new files alone unless they
     are staged or given by path."""
     paths, is_file = _find_files(state, path), has_extension(path)
@@ -475,14 +475,14 @@ def _note_return(state: State, path: str, now: str) -> None:
 def _find_files(state: State, path: str) -> list[str]:
     """Return the changed files that git means by the path of a file or folder, or by `ALL`. Files
     outside of repositories count only if there are no others."""
-    files = _take_compared(state, state.files)
+    files = _limit_comparisons(state, state.files)
     changed = [name for name in files if state.files[name].state != "read"]
     inside = [name for name in changed if not is_outside(name)] or changed
     end = "" if "*" in path else split_path(path.rstrip("/"))[1]
-    return [name for name in inside if end in name and is_meant(name, path)]
+    return [name for name in inside if end in name and path_covers(name, path)]
 
 
-def _take_compared(state: State, texts: Collection[str]) -> Collection[str]:
+def _limit_comparisons(state: State, texts: Collection[str]) -> Collection[str]:
     """Return *texts* and count them as compared, or nothing once too many were compared."""
     state.compared += len(texts)
     return texts if state.compared <= MOST_COMPARED else ()

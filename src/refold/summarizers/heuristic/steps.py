@@ -18,7 +18,7 @@ from refold.speakers.carriers import (
     REPORTS,
     TEMPLATE,
     UNQUOTED,
-    read_overheard,
+    read_earlier_messages,
 )
 from refold.speakers.request import OUTPUT_LABEL, Segmented, answer_text, has_person, is_final
 from refold.speakers.segments import iter_requests, trailing_elements
@@ -30,19 +30,24 @@ from refold.summarizers.heuristic.calls import (
     effect_of_command,
     read_boxes,
 )
-from refold.summarizers.heuristic.shell_words import PATCH_BEGINS, SESSION, Place, name_command
+from refold.summarizers.heuristic.shell_words import (
+    PATCH_BEGINS,
+    UNKNOWN_SESSION_DIR,
+    WorkingDir,
+    name_command,
+)
 from refold.text.clip import clip_scanned
 from refold.text.failures import is_failure, read_exit_code
 from refold.text.json_values import join_texts, parse_or_none
 from refold.text.plain import (
     call_gist,
+    expand_home,
     is_absolute,
     is_outside,
     match_paths,
     plain_text,
-    spell_home,
-    spell_numbers,
-    turn_slashes,
+    tab_line_numbers,
+    unify_windows_paths,
     without_terminal_codes,
 )
 from refold.text.summary_wrapper import beside_summary, opening_length, summary_in
@@ -223,7 +228,7 @@ def _read_effects(message: Message) -> _Effects:
     effects = [step.effect for step in read_steps([Message(message.role, calls)])]
     boxes = CallEffect("", todos=read_boxes(clip_scanned(message.text)) or None)
     changes = (
-        (id, effect._replace(files=files, command="", place=SESSION, changes=()))
+        (id, effect._replace(files=files, command="", place=UNKNOWN_SESSION_DIR, changes=()))
         for id, effect in zip((*(call.id for call in calls), ""), (*effects, boxes), strict=True)
         if (files := tuple(file for file in effect.files if file[1] != "read"))
         or effect.todos
@@ -234,7 +239,7 @@ def _read_effects(message: Message) -> _Effects:
 
 def _join_effects(effects: Sequence[_Effects], folder: str) -> Iterator[Step]:
     """Yield the changes by successful calls in a session at *folder*, as steps without texts."""
-    failed, place = {id for message in effects for id in message.failed}, Place(folder)
+    failed, place = {id for message in effects for id in message.failed}, WorkingDir(folder)
     for message in effects:
         for id, effect in message.calls:
             if effect.todos:
@@ -328,7 +333,7 @@ def _find_spellings(files: Iterable[tuple[str, str]]) -> dict[str, str]:
     rooted = {path: is_idle or is_new for path, is_new in changed.items() if is_absolute(path)}
     inside = {path: is_new for path, is_new in rooted.items() if not is_outside(path)}
     matched = match_paths(inside or rooted, states.keys() - rooted.keys() - {shell.ALL})
-    return turn_slashes(states) | matched | spell_home(rooted, states)
+    return unify_windows_paths(states) | matched | expand_home(rooted, states)
 
 
 def _rename_files(steps: Iterable[Step], spellings: Mapping[str, str]) -> list[Step]:
@@ -348,7 +353,7 @@ def _read_result(result: ToolResult, waiting: _Open, at: int) -> Step:
     is_script = bool(asked and "tools." in asked.string)  # it prints only what is new
     if is_running := report.is_running or (is_later and is_script and report.exit_code is None):
         waiting.processes[process] = waiting.processes[process[:SHORT_ID]] = effect, call
-    text = spell_numbers(join_texts(report.output)) if len(effect.files) == 1 else report.output
+    text = tab_line_numbers(join_texts(report.output)) if len(effect.files) == 1 else report.output
     output = without_terminal_codes(text)
     if changed := _CHANGED.search(output):
         paths = (row.removesuffix(". Call Read before editing.") for row in changed[1].split(", "))
@@ -384,7 +389,7 @@ def _read_segments(
                     yield step._replace(is_error=bool(code), exit_code=code)
             label = OUTPUT_LABEL.match(text)
             if segment.kind in UNQUOTED or (label and label[2] is not None):  # nothing follows it
-                if overheard := read_overheard(text):
+                if overheard := read_earlier_messages(text):
                     yield Step("result", at, overheard, CallEffect("read what others wrote"))
                 continue
             command, output = read_ran_command(text) or ("", text)

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from refold.summarizers.heuristic.answers import AGREEMENT
 from refold.summarizers.heuristic.blocks import DOCS, Block, Line, Work, iter_lines
-from refold.summarizers.heuristic.calls import LEAVES_PLANNING
+from refold.summarizers.heuristic.calls import EXIT_PLAN_TOOL
 from refold.summarizers.heuristic.current_files import CurrentFile
-from refold.summarizers.heuristic.excerpts import BEHIND
+from refold.summarizers.heuristic.excerpts import LINE_OVERHEAD_TOKENS
 from refold.summarizers.heuristic.identifiers import iter_identifiers, split_words
 from refold.summarizers.heuristic.layout import PARTS, PLAN, TASK, list_item
 from refold.summarizers.heuristic.shell_words import MAX_COMMAND
@@ -19,7 +19,7 @@ from refold.summarizers.heuristic.steps import Step
 from refold.text.clip import without_mark
 from refold.text.failures import END_CHARS
 from refold.text.json_values import parse_or_none, text_at
-from refold.text.plain import count_bytes, spell_bare, split_path
+from refold.text.plain import count_bytes, letters_and_digits, split_path
 from refold.text.summary_wrapper import quote
 from refold.tokens.count import estimate
 
@@ -58,7 +58,7 @@ _OF_ANY = re.compile(r"(?i)(?:readme|changelog|contributing|agents|claude|gemini
 _WORD = re.compile(r"[\w-]+")
 
 
-class Wanted(NamedTuple):
+class TaskHints(NamedTuple):
     """What people asked for, as far as it may be the text of the task."""
 
     plan: str = ""
@@ -80,9 +80,9 @@ class Task(NamedTuple):
     """Whether its file may have changed since."""
 
 
-def read_wanted(
+def read_task_hints(
     steps: Iterable[Step], earlier: tuple[str, ...], plan: str, shown: Sequence[str]
-) -> Wanted:
+) -> TaskHints:
     """Read the plan that a person approved last (in a tool result or a request, else in an earlier
     summary), the requests since then, preceded by the *earlier* requests if there is no plan, and
     the closed issues. A plan that is *shown* word for word is left out."""
@@ -114,15 +114,15 @@ def read_wanted(
     new = [text for text in asked if count_bytes(text) >= AGREEMENT and not _GOES_ON.search(text)]
     asked = asked if plan else [*earlier, *asked]
     is_over = len(new) >= MOST_ASKED or any(plan in text for text in shown)
-    return Wanted("" if is_over else plan, tuple(asked), first, frozenset(closed))
+    return TaskHints("" if is_over else plan, tuple(asked), first, frozenset(closed))
 
 
 def _is_approved(step: Step) -> bool:
-    is_shown = not step.is_error and LEAVES_PLANNING.fullmatch(step.effect.tool)
+    is_shown = not step.is_error and EXIT_PLAN_TOOL.fullmatch(step.effect.tool)
     return bool(is_shown and _APPROVED.match(step.text))
 
 
-def read_task(work: Work, files: Mapping[str, CurrentFile], wanted: Wanted, named: str) -> Task:
+def read_task(work: Work, files: Mapping[str, CurrentFile], wanted: TaskHints, named: str) -> Task:
     """Return the text that people referred to last in their requests. Otherwise return the plan
     that they approved, if the latest words are about it, or else the newest text that nobody
     edited, preferably one about something *named*. Skills, files that neither people nor the latest
@@ -197,7 +197,9 @@ def render_task(task: Task, room: int) -> str:
     rows = [f"## {TASK}{quote(task.heading)}{extent}"]
     for lead, group in groupby(lines, key=attrgetter("lead")):
         run = list(group)
-        if lead and spell_bare(rows[-1]).endswith(spell_bare(lead)):  # the row above has the lead
+        if lead and letters_and_digits(rows[-1]).endswith(
+            letters_and_digits(lead)
+        ):  # the row above has the lead
             rows += [quote(line.text) for line in run]
         elif lead and len(run) > 1:  # once, above its lines
             rows.append(quote(lead.rstrip()))
@@ -218,7 +220,7 @@ def _choose_lines(lines: Sequence[Line], room: int) -> list[Line]:
     for order, least in ((titles, room // 3), (unticked, 0), (ticked, 0)):
         for at in (at for at in order if at not in chosen):
             words = lines[at].text if lines[at].lead in leads else lines[at].words
-            if room - (price := estimate(quote(words)) + BEHIND) < least:
+            if room - (price := estimate(quote(words)) + LINE_OVERHEAD_TOKENS) < least:
                 break
             room -= price
             chosen.add(at)

@@ -15,7 +15,7 @@ from refold.rules.pairing import pair_calls
 from refold.speakers import Segment, current_request, own_words, view_segments
 from refold.summarizers.forms.form import Form, describe_fault
 from refold.summarizers.heuristic import Material, names_in, read_material, write_summary
-from refold.summarizers.heuristic.earlier import drop_quotes, read_given
+from refold.summarizers.heuristic.earlier import drop_quotes, read_earlier_summaries
 from refold.summarizers.heuristic.identifiers import iter_identifiers
 from refold.summarizers.heuristic.layout import render_state
 from refold.summarizers.heuristic.lexicon import find_constraints
@@ -33,7 +33,7 @@ from refold.summarizers.model.prompt import (
     record_elements,
 )
 from refold.summarizers.tail import SourceSpan, read_span
-from refold.text.summary_wrapper import ASKED, join_record, split_record, wrap_summary
+from refold.text.summary_wrapper import PERSON_PREFIX, join_record, split_record, wrap_summary
 
 # --- the job --------------------------------------------------------------------------------------
 
@@ -149,14 +149,14 @@ def with_record(job: Job, words: str) -> str:
     news = {
         text: weight
         for text, weight in state.decisions.items()
-        if text.startswith(ASKED)
+        if text.startswith(PERSON_PREFIX)
         or not names.issuperset(name for name, _ in iter_identifiers(text))
     }
     material = replace(
         job.material,
         state=replace(state, decisions=news),
         shown_names=job.material.shown_names | names,
-        said_share=0.0,
+        answer_share=0.0,
     )
 
     def count_beside(record_text: str) -> int:
@@ -169,7 +169,7 @@ def with_record(job: Job, words: str) -> str:
 def describe_left_out(state: State, text: str) -> str:
     """Describe how many constraints, open items and changed files found no room in *text*, or
     return an empty text."""
-    listed = read_given([(split_record(text) or ("", text))[1]]).state
+    listed = read_earlier_summaries([(split_record(text) or ("", text))[1]]).state
     rules = {*listed.constraints, *chain.from_iterable(map(find_constraints, state.in_sight))}
     plain = " ".join(" ".join((text, *state.in_sight)).split())
     constraints = sum(
